@@ -1,0 +1,35 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test check format clean
+
+demo: $(VENV)/.train  ## Train taught and untaught students on real digits; prints a table, writes a report.
+	$(BIN)/tutelage train
+
+test: $(VENV)/.dev check  ## Lint, types and the whole test suite, on two processes.
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/.dev  ## Lint and types only.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.train: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[train]'
+	touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@ $(VENV)/.train
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,1 @@
+"""Teach neural networks how to be trained."""

@@ -1,0 +1,40 @@
+"""What can go wrong and be mended by the person who asked."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UsageError(ValueError):
+    """A wrong value from the user: the message says what came, what is allowed, the way out.
+
+    The command line prints it as one line and exits with code 2.
+    """
+
+
+class UnsupportedStudentError(TypeError):
+    """A student or optimiser that a method cannot treat; the message names the repair."""
+
+
+class MissingExtraError(ImportError):
+    """An optional dependency is not installed; the message names the extra that brings it."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(
+            f"{module} is not installed. Install it with: pip install 'tutelage[{extra}]'"
+        )
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
+    """Finish a sentence about an unknown name: the nearest allowed one, then all of them.
+
+    Args:
+        name: What came.
+        allowed: The names that exist.
+
+    Returns:
+        ``"Did you mean 'x'? Allowed: a, b, x."``; without the question where nothing is near.
+    """
+    names = list(allowed)
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    question = f"Did you mean '{close[0]}'? " if close else ""
+    return f"{question}Allowed: {', '.join(names)}."

@@ -1,0 +1,116 @@
+"""The records that travel between data, teacher, student and learning signal."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Params = dict[str, Tensor]
+
+
+class Batch(NamedTuple):
+    """One minibatch of B examples, before the teacher sees it."""
+
+    inputs: Tensor
+    """[B, ...]"""
+    targets: Tensor
+    """[B] class ids, or [B, C] soft labels"""
+    ids: Tensor
+    """[B] int64: stable identities of the examples in their data set"""
+    seed: int = 0
+    """a replayed step draws the same dropout and augmentation from it"""
+
+
+class Lesson(NamedTuple):
+    """What the teacher shows the student in place of a batch: L rows, L = B unless copied."""
+
+    inputs: Tensor
+    """[L, ...]"""
+    targets: Tensor
+    """[L] class ids, or [L, C] soft labels"""
+    ids: Tensor
+    """[L] int64: the example each row came from"""
+    group: Tensor
+    """[L] int64 in 0..B-1: the place in the batch of the example each row came from"""
+    log_prob: Tensor | None = None
+    """[B] log-probability of each example's sampled action; None where nothing is sampled"""
+    aux: Tensor | None = None
+    """[L, ...] auxiliary targets; None where the teacher gives none"""
+
+
+class Progress(NamedTuple):
+    """How far the student's training has come."""
+
+    fraction: float = 0.0
+    """steps taken / steps of the whole run, in 0..1"""
+    mean_loss: float = 0.0
+    """average training loss so far, nats"""
+    best_accuracy: float = 0.0
+    """best held-out accuracy so far, in 0..1"""
+
+
+class Observation(NamedTuple):
+    """What the student's own forward pass revealed about a lesson of L rows."""
+
+    losses: Tensor
+    """[L]"""
+    logits: Tensor
+    """[L, C]"""
+    features: Mapping[str, Tensor]
+    """output of every tapped module, [L, ...]"""
+    progress: Progress
+
+
+class StudentState(NamedTuple):
+    """Everything an update rule needs to take one more step."""
+
+    params: Params
+    """trainable parameters, keyed by their name in the student"""
+    buffers: Params
+    """running statistics and the like"""
+    slots: dict[str, Params]
+    """the optimiser's memory by its name there: ``slots["momentum_buffer"]["fc.weight"]``"""
+
+
+class Step(NamedTuple):
+    """One student step that was taken, with what is needed to take it again."""
+
+    batch: Batch
+    progress: Progress
+    settings: Mapping[str, Mapping[str, float | bool]]
+    """the optimiser's settings at this step for each parameter that it moved"""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The last steps of a student's training, which an estimate looks back over."""
+
+    start: StudentState | None
+    """before the first of ``steps``; None where the signal rebuilds it from ``end``"""
+    steps: Sequence[Step]
+    end: StudentState
+    """after the last of ``steps``"""
+
+
+class Estimate(NamedTuple):
+    """A hypergradient, and the held-out loss it lowers."""
+
+    grad: Params
+    """gradient of the held-out loss, keyed and shaped like the teacher's parameters"""
+    held_out_loss: Tensor
+    """scalar"""
+
+
+def as_lesson(batch: Batch) -> Lesson:
+    """The batch itself as a lesson: what a teacher that only weighs hands on.
+
+    Args:
+        batch: A batch of B examples.
+
+    Returns:
+        A lesson of the same B rows.
+    """
+    rows = torch.arange(len(batch.ids), device=batch.ids.device)
+    return Lesson(batch.inputs, batch.targets, batch.ids, rows)
