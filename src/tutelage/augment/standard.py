@@ -1,0 +1,112 @@
+"""The standard augmentation of small images: pad, crop at random, mirror at random."""
+
+import torch
+from jaxtyping import Bool, Int64, Shaped
+from torch import Tensor
+
+from tutelage.errors import UsageError, nearest
+
+MODES = ("reflect", "zeros")
+"""what stands beyond the edge: the image mirrored about its edge pixels, or black"""
+
+
+def random_crop(
+    images: Shaped[Tensor, "B C H W"], *, seed: int, pad: int = 4, mode: str = "reflect"
+) -> Shaped[Tensor, "B C H W"]:
+    """Every image shifted by up to ``pad`` pixels each way, as if padded and cropped.
+
+    An unknown mode, and a padding that is negative or too wide to reflect, is a UsageError.
+
+    Args:
+        images: Of any type.
+        seed: Of the shifts; the same seed gives the same images.
+        pad: The padding on every side.
+        mode: ``reflect`` or ``zeros``.
+
+    Returns:
+        Images of the same size and type.
+    """
+    return crop_and_flip(images, seed=seed, pad=pad, mode=mode, flip=False)
+
+
+def random_flip(images: Shaped[Tensor, "B C H W"], *, seed: int) -> Shaped[Tensor, "B C H W"]:
+    """Every image mirrored left to right with probability 1/2.
+
+    Args:
+        images: Of any type.
+        seed: Of the choice; the same seed gives the same images.
+
+    Returns:
+        Images of the same size and type.
+    """
+    return crop_and_flip(images, seed=seed, pad=0, mode="zeros", flip=True)
+
+
+def crop_and_flip(
+    images: Shaped[Tensor, "B C H W"],
+    *,
+    seed: int,
+    pad: int = 4,
+    mode: str = "reflect",
+    flip: bool = True,
+) -> Shaped[Tensor, "B C H W"]:
+    """Every image cropped at random as by :func:`random_crop`, then perhaps mirrored.
+
+    One gather over the whole batch; the random numbers are drawn on the CPU, so that they do
+    not depend on the device. An unknown mode, and a padding that is negative or too wide to
+    reflect, is a UsageError.
+
+    Args:
+        images: Of any type.
+        seed: Of the shifts and the mirroring; the same seed gives the same images.
+        pad: The padding on every side.
+        mode: ``reflect`` or ``zeros``.
+        flip: Whether to mirror each image with probability 1/2.
+
+    Returns:
+        Images of the same size and type.
+    """
+    B, _, H, W = images.shape
+    _check(pad, mode, min(H, W))
+    generator = torch.Generator().manual_seed(seed)
+    shift = torch.randint(-pad, pad + 1, (2, B, 1), generator=generator)
+    mirrored = torch.randint(0, 2, (B, 1), generator=generator).bool() & flip
+    across = torch.arange(W).expand(B, W)
+    rows = torch.arange(H) + shift[0]
+    columns = torch.where(mirrored, across.flip(1), across) + shift[1]
+    return _gathered(images, rows.to(images.device), columns.to(images.device), mode)
+
+
+def _gathered(
+    images: Shaped[Tensor, "B C H W"],
+    rows: Int64[Tensor, "B H"],
+    columns: Int64[Tensor, "B W"],
+    mode: str,
+) -> Shaped[Tensor, "B C H W"]:
+    B, C, H, W = images.shape
+    row, column = _reflected(rows, H), _reflected(columns, W)
+    place = (row[:, :, None] * W + column[:, None, :]).flatten(1)
+    flat = images.flatten(2).gather(2, place[:, None].expand(B, C, H * W))
+    cropped = flat.view(B, C, H, W)
+    if mode == "zeros":
+        inside = _inside(rows, H)[:, :, None] & _inside(columns, W)[:, None, :]
+        return cropped.masked_fill(~inside[:, None], 0)
+    return cropped
+
+
+def _reflected(places: Int64[Tensor, "B L"], length: int) -> Int64[Tensor, "B L"]:
+    # Mirrored once about the first and once about the last place; clamped for wide zeros.
+    return (length - 1 - (length - 1 - places.abs()).abs()).clamp(min=0)
+
+
+def _inside(places: Int64[Tensor, "B L"], length: int) -> Bool[Tensor, "B L"]:
+    return (places >= 0) & (places < length)
+
+
+def _check(pad: int, mode: str, shortest: int) -> None:
+    if mode not in MODES:
+        raise UsageError(f"unknown padding '{mode}'. {nearest(mode, MODES)}")
+    highest = shortest - 1 if mode == "reflect" else None
+    if pad < 0 or (highest is not None and pad > highest):
+        allowed = "0 and above" if highest is None else f"0..{highest} (the image less one)"
+        raise UsageError(f"pad is {pad}; allowed with mode '{mode}': {allowed}.")

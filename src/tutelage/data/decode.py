@@ -1,0 +1,114 @@
+"""From stored pictures to bytes: upright, grey or RGB, all of one size."""
+
+import io
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from tutelage.errors import MissingExtraError, UsageError
+
+try:
+    from PIL import Image, ImageOps
+except ImportError as error:
+    raise MissingExtraError("pillow", "train") from error
+
+_GREY = ("1", "L", "LA", "La")
+
+
+def decode(stored: Any, *, where: str, root: Path) -> UInt8[np.ndarray, "C H W"]:
+    """The picture as pixels, turned upright as its EXIF orientation says.
+
+    One channel for black-and-white and grey pictures, three (RGB) for all others; a
+    transparency channel is dropped.
+
+    Args:
+        stored: A file's path or bytes, or a mapping with ``bytes`` or ``path``.
+        where: The picture's place, for the message.
+        root: The folder that relative paths start from.
+
+    Returns:
+        Pixels of 0..255, C in {1, 3}.
+
+    Raises:
+        UsageError: If there is no picture, it cannot be read, or it has over 8 bits a channel.
+    """
+    try:
+        picture = _opened(_file_bytes(stored, root, where))
+    except (OSError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        # Pillow ends some messages with "<_io.BytesIO object at ...>".
+        reason = getattr(error, "strerror", None) or str(error).partition("<")[0].strip()
+        raise UsageError(
+            f"{where} cannot be read as an image ({reason}); replace or remove it."
+        ) from error
+    if picture.mode.startswith(("I", "F")):
+        raise UsageError(
+            f"{where} has over 8 bits a channel (mode {picture.mode}); allowed: 8. Convert it, "
+            "for instance with Pillow: scale the values to 0..255 and save them as mode 'L'."
+        )
+    if picture.mode in _GREY:
+        return np.asarray(picture.convert("L"))[None]
+    return np.asarray(picture.convert("RGB")).transpose(2, 0, 1)
+
+
+def stack(pictures: Iterable[tuple[str, np.ndarray]], count: int, *, where: str) -> Tensor:
+    """Pictures of one size as one tensor; all become RGB where any is.
+
+    Args:
+        pictures: Place and pixels [C, H, W] of each picture.
+        count: How many there are.
+        where: The data set, for the message.
+
+    Returns:
+        uint8 [count, C, H, W], C in {1, 3}.
+
+    Raises:
+        UsageError: If there are no pictures, or two differ in size.
+    """
+    images: np.ndarray | None = None
+    first = ""
+    for row, (place, pixels) in enumerate(pictures):
+        if images is None:
+            images, first = np.empty((count, *pixels.shape), np.uint8), place
+        if pixels.shape[1:] != images.shape[2:]:
+            raise UsageError(
+                f"images differ in size: {first} is {_size(images)} and {place} is "
+                f"{_size(pixels)} (width x height); bring all images to one size."
+            )
+        if len(pixels) > images.shape[1]:
+            images = np.repeat(images, len(pixels), axis=1)
+        images[row] = pixels
+    if images is None:
+        raise UsageError(f"{where} holds no images; give a source with at least one.")
+    return torch.from_numpy(images)
+
+
+def _file_bytes(stored: Any, root: Path, where: str) -> bytes:
+    if isinstance(stored, Mapping):
+        inner = stored.get("bytes")
+        stored = stored.get("path") if inner is None else inner
+    if isinstance(stored, bytes):
+        return stored
+    if isinstance(stored, str | Path):
+        return (root / stored).read_bytes()
+    raise UsageError(
+        f"{where} holds {type(stored).__name__}, not an image file; name the column of images "
+        "with image_column, or remove this row."
+    )
+
+
+def _opened(data: bytes) -> Image.Image:
+    # Pillow tries formats one by one and WebP last: naming it halves the time.
+    formats = ("WEBP",) if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
+    picture = Image.open(io.BytesIO(data), formats=formats)
+    ImageOps.exif_transpose(picture, in_place=True)
+    picture.load()
+    return picture
+
+
+def _size(pixels: np.ndarray) -> str:
+    return f"{pixels.shape[-1]}x{pixels.shape[-2]}"

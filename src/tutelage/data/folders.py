@@ -1,0 +1,111 @@
+"""Folders of images: one folder for each class, perhaps below train/ and test/."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from tutelage.data.assemble import TEST_NAMES, Examples, choose
+from tutelage.data.decode import decode, stack
+from tutelage.errors import UsageError, nearest
+
+EXTENSIONS = frozenset({
+    ".bmp",
+    ".gif",
+    ".jpeg",
+    ".jpg",
+    ".png",
+    ".ppm",
+    ".tif",
+    ".tiff",
+    ".webp",
+})
+"""endings of image files, in any case of letters; other files are passed over"""
+
+
+def read_folders(root: Path) -> tuple[Examples, Examples | None]:
+    """The splits of a folder of images.
+
+    Where ``root`` holds a folder ``train``, the class folders lie in that and in ``test``
+    (or ``validation``, or ``val``); else they lie in ``root``. A class is named after its
+    folder and holds the images at any depth below; names that begin with a dot are passed
+    over. Classes and files come in sorted order.
+
+    It is a UsageError if there are no class folders, one of them holds no image, the test
+    split has a class that train lacks, or an image cannot be read.
+
+    Args:
+        root: An existing folder.
+
+    Returns:
+        The train split, and the test split or None.
+    """
+    names = [name for name in ("train", *TEST_NAMES) if (root / name).is_dir()]
+    splits = {name: root / name for name in names} if "train" in names else {"train": root}
+    train, test = choose(splits, where=str(root))
+    classes = tuple(folder.name for folder in class_folders(train))
+    return _read(train, classes), None if test is None else _read(test, classes)
+
+
+def class_folders(root: Path) -> list[Path]:
+    """The folders directly below a folder, sorted; those that begin with a dot are left out.
+
+    Args:
+        root: An existing folder.
+
+    Returns:
+        Their paths.
+    """
+    return sorted(
+        path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")
+    )
+
+
+def _read(root: Path, classes: tuple[str, ...]) -> Examples:
+    folders = class_folders(root)
+    if not folders:
+        raise UsageError(
+            f"{root} holds no class folders, no parquet files and no csv file of images; put "
+            "the images of every class into a folder named after the class."
+        )
+    found = {folder.name: _image_files(folder) for folder in folders}
+    _refuse_bad_classes(root, found, classes)
+    files = [path for paths in found.values() for path in paths]
+    labels = [name for name, paths in found.items() for _ in paths]
+
+    def pictures() -> Iterator[tuple[str, np.ndarray]]:
+        for path in files:
+            yield str(path), decode(path, where=str(path), root=root)
+
+    images = stack(pictures(), len(files), where=str(root))
+    return Examples(images, labels, classes, str(root))
+
+
+def _image_files(folder: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.casefold() in EXTENSIONS
+        and not path.name.startswith(".")
+        and path.is_file()
+    )
+
+
+def _refuse_bad_classes(
+    root: Path, found: dict[str, list[Path]], classes: tuple[str, ...]
+) -> None:
+    empty = [name for name, paths in found.items() if not paths]
+    if len(empty) == len(found):
+        raise UsageError(
+            f"{root} holds no images in its folders ({', '.join(empty)}); endings read: "
+            f"{', '.join(sorted(EXTENSIONS))}."
+        )
+    if empty:
+        raise UsageError(
+            f"{root} has class folders without images: {', '.join(empty)}; fill or remove them."
+        )
+    for name in found:
+        if name not in classes:
+            raise UsageError(
+                f"{root} has the class '{name}', which train lacks. {nearest(name, classes)}"
+            )

@@ -1,0 +1,115 @@
+"""Labelled images held in memory as bytes."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from tutelage.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """N labelled images of one size.
+
+    Raises:
+        UsageError: If the fields disagree in length or type, or a label is not a class.
+    """
+
+    images: Tensor
+    """uint8 [N, C, H, W]"""
+    labels: Tensor
+    """int64 [N], each in 0..len(classes) - 1"""
+    ids: Tensor
+    """int64 [N]: row number in the source split, kept when rows are chosen or relabelled"""
+    classes: tuple[str, ...]
+    """the name of every class, in the order of the labels"""
+    name: str
+    """the data set's name"""
+
+    def __post_init__(self) -> None:
+        """Check shapes, types and the range of the labels.
+
+        Raises:
+            UsageError: See the class.
+        """
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+            raise UsageError(
+                f"images of {self.name} are {self.images.dtype} of shape "
+                f"{tuple(self.images.shape)}; give torch.uint8 of shape [N, C, H, W]."
+            )
+        for role, column in (("labels", self.labels), ("ids", self.ids)):
+            if column.dtype != torch.int64 or column.shape != self.images.shape[:1]:
+                raise UsageError(
+                    f"{role} of {self.name} are {column.dtype} of shape {tuple(column.shape)}; "
+                    f"give torch.int64 of shape [{len(self.images)}], one for each image."
+                )
+        wrong = (self.labels < 0) | (self.labels >= len(self.classes))
+        if wrong.any():
+            row = int(wrong.nonzero()[0])
+            raise UsageError(
+                f"row {row} of {self.name} has label {int(self.labels[row])}; "
+                f"allowed: 0..{len(self.classes) - 1}, the places in classes."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def rows(self, indices: Tensor) -> "ImageSet":
+        """The images at the given places, in that order, with the ids they had.
+
+        Args:
+            indices: int64 [M], places in 0..N-1.
+
+        Returns:
+            A set of M images.
+        """
+        return replace(
+            self,
+            images=self.images[indices],
+            labels=self.labels[indices],
+            ids=self.ids[indices],
+        )
+
+    def with_labels(self, labels: Tensor) -> "ImageSet":
+        """The same images under other labels.
+
+        Args:
+            labels: int64 [N].
+
+        Returns:
+            A set that shares the images and ids of this one.
+        """
+        return replace(self, labels=labels)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The two parts of a data set.
+
+    Raises:
+        UsageError: If the parts differ in classes or image shape.
+    """
+
+    train: ImageSet
+    """for learning"""
+    test: ImageSet
+    """for the final figure only"""
+
+    def __post_init__(self) -> None:
+        """Check that both parts speak of the same classes and shape.
+
+        Raises:
+            UsageError: See the class.
+        """
+        if self.train.classes != self.test.classes:
+            raise UsageError(
+                f"{self.train.name} has classes {', '.join(self.train.classes)} in train and "
+                f"{', '.join(self.test.classes)} in test; both must list the same."
+            )
+        train, test = (tuple(part.images.shape[1:]) for part in (self.train, self.test))
+        if train != test:
+            raise UsageError(
+                f"{self.train.name} has images [C, H, W] = {train} in train and {test} in "
+                "test; bring all images to one size."
+            )

@@ -1,0 +1,139 @@
+"""Label noise as in Meta-Weight-Net: one draw per example, before training."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
+
+from tutelage.errors import UsageError, nearest
+
+KINDS = ("none", "uniform", "flip", "flip2")
+_TARGETS = {"flip": 1, "flip2": 2}
+"""how many other classes take the mass that leaves a class"""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A kind of label noise and its rate.
+
+    Raises:
+        UsageError: If the kind is unknown or the rate lies outside 0..1.
+    """
+
+    kind: str
+    """one of ``KINDS``"""
+    rate: float
+    """probability that a label is drawn anew (uniform) or moved (flip, flip2), in 0..1"""
+
+    def __post_init__(self) -> None:
+        """Check both fields.
+
+        Raises:
+            UsageError: See the class.
+        """
+        if self.kind not in KINDS:
+            raise UsageError(f"unknown label noise '{self.kind}'. {nearest(self.kind, KINDS)}")
+        highest, allowed = (0, "0") if self.kind == "none" else (1, "0..1")
+        if not 0 <= self.rate <= highest:
+            raise UsageError(
+                f"the rate of label noise '{self.kind}' is {self.rate:g}; allowed: {allowed}."
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> "Noise":
+        """The noise that a text such as ``uniform:0.4`` names.
+
+        Args:
+            text: ``none``, or a kind and a rate in 0..1 with a colon between them.
+
+        Returns:
+            The noise; ``none`` has rate 0.
+
+        Raises:
+            UsageError: If the kind is unknown, or the rate missing, no number or out of range.
+        """
+        kind, _, rate = text.partition(":")
+        if text == "none":
+            return cls("none", 0.0)
+        if kind not in KINDS:
+            raise UsageError(f"unknown label noise '{kind}'. {nearest(kind, KINDS)}")
+        try:
+            value = float(rate)
+        except ValueError as error:
+            raise UsageError(
+                f"label noise '{text}' has no rate; write 'none', or a kind and a rate in "
+                "0..1, such as 'uniform:0.4'."
+            ) from error
+        return cls(kind, value)
+
+
+def transition_matrix(
+    kind: str, rate: float, classes: int, *, seed: int = 1
+) -> Float64[Tensor, "C C"]:
+    """The probability of every label given the true class: row = true class.
+
+    With p the rate and C classes::
+
+        none     I
+        uniform  p/C + (1 - p) I           the true class is among those drawn, so that the
+                                           share of wrong labels is p (C - 1)/C
+        flip     1 - p on the diagonal, p on one other class drawn for each row
+        flip2    1 - p on the diagonal, p/2 on two other classes drawn for each row
+
+    Args:
+        kind: One of ``KINDS``.
+        rate: p, in 0..1.
+        classes: C.
+        seed: Of the other classes of each row; they are drawn row by row.
+
+    Returns:
+        The matrix; every row sums to one.
+
+    Raises:
+        UsageError: If the kind is unknown, the rate out of range, or the classes are too few.
+
+    Source: Shu et al., 2019, "Meta-Weight-Net"; flip2 as in its official code, with the seed 1.
+    """
+    noise = Noise(kind, rate)
+    needed = _TARGETS.get(noise.kind, 0)
+    if classes < needed + 1:
+        raise UsageError(
+            f"label noise '{kind}' needs at least {needed + 1} classes, but there are "
+            f"{classes}; use 'uniform', or a data set with more classes."
+        )
+    identity = np.eye(classes)
+    if noise.kind == "none":
+        return torch.from_numpy(identity)
+    if noise.kind == "uniform":
+        return torch.from_numpy(rate / classes + (1 - rate) * identity)
+    matrix = (1 - rate) * identity
+    # The old generator, since the published matrices come from it.
+    random = np.random.RandomState(seed)
+    rows = np.arange(classes)
+    for row in rows:
+        # One class is drawn with "replacement": numpy's other path spends other numbers.
+        others = random.choice(rows[rows != row], needed, replace=needed == 1)
+        matrix[row, others] = rate / needed
+    return torch.from_numpy(matrix)
+
+
+def corrupt(
+    labels: Int64[Tensor, "N"], matrix: Float64[Tensor, "C C"], *, seed: int
+) -> Int64[Tensor, "N"]:
+    """One label for every example, drawn from ``Categorical(matrix[label])``.
+
+    Args:
+        labels: True classes, in 0..C-1.
+        matrix: The probability of every label (column) given the true class (row).
+        seed: Of the draws.
+
+    Returns:
+        The drawn labels.
+    """
+    total = matrix.cumsum(1)
+    total = total / total[:, -1:]
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.rand(len(labels), 1, generator=generator, dtype=torch.float64)
+    return (draws >= total[labels]).sum(1)

@@ -1,0 +1,125 @@
+"""Random rows of a data set, with its classes in balance."""
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from tutelage.data.images import ImageSet, Splits
+from tutelage.errors import UsageError
+from tutelage.randomness import mixed_seed
+
+_HOLD_OUT_SEED = 0
+_HOLD_OUT = 5
+"""one row in so many is held out"""
+
+
+def balanced_rows(
+    labels: Int64[Tensor, "N"], size: int, classes: int, *, seed: int
+) -> tuple[Int64[Tensor, "M"], Int64[Tensor, "R"]]:
+    """Random rows with the same number of every class, and all the other rows.
+
+    Where ``size`` is not a multiple of ``classes``, the classes that give one row more are
+    drawn at random.
+
+    Args:
+        labels: Class numbers.
+        size: How many rows to choose.
+        classes: How many classes there are, C.
+        seed: Of the choice.
+
+    Returns:
+        The M = size chosen rows and the R = N - size others, both in rising order.
+
+    Raises:
+        UsageError: If size is negative or over N, or a class has too few rows.
+    """
+    if not 0 <= size <= len(labels):
+        raise UsageError(f"size is {size}; allowed: 0..{len(labels)}, the rows there are.")
+    counts = torch.bincount(labels, minlength=classes)
+    base, extra = divmod(size, classes)
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(classes, generator=generator)
+    order = order[counts[order] > base][:extra]
+    quota = torch.full((classes,), base)
+    quota[order] += 1
+    if int(quota.sum()) < size or bool((counts < quota).any()):
+        poorest = int(counts.argmin())
+        raise UsageError(
+            f"{size} rows balanced over {classes} classes need {-(-size // classes)} of each, "
+            f"but class {poorest} has {int(counts[poorest])}; ask for fewer rows."
+        )
+    return _drawn(labels, quota, generator)
+
+
+def limit_rows(
+    labels: Int64[Tensor, "N"], limit: int, classes: int, *, seed: int
+) -> Int64[Tensor, "M"]:
+    """At most ``limit`` random rows, the same number of every class.
+
+    Where a class is too short for that, every class gives its share of the data set instead
+    (largest remainders), and where there are no more than ``limit`` rows, all are kept.
+
+    Args:
+        labels: Class numbers.
+        limit: The most rows to keep.
+        classes: How many classes there are, C.
+        seed: Of the choice.
+
+    Returns:
+        M = min(limit, N) rows in rising order.
+
+    Raises:
+        UsageError: If the limit is below 1.
+    """
+    if limit < 1:
+        raise UsageError(f"limit is {limit}; allowed: 1 and above.")
+    if limit >= len(labels):
+        return torch.arange(len(labels))
+    counts = torch.bincount(labels, minlength=classes)
+    if int(counts.min()) >= -(-limit // classes):
+        return balanced_rows(labels, limit, classes, seed=seed)[0]
+    share = counts.double() * limit / len(labels)
+    quota = share.long()
+    rest = (share - quota).argsort(descending=True, stable=True)
+    quota[rest[: limit - int(quota.sum())]] += 1
+    return _drawn(labels, quota, torch.Generator().manual_seed(seed))[0]
+
+
+def hold_out(images: ImageSet) -> Splits:
+    """A fixed fifth of every class as test split, the rest as train split.
+
+    A class of n >= 2 images gives round(n / 5) of them and at least one; a class of a single
+    image stays in train. The choice depends on the labels alone.
+
+    Args:
+        images: N images.
+
+    Returns:
+        The two parts of ``images``, which keep their ids.
+
+    Raises:
+        UsageError: If no class has two images.
+    """
+    counts = np.bincount(images.labels.numpy(), minlength=len(images.classes))
+    quota = np.where(counts >= 2, np.maximum(1, np.rint(counts / _HOLD_OUT)), 0)
+    if not quota.any():
+        raise UsageError(
+            f"{images.name} has no test split and no class with two images to hold one out; "
+            "add a test split."
+        )
+    generator = torch.Generator().manual_seed(mixed_seed(_HOLD_OUT_SEED, len(images)))
+    test, train = _drawn(images.labels, torch.from_numpy(quota).long(), generator)
+    return Splits(images.rows(train), images.rows(test))
+
+
+def _drawn(labels: Tensor, quota: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    # quota[c] random rows of every class c, and all the other rows.
+    shuffled = torch.randperm(len(labels), generator=generator)
+    grouped = shuffled[labels[shuffled].argsort(stable=True)]
+    counts = torch.bincount(labels, minlength=len(quota))
+    starts = counts.cumsum(0) - counts
+    place = torch.arange(len(labels)) - starts[labels[grouped]]
+    chosen = torch.zeros(len(labels), dtype=torch.bool)
+    chosen[grouped[place < quota[labels[grouped]]]] = True
+    return chosen.nonzero().flatten(), (~chosen).nonzero().flatten()

@@ -1,0 +1,161 @@
+"""Csv files that list the path and the label of every image."""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tutelage.data.assemble import TEST_NAMES, Examples, choose
+from tutelage.data.columns import pick
+from tutelage.data.decode import decode, stack
+from tutelage.errors import UsageError
+
+PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
+LABEL_COLUMNS = ("label", "target", "class")
+_NUMBER = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
+
+
+def read_tables(
+    files: Mapping[str, Path], *, image_column: str | None, label_column: str | None
+) -> tuple[Examples, Examples | None]:
+    """The splits of csv files.
+
+    Paths are relative to the csv file; a backslash stands for a slash where no file of the
+    literal name exists. It is a UsageError if a column is missing, or a table or an image
+    cannot be read.
+
+    Args:
+        files: The csv file of each split, as :func:`table_splits` finds them.
+        image_column: The column of paths; None to guess.
+        label_column: None to guess.
+
+    Returns:
+        The train split, and the test split or None.
+    """
+    train, test = choose(files, where=str(next(iter(files.values())).parent))
+
+    def examples(file: Path) -> Examples:
+        columns = read_csv(file)
+        path, label = _columns(list(columns), image_column, label_column, file)
+        places = columns[path]
+
+        def pictures() -> Iterator[tuple[str, np.ndarray]]:
+            for row, place in enumerate(places):
+                found = _resolved(file.parent, place)
+                where = f"{found} (row {row} of {file.name}, counted from 0)"
+                yield where, decode(found, where=where, root=file.parent)
+
+        images = stack(pictures(), len(places), where=str(file))
+        return Examples(images, literal(columns[label]), None, str(file))
+
+    return examples(train), None if test is None else examples(test)
+
+
+def table_splits(folder: Path) -> dict[str, Path]:
+    """The csv files in a folder by split.
+
+    A csv file named after a split is that split where there is a ``train.csv``; otherwise the
+    only csv file is the train split.
+
+    Args:
+        folder: An existing folder.
+
+    Returns:
+        The file of each split; empty where there is no csv file.
+
+    Raises:
+        UsageError: If there are several csv files and none of them is ``train.csv``.
+    """
+    files = sorted(path for path in folder.iterdir() if path.suffix.casefold() == ".csv")
+    named = {path.stem.casefold(): path for path in files}
+    if "train" in named:
+        return {name: named[name] for name in ("train", *TEST_NAMES) if name in named}
+    if len(files) > 1:
+        raise UsageError(
+            f"{folder} holds several csv files ({', '.join(path.name for path in files)}); "
+            "give the path of one, or name them train.csv and test.csv."
+        )
+    return {"train": files[0]} if files else {}
+
+
+def lists_images(file: Path, *, image_column: str | None, label_column: str | None) -> bool:
+    """Whether a csv file has a column of paths and one of labels.
+
+    Args:
+        file: An existing csv file.
+        image_column: None to guess.
+        label_column: None to guess.
+
+    Returns:
+        True where :func:`read_tables` finds both columns.
+    """
+    try:
+        _columns(list(read_csv(file)), image_column, label_column, file)
+    except UsageError:
+        return False
+    return True
+
+
+def read_csv(file: Path) -> dict[str, list[str]]:
+    """The columns of a csv file, every value exactly as it is written.
+
+    Args:
+        file: Encoded in UTF-8, with the names of the columns in its first row.
+
+    Returns:
+        Values by column; empty lines are passed over.
+
+    Raises:
+        UsageError: If the file is not such a table, or a row has more or fewer values than
+            there are columns.
+    """
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            table = [row for row in csv.reader(lines) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{file} cannot be read as a UTF-8 csv file ({error}).") from error
+    header, *rows = table or [[]]
+    for number, row in enumerate(rows):
+        if len(row) != len(header):
+            raise UsageError(
+                f"row {number} of {file} has {len(row)} values, but there are {len(header)} "
+                "columns; quote values that hold a comma."
+            )
+    return {name: [row[place] for row in rows] for place, name in enumerate(header)}
+
+
+def literal(texts: Sequence[str]) -> list[str | int | None]:
+    """Labels as written: whole numbers where all are such, words otherwise.
+
+    An empty text is a missing label, and among numbers so is NaN. Words are never taken for
+    missing: a class may be called ``null``, ``None`` or ``NA``.
+
+    Args:
+        texts: The values of a column.
+
+    Returns:
+        A word, a number or None for each.
+    """
+    present = [text for text in texts if text.strip() and text.strip().casefold() != "nan"]
+    if present and all(_NUMBER.fullmatch(text.strip()) for text in present):
+        matches = [_NUMBER.fullmatch(text.strip()) for text in texts]
+        return [None if match is None else int(match[1]) for match in matches]
+    return [text or None for text in texts]
+
+
+def _columns(
+    names: Sequence[str], image: str | None, label: str | None, file: Path
+) -> tuple[str, str]:
+    return (
+        pick(names, image, PATH_COLUMNS, option="image_column", where=str(file)),
+        pick(names, label, LABEL_COLUMNS, option="label_column", where=str(file)),
+    )
+
+
+def _resolved(root: Path, text: str) -> Path:
+    path = root / text
+    if "\\" in text and not path.exists():
+        return root / text.replace("\\", "/")
+    return path

@@ -1,0 +1,36 @@
+"""Student networks, and the catalogue that builds them by name."""
+
+from tutelage.models.catalogue import STUDENTS, build_student, default_tap
+from tutelage.models.cifar_resnet import (
+    CifarResNet,
+    resnet8,
+    resnet20,
+    resnet32,
+    resnet44,
+    resnet56,
+    resnet110,
+)
+from tutelage.models.resnet_cifar_stem import CifarStemResNet, resnet18_cifar, resnet34_cifar
+from tutelage.models.torchvision_models import torchvision_model
+from tutelage.models.two_block_cnn import TwoBlockCNN
+from tutelage.models.wide_resnet import WideResNet, wrn
+
+__all__ = [
+    "STUDENTS",
+    "CifarResNet",
+    "CifarStemResNet",
+    "TwoBlockCNN",
+    "WideResNet",
+    "build_student",
+    "default_tap",
+    "resnet8",
+    "resnet18_cifar",
+    "resnet20",
+    "resnet32",
+    "resnet34_cifar",
+    "resnet44",
+    "resnet56",
+    "resnet110",
+    "torchvision_model",
+    "wrn",
+]

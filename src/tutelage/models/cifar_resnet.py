@@ -1,0 +1,173 @@
+"""The thin residual networks for CIFAR, of 6n+2 layers, with shortcuts free of parameters.
+
+Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, section 4.2.
+"""
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tutelage.errors import UsageError
+
+
+class _Block(nn.Module):
+    # Option A: where the shape changes, the shortcut drops every other pixel and pads the
+    # channels with zeros.
+    def __init__(self, inward: int, outward: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inward, outward, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outward)
+        self.conv2 = nn.Conv2d(outward, outward, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outward)
+        self.stride = stride
+        extra = outward - inward
+        self.padding = (0, 0, 0, 0, extra // 2, extra - extra // 2)
+
+    def forward(self, x: Float[Tensor, "B _ H W"]) -> Float[Tensor, "B _ h w"]:
+        shortcut = F.pad(x[:, :, :: self.stride, :: self.stride], self.padding)
+        x = F.relu(self.bn1(self.conv1(x)))
+        return F.relu(self.bn2(self.conv2(x)) + shortcut)
+
+
+class CifarResNet(nn.Module):
+    """A 3x3 stem, three stages of n = (depth - 2) / 6 blocks, global average pool, linear.
+
+    The stages have ``width``, 2 ``width`` and 4 ``width`` channels and strides 1, 2, 2.
+    Images of any size do, 28x28 and grey ones included.
+
+    Attributes:
+        pool: Its output [B, 4 * width] feeds ``fc``.
+        fc: The linear head.
+    """
+
+    def __init__(self, depth: int, classes: int, channels: int = 3, width: int = 16) -> None:
+        """Draw the weights Kaiming-normal from torch's global generator; biases are zero.
+
+        Args:
+            depth: Layers with weights, 6n+2: 8, 14, 20, ...
+            classes: Columns of the output.
+            channels: Channels of an input image.
+            width: Channels of the first stage.
+
+        Raises:
+            UsageError: If ``depth`` is not 6n+2 for an n of 1 or more.
+        """
+        super().__init__()
+        if depth < 8 or depth % 6 != 2:
+            raise UsageError(
+                f"a CIFAR ResNet got depth {depth} but has 6n+2 layers; take 8, 20, 32, 44,"
+                " 56 or 110"
+            )
+        count = (depth - 2) // 6
+        self.conv = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(width)
+        self.stage1 = _stage(count, width, width, 1)
+        self.stage2 = _stage(count, width, 2 * width, 2)
+        self.stage3 = _stage(count, 2 * width, 4 * width, 2)
+        self.pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.fc = nn.Linear(4 * width, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(module.weight)
+        nn.init.zeros_(self.fc.bias)
+
+    def forward(self, images: Float[Tensor, "B channels H W"]) -> Float[Tensor, "B C"]:
+        """The logits.
+
+        Args:
+            images: Images of any size.
+
+        Returns:
+            One row of logits for each image.
+        """
+        x = F.relu(self.bn(self.conv(images)))
+        return self.fc(self.pool(self.stage3(self.stage2(self.stage1(x)))))
+
+
+def _stage(count: int, inward: int, outward: int, stride: int) -> nn.Sequential:
+    rest = [_Block(outward, outward, 1) for _ in range(count - 1)]
+    return nn.Sequential(_Block(inward, outward, stride), *rest)
+
+
+def resnet8(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
+    """The CIFAR ResNet of 8 layers: 0.08M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
+    return CifarResNet(8, classes, channels, width)
+
+
+def resnet20(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
+    """The CIFAR ResNet of 20 layers: 0.27M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
+    return CifarResNet(20, classes, channels, width)
+
+
+def resnet32(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
+    """The CIFAR ResNet of 32 layers: 0.46M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
+    return CifarResNet(32, classes, channels, width)
+
+
+def resnet44(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
+    """The CIFAR ResNet of 44 layers: 0.66M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
+    return CifarResNet(44, classes, channels, width)
+
+
+def resnet56(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
+    """The CIFAR ResNet of 56 layers: 0.85M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
+    return CifarResNet(56, classes, channels, width)
+
+
+def resnet110(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
+    """The CIFAR ResNet of 110 layers: 1.7M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
+    return CifarResNet(110, classes, channels, width)

@@ -1,0 +1,106 @@
+"""The ImageNet ResNets with a stem for small images: a 3x3 convolution and no max-pool.
+
+Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, table 1, with
+the stem of the widespread CIFAR implementation by Kuang Liu (pytorch-cifar).
+"""
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class _Block(nn.Module):
+    def __init__(self, inward: int, outward: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inward, outward, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outward)
+        self.conv2 = nn.Conv2d(outward, outward, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outward)
+        self.shortcut = (
+            nn.Identity()
+            if inward == outward
+            else nn.Sequential(
+                nn.Conv2d(inward, outward, 1, stride=stride, bias=False),
+                nn.BatchNorm2d(outward),
+            )
+        )
+
+    def forward(self, x: Float[Tensor, "B _ H W"]) -> Float[Tensor, "B _ h w"]:
+        kept = self.shortcut(x)
+        x = F.relu(self.bn1(self.conv1(x)))
+        return F.relu(self.bn2(self.conv2(x)) + kept)
+
+
+class CifarStemResNet(nn.Module):
+    """Four stages of 64, 128, 256 and 512 channels behind a 3x3 stem of 64, then linear.
+
+    Where the shape changes, the shortcut is a 1x1 convolution with batch-norm.
+
+    Attributes:
+        pool: Its output [B, 512] feeds ``fc``.
+        fc: The linear head.
+    """
+
+    def __init__(
+        self, blocks: tuple[int, int, int, int], classes: int, channels: int = 3
+    ) -> None:
+        """Draw the weights from torch's global generator, by torch's defaults.
+
+        Args:
+            blocks: Residual blocks in each stage.
+            classes: Columns of the output.
+            channels: Channels of an input image.
+        """
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(64)
+        self.stage1 = _stage(blocks[0], 64, 64, 1)
+        self.stage2 = _stage(blocks[1], 64, 128, 2)
+        self.stage3 = _stage(blocks[2], 128, 256, 2)
+        self.stage4 = _stage(blocks[3], 256, 512, 2)
+        self.pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.fc = nn.Linear(512, classes)
+
+    def forward(self, images: Float[Tensor, "B channels H W"]) -> Float[Tensor, "B C"]:
+        """The logits.
+
+        Args:
+            images: Images of any size.
+
+        Returns:
+            One row of logits for each image.
+        """
+        x = F.relu(self.bn(self.conv(images)))
+        x = self.stage4(self.stage3(self.stage2(self.stage1(x))))
+        return self.fc(self.pool(x))
+
+
+def _stage(count: int, inward: int, outward: int, stride: int) -> nn.Sequential:
+    rest = [_Block(outward, outward, 1) for _ in range(count - 1)]
+    return nn.Sequential(_Block(inward, outward, stride), *rest)
+
+
+def resnet18_cifar(*, classes: int, channels: int = 3) -> CifarStemResNet:
+    """The ResNet-18 for small images: 11.17M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+
+    Returns:
+        The network, freshly initialised.
+    """
+    return CifarStemResNet((2, 2, 2, 2), classes, channels)
+
+
+def resnet34_cifar(*, classes: int, channels: int = 3) -> CifarStemResNet:
+    """The ResNet-34 for small images: 21.28M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+
+    Returns:
+        The network, freshly initialised.
+    """
+    return CifarStemResNet((3, 4, 6, 3), classes, channels)

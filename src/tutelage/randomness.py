@@ -1,0 +1,54 @@
+"""Randomness as an argument: a step that is taken again draws the same numbers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+def mixed_seed(*parts: int) -> int:
+    """A seed that depends on every part, on their order and on how many there are.
+
+    Unlike a sum or a product, neighbouring parts give unrelated seeds, so the seed of
+    epoch 1 of run 2 has nothing to do with that of epoch 2 of run 1.
+
+    Args:
+        *parts: Integers of up to 64 bits; negative ones count as their two's complement.
+
+    Returns:
+        A whole number in 0..2**63 - 1.
+    """
+    # The length and the fixed two words a part keep (1,), (1, 0) and (2**32,) apart:
+    # SeedSequence pads with zeros and splits large numbers into words.
+    words = [len(parts)]
+    for part in parts:
+        low, high = part & 0xFFFFFFFF, (part >> 32) & 0xFFFFFFFF
+        words += [low, high]
+    state = np.random.SeedSequence(words).generate_state(1, np.uint64)[0]
+    return int(state) >> 1
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Draw from ``seed`` inside, and leave the caller's random state as it was.
+
+    Args:
+        seed: What the torch generators of the CPU and of ``device`` start from inside.
+        device: Where the numbers are drawn.
+
+    Yields:
+        Nothing.
+    """
+    generators = [torch.default_generator]
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generators.append(torch.cuda.default_generators[index])
+    states = [generator.get_state() for generator in generators]
+    try:
+        for generator in generators:
+            generator.manual_seed(seed)
+        yield
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)

@@ -1,0 +1,196 @@
+"""What a report says: plain records that the caller fills and the page prints."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Integer, UInt8
+
+PerSeed = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train, over all its seeds.
+
+    Raises:
+        ValueError: If there is no seed, or a field does not have one value per seed.
+    """
+
+    name: str
+    teacher: str
+    """One line that describes the teacher, or says that there is none."""
+    seeds: tuple[int, ...]
+    test_accuracy: PerSeed
+    """Share of right answers on the test set, 0 to 1."""
+    seconds: PerSeed
+    """Duration of training."""
+    ratio: PerSeed
+    """Duration of training divided by that of the untaught arm."""
+    weight_right: PerSeed | None = None
+    """Mean teacher weight of rightly labelled examples; None where untaught or unknown."""
+    weight_wrong: PerSeed | None = None
+    """Mean teacher weight of wrongly labelled examples; None where untaught or unknown."""
+    auroc: PerSeed | None = None
+    """Chance that a wrongly labelled example weighs less than a rightly labelled one."""
+
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            raise ValueError(f"arm {self.name!r} has no seed; give at least one.")
+        _same_length(
+            f"arm {self.name!r}",
+            len(self.seeds),
+            test_accuracy=self.test_accuracy,
+            seconds=self.seconds,
+            ratio=self.ratio,
+            weight_right=self.weight_right,
+            weight_wrong=self.weight_wrong,
+            auroc=self.auroc,
+        )
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What one seed of one arm measured after each epoch.
+
+    Raises:
+        ValueError: If a field does not have one value per epoch.
+    """
+
+    arm: str
+    seed: int
+    epochs: tuple[int, ...]
+    test_accuracy: tuple[float, ...]
+    """Share of right answers on the test set, 0 to 1."""
+    train_loss: tuple[float, ...]
+    weight_right: tuple[float, ...] | None = None
+    """Mean weight of rightly labelled examples; None where untaught or unknown."""
+    weight_wrong: tuple[float, ...] | None = None
+    """Mean weight of wrongly labelled examples; None where untaught or unknown."""
+
+    def __post_init__(self) -> None:
+        _same_length(
+            f"curve of {self.arm!r}, seed {self.seed}",
+            len(self.epochs),
+            test_accuracy=self.test_accuracy,
+            train_loss=self.train_loss,
+            weight_right=self.weight_right,
+            weight_wrong=self.weight_wrong,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What one seed of a taught arm made of each training example.
+
+    Raises:
+        ValueError: If the arrays differ in length.
+    """
+
+    arm: str
+    ids: Integer[np.ndarray, "N"]
+    given: Integer[np.ndarray, "N"]
+    """Labels that the student was trained on."""
+    true: Integer[np.ndarray, "N"] | None
+    """Labels before noise; None where nobody knows them."""
+    predicted: Integer[np.ndarray, "N"]
+    losses: Float[np.ndarray, "N"]
+    weights: Float[np.ndarray, "N"]
+
+    def __post_init__(self) -> None:
+        _same_length(
+            f"examples of {self.arm!r}",
+            len(self.ids),
+            given=self.given,
+            true=self.true,
+            predicted=self.predicted,
+            losses=self.losses,
+            weights=self.weights,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One training example that can be looked at; labels are class names.
+
+    Raises:
+        ValueError: If the image is neither grey ``[H, W]`` nor colour ``[H, W, 3]`` in bytes.
+    """
+
+    image: UInt8[np.ndarray, "H W"] | UInt8[np.ndarray, "H W 3"]
+    id: int
+    given: str
+    predicted: str
+    true: str | None
+    weight: float
+    loss: float
+
+    def __post_init__(self) -> None:
+        shape, kind = self.image.shape, self.image.dtype
+        if kind != np.uint8 or len(shape) not in {2, 3} or shape[2:] not in {(), (3,)}:
+            raise ValueError(
+                f"image of example {self.id} is {kind}{list(shape)}; "
+                "allowed: uint8 [H, W] or [H, W, 3]."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """The examples that one seed of a taught arm distrusts most, least trusted first."""
+
+    arm: str
+    items: tuple[Picture, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RunContent:
+    """All that the report of one run says.
+
+    Raises:
+        ValueError: If two arms share a name, a record speaks of an arm that is not listed, or
+            an arm has two records where one is expected.
+    """
+
+    title: str
+    command: str
+    """The exact command that repeats the run."""
+    data: str
+    """One line: name, sizes of the parts, noise, share of wrong labels."""
+    classes: tuple[str, ...]
+    arms: tuple[Arm, ...]
+    curves: tuple[Curve, ...]
+    examples: tuple[Examples, ...]
+    pictures: tuple[Pictures, ...]
+    verdict: tuple[str, ...]
+    """Sentences; the first is the headline."""
+    settings: Mapping[str, str]
+    environment: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        names = [arm.name for arm in self.arms]
+        if len(set(names)) < len(names):
+            raise ValueError(f"arm names must differ, got {names}.")
+        for record in (*self.curves, *self.examples, *self.pictures):
+            if record.arm not in names:
+                kind = type(record).__name__
+                raise ValueError(f"{kind} of unknown arm {record.arm!r}; arms: {names}.")
+        for records in (self.examples, self.pictures):
+            owners = [record.arm for record in records]
+            if len(set(owners)) < len(owners):
+                raise ValueError(f"at most one record per arm is shown, got them for {owners}.")
+
+
+def _same_length(owner: str, length: int, **fields: tuple | np.ndarray | None) -> None:
+    """Refuse fields that do not hold ``length`` values.
+
+    Args:
+        owner: Whose fields they are, for the message.
+        length: How many values each must hold.
+        **fields: Values by field name; None is let through.
+
+    Raises:
+        ValueError: If one holds more or fewer.
+    """
+    for name, values in fields.items():
+        if values is not None and len(values) != length:
+            raise ValueError(f"{owner}: {name} holds {len(values)} values, expected {length}.")

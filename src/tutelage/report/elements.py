@@ -1,0 +1,94 @@
+"""The few HTML elements that sections are made of; all text is escaped here."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+
+def section(title: str, body: str, *, anchor: str) -> str:
+    """A section with a heading.
+
+    Args:
+        title: Text of the heading.
+        body: HTML.
+        anchor: Id of the section, unique on the page.
+
+    Returns:
+        A ``<section>`` element.
+    """
+    heading = f'<h2 id="{anchor}-heading">{escape(title)}</h2>'
+    return (
+        f'<section id="{anchor}" aria-labelledby="{anchor}-heading">{heading}{body}</section>'
+    )
+
+
+def paragraph(text: str, *, style: str) -> str:
+    """A paragraph.
+
+    Args:
+        text: Text; without any there is no paragraph.
+        style: CSS class.
+
+    Returns:
+        A ``<p>`` element, or nothing.
+    """
+    return f'<p class="{style}">{escape(text)}</p>' if text else ""
+
+
+def chart(caption: str, drawing: str) -> str:
+    """A drawing under its caption.
+
+    Args:
+        caption: Text.
+        drawing: SVG.
+
+    Returns:
+        A ``<figure>`` element.
+    """
+    return f'<figure class="chart"><figcaption>{escape(caption)}</figcaption>{drawing}</figure>'
+
+
+def table(
+    caption: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, style: str
+) -> str:
+    """A table whose first column heads its rows, in a box that scrolls sideways.
+
+    Args:
+        caption: Text.
+        header: Text of the column headings.
+        rows: Text of the cells, as many as headings.
+        style: CSS class.
+
+    Returns:
+        A ``<div>`` around a ``<table>``.
+    """
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
+    body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
+        f'<table class="{style}"><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def pairs(caption: str, values: Mapping[str, str]) -> str:
+    """A table of names and values.
+
+    Args:
+        caption: Text.
+        values: Values by name; without any there is no table.
+
+    Returns:
+        A ``<div>`` around a ``<table>``, or nothing.
+    """
+    if not values:
+        return ""
+    body = "".join(f"<tr>{_cells(pair)}</tr>" for pair in values.items())
+    return (
+        f'<div class="scroll"><table class="pairs"><caption>{escape(caption)}</caption>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cells(row: Sequence[str]) -> str:
+    first, *rest = (escape(cell) for cell in row)
+    return f'<th scope="row">{first}</th>' + "".join(f"<td>{cell}</td>" for cell in rest)

@@ -1,0 +1,87 @@
+"""The report of one run as a single HTML file that needs nothing else."""
+
+import os
+from html import escape
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from tutelage.report import elements, sections, teacher
+from tutelage.report.content import RunContent
+
+_PAGE = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>$title</title>
+<link rel="icon" href="data:,">
+<style>
+$style</style>
+</head>
+<body>
+<header>
+<h1>$title</h1>
+<p class="data">$data</p>
+$verdict
+</header>
+<nav aria-label="Contents"><ul>$contents</ul></nav>
+<main>
+$body
+</main>
+</body>
+</html>
+""")
+
+
+def render(content: RunContent) -> str:
+    """The whole report as one HTML5 document without scripts or outside references.
+
+    Args:
+        content: What the report says.
+
+    Returns:
+        The document; the same text for the same content.
+    """
+    parts = {
+        "results": ("Results", sections.results(content)),
+        "learning": ("Learning curves", sections.learning(content)),
+        **{
+            f"arm-{n}": (arm.name, teacher.section(content, arm.name, anchor=f"arm-{n}"))
+            for n, arm in enumerate(content.arms)
+        },
+        "repeat": ("How to repeat this", sections.repeat(content)),
+    }
+    told = {anchor: part for anchor, part in parts.items() if part[1]}
+    lead, *rest = content.verdict or ("",)
+    return _PAGE.substitute(
+        title=escape(content.title),
+        style=resources.files("tutelage.report").joinpath("page.css").read_text("utf-8"),
+        data=escape(content.data),
+        verdict=elements.paragraph(lead, style="lead")
+        + "".join(elements.paragraph(sentence, style="verdict") for sentence in rest),
+        contents="".join(
+            f'<li><a href="#{anchor}">{escape(name)}</a></li>'
+            for anchor, (name, _) in told.items()
+        ),
+        body="\n".join(html for _, html in told.values()),
+    )
+
+
+def write(content: RunContent, path: Path) -> None:
+    """Write the report to a file, all of it or nothing: a reader never meets half a page.
+
+    Args:
+        content: What the report says.
+        path: The file; its folder must exist. A file that is there already is replaced.
+    """
+    text = render(content)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,94 @@
+"""The section on one taught arm: what its teacher thinks of the training examples."""
+
+from tutelage.report import charts, distrust, elements, looks
+from tutelage.report.content import Curve, Examples, RunContent
+from tutelage.report.looks import Look
+from tutelage.report.pictures import gallery
+
+BOTH = [("right labels", looks.RIGHT), ("wrong labels", looks.WRONG)]
+TITLE = "The most distrusted examples, one seed"
+
+
+def section(content: RunContent, name: str, *, anchor: str) -> str:
+    """Weights as histogram, against the loss and over epochs; then the least trusted examples.
+
+    Args:
+        content: What the report says.
+        name: The arm.
+        anchor: Id of the section, unique on the page.
+
+    Returns:
+        A ``<section>`` element; nothing where the run knows of no weight in this arm.
+    """
+    examples = next((e for e in content.examples if e.arm == name and len(e.ids)), None)
+    curves = [curve for curve in content.curves if curve.arm == name and _weighs(curve)]
+    body = _summary(examples) + _charts(examples, curves, anchor)
+    body += _distrusted(content, name, examples)
+    title = f"What the teacher thinks: {name}"
+    return elements.section(title, body, anchor=anchor) if body else ""
+
+
+def _weighs(curve: Curve) -> bool:
+    return curve.weight_right is not None or curve.weight_wrong is not None
+
+
+def _summary(examples: Examples | None) -> str:
+    text = distrust.summary(examples) if examples is not None else ""
+    return elements.paragraph(text, style="summary")
+
+
+def _charts(examples: Examples | None, curves: list[Curve], anchor: str) -> str:
+    """Draw what there is to draw, under one legend and above one note.
+
+    Returns:
+        HTML, or nothing.
+    """
+    drawn: list[str] = []
+    entries: dict[str, Look] = {}
+    notes: list[str] = []
+    if examples is not None:
+        entries |= {kind: look for kind, look, _ in charts.kinds(examples)}
+        histogram = charts.weight_histogram(examples, mark=f"{anchor}-histogram")
+        points = charts.weight_against_loss(examples, mark=f"{anchor}-points")
+        drawn.append(elements.chart("Weights, one seed", histogram))
+        drawn.append(elements.chart("Weight against loss, one seed", points))
+        notes.append(_note(examples))
+    if curves:
+        entries |= dict(BOTH)
+        over = charts.weight_curves(curves, mark=f"{anchor}-weights")
+        drawn.append(elements.chart("Mean weight, all seeds", over))
+        notes.append("Mean weight: line and band as in the learning curves.")
+    if not drawn:
+        return ""
+    key = looks.legend(list(entries.items()), mark=f"{anchor}-key")
+    note = elements.paragraph(" ".join(notes), style="note")
+    return f'{key}<div class="charts">{"".join(drawn)}</div>{note}'
+
+
+def _note(examples: Examples) -> str:
+    size, drawn = len(examples.ids), len(charts.sample(len(examples.ids)))
+    points = (
+        f"{drawn:,} of {size:,} examples, drawn at random" if drawn < size else "all examples"
+    )
+    return (
+        "Histogram: the shares of each kind add up to 100 %. "
+        f"Weight against loss: {points}; a loss under {charts.LEAST_LOSS:g} stands at "
+        f"{charts.LEAST_LOSS:g}."
+    )
+
+
+def _distrusted(content: RunContent, name: str, examples: Examples | None) -> str:
+    """Show the examples that the teacher trusts least.
+
+    Returns:
+        Pictures where there are some, else a table where there are examples, else nothing.
+    """
+    pictures = next((p for p in content.pictures if p.arm == name and p.items), None)
+    if pictures is not None:
+        known = any(picture.true is not None for picture in pictures.items)
+        note = "A dashed upper edge marks a wrong label." if known else ""
+        return f"<h3>{TITLE}</h3>{gallery(pictures)}{elements.paragraph(note, style='note')}"
+    if examples is None:
+        return ""
+    rows = distrust.rows(examples, content.classes)
+    return elements.table(TITLE, distrust.HEADER, rows, style="examples")

@@ -1,0 +1,35 @@
+"""What every learning signal that differentiates offers."""
+
+from typing import ClassVar, Protocol, runtime_checkable
+
+from tutelage.records import Batch, Estimate, Params, Window
+from tutelage.task import Task
+
+
+@runtime_checkable
+class Signal(Protocol):
+    """Estimates how the teacher should change for the student to do better on held-out data."""
+
+    keeps_start: ClassVar[bool]
+    """whether it needs a copy of the student from before the window"""
+
+    @property
+    def steps(self) -> int:
+        """How many student steps an estimate looks back over."""
+        ...
+
+    def __call__(
+        self, task: Task, teacher: Params, window: Window, held_out: Batch
+    ) -> Estimate:
+        """Estimate the hypergradient.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            window: The steps to look back over.
+            held_out: The batch that judges the student at the window's end.
+
+        Returns:
+            The gradient of the held-out loss with respect to ``teacher``.
+        """
+        ...

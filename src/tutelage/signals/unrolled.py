@@ -1,0 +1,48 @@
+"""Backpropagation through every student step."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tutelage.records import Batch, Estimate, Params, Window
+from tutelage.task import Task
+from tutelage.trees import leaves, named_grad
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """Take the window's steps again with their graphs, and differentiate through all of them.
+
+    Exact for any optimiser that has a rule; memory grows with the number of steps. The other
+    signals are judged by it.
+
+    Raises:
+        ValueError: If ``steps`` is below 1.
+    """
+
+    steps: int
+    keeps_start: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1, got {self.steps}.")
+
+    def __call__(
+        self, task: Task, teacher: Params, window: Window, held_out: Batch
+    ) -> Estimate:
+        """Estimate the hypergradient.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            window: The steps to look back over, with their start.
+            held_out: The batch that judges the student at the window's end.
+
+        Returns:
+            The exact gradient of the held-out loss, the state before the window held fixed.
+        """
+        assert window.start is not None
+        state = window.start._replace(params=leaves(window.start.params))
+        for step in window.steps:
+            state = task.advance(state, teacher, step)
+        loss = task.held_out_loss(state, teacher, held_out)
+        return Estimate(named_grad(loss, teacher), loss.detach())

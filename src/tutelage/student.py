@@ -1,0 +1,164 @@
+"""A student's module seen as a pure function of its parameters and buffers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.optim import Optimizer
+
+from tutelage.errors import UnsupportedStudentError, UsageError, nearest
+from tutelage.records import Params, StudentState
+from tutelage.rules import slots_of
+from tutelage.trees import cloned, detached
+
+
+class StudentView:
+    """The user's module and optimiser, read but never edited or copied.
+
+    Args:
+        module: The student.
+        optimizer: Its optimiser; what it moves is what learning signals look at.
+
+    Raises:
+        UnsupportedStudentError: If the optimiser moves none of the module's parameters.
+    """
+
+    def __init__(self, module: nn.Module, optimizer: Optimizer) -> None:
+        moved = {p for group in optimizer.param_groups for p in group["params"]}
+        self.module = module
+        self.optimizer = optimizer
+        self.params: dict[str, nn.Parameter] = {
+            name: p for name, p in module.named_parameters() if p in moved and p.requires_grad
+        }
+        self.names: dict[Tensor, str] = {p: name for name, p in module.named_parameters()}
+        if not self.params:
+            raise UnsupportedStudentError(
+                "The optimiser moves no trainable parameter of the student. "
+                f"The student has: {', '.join(self.names.values()) or 'none'}."
+            )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the student lives."""
+        return next(iter(self.params.values())).device
+
+    def state(self) -> StudentState:
+        """The state as it stands, sharing the module's and the optimiser's memory.
+
+        Returns:
+            References, valid until the next real step.
+        """
+        buffers = dict(self.module.named_buffers())
+        slots = {k: detached(v) for k, v in slots_of(self.optimizer, self.names).items()}
+        return StudentState(detached(dict(self.params)), detached(buffers), slots)
+
+    def snapshot(self) -> StudentState:
+        """A copy of the state that later steps leave alone.
+
+        Returns:
+            Tensors with memory of their own.
+        """
+        params, buffers, slots = self.state()
+        return StudentState(
+            cloned(params), cloned(buffers), {k: cloned(v) for k, v in slots.items()}
+        )
+
+    def evaluate(
+        self, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str]
+    ) -> tuple[Tensor, Params, Params]:
+        """Run the student on other parameters; the module's own state is left alone.
+
+        Args:
+            params: Parameters to run on.
+            buffers: Buffers to start from; not changed.
+            inputs: Model inputs [L, ...].
+            taps: Names of submodules whose outputs are wanted.
+
+        Returns:
+            Logits [L, C]; features by tap; the buffers afterwards.
+        """
+        own = cloned(buffers)
+        with tapped(self.module, taps) as features:
+            logits = functional_call(self.module, (params, own), (inputs,))
+        return logits, features, own
+
+
+@contextmanager
+def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
+    """Collect the outputs of named submodules during one forward pass.
+
+    Args:
+        module: The module that will be run inside.
+        taps: Names of its submodules.
+
+    Yields:
+        A dictionary that fills up, tap by tap.
+    """
+    features: Params = {}
+
+    def keep(name: str) -> Callable[[nn.Module, object, Tensor], None]:
+        def hook(_module: nn.Module, _args: object, output: Tensor) -> None:
+            features[name] = output
+
+        return hook
+
+    handles = [find_tap(module, tap).register_forward_hook(keep(tap)) for tap in taps]
+    try:
+        yield features
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def find_tap(module: nn.Module, tap: str) -> nn.Module:
+    """The submodule of that name.
+
+    Args:
+        module: The student.
+        tap: A name as in ``module.named_modules()``.
+
+    Returns:
+        The submodule.
+
+    Raises:
+        UsageError: If there is none; the message lists the names there are.
+    """
+    modules = dict(module.named_modules())
+    if tap not in modules or not tap:
+        names = [name for name in modules if name]
+        raise UsageError(f"The student has no module '{tap}' to tap. {nearest(tap, names)}")
+    return modules[tap]
+
+
+def tap_width(module: nn.Module, tap: str) -> int:
+    """How many features per example a tap gives, read off the layers around it.
+
+    Known without running the student for a linear layer, and for a module whose output is what
+    the last linear layer takes.
+
+    Args:
+        module: The student.
+        tap: The name of the submodule.
+
+    Returns:
+        The number of features D.
+
+    Raises:
+        UsageError: If the width cannot be told; the message says how to give it.
+    """
+    tapped_module = find_tap(module, tap)
+    if isinstance(tapped_module, nn.Linear):
+        return tapped_module.out_features
+    names = [name for name, part in module.named_modules() if not list(part.children())]
+    linear = [name for name in names if isinstance(module.get_submodule(name), nn.Linear)]
+    before = names[: names.index(linear[-1])] if linear else []
+    if before and (before[-1] == tap or before[-1].startswith(f"{tap}.")):
+        last = module.get_submodule(linear[-1])
+        assert isinstance(last, nn.Linear)
+        return last.in_features
+    raise UsageError(
+        f"The width of tap '{tap}' cannot be read off the student. Give it as width of the "
+        "flattened output of that module: tap_width=..."
+    )

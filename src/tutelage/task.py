@@ -1,0 +1,150 @@
+"""A student learning under a teacher, as pure functions of both their parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from tutelage.objectives import weighted_loss
+from tutelage.randomness import seeded
+from tutelage.records import Batch, Lesson, Observation, Params, Step, StudentState
+from tutelage.rules import Rule
+from tutelage.student import StudentView
+from tutelage.teaching import acts_at_test, is_deep, normalise_of, prepare, taps_of, weigh
+from tutelage.trees import reached_grad
+
+Objective = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What learning signals differentiate; nothing here changes the user's modules."""
+
+    student: StudentView
+    teacher: nn.Module
+    objective: Objective
+    """logits [L, C] and targets to losses [L]"""
+    rule: Rule
+
+    def lesson(self, teacher: Params, batch: Batch) -> Lesson:
+        """What the teacher makes of a batch; the same again for the same seed.
+
+        Args:
+            teacher: Teacher parameters.
+            batch: The batch as it came.
+
+        Returns:
+            The lesson.
+        """
+        with seeded(batch.seed, batch.inputs.device):
+            return prepare(self.teacher, teacher, batch)
+
+    def observe(
+        self, state: StudentState, lesson: Lesson, step: Step
+    ) -> tuple[Observation, Params]:
+        """Run the student on a lesson, with the dropout of that step.
+
+        Args:
+            state: The student.
+            lesson: What it sees.
+            step: The step whose seed and progress apply.
+
+        Returns:
+            The observation, attached to the graph of ``state.params``; the buffers afterwards.
+        """
+        with seeded(step.batch.seed + 1, lesson.inputs.device):
+            logits, features, buffers = self.student.evaluate(
+                state.params, state.buffers, lesson.inputs, taps_of(self.teacher)
+            )
+        losses = self.objective(logits, lesson.targets)
+        return Observation(losses, logits, features, step.progress), buffers
+
+    def weights(self, teacher: Params, lesson: Lesson, seen: Observation) -> Tensor:
+        """How much each row counts; blind to the student's graph unless the teacher is deep.
+
+        Args:
+            teacher: Teacher parameters.
+            lesson: What the student saw.
+            seen: What its forward pass revealed.
+
+        Returns:
+            Weights [L], before normalisation.
+        """
+        shown = seen if is_deep(self.teacher) else detach(seen)
+        return weigh(self.teacher, teacher, lesson, shown)
+
+    def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
+        """The weighted loss, or the same reduction of any other quantity per row.
+
+        Args:
+            values: One number per row [L].
+            weights: One weight per row [L].
+            lesson: The lesson the rows belong to.
+
+        Returns:
+            A scalar, linear in ``values``.
+        """
+        return weighted_loss(values, weights, lesson.group, normalise_of(self.teacher))
+
+    def taught_loss(
+        self, state: StudentState, teacher: Params, step: Step
+    ) -> tuple[Tensor, Params]:
+        """The loss that the student descends at a step.
+
+        Args:
+            state: The student before the step.
+            teacher: Teacher parameters.
+            step: The step.
+
+        Returns:
+            A scalar, differentiable in both; the student's buffers afterwards.
+        """
+        lesson = self.lesson(teacher, step.batch)
+        seen, buffers = self.observe(state, lesson, step)
+        loss = self.reduce(seen.losses, self.weights(teacher, lesson, seen), lesson)
+        return loss, buffers
+
+    def advance(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
+        """Take one differentiable student step.
+
+        Args:
+            state: The student; its parameters must require grad.
+            teacher: Teacher parameters.
+            step: The step.
+
+        Returns:
+            The student afterwards, attached to the graph of ``state`` and ``teacher``.
+        """
+        loss, buffers = self.taught_loss(state, teacher, step)
+        moved = {name: state.params[name] for name in step.settings}
+        grads = reached_grad(loss, moved, create_graph=True)
+        return self.rule.update(state, grads, step.settings)._replace(buffers=buffers)
+
+    def held_out_loss(self, state: StudentState, teacher: Params, held_out: Batch) -> Tensor:
+        """The mean loss on held-out examples, unweighted.
+
+        Args:
+            state: The student.
+            teacher: Teacher parameters; they matter where the teacher acts at test.
+            held_out: The batch that judges.
+
+        Returns:
+            A scalar.
+        """
+        lesson = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
+        with seeded(held_out.seed + 1, held_out.inputs.device):
+            logits, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
+        return self.objective(logits, lesson.targets).mean()
+
+
+def detach(seen: Observation) -> Observation:
+    """An observation without its graph.
+
+    Args:
+        seen: What the student's forward pass revealed.
+
+    Returns:
+        The same values.
+    """
+    features = {name: feature.detach() for name, feature in seen.features.items()}
+    return Observation(seen.losses.detach(), seen.logits.detach(), features, seen.progress)

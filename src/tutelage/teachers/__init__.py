@@ -1,0 +1,17 @@
+"""Teachers: what decides what a student trains on and how much each example counts."""
+
+from tutelage.teachers.curriculum import Curriculum
+from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
+from tutelage.teachers.loss_weigher import LossWeigher
+from tutelage.teachers.plain import Plain
+from tutelage.teachers.together import Together
+
+__all__ = [
+    "PAPER_SURFACE",
+    "SURFACE",
+    "Curriculum",
+    "InternalState",
+    "LossWeigher",
+    "Plain",
+    "Together",
+]

@@ -1,0 +1,149 @@
+"""Deep interactions: weights from the student's internal state, the label and surface facts."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tutelage.errors import UsageError, nearest
+from tutelage.objectives import Normalise
+from tutelage.records import Lesson, Observation
+from tutelage.student import find_tap, tap_width
+
+
+class InternalState(nn.Module):
+    """``w = sigma(W I + E M + b)``: I the internal state, M the label and surface facts.
+
+    With hidden layers, an MLP of the concatenation (I, M) in place of the linear map. The last
+    layer starts at zero, so that every example first counts the same: the untaught student.
+    Weights are rescaled to sum to one over the batch (mean 1 before the batch mean).
+
+    Source: Fan et al. 2021, Learning to Reweight with Deep Interactions, sections 3 and 4.
+
+    Args:
+        student: The student; it is looked at here and not kept.
+        classes: C, the number of classes.
+        tap: The student's module whose flattened output is I; None leaves I out.
+        label: Whether M holds the label, one-hot (the paper's M0).
+        surface: Surface facts in M, any of ``SURFACE``; the paper's M1 is ``PAPER_SURFACE``.
+        hidden_layers: k of the paper's MLP-k; 0 is the linear teacher.
+        width: Units of a hidden layer; the width of the input if None.
+        deep: Keep ``dw/dtheta`` in the student's gradient (the paper's deeper interaction).
+        tap_width: Features per example at ``tap``, where it cannot be read off the student.
+
+    Raises:
+        UsageError: If the student has no such tap, a surface fact is unknown, or nothing at all
+            is shown to the teacher.
+    """
+
+    normalise: ClassVar[Normalise] = "mean"
+
+    def __init__(
+        self,
+        student: nn.Module,
+        *,
+        classes: int,
+        tap: str | None = None,
+        label: bool = True,
+        surface: Sequence[str] = (),
+        hidden_layers: int = 0,
+        width: int | None = None,
+        deep: bool = False,
+        tap_width: int | None = None,
+    ) -> None:
+        super().__init__()
+        for fact in surface:
+            if fact not in SURFACE:
+                raise UsageError(f"Unknown surface fact '{fact}'. {nearest(fact, SURFACE)}")
+        self.classes = classes
+        self.taps = () if tap is None else (tap,)
+        self.label = label
+        self.surface = tuple(surface)
+        self.deep = deep
+        self.uses_progress = not {"progress", "mean_loss", "best_accuracy"}.isdisjoint(surface)
+        self.tap_width = 0 if tap is None else _width(student, tap, tap_width)
+        size = self.tap_width + classes * label
+        size += sum(classes if fact == "prediction" else 1 for fact in surface)
+        if size == 0:
+            raise UsageError(
+                "The teacher would see nothing. Give it a tap, the label or surface facts."
+            )
+        self.hidden_layers = hidden_layers
+        self.width = size if width is None else width
+        self.net = _zero_start_mlp(size, self.width, hidden_layers)
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """How much each row counts.
+
+        Args:
+            lesson: What the student saw.
+            observation: What its forward pass revealed.
+
+        Returns:
+            Weights [L] in (0, 1).
+        """
+        one_hot = _one_hot(lesson.targets, self.classes).to(observation.logits.dtype)
+        seen = [observation.features[tap].flatten(1) for tap in self.taps]
+        if self.label:
+            seen.append(one_hot)
+        seen += [SURFACE[fact](observation, one_hot) for fact in self.surface]
+        return self.net(torch.cat(seen, 1)).sigmoid().squeeze(1)
+
+
+def _width(student: nn.Module, tap: str, given: int | None) -> int:
+    find_tap(student, tap)
+    return tap_width(student, tap) if given is None else given
+
+
+def _zero_start_mlp(size: int, width: int, hidden_layers: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for _ in range(hidden_layers):
+        layers += [nn.Linear(size, width), nn.ReLU()]
+        size = width
+    last = nn.Linear(size, 1)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return nn.Sequential(*layers, last)
+
+
+def _one_hot(targets: Tensor, classes: int) -> Tensor:
+    return targets if targets.ndim == 2 else F.one_hot(targets, classes)
+
+
+def margin(logits: Tensor, one_hot: Tensor) -> Tensor:
+    """``p_y - max_{c != y} p_c``: how far the given label leads in probability.
+
+    Args:
+        logits: [L, C].
+        one_hot: The given labels, [L, C].
+
+    Returns:
+        [L, 1] in -1..1.
+    """
+    p = logits.softmax(1)
+    given = (p * one_hot).sum(1, keepdim=True)
+    return given - (p - 2 * one_hot).amax(1, keepdim=True)
+
+
+def _constant(observation: Observation, value: float) -> Tensor:
+    return torch.full_like(observation.losses, value).unsqueeze(1)
+
+
+def _prediction(logits: Tensor) -> Tensor:
+    return F.one_hot(logits.argmax(1), logits.shape[1]).to(logits.dtype)
+
+
+SURFACE: dict[str, Callable[[Observation, Tensor], Tensor]] = {
+    "progress": lambda seen, _: _constant(seen, seen.progress.fraction),
+    "mean_loss": lambda seen, _: _constant(seen, seen.progress.mean_loss),
+    "best_accuracy": lambda seen, _: _constant(seen, seen.progress.best_accuracy),
+    "prediction": lambda seen, _: _prediction(seen.logits),
+    "margin": lambda seen, one_hot: margin(seen.logits, one_hot),
+    "loss": lambda seen, _: seen.losses.unsqueeze(1),
+}
+"""Surface facts by name: from the observation and the given labels to columns [L, 1 or C]."""
+
+PAPER_SURFACE = ("progress", "mean_loss", "best_accuracy", "prediction", "margin")
+"""The paper's M1, in its order."""

@@ -1,0 +1,58 @@
+"""Two teachers as one: the first prepares the lesson, the second weighs it."""
+
+from collections.abc import Callable
+from typing import cast
+
+from torch import Tensor, nn
+
+from tutelage.objectives import Normalise
+from tutelage.records import Batch, Lesson, Observation
+from tutelage.teaching import acts_at_test, is_deep, normalise_of, taps_of, uses_progress
+
+
+class Together(nn.Module):
+    """One teacher that prepares as ``prepares`` does and weighs as ``weighs`` does.
+
+    Args:
+        prepares: A teacher with ``prepare``, such as one that makes copies.
+        weighs: A teacher with ``weigh``.
+
+    Raises:
+        TypeError: If one of them lacks its moment.
+    """
+
+    def __init__(self, prepares: nn.Module, weighs: nn.Module) -> None:
+        super().__init__()
+        for teacher, moment in ((prepares, "prepare"), (weighs, "weigh")):
+            if not hasattr(teacher, moment):
+                raise TypeError(f"{type(teacher).__name__} has no method '{moment}'.")
+        self.prepares = prepares
+        self.weighs = weighs
+        self.normalise: Normalise = normalise_of(weighs)
+        self.taps = taps_of(weighs)
+        self.deep = is_deep(weighs)
+        self.at_test = acts_at_test(prepares)
+        self.uses_progress = uses_progress(prepares) or uses_progress(weighs)
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """What the student sees.
+
+        Args:
+            batch: The batch as it came.
+
+        Returns:
+            The first teacher's lesson.
+        """
+        return cast(Callable[..., Lesson], self.prepares.prepare)(batch)
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """How much each row counts.
+
+        Args:
+            lesson: What the student saw.
+            observation: What its forward pass revealed.
+
+        Returns:
+            The second teacher's weights [L].
+        """
+        return cast(Callable[..., Tensor], self.weighs.weigh)(lesson, observation)

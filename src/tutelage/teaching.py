@@ -1,0 +1,143 @@
+"""What a teacher is: an ``nn.Module`` with two optional moments, and traits with defaults.
+
+* ``prepare(batch: Batch) -> Lesson``, before the student's forward pass;
+* ``weigh(lesson: Lesson, observation: Observation) -> Tensor [L]``, after it.
+
+Traits are plain attributes:
+
+* ``normalise``: the rule of ``tutelage.objectives.weighted_loss``; ``"mean"`` if absent;
+* ``taps``: names of the student's modules whose outputs it wants to see; none if absent;
+* ``deep``: keep the path from weights to student parameters, ``dw/dtheta``; False if absent;
+* ``at_test``: ``prepare`` belongs to prediction too (masks do); False if absent;
+* ``uses_progress``: what it does depends on ``Progress``; False if absent.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from tutelage.objectives import Normalise
+from tutelage.records import Batch, Lesson, Observation, Params, as_lesson
+
+
+class _Moment(nn.Module):
+    """Makes a teacher's method reachable for ``functional_call``, which calls ``forward``."""
+
+    def __init__(self, teacher: nn.Module, method: str) -> None:
+        super().__init__()
+        self.teacher = teacher
+        self.method = method
+
+    def forward(self, *args: object) -> object:
+        """Call the method.
+
+        Args:
+            args: Its arguments.
+
+        Returns:
+            What it returns.
+        """
+        return getattr(self.teacher, self.method)(*args)
+
+
+def prepare(teacher: nn.Module, params: Params, batch: Batch) -> Lesson:
+    """What the teacher lets the student see.
+
+    Args:
+        teacher: The teacher.
+        params: Parameters to run it on.
+        batch: The batch as it came.
+
+    Returns:
+        Its lesson; the batch itself where the teacher does not prepare.
+    """
+    if not hasattr(teacher, "prepare"):
+        return as_lesson(batch)
+    return _call(teacher, "prepare", params, batch)
+
+
+def weigh(
+    teacher: nn.Module, params: Params, lesson: Lesson, observation: Observation
+) -> Tensor:
+    """How much each row of the lesson counts.
+
+    Args:
+        teacher: The teacher.
+        params: Parameters to run it on.
+        lesson: What the student saw.
+        observation: What its forward pass revealed.
+
+    Returns:
+        Weights [L]; ones where the teacher does not weigh.
+    """
+    if not hasattr(teacher, "weigh"):
+        return torch.ones_like(observation.losses)
+    return _call(teacher, "weigh", params, lesson, observation)
+
+
+def _call(teacher: nn.Module, method: str, params: Params, *args: object):  # noqa: ANN202 - the method's own
+    own = {f"teacher.{name}": tensor for name, tensor in params.items()}
+    buffers = {f"teacher.{name}": b.clone() for name, b in teacher.named_buffers()}
+    return functional_call(_Moment(teacher, method), (own, buffers), args)
+
+
+def normalise_of(teacher: nn.Module) -> Normalise:
+    """The rule by which a teacher's weights enter the loss.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Its trait ``normalise``.
+    """
+    return getattr(teacher, "normalise", "mean")
+
+
+def taps_of(teacher: nn.Module) -> Sequence[str]:
+    """The student's modules that a teacher wants to see.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Its trait ``taps``.
+    """
+    return getattr(teacher, "taps", ())
+
+
+def is_deep(teacher: nn.Module) -> bool:
+    """Whether the student's gradient keeps the path through the weights.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Its trait ``deep``.
+    """
+    return getattr(teacher, "deep", False)
+
+
+def acts_at_test(teacher: nn.Module) -> bool:
+    """Whether a teacher's ``prepare`` belongs to prediction too.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Its trait ``at_test``.
+    """
+    return getattr(teacher, "at_test", False)
+
+
+def uses_progress(teacher: nn.Module) -> bool:
+    """Whether a teacher's lessons depend on how far training has come.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Its trait ``uses_progress``.
+    """
+    return getattr(teacher, "uses_progress", False)

@@ -1,0 +1,103 @@
+"""Arithmetic on named tensors."""
+
+import torch
+from torch import Tensor
+
+from tutelage.records import Params
+
+
+def named_grad(scalar: Tensor, params: Params, *, create_graph: bool = False) -> Params:
+    """Gradient of a scalar, keyed like ``params``.
+
+    Args:
+        scalar: What to differentiate.
+        params: Tensors to differentiate with respect to.
+        create_graph: Keep the graph, so that the gradient can be differentiated again.
+
+    Returns:
+        One gradient per key of ``params``; zeros where ``scalar`` does not depend on it.
+    """
+    reached = reached_grad(scalar, params, create_graph=create_graph)
+    return {k: reached[k] if k in reached else torch.zeros_like(p) for k, p in params.items()}
+
+
+def reached_grad(scalar: Tensor, params: Params, *, create_graph: bool = False) -> Params:
+    """Gradient of a scalar with respect to those ``params`` that it depends on.
+
+    Args:
+        scalar: What to differentiate.
+        params: Tensors to differentiate with respect to.
+        create_graph: Keep the graph, so that the gradient can be differentiated again.
+
+    Returns:
+        One gradient per parameter reached; the others are absent, as an optimiser skips them.
+    """
+    if not params or not scalar.requires_grad:
+        return {}
+    grads = torch.autograd.grad(
+        scalar, list(params.values()), create_graph=create_graph, allow_unused=True
+    )
+    return {k: g for k, g in zip(params, grads, strict=True) if g is not None}
+
+
+def inner(a: Params, b: Params) -> Tensor:
+    """Inner product over the names that ``a`` holds.
+
+    Args:
+        a: Named tensors, not empty.
+        b: Tensors of the same shapes, under at least the names of ``a``.
+
+    Returns:
+        A scalar.
+    """
+    return torch.stack([(a[k] * b[k]).sum() for k in a]).sum()
+
+
+def plus(a: Params, b: Params, scale: float = 1.0) -> Params:
+    """``a + scale * b``, where a name missing in ``b`` counts as zero.
+
+    Args:
+        a: Named tensors.
+        b: Tensors under some of the names of ``a``.
+        scale: Factor of ``b``.
+
+    Returns:
+        Tensors keyed like ``a``.
+    """
+    return {k: v + scale * b[k] if k in b else v for k, v in a.items()}
+
+
+def leaves(params: Params) -> Params:
+    """The same values without history, ready to be differentiated.
+
+    Args:
+        params: Named tensors.
+
+    Returns:
+        Fresh leaves that share the memory of ``params``.
+    """
+    return {k: v.detach().requires_grad_() for k, v in params.items()}
+
+
+def detached(params: Params) -> Params:
+    """The same values without history.
+
+    Args:
+        params: Named tensors.
+
+    Returns:
+        Tensors that share the memory of ``params``.
+    """
+    return {k: v.detach() for k, v in params.items()}
+
+
+def cloned(params: Params) -> Params:
+    """Copies of the values, without history.
+
+    Args:
+        params: Named tensors.
+
+    Returns:
+        Tensors with memory of their own.
+    """
+    return {k: v.detach().clone() for k, v in params.items()}

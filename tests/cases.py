@@ -1,0 +1,210 @@
+"""One table of awkward students, and the optimisers they meet: every signal sees them all."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from tutelage.records import Batch, Estimate, Params, Window, as_lesson
+from tutelage.task import Task
+from tutelage.tutor import Tutor
+
+B, D, C = 6, 8, 3
+
+
+class Tied(nn.Module):
+    """One weight embeds tokens and gives the logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(C, 4)
+        self.mix = nn.Linear(4, 4)
+        self.head = nn.Linear(4, C, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = (x[:, :4] > 0).long() + (x[:, 4:] > 0).long()
+        return self.head(torch.tanh(self.mix(self.embed(tokens).sum(1))))
+
+
+class Unused(nn.Module):
+    """A layer that the forward pass never reaches, and a frozen one that it does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(D, 5).requires_grad_(requires_grad=False)
+        self.never = nn.Linear(2, 2)
+        self.head = nn.Linear(5, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.frozen(x)))
+
+
+class Scaled(nn.Module):
+    """A temperature without dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(D, 5)
+        self.head = nn.Linear(5, C)
+        self.temperature = nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.hidden(x))) * self.temperature
+
+
+class Recurrent(nn.Module):
+    """A GRU over two-dimensional words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(2, 5, batch_first=True)
+        self.head = nn.Linear(5, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.gru(x.reshape(len(x), -1, 2))[0][:, -1])
+
+
+def convolutional(norm: nn.Module) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Unflatten(1, (2, 2, 2)),
+        nn.Conv2d(2, 4, 2, padding=1),
+        norm,
+        nn.SiLU(),
+        nn.Flatten(),
+        nn.Linear(36, C),
+    )
+
+
+STUDENTS: dict[str, Callable[[], nn.Module]] = {
+    "linear": lambda: nn.Sequential(nn.Linear(D, C)),
+    "relu network": lambda: nn.Sequential(nn.Linear(D, 7), nn.ReLU(), nn.Linear(7, C)),
+    "batch norm": lambda: convolutional(nn.BatchNorm2d(4)),
+    "group norm": lambda: convolutional(nn.GroupNorm(2, 4)),
+    "layer norm": lambda: nn.Sequential(nn.Linear(D, 6), nn.LayerNorm(6), nn.Linear(6, C)),
+    "dropout": lambda: nn.Sequential(
+        nn.Linear(D, 7), nn.Tanh(), nn.Dropout(0.4), nn.Linear(7, C)
+    ),
+    "tied": Tied,
+    "frozen and unused": Unused,
+    "scalar parameter": Scaled,
+    "recurrent": Recurrent,
+}
+
+
+def grouped_sgd(student: nn.Module) -> Optimizer:
+    params = [p for p in student.parameters() if p.requires_grad]
+    groups = [
+        {"params": params[:1], "lr": 0.05, "momentum": 0.5, "weight_decay": 0.01},
+        {"params": params[1:], "lr": 0.2, "momentum": 0.9},
+    ]
+    return SGD(groups, lr=0.1)
+
+
+OPTIMIZERS: dict[str, Callable[[nn.Module], Optimizer]] = {
+    "momentum": lambda s: SGD(s.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4),
+    "groups": grouped_sgd,
+    "maximize": lambda s: SGD(s.parameters(), lr=0.02, momentum=0.8, maximize=True),
+    "sgd": lambda s: SGD(s.parameters(), lr=0.1),
+    "nesterov": lambda s: SGD(s.parameters(), lr=0.1, momentum=0.9, nesterov=True),
+    "dampening": lambda s: SGD(s.parameters(), lr=0.1, momentum=0.9, dampening=0.3),
+    "adam": lambda s: Adam(s.parameters(), lr=0.01, weight_decay=0.01),
+    "amsgrad": lambda s: Adam(s.parameters(), lr=0.01, amsgrad=True),
+    "adamw": lambda s: AdamW(s.parameters(), lr=0.01, weight_decay=0.1),
+}
+REVERSIBLE = ("momentum", "groups", "maximize")
+
+
+class InputWeigher(nn.Module):
+    """A teacher blind to the student, so that finite differences see the same function."""
+
+    normalise: ClassVar = "mean"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(D, 3), nn.Tanh(), nn.Linear(3, 1))
+
+    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the seam
+        return self.net(lesson.inputs).sigmoid().squeeze(1)
+
+
+class Shifter(nn.Module):
+    """A teacher that prepares: it moves the inputs, and is part of prediction."""
+
+    at_test = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.full((D,), 0.1))
+
+    def prepare(self, batch: Batch):
+        return as_lesson(batch)._replace(inputs=batch.inputs + self.shift.tanh())
+
+
+@dataclass
+class Seen:
+    """A signal that keeps what it was shown and leaves the teacher alone."""
+
+    steps: int
+    keeps_start: ClassVar[bool] = True
+    calls: list[tuple[Task, Params, Window, Batch]] = field(default_factory=list)
+
+    def __call__(
+        self, task: Task, teacher: Params, window: Window, held_out: Batch
+    ) -> Estimate:
+        copied = window.end
+        end = copied._replace(params={k: v.clone() for k, v in copied.params.items()})
+        self.calls.append((task, teacher, Window(window.start, window.steps, end), held_out))
+        zero = {k: torch.zeros_like(p) for k, p in teacher.items()}
+        return Estimate(zero, torch.zeros(()))
+
+
+def stream(seed: int = 0) -> Iterator[Batch]:
+    """Endless random batches in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    number = 0
+    while True:
+        x = torch.randn(B, D, generator=generator, dtype=torch.float64)
+        y = torch.randint(0, C, (B,), generator=generator)
+        yield Batch(x, y, torch.arange(number, number + B))
+        number += B
+
+
+def build(name: str, seed: int = 0) -> nn.Module:
+    """A student of the table, in float64."""
+    torch.manual_seed(seed)
+    return STUDENTS[name]().double()
+
+
+def watched(
+    student: nn.Module,
+    optimizer: Optimizer,
+    teacher: nn.Module,
+    *,
+    steps: int,
+    before: int = 0,
+    rates: Callable[[int], float] | None = None,
+) -> tuple[Task, Params, Window, Batch]:
+    """Train ``before + steps`` real steps and hand back the window of the last ``steps``."""
+    seen = Seen(steps)
+    learner = SGD(teacher.parameters(), lr=0.0)
+    every = before + steps
+    tutor = Tutor(
+        student,
+        optimizer,
+        teacher,
+        learner,
+        signal=seen,
+        teacher_every=every,
+        total_steps=every,
+    )
+    batches = stream()
+    for number in range(every):
+        if rates is not None:
+            for group in optimizer.param_groups:
+                group["lr"] = rates(number)
+        tutor.step(next(batches), next(batches) if tutor.wants_held_out else None)
+    return seen.calls[0]

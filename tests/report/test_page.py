@@ -1,0 +1,266 @@
+"""The whole page: valid, self-contained, escaped, steady, and true to its content."""
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+from importlib import resources
+from statistics import fmean
+
+import pytest
+
+from tutelage.report import HEADER, render, rows, write
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+NASTY = '<b>&"x"'
+
+
+class Reader(HTMLParser):
+    """Checks that tags balance; collects ids, addresses, text and the cells of tables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.named: set[str] = set()
+        self.tables: list[list[list[str]]] = []
+        self.scopes: list[str | None] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        assert len(values) == len(attrs), f"{tag} repeats an attribute"
+        if tag not in VOID:
+            self.open.append(tag)
+        self.ids += [values["id"] or ""] if "id" in values else []
+        self.addresses += [v or "" for k, v in attrs if k in {"src", "href", "xlink:href"}]
+        self.named |= {v or "" for k, v in attrs if k == "aria-labelledby"}
+        self.scopes += [values.get("scope")] if tag == "th" else []
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in {"td", "th"}:
+            self.tables[-1][-1].append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+        if self.open and self.open[-1] in {"td", "th"}:
+            self.tables[-1][-1][-1] += data
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert not reader.open
+    return reader
+
+
+RUNS = {
+    "three arms": {},
+    "untaught only": {"arms": 1},
+    "truth unknown": {"truth": False},
+    "one seed, one epoch": {"seeds": 1, "epochs": 1, "examples": 30},
+    "no pictures": {"pictures": 0},
+    "colour pictures": {"colour": True, "examples": 100},
+}
+
+
+@pytest.fixture(scope="module")
+def pages(run) -> dict[str, str]:
+    return {name: render(run(**options)) for name, options in RUNS.items()}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_tags_balance_and_ids_are_unique(name, pages):
+    reader = read(pages[name])
+    assert len(set(reader.ids)) == len(reader.ids)
+    assert reader.named <= set(reader.ids)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_nothing_is_fetched(name, pages):
+    bare = re.sub(r'xmlns(:xlink)?="[^"]*"', "", pages[name])
+    assert "http://" not in bare
+    assert "https://" not in bare
+    assert "<script" not in bare
+    assert "@import" not in bare
+    reader = read(pages[name])
+    assert all(a.startswith(("#", "data:")) for a in reader.addresses)
+    assert {a[1:] for a in reader.addresses if a.startswith("#")} <= set(reader.ids)
+    assert all(a.startswith("#") for a in re.findall(r"url\(([^)]*)\)", bare))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_table_heading_has_a_scope(name, pages):
+    assert set(read(pages[name]).scopes) == {"col", "row"}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_page_is_small(name, pages):
+    assert len(pages[name].encode()) < 3_000_000
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_table_holds_the_numbers_given(name, run, pages):
+    content = run(**RUNS[name])
+    header, *body = read(pages[name]).tables[0]
+    assert tuple(header) == HEADER
+    assert [tuple(row) for row in body] == rows(content.arms)
+    for arm, row in zip(content.arms, body, strict=True):
+        assert float(row[1].split()[0]) == pytest.approx(
+            100 * fmean(arm.test_accuracy), abs=0.005
+        )
+
+
+def test_same_content_gives_the_same_bytes(run, pages):
+    assert render(run()) == pages["three arms"]
+
+
+def test_every_part_is_there(pages):
+    reader = read(pages["three arms"])
+    for said in (
+        "learned weights beats untaught by 6.1 percentage points",
+        "The lowest of its seeds",
+        "40 % symmetric noise",
+        "What the teacher thinks: learned weights",
+        "What the teacher thinks: small loss",
+        "keeps the 60 % of each batch",
+        "The most distrusted examples",
+        "tutelage train --data noisy-digits --noise 0.4 --seeds 3",
+    ):
+        assert said in reader.text
+    assert ["noise_rate", "0.4"] in reader.tables[-2]
+    assert ["device", "cpu"] in reader.tables[-1]
+    assert "What the teacher thinks: untaught" not in reader.text
+
+
+def test_untaught_run_speaks_of_no_teacher(pages):
+    assert "What the teacher thinks" not in pages["untaught only"]
+
+
+def test_unknown_truth_is_not_made_up(pages):
+    text = read(pages["truth unknown"]).text
+    assert "all examples" in text
+    assert "right labels" not in text.replace("Weight, right labels", "")
+    assert "carry a wrong label" not in text
+
+
+def test_examples_without_pictures_are_a_table(run, pages):
+    tables = read(pages["no pictures"]).tables
+    shown = [table for table in tables if table[0][0] == "Example"]
+    assert len(shown) == 2
+    lightest = run().examples[0].weights.min()
+    assert float(shown[0][1][4]) == pytest.approx(lightest, abs=0.0005)
+
+
+def nasty(record, **changes):
+    """The record with every text replaced by one that looks like HTML."""
+    texts = {
+        f.name: f"{NASTY} {f.name}"
+        for f in dataclasses.fields(record)
+        if isinstance(getattr(record, f.name), str)
+    }
+    return dataclasses.replace(record, **{**texts, **changes})
+
+
+def test_all_text_is_escaped(run):
+    content = run(arms=2, seeds=1, epochs=1, examples=20)
+    arm = f"{NASTY} $x_1$ ${{title}} \N{CJK UNIFIED IDEOGRAPH-6559}"
+    mean = [
+        nasty(
+            content,
+            arms=(content.arms[0], nasty(content.arms[1], name=arm)),
+            curves=(content.curves[0], nasty(content.curves[1], arm=arm)),
+            examples=(nasty(content.examples[0], arm=arm),),
+            pictures=pictures,
+            classes=(NASTY,) * 6,
+            verdict=(NASTY, NASTY),
+            settings={NASTY: NASTY},
+            environment={NASTY: NASTY},
+        )
+        for pictures in (
+            (),
+            (
+                nasty(
+                    content.pictures[0],
+                    arm=arm,
+                    items=tuple(nasty(item) for item in content.pictures[0].items),
+                ),
+            ),
+        )
+    ]
+    for content in mean:
+        page = render(content)
+        assert "<b>" not in page
+        assert '&"' not in page
+        assert arm in read(page).text
+
+
+def test_write_replaces_the_file_and_leaves_nothing_else(run, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    content = run(arms=1, seeds=1, epochs=2)
+    write(content, path)
+    assert path.read_text(encoding="utf-8") == render(content)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failed_write_leaves_the_old_file(run, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("pathlib.Path.replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write(run(arms=1, seeds=1, epochs=2), path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_command_with_undecodable_bytes_is_written(run, tmp_path):
+    content = dataclasses.replace(run(arms=1, seeds=1, epochs=1), command="train \udcff")
+    write(content, tmp_path / "report.html")
+    assert "train \\udcff" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_arms_of_one_name_are_refused(run):
+    content = run(arms=1)
+    with pytest.raises(ValueError, match="must differ"):
+        dataclasses.replace(content, arms=content.arms * 2)
+
+
+def test_records_of_unknown_arms_are_refused(run):
+    content = run(arms=2)
+    with pytest.raises(ValueError, match="Curve of unknown arm"):
+        dataclasses.replace(content, arms=content.arms[:1])
+
+
+def test_two_records_of_examples_in_one_arm_are_refused(run):
+    content = run(arms=2)
+    with pytest.raises(ValueError, match="at most one"):
+        dataclasses.replace(content, examples=content.examples * 2)
+
+
+def test_report_needs_neither_torch_nor_the_rest_of_the_library():
+    allowed = re.compile(r"tutelage\.(report|errors)")
+    for file in resources.files("tutelage.report").iterdir():
+        if file.name.endswith(".py"):
+            imports = re.findall(
+                r"^(?:from|import) (\S+)", file.read_text("utf-8"), re.MULTILINE
+            )
+            assert "pyplot" not in " ".join(imports)
+            assert not [name for name in imports if name.startswith("torch")]
+            assert all(allowed.match(name) for name in imports if name.startswith("tutelage"))
