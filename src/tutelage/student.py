@@ -135,9 +135,6 @@ def find_tap(module: nn.Module, tap: str) -> nn.Module:
 def tap_width(module: nn.Module, tap: str) -> int:
     """How many features per example a tap gives, read off the layers around it.
 
-    Known without running the student for a linear layer, and for a module whose output is what
-    the last linear layer takes.
-
     Args:
         module: The student.
         tap: The name of the submodule.
@@ -147,6 +144,28 @@ def tap_width(module: nn.Module, tap: str) -> int:
 
     Raises:
         UsageError: If the width cannot be told; the message says how to give it.
+    """
+    width = known_width(module, tap)
+    if width is None:
+        raise UsageError(
+            f"The width of tap '{tap}' cannot be read off the student. Give the width of the "
+            "flattened output of that module: tap_width=..."
+        )
+    return width
+
+
+def known_width(module: nn.Module, tap: str) -> int | None:
+    """The width of a tap where it can be known without running the student.
+
+    That is so for a linear layer, and for a module whose output is what the last linear layer
+    takes.
+
+    Args:
+        module: The student.
+        tap: The name of the submodule.
+
+    Returns:
+        The number of features D, or None.
     """
     tapped_module = find_tap(module, tap)
     if isinstance(tapped_module, nn.Linear):
@@ -158,7 +177,4 @@ def tap_width(module: nn.Module, tap: str) -> int:
         last = module.get_submodule(linear[-1])
         assert isinstance(last, nn.Linear)
         return last.in_features
-    raise UsageError(
-        f"The width of tap '{tap}' cannot be read off the student. Give it as width of the "
-        "flattened output of that module: tap_width=..."
-    )
+    return None

@@ -47,7 +47,7 @@ def prepare(teacher: nn.Module, params: Params, batch: Batch) -> Lesson:
 
     Args:
         teacher: The teacher.
-        params: Parameters to run it on.
+        params: Parameters to run it on, its buffers left alone; none: the teacher as it is.
         batch: The batch as it came.
 
     Returns:
@@ -65,7 +65,7 @@ def weigh(
 
     Args:
         teacher: The teacher.
-        params: Parameters to run it on.
+        params: Parameters to run it on, its buffers left alone; none: the teacher as it is.
         lesson: What the student saw.
         observation: What its forward pass revealed.
 
@@ -78,6 +78,8 @@ def weigh(
 
 
 def _call(teacher: nn.Module, method: str, params: Params, *args: object):  # noqa: ANN202 - the method's own
+    if not params:
+        return getattr(teacher, method)(*args)
     own = {f"teacher.{name}": tensor for name, tensor in params.items()}
     buffers = {f"teacher.{name}": b.clone() for name, b in teacher.named_buffers()}
     return functional_call(_Moment(teacher, method), (own, buffers), args)

@@ -15,7 +15,7 @@ from tutelage.rules import rule_for, settings_of
 from tutelage.signals import Signal
 from tutelage.student import StudentView, tapped
 from tutelage.task import Objective, Task
-from tutelage.teaching import prepare, taps_of, uses_progress
+from tutelage.teaching import is_deep, prepare, taps_of, uses_progress
 from tutelage.trees import detached, inner
 
 
@@ -150,9 +150,8 @@ class Tutor:
         self, batch: Batch, progress: Progress
     ) -> tuple[Lesson, Observation, Tensor, Tensor]:
         # the student's own forward pass, through its own hooks and wrappers
-        own = detached(dict(self.teacher.named_parameters()))
-        with seeded(batch.seed, batch.inputs.device):
-            lesson = prepare(self.teacher, own, batch)
+        with torch.no_grad(), seeded(batch.seed, batch.inputs.device):
+            lesson = prepare(self.teacher, {}, batch)
         taps = taps_of(self.teacher)
         with (
             seeded(batch.seed + 1, batch.inputs.device),
@@ -161,7 +160,12 @@ class Tutor:
             logits = self.student(lesson.inputs)
         losses = self.task.objective(logits, lesson.targets)
         seen = Observation(losses, logits, features, progress)
-        weights = self.task.weights(own, lesson, seen)
+        if is_deep(self.teacher):  # the student's gradient goes through the weights, too
+            own = detached(dict(self.teacher.named_parameters()))
+            weights = self.task.weights(own, lesson, seen)
+        else:
+            with torch.no_grad():
+                weights = self.task.weights({}, lesson, seen)
         return lesson, seen, weights, self.task.reduce(losses, weights, lesson)
 
     @property

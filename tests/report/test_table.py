@@ -5,7 +5,7 @@ from statistics import fmean, median, stdev
 
 import pytest
 
-from tutelage.report import HEADER, Arm, formats, rows
+from tutelage.report import HEADER, Arm, caption, formats, rows
 from tutelage.report.table import SEED_HEADER, seed_rows
 
 
@@ -41,10 +41,10 @@ def test_numbers_are_those_given():
     arm = taught()
     [row] = rows([arm])
     said = dict(zip(HEADER, row, strict=True))
-    mean, _, spread, seeds = said["Test accuracy, %"].split(maxsplit=3)
+    mean, _, spread = said["Test accuracy, %"].split()
     assert float(mean) == pytest.approx(100 * fmean(arm.test_accuracy), abs=0.005)
     assert float(spread) == pytest.approx(100 * stdev(arm.test_accuracy), abs=0.005)
-    assert seeds == "(3 seeds)"
+    assert caption([arm]) == "Mean ± standard deviation over 3 seeds"
     assert said["Arm"] == "taught"
     assert float(said["Seconds"]) == 12.0
     assert float(said["Time, untaught = 1"].rstrip("×")) == median(arm.ratio)
@@ -55,13 +55,14 @@ def test_numbers_are_those_given():
 
 def test_one_seed_has_no_spread():
     [row] = rows([one_seed()])
-    assert row == ("taught", "50.00 (1 seed)", "123", "1.00×", "–", "–", "–")
+    assert caption([one_seed()]) == "One seed"
+    assert row == ("taught", "50.00", "123", "1.00×", "–", "–", "–")
 
 
 def test_a_value_that_is_not_finite_is_a_dash():
     [row] = rows([taught(auroc=(0.9, math.nan, 0.9), test_accuracy=(0.9, math.nan, 0.9))])
     assert row[-1] == "–"
-    assert row[1] == "– (3 seeds)"
+    assert row[1] == "–"
 
 
 def test_every_seed_has_its_row():

@@ -13,10 +13,12 @@ from torch import Tensor
 from tutelage.errors import MissingExtraError, UsageError
 
 try:
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, __version__
 except ImportError as error:
     raise MissingExtraError("pillow", "train") from error
 
+PILLOW = f"pillow {__version__}"
+"""what decodes: another release may turn a JPEG file into other pixels"""
 _GREY = ("1", "L", "LA", "La")
 
 

@@ -40,11 +40,27 @@ def read_folders(root: Path) -> tuple[Examples, Examples | None]:
     Returns:
         The train split, and the test split or None.
     """
-    names = [name for name in ("train", *TEST_NAMES) if (root / name).is_dir()]
-    splits = {name: root / name for name in names} if "train" in names else {"train": root}
-    train, test = choose(splits, where=str(root))
+    train, test = _split_folders(root)
     classes = tuple(folder.name for folder in class_folders(train))
     return _read(train, classes), None if test is None else _read(test, classes)
+
+
+def folder_files(root: Path) -> list[Path]:
+    """What :func:`read_folders` takes images and labels from.
+
+    Args:
+        root: An existing folder.
+
+    Returns:
+        The class folders of the train and the test split, each with its images.
+    """
+    return [
+        path
+        for split in _split_folders(root)
+        if split is not None
+        for folder in class_folders(split)
+        for path in (folder, *_image_files(folder))
+    ]
 
 
 def class_folders(root: Path) -> list[Path]:
@@ -61,6 +77,12 @@ def class_folders(root: Path) -> list[Path]:
     )
 
 
+def _split_folders(root: Path) -> tuple[Path, Path | None]:
+    names = [name for name in ("train", *TEST_NAMES) if (root / name).is_dir()]
+    splits = {name: root / name for name in names} if "train" in names else {"train": root}
+    return choose(splits, where=str(root))
+
+
 def _read(root: Path, classes: tuple[str, ...]) -> Examples:
     folders = class_folders(root)
     if not folders:
@@ -75,7 +97,7 @@ def _read(root: Path, classes: tuple[str, ...]) -> Examples:
 
     def pictures() -> Iterator[tuple[str, np.ndarray]]:
         for path in files:
-            yield str(path), decode(path, where=str(path), root=root)
+            yield str(path), decode(path, where=str(path), root=Path())
 
     images = stack(pictures(), len(files), where=str(root))
     return Examples(images, labels, classes, str(root))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tutelage.data.classes import encode
 from tutelage.data.columns import pick
-from tutelage.data.hub import open_parquet, parquet_splits
+from tutelage.data.parquet import open_parquet, parquet_splits
 from tutelage.data.tables import literal, read_csv
 from tutelage.errors import UsageError
 

@@ -1,15 +1,21 @@
 """The one door to data: a word, a path or the id of a Hugging Face data set."""
 
 import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tutelage.data.assemble import Examples, assemble
-from tutelage.data.folders import class_folders, read_folders
-from tutelage.data.hub import parquet_splits, read_hub, read_parquet
+from tutelage.data.cache import cached
+from tutelage.data.decode import PILLOW
+from tutelage.data.folders import class_folders, folder_files, read_folders
+from tutelage.data.hub import read_hub
 from tutelage.data.images import Splits
 from tutelage.data.mnist5k import NAME as MNIST5K
 from tutelage.data.mnist5k import read_mnist5k
-from tutelage.data.tables import lists_images, read_tables, table_splits
+from tutelage.data.parquet import parquet_files, parquet_splits, read_parquet
+from tutelage.data.tables import lists_images, read_tables, table_files, table_splits
 from tutelage.errors import UsageError
 
 _HUB_ID = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?::([\w.-]+))?")
@@ -31,6 +37,9 @@ def load(
     The test split is ``test``, or else ``validation`` or ``val``; where there is none, a
     fixed fifth of every class of train is held out.
 
+    All but a data set of the Hub is decoded once and then read from the user's cache folder,
+    for as long as its files stay the same (see :func:`tutelage.data.cache.cached`).
+
     Args:
         source: What to load.
         image_column: The column of images (or of paths to them); None to guess.
@@ -49,33 +58,62 @@ def load(
     if source == MNIST5K:
         _refuse_columns(source, **columns)
         return read_mnist5k()
-    if source and path.is_dir():
-        examples = _read_folder(path, **columns)
-    elif path.is_file() and path.suffix.casefold() == ".parquet":
-        examples = read_parquet({"train": [path]}, **columns)
-    elif path.is_file() and path.suffix.casefold() == ".csv":
-        examples = read_tables({"train": path}, **columns)
-    elif path.exists() or match is None:
+    if source and (path.is_dir() or _is_table(path)):
+        place = path.resolve()
+        found = _find(path, **columns)
+        return cached(
+            lambda: assemble(*found.read(), name=place.name),
+            files=found.files,
+            arguments=[PILLOW, str(place), image_column, label_column],
+        )
+    if path.exists() or match is None:
         raise UsageError(
             f"'{source}' is not a source of data; give the word {MNIST5K}, an existing folder, "
             ".csv or .parquet file, or a Hugging Face data set id such as owner/name."
         )
-    else:
-        examples = read_hub(match[1], match[2], **columns)
-    return assemble(*examples, name=source if not path.exists() else path.resolve().name)
+    return assemble(*read_hub(match[1], match[2], **columns), name=source)
 
 
-def _read_folder(
-    path: Path, *, image_column: str | None, label_column: str | None
-) -> tuple[Examples, Examples | None]:
+class _Found(NamedTuple):
+    """A local source before its images are decoded."""
+
+    files: Sequence[Path]
+    """all that its images and labels depend on; none where that cannot be told"""
+    read: Callable[[], tuple[Examples, Examples | None]]
+
+
+def _find(path: Path, *, image_column: str | None, label_column: str | None) -> _Found:
     columns = {"image_column": image_column, "label_column": label_column}
-    if files := parquet_splits(path):
-        return read_parquet(files, **columns)
-    tables = table_splits(path)
-    if tables and (lists_images(tables["train"], **columns) or not class_folders(path)):
-        return read_tables(tables, **columns)
+    if parquet := _parquet(path):
+        files = parquet_files(parquet, image_column=image_column)
+        return _Found(files, partial(read_parquet, parquet, **columns))
+    if tables := _tables(path, **columns):
+        return _Found(table_files(tables, **columns), partial(read_tables, tables, **columns))
     _refuse_columns(str(path), **columns)
-    return read_folders(path)
+    return _Found(folder_files(path), partial(read_folders, path))
+
+
+def _is_table(path: Path) -> bool:
+    return path.is_file() and path.suffix.casefold() in (".parquet", ".csv")
+
+
+def _parquet(path: Path) -> Mapping[str, Sequence[Path]]:
+    if path.is_dir():
+        return parquet_splits(path)
+    return {"train": [path]} if path.suffix.casefold() == ".parquet" else {}
+
+
+def _tables(
+    path: Path, *, image_column: str | None, label_column: str | None
+) -> Mapping[str, Path]:
+    if not path.is_dir():
+        return {"train": path}
+    tables = table_splits(path)
+    columns = {"image_column": image_column, "label_column": label_column}
+    # A csv file beside class folders may be about something else.
+    if tables and class_folders(path) and not lists_images(tables["train"], **columns):
+        return {}
+    return tables
 
 
 def _refuse_columns(source: str, *, image_column: str | None, label_column: str | None) -> None:

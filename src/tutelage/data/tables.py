@@ -37,18 +37,15 @@ def read_tables(
     train, test = choose(files, where=str(next(iter(files.values())).parent))
 
     def examples(file: Path) -> Examples:
-        columns = read_csv(file)
-        path, label = _columns(list(columns), image_column, label_column, file)
-        places = columns[path]
+        places, labels = _rows(file, image_column, label_column)
 
         def pictures() -> Iterator[tuple[str, np.ndarray]]:
             for row, place in enumerate(places):
-                found = _resolved(file.parent, place)
-                where = f"{found} (row {row} of {file.name}, counted from 0)"
-                yield where, decode(found, where=where, root=file.parent)
+                where = f"{place} (row {row} of {file.name}, counted from 0)"
+                yield where, decode(place, where=where, root=Path())
 
         images = stack(pictures(), len(places), where=str(file))
-        return Examples(images, literal(columns[label]), None, str(file))
+        return Examples(images, literal(labels), None, str(file))
 
     return examples(train), None if test is None else examples(test)
 
@@ -78,6 +75,30 @@ def table_splits(folder: Path) -> dict[str, Path]:
             "give the path of one, or name them train.csv and test.csv."
         )
     return {"train": files[0]} if files else {}
+
+
+def table_files(
+    files: Mapping[str, Path], *, image_column: str | None, label_column: str | None
+) -> list[Path]:
+    """The files that :func:`read_tables` takes images and labels from.
+
+    It is a UsageError if a table cannot be read, or a column is missing.
+
+    Args:
+        files: The csv file of each split.
+        image_column: The column of paths; None to guess.
+        label_column: None to guess.
+
+    Returns:
+        The csv files of the train and the test split, each with the images that it lists.
+    """
+    tables = choose(files, where=str(next(iter(files.values())).parent))
+    return [
+        place
+        for file in tables
+        if file is not None
+        for place in (file, *_rows(file, image_column, label_column)[0])
+    ]
 
 
 def lists_images(file: Path, *, image_column: str | None, label_column: str | None) -> bool:
@@ -152,6 +173,14 @@ def _columns(
         pick(names, image, PATH_COLUMNS, option="image_column", where=str(file)),
         pick(names, label, LABEL_COLUMNS, option="label_column", where=str(file)),
     )
+
+
+def _rows(
+    file: Path, image_column: str | None, label_column: str | None
+) -> tuple[list[Path], list[str]]:
+    columns = read_csv(file)
+    path, label = _columns(list(columns), image_column, label_column, file)
+    return [_resolved(file.parent, place) for place in columns[path]], columns[label]
 
 
 def _resolved(root: Path, text: str) -> Path:

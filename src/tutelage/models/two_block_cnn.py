@@ -42,6 +42,8 @@ class TwoBlockCNN(nn.Module):
                 f"the two-block CNN got images of {size}x{size} pixels but needs 13x13 at"
                 " least; enlarge the images"
             )
+        self.channels = channels
+        self.size = size
         self.conv1 = nn.Conv2d(channels, 32, 5, stride=2, padding=2)
         self.bn1 = nn.BatchNorm2d(32)
         self.conv2 = nn.Conv2d(32, 64, 3, stride=2, padding=2)

@@ -6,7 +6,7 @@ a file. ``HEADER`` and ``rows`` give the same table to a terminal.
 
 from tutelage.report.content import Arm, Curve, Examples, Picture, Pictures, RunContent
 from tutelage.report.page import render, write
-from tutelage.report.table import HEADER, rows
+from tutelage.report.table import HEADER, caption, rows
 
 __all__ = [
     "HEADER",
@@ -16,6 +16,7 @@ __all__ = [
     "Picture",
     "Pictures",
     "RunContent",
+    "caption",
     "render",
     "rows",
     "write",

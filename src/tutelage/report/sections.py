@@ -23,9 +23,8 @@ def results(content: RunContent) -> str:
     Returns:
         A ``<section>`` element.
     """
-    shown = elements.table(
-        "Arms compared", table.HEADER, table.rows(content.arms), style="arms"
-    )
+    over = f"Arms compared. {table.caption(content.arms)}"
+    shown = elements.table(over, table.HEADER, table.rows(content.arms), style="arms")
     who = "".join(
         f"<div><dt>{escape(arm.name)}</dt><dd>{escape(arm.teacher)}</dd></div>"
         for arm in content.arms

@@ -71,18 +71,31 @@ def seed_rows(arms: Sequence[Arm]) -> list[tuple[str, ...]]:
 
 
 def accuracy(shares: PerSeed) -> str:
-    """Mean, sample standard deviation and number of seeds, in percent.
+    """Mean and sample standard deviation over seeds, in percent.
 
     Args:
         shares: One share of right answers per seed, 0 to 1.
 
     Returns:
-        ``"93.21 ± 0.34 (3 seeds)"``; with one seed ``"93.21 (1 seed)"``.
+        ``"93.21 ± 0.34"``; with one seed, which has no spread, ``"93.21"``.
     """
     mean = formats.percent(fmean(shares))
     if len(shares) == 1 or mean == formats.DASH:
-        return f"{mean} ({len(shares)} seed{'s' if len(shares) > 1 else ''})"
-    return f"{mean} ± {formats.percent(stdev(shares))} ({len(shares)} seeds)"
+        return mean
+    return f"{mean} ± {formats.percent(stdev(shares))}"
+
+
+def caption(arms: Sequence[Arm]) -> str:
+    """What the table of arms shows, and over how many seeds.
+
+    Args:
+        arms: The arms.
+
+    Returns:
+        Such as ``"Mean ± standard deviation over 3 seeds"``.
+    """
+    seeds = max(len(arm.seeds) for arm in arms)
+    return f"Mean ± standard deviation over {seeds} seeds" if seeds > 1 else "One seed"
 
 
 def _mean(values: PerSeed | None) -> str:

@@ -1,6 +1,6 @@
 """One step ahead: would the student have been better for other weights a step ago?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -25,7 +25,7 @@ class Lookahead:
     is plain SGD; the two differ in where the held-out gradient is taken.
     """
 
-    steps: ClassVar[int] = 1
+    steps: int = field(default=1, init=False)
     keeps_start: ClassVar[bool] = True
 
     def __call__(

@@ -113,7 +113,8 @@ def dot_products(
     _load_forward_mode()
     with torch.no_grad():
         _, dots, *shown = jvp(losses, (moved,), (v,), has_aux=True)
-    return dots.detach(), detach(Observation(*shown[0], step.progress))
+    at, logits, features = shown[0]
+    return dots.detach(), detach(Observation(at, logits, features, step.progress))
 
 
 @cache

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tutelage.errors import UsageError, nearest
 from tutelage.objectives import Normalise
 from tutelage.records import Lesson, Observation
-from tutelage.student import find_tap, tap_width
+from tutelage.student import known_width, tap_width
 
 
 class InternalState(nn.Module):
@@ -93,8 +93,14 @@ class InternalState(nn.Module):
 
 
 def _width(student: nn.Module, tap: str, given: int | None) -> int:
-    find_tap(student, tap)
-    return tap_width(student, tap) if given is None else given
+    if given is None:
+        return tap_width(student, tap)
+    known = known_width(student, tap)
+    if known is not None and known != given:
+        raise UsageError(
+            f"The student gives {known} features at tap '{tap}', but tap_width is {given}."
+        )
+    return given
 
 
 def _zero_start_mlp(size: int, width: int, hidden_layers: int) -> nn.Sequential:

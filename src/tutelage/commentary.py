@@ -1,0 +1,225 @@
+"""A learned teacher as a folder: kept beside a data set, shared, and used again."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from tutelage.errors import UsageError, nearest
+from tutelage.models import TwoBlockCNN
+from tutelage.runs import environment, write_json
+from tutelage.teachers import Curriculum, InternalState, LossWeigher
+
+SCHEMA = 1
+"""version of the layout of ``commentary.json``"""
+TEACHERS = ("InternalState", "LossWeigher", "Curriculum")
+
+
+class Provenance(NamedTuple):
+    """Where a commentary comes from and what it was learnt on."""
+
+    student: str = ""
+    """the student it was learnt with, by name"""
+    data: str = ""
+    """the data set it was learnt on, by name"""
+    classes: tuple[str, ...] = ()
+    """class names, in the order of the labels"""
+    mean: tuple[float, ...] = ()
+    """per channel, in 0..1: inputs were normalised with it"""
+    std: tuple[float, ...] = ()
+    """per channel, in 0..1"""
+    metrics: tuple[tuple[str, float], ...] = ()
+    """what was measured when it was learnt"""
+
+
+def save_commentary(
+    teacher: nn.Module, folder: str | Path, provenance: Provenance | None = None
+) -> None:
+    """Write a teacher as a commentary; an older commentary in the folder is replaced.
+
+    Args:
+        teacher: An ``InternalState``, ``LossWeigher`` or ``Curriculum`` of a ``TwoBlockCNN``.
+        folder: Where it goes.
+        provenance: Where it comes from.
+
+    Raises:
+        UsageError: If the folder holds something that is not a commentary.
+    """
+    folder = Path(folder)
+    if folder.exists() and not (folder / "commentary.json").exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} holds something that is not a commentary; name another.")
+    came = Provenance() if provenance is None else provenance
+    name, settings = describe(teacher)
+    content = {
+        "schema": SCHEMA,
+        "teacher": name,
+        "settings": settings,
+        "learnt_on": came._asdict() | {"metrics": dict(came.metrics)},
+        "environment": environment(),
+    }
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        tensors = {k: v.detach().cpu().contiguous() for k, v in teacher.state_dict().items()}
+        save_file(tensors, fresh / "weights.safetensors")
+        (fresh / "README.md").write_text(_card(name, settings, came), encoding="utf-8")
+        write_json(fresh / "commentary.json", content)
+        fresh.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        fresh.rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def load_commentary(
+    folder: str | Path, student: nn.Module, *, classes: Sequence[str] | None = None
+) -> nn.Module:
+    """Make the stored teacher again, for another student. Nothing is unpickled or imported.
+
+    Args:
+        folder: The commentary.
+        student: The student it will teach; looked at for taps, not kept.
+        classes: The class names of the data it will be used on; checked where given.
+
+    Returns:
+        The teacher, in training mode, on the CPU.
+
+    Raises:
+        UsageError: If the folder is no commentary that this version can read, or does not fit
+            the student or the classes.
+    """
+    folder = Path(folder)
+    content = read_card(folder)
+    settings = content["settings"]
+    if classes is not None and settings.get("classes", len(classes)) != len(classes):
+        raise UsageError(
+            f"The commentary {folder} was made for {settings['classes']} classes, but the data "
+            f"has {len(classes)}. Learn one on this data with tutelage train."
+        )
+    try:
+        teacher = rebuild(content["teacher"], settings, student)
+        teacher.load_state_dict(load_file(folder / "weights.safetensors"))
+    except UsageError as error:
+        raise UsageError(f"The commentary {folder} does not fit: {error}") from error
+    except (OSError, SafetensorError, RuntimeError, TypeError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"The commentary {folder} is damaged: {reason}") from error
+    return teacher
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """What ``commentary.json`` says.
+
+    Args:
+        folder: The commentary.
+
+    Returns:
+        Its content.
+
+    Raises:
+        UsageError: If it is missing or damaged, or of another schema or teacher.
+    """
+    try:
+        content = json.loads((folder / "commentary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{folder} is no commentary: commentary.json is missing or damaged there."
+        ) from error
+    if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
+        raise UsageError(f"{folder} is no commentary: commentary.json holds no settings.")
+    if content.get("schema") != SCHEMA:
+        raise UsageError(
+            f"The commentary {folder} has schema {content.get('schema')}; this version reads "
+            f"{SCHEMA}. Install the version of tutelage that wrote it."
+        )
+    if content.get("teacher") not in TEACHERS:
+        name = str(content.get("teacher"))
+        raise UsageError(
+            f"The commentary {folder} is of an unknown teacher '{name}'. "
+            f"{nearest(name, TEACHERS)}"
+        )
+    return content
+
+
+def describe(teacher: nn.Module) -> tuple[str, dict[str, Any]]:
+    """A teacher's name and the settings that make it again.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        One of ``TEACHERS``, and plain values.
+
+    Raises:
+        UsageError: If the teacher cannot be stored.
+    """
+    if isinstance(teacher, InternalState):
+        return "InternalState", {
+            "classes": teacher.classes,
+            "tap": teacher.taps[0] if teacher.taps else None,
+            "label": teacher.label,
+            "surface": list(teacher.surface),
+            "hidden_layers": teacher.hidden_layers,
+            "width": teacher.width,
+            "deep": teacher.deep,
+            "tap_width": teacher.tap_width or None,
+        }
+    if isinstance(teacher, LossWeigher):
+        return "LossWeigher", {"width": teacher.width}
+    if isinstance(teacher, Curriculum) and isinstance(teacher.network, TwoBlockCNN):
+        network = teacher.network
+        shape = {"channels": network.channels, "outputs": 1, "size": network.size}
+        return "Curriculum", {"iteration": teacher.uses_progress, "network": shape}
+    raise UsageError(
+        f"{type(teacher).__name__} cannot be stored as a commentary. "
+        f"Allowed: {', '.join(TEACHERS)} (with a TwoBlockCNN as its network)."
+    )
+
+
+def rebuild(name: str, settings: Mapping[str, Any], student: nn.Module) -> nn.Module:
+    """The inverse of ``describe``; the weights are fresh.
+
+    Args:
+        name: One of ``TEACHERS``.
+        settings: As ``describe`` gave them.
+        student: The student that will be taught.
+
+    Returns:
+        The teacher; a student without its tap, or with another width there, is refused.
+    """
+    if name == "InternalState":
+        return InternalState(student, **settings)
+    if name == "LossWeigher":
+        return LossWeigher(**settings)
+    return Curriculum(TwoBlockCNN(**settings["network"]), iteration=settings["iteration"])
+
+
+def _card(name: str, settings: Mapping[str, Any], came: Provenance) -> str:
+    facts = "\n".join(f"- {key}: `{value}`" for key, value in settings.items())
+    metrics = "\n".join(f"- {key}: {value:.4g}" for key, value in came.metrics) or "- none"
+    return f"""# Commentary: {name}
+
+A learned teacher for `tutelage`: how much each training example counts.
+
+Learnt on {came.data or "unnamed data"} with the student {came.student or "unnamed"}.
+Classes: {", ".join(came.classes) or "unnamed"}.
+
+Use it:
+
+    tutelage train DATA --commentary path/to/this/folder
+
+Settings:
+
+{facts}
+
+Measured when it was learnt:
+
+{metrics}
+"""

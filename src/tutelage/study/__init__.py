@@ -1,0 +1,1 @@
+"""What ``tutelage train`` does: taught students beside an untaught one, seed by seed."""

@@ -1,0 +1,122 @@
+"""The arms of a study: how each is taught."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.optim import SGD, Adam
+
+from tutelage.commentary import load_commentary
+from tutelage.data.images import ImageSet
+from tutelage.models import TwoBlockCNN, build_student, default_tap
+from tutelage.signals import Lookahead, Reversible, Signal
+from tutelage.study.settings import TrainSettings
+from tutelage.teachers import Curriculum, InternalState, LossWeigher, Plain
+from tutelage.tutor import Tutor
+
+
+class Taught(NamedTuple):
+    """How a teacher of ``TAUGHT_BY`` is made and how it learns."""
+
+    build: Callable[[nn.Module, ImageSet, TrainSettings], nn.Module]
+    """from the student, the training set and the settings"""
+    signal: Callable[[int], Signal]
+    """from the number of steps to look back over"""
+    every: int = 5
+    """student steps between two teacher steps, where the settings do not say"""
+
+
+def _margin_loss(student: nn.Module, images: ImageSet, _: TrainSettings) -> nn.Module:
+    return InternalState(
+        student,
+        classes=len(images.classes),
+        label=False,
+        surface=("margin", "loss"),
+        hidden_layers=1,
+        width=32,
+    )
+
+
+def _internal_state(student: nn.Module, images: ImageSet, how: TrainSettings) -> nn.Module:
+    tap = default_tap(student) if how.tap is None else how.tap
+    return InternalState(student, classes=len(images.classes), tap=tap)
+
+
+def _curriculum(_: nn.Module, images: ImageSet, __: TrainSettings) -> nn.Module:
+    channels, size = images.images.shape[1], images.images.shape[2]
+    return Curriculum(TwoBlockCNN(channels + 1, 1, size))
+
+
+TAUGHT: dict[str, Taught] = {
+    "margin-loss": Taught(_margin_loss, Reversible),
+    "internal-state": Taught(_internal_state, Reversible),
+    "loss": Taught(lambda *_: LossWeigher(), lambda _: Lookahead(), every=1),
+    "curriculum": Taught(_curriculum, Reversible),
+}
+
+
+def build_tutor(
+    arm: str, seed: int, train: ImageSet, settings: TrainSettings, steps: int
+) -> Tutor:
+    """A fresh student of a seed, and what teaches it in an arm.
+
+    Args:
+        arm: ``untaught``, ``commentary``, or a name in ``TAUGHT``.
+        seed: The same seed gives every arm the same student.
+        train: The training set.
+        settings: The study's settings.
+        steps: Student steps of the whole run.
+
+    Returns:
+        The tutor, on the device that the settings name.
+    """
+    device = device_of(settings)
+    student = build_student(
+        settings.student,
+        classes=len(train.classes),
+        channels=train.images.shape[1],
+        size=train.images.shape[2],
+        seed=seed,
+    )
+    student = student.to(device)
+    optimizer = SGD(
+        student.parameters(),
+        lr=settings.lr,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+    )
+    if arm == "untaught":
+        return Tutor(student, optimizer, Plain(), total_steps=steps, seed=seed)
+    if arm == "commentary":
+        assert settings.commentary is not None
+        stored = load_commentary(settings.commentary, student, classes=train.classes)
+        return Tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)
+    taught = TAUGHT[arm]
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        teacher = taught.build(student, train, settings).to(device)
+    return Tutor(
+        student,
+        optimizer,
+        teacher,
+        Adam(teacher.parameters(), lr=settings.teacher_lr),
+        signal=taught.signal(settings.look_back),
+        teacher_every=settings.teacher_every or taught.every,
+        total_steps=steps,
+        seed=seed,
+    )
+
+
+def device_of(settings: TrainSettings) -> torch.device:
+    """Where the students are trained.
+
+    Args:
+        settings: The study's settings.
+
+    Returns:
+        The device they name; for ``auto``, CUDA where there is one.
+    """
+    if settings.device != "auto":
+        return torch.device(settings.device)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,0 +1,105 @@
+"""The report of a finished study, put together from what lies in its folder."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tutelage.config import to_plain
+from tutelage.report import Examples, Picture, Pictures, RunContent
+from tutelage.study.judgement import read_examples
+from tutelage.study.material import Material
+from tutelage.study.settings import TrainSettings
+from tutelage.study.summary import data_line, report_arms, report_curves
+from tutelage.study.trainee import Job
+
+SHOWN = 24
+"""most distrusted examples shown as pictures"""
+
+
+def run_content(
+    run: Path, settings: TrainSettings, summary: dict[str, Any], material: Material
+) -> RunContent:
+    """All that the report says.
+
+    Args:
+        run: The run's folder.
+        settings: The study's settings.
+        summary: The content of ``summary.json``.
+        material: The data of the first seed.
+
+    Returns:
+        The content.
+    """
+    taught = settings.arms[1:]
+    tables = {arm: _table(Job(run, arm, 0, settings)) for arm in taught}
+    environment = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+    return RunContent(
+        title=f"Taught and untaught students on {material.train.name}",
+        command=command(settings),
+        data=data_line(summary["data"]),
+        classes=material.train.classes,
+        arms=report_arms(summary),
+        curves=report_curves(run, settings),
+        examples=tuple(_examples(arm, table) for arm, table in tables.items()),
+        pictures=tuple(_pictures(arm, table, material) for arm, table in tables.items()),
+        verdict=tuple(summary["verdict"]),
+        settings={name: str(value) for name, value in to_plain(settings).items()},
+        environment=environment,
+    )
+
+
+def command(settings: TrainSettings) -> str:
+    """The command that repeats a run.
+
+    Args:
+        settings: The study's settings.
+
+    Returns:
+        ``tutelage train`` with every flag that is not at its default.
+    """
+    words = ["tutelage", "train", settings.data]
+    defaults = to_plain(TrainSettings())
+    for name, value in to_plain(settings).items():
+        if name == "data" or value == defaults[name]:
+            continue
+        values = value if isinstance(value, list) else [value]
+        words += [f"--{name.replace('_', '-')}", *map(str, values)]
+    return shlex.join(words)
+
+
+def _table(job: Job) -> dict[str, np.ndarray]:
+    return read_examples(job.folder / "examples.parquet")
+
+
+def _examples(arm: str, table: dict[str, np.ndarray]) -> Examples:
+    return Examples(
+        arm=arm,
+        ids=table["id"],
+        given=table["given"],
+        true=table.get("true"),
+        predicted=table["predicted"],
+        losses=table["loss"],
+        weights=table["weight"],
+    )
+
+
+def _pictures(arm: str, table: dict[str, np.ndarray], material: Material) -> Pictures:
+    classes, items = material.train.classes, []
+    for row in np.argsort(table["weight"], kind="stable")[:SHOWN]:
+        pixels = material.train.images[int(row)].permute(1, 2, 0).numpy()
+        true = classes[int(table["true"][row])] if "true" in table else None
+        items.append(
+            Picture(
+                image=pixels[..., 0] if pixels.shape[2] == 1 else pixels,
+                id=int(table["id"][row]),
+                given=classes[int(table["given"][row])],
+                predicted=classes[int(table["predicted"][row])],
+                true=true,
+                weight=float(table["weight"][row]),
+                loss=float(table["loss"][row]),
+            )
+        )
+    return Pictures(arm, tuple(items))

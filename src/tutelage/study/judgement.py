@@ -1,0 +1,178 @@
+"""What became of a student, and what its teacher makes of every training example."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor, nn
+
+from tutelage.commentary import Provenance, save_commentary
+from tutelage.data.batches import Batches
+from tutelage.records import Observation, as_lesson
+from tutelage.runs import write_json
+from tutelage.student import tapped
+from tutelage.study.material import Material, Streams
+from tutelage.teaching import taps_of
+from tutelage.tutor import Tutor
+
+AT_ONCE = 500
+"""images in a batch that is only looked at"""
+
+
+class Opinion(NamedTuple):
+    """Per training example, in the order of the training set."""
+
+    predicted: Tensor
+    """[N] class numbers"""
+    losses: Tensor
+    """[N] against the labels shown, nats"""
+    weights: Tensor
+    """[N] the teacher's weights, before normalisation"""
+
+
+@torch.no_grad()
+def accuracy(student: nn.Module, batches: Batches) -> float:
+    """Share of right answers, the student in evaluation mode.
+
+    Args:
+        student: The student; left in the mode it was in.
+        batches: The images to answer.
+
+    Returns:
+        In 0..1.
+    """
+    mode = student.training
+    student.eval()
+    right = [
+        (student(batch.inputs).argmax(1) == batch.targets).sum()
+        for batch in batches.whole(AT_ONCE)
+    ]
+    student.train(mode)
+    return float(torch.stack(right).sum()) / len(batches.images)
+
+
+@torch.no_grad()
+def opinion(tutor: Tutor, batches: Batches) -> Opinion:
+    """What student and teacher make of every example, un-augmented, in evaluation mode.
+
+    Args:
+        tutor: The student with its teacher; the student is left in the mode it was in.
+        batches: The examples.
+
+    Returns:
+        On the CPU.
+    """
+    student, task = tutor.student, tutor.task
+    mode = student.training
+    student.eval()
+    parts = []
+    for batch in batches.whole(AT_ONCE):
+        with tapped(student, taps_of(tutor.teacher)) as features:
+            logits = student(batch.inputs)
+        losses = task.objective(logits, batch.targets)
+        seen = Observation(losses, logits, features, tutor.progress)
+        weights = task.weights({}, as_lesson(batch), seen)
+        parts.append((logits.argmax(1), losses, weights))
+    student.train(mode)
+    return Opinion(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
+
+
+def judge(
+    folder: Path,
+    tutor: Tutor,
+    streams: Streams,
+    material: Material,
+    history: Sequence[dict[str, float]],
+    seconds: float,
+) -> None:
+    """Write a finished student's result, its teacher and a table of its training examples.
+
+    Args:
+        folder: The student's folder.
+        tutor: The student with its teacher.
+        streams: The batches of its seed.
+        material: The data of its seed.
+        history: What was measured after each epoch.
+        seconds: Time of the student and teacher steps.
+    """
+    seen = opinion(tutor, streams.train)
+    write_examples(folder / "examples.parquet", material, seen)
+    result: dict[str, float] = {
+        "test_accuracy": accuracy(tutor.student, streams.test),
+        "best_test_accuracy": max(entry["test_accuracy"] for entry in history),
+        "held_out_accuracy": history[-1]["held_out_accuracy"],
+        "seconds": seconds,
+        "skipped_teacher_steps": tutor.skipped_teacher_steps,
+    }
+    if material.wrong is not None:
+        result |= trust(seen.weights, material.wrong)
+    if tutor.teacher_optimizer is not None:
+        came = Provenance(
+            student=type(tutor.student).__name__,
+            data=material.train.name,
+            classes=material.train.classes,
+            mean=tuple(streams.train.mean.tolist()),
+            std=tuple(streams.train.std.tolist()),
+            metrics=tuple(result.items()),
+        )
+        save_commentary(tutor.teacher, folder / "commentary", came)
+    write_json(folder / "result.json", result)
+
+
+def trust(weights: Tensor, wrong: Tensor) -> dict[str, float]:
+    """How well weights tell right from wrong labels.
+
+    Args:
+        weights: One weight per example [N].
+        wrong: Whether its label is wrong [N].
+
+    Returns:
+        Mean weight of right and of wrong labels, and ``auroc``, the chance that a wrong label
+        weighs less than a right one; what has no examples is left out.
+    """
+    found = {}
+    if bool((~wrong).any()):
+        found["weight_right"] = float(weights[~wrong].mean())
+    if bool(wrong.any()):
+        found["weight_wrong"] = float(weights[wrong].mean())
+    if len(found) == 2:
+        found["auroc"] = float(roc_auc_score((~wrong).numpy(), weights.numpy()))
+    return found
+
+
+def write_examples(path: Path, material: Material, seen: Opinion) -> None:
+    """Write the table of training examples, one row each, keyed by its stable id.
+
+    Args:
+        path: The Parquet file.
+        material: The data of the seed.
+        seen: What student and teacher make of the training set.
+    """
+    columns = {
+        "id": material.train.ids.numpy(),
+        "given": material.train.labels.numpy(),
+        "predicted": seen.predicted.numpy(),
+        "loss": seen.losses.numpy(),
+        "weight": seen.weights.numpy(),
+    }
+    if material.truth is not None:
+        columns["true"] = material.truth.numpy()
+    pq.write_table(pa.table(columns), path)
+
+
+def read_examples(path: Path) -> dict[str, np.ndarray]:
+    """Read the table that ``write_examples`` wrote.
+
+    Args:
+        path: The Parquet file.
+
+    Returns:
+        Its columns by name, each [N].
+    """
+    table = pq.read_table(path)
+    return {name: table[name].to_numpy() for name in table.column_names}

@@ -1,0 +1,165 @@
+"""What the students of one seed are trained and judged on."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from tutelage.augment import crop_and_flip
+from tutelage.data.batches import Batches, statistics
+from tutelage.data.images import ImageSet, Splits
+from tutelage.data.labels import read_labels
+from tutelage.data.noise import Noise, corrupt, transition_matrix
+from tutelage.data.sources import load
+from tutelage.data.splits import balanced_rows, limit_rows
+from tutelage.errors import UsageError
+from tutelage.study.settings import TrainSettings
+
+CURVE_IMAGES = 2000
+"""test images, class balanced, that the learning curve is drawn on; the result uses them all"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The data before a seed has been chosen."""
+
+    splits: Splits
+    """with the labels that are held to be right"""
+    given: Tensor | None
+    """[N] labels of the training split to train on instead, or None"""
+
+
+@dataclass(frozen=True)
+class Material:
+    """The data of one seed."""
+
+    train: ImageSet
+    """with the labels that the student is shown"""
+    truth: Tensor | None
+    """[N] right labels of the training set; None where no other labels are known"""
+    held_out: ImageSet
+    test: ImageSet
+
+    @property
+    def wrong(self) -> Tensor | None:
+        """[N] where the label shown is not the right one; None where that is not known."""
+        return None if self.truth is None else self.truth != self.train.labels
+
+
+def read_source(settings: TrainSettings) -> Source:
+    """Read the data that the settings name, and check what they ask of it.
+
+    Args:
+        settings: The study's settings.
+
+    Returns:
+        The data.
+    """
+    Noise.parse(settings.noise_or_default)
+    own_column = settings.label_column if settings.labels_from is None else None
+    splits = load(settings.data, image_column=settings.image_column, label_column=own_column)
+    given = _given_labels(splits.train, settings)
+    source = Source(splits, given)
+    seed_material(source, settings, 0)
+    return source
+
+
+def _given_labels(train: ImageSet, settings: TrainSettings) -> Tensor | None:
+    if settings.labels_from is None:
+        return None
+    if settings.label_column is None:
+        raise UsageError(
+            f"--labels-from {settings.labels_from} needs --label-column: the name of a column."
+        )
+    return read_labels(settings.labels_from, settings.label_column, len(train), train.classes)
+
+
+def seed_material(source: Source, settings: TrainSettings, seed: int) -> Material:
+    """The data of one seed: held-out images, limit, wrong labels.
+
+    Args:
+        source: The data.
+        settings: The study's settings.
+        seed: Of every choice; the same seed gives every arm the same data.
+
+    Returns:
+        The data of that seed.
+
+    Raises:
+        UsageError: If the held-out images leave none to train on.
+    """
+    train = source.splits.train
+    if settings.held_out >= len(train):
+        raise UsageError(
+            f"--held-out {settings.held_out} leaves nothing to train on: {train.name} has "
+            f"{len(train)} training images."
+        )
+    classes = len(train.classes)
+    held_out, rest = balanced_rows(train.labels, settings.held_out, classes, seed=seed)
+    if settings.limit is not None and settings.limit < len(rest):
+        rest = rest[limit_rows(train.labels[rest], settings.limit, classes, seed=seed)]
+    right = train.rows(rest)
+    shown = right.labels if source.given is None else source.given[rest]
+    noise = Noise.parse(settings.noise_or_default)
+    if noise.kind != "none":
+        shown = corrupt(shown, transition_matrix(noise.kind, noise.rate, classes), seed=seed)
+    known = source.given is not None or noise.kind != "none"
+    return Material(
+        train=right.with_labels(shown),
+        truth=right.labels if known else None,
+        held_out=train.rows(held_out),
+        test=source.splits.test,
+    )
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The batches of one seed."""
+
+    train: Batches
+    held_out: Batches
+    test: Batches
+    curve: Batches
+    """a part of the test set, for the learning curve"""
+
+
+def open_streams(
+    material: Material, settings: TrainSettings, seed: int, device: torch.device
+) -> Streams:
+    """Batches of the training, held-out and test images, normalised alike.
+
+    Args:
+        material: The data of the seed.
+        settings: The study's settings.
+        seed: Of the order and the augmentation.
+        device: Where the batches go.
+
+    Returns:
+        The batches.
+    """
+    mean, std = statistics(material.train)
+    batches = partial(
+        Batches, size=settings.batch_size, seed=seed, mean=mean, std=std, device=device
+    )
+    augment = _augmentation(settings, material.train.images.shape[1])
+    test, rows = material.test, torch.arange(len(material.test))
+    if len(test) > CURVE_IMAGES:
+        rows = limit_rows(test.labels, CURVE_IMAGES, len(test.classes), seed=0)
+    return Streams(
+        batches(material.train, augment=augment),
+        batches(material.held_out, augment=augment),
+        batches(test, augment=None),
+        batches(test.rows(rows), augment=None),
+    )
+
+
+def _augmentation(settings: TrainSettings, channels: int):  # noqa: ANN202 - as Batches takes it
+    kind = settings.augment or ("crop-flip" if channels == 3 else "none")
+    if kind == "none":
+        return None
+
+    def augment(images: Tensor, seed: int) -> Tensor:
+        return crop_and_flip(images, seed=seed, flip=kind == "crop-flip")
+
+    return augment

@@ -1,0 +1,152 @@
+"""The settings of ``tutelage train``, from which its flags and settings files are made."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from tutelage.errors import UsageError, nearest
+
+EMBEDDED = "mnist5k"
+TAUGHT_BY = {
+    "margin-loss": "deep-interactions teacher on margin and loss, one hidden layer of 32",
+    "internal-state": "deep-interactions teacher on the paper's features, I0 + M0, linear",
+    "loss": "Meta-Weight-Net: a small network of the loss",
+    "curriculum": "a network of the image and of how far training has come",
+}
+"""the teachers by name, as the command line knows them"""
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Everything that decides what a run of ``tutelage train`` computes."""
+
+    data: Annotated[str, tyro.conf.Positional] = EMBEDDED
+    """Where the images come from: mnist5k (5,000 real digits that ship with a package), a
+    folder (Parquet files as the Hugging Face Hub has them, one subfolder per class, or a CSV
+    with a path and a label column), or the id of a Hugging Face data set."""
+
+    teacher: tuple[str, ...] = ("margin-loss", "internal-state")
+    """Teachers to train with, beside the untaught student: margin-loss, internal-state, loss,
+    curriculum."""
+
+    student: str = "cnn"
+    """Network to train: cnn, resnet8, resnet20, resnet32, resnet44, resnet56, resnet110,
+    resnet18-cifar, resnet34-cifar, wrn-D-K, or any torchvision classification model."""
+
+    tap: str | None = None
+    """Module of the student that the internal-state teacher looks at; what feeds the last
+    linear layer if not given."""
+
+    commentary: Path | None = None
+    """Train with this stored commentary instead of learning a teacher."""
+
+    noise: str | None = None
+    """Wrong labels to add: none, uniform:RATE, flip:RATE or flip2:RATE with RATE in 0..1. If
+    not given, flip2:0.4 on the embedded digits and none on your own data."""
+
+    held_out: int = 500
+    """Images with right labels, class balanced, that judge the student; taken from the training
+    set and not trained on."""
+
+    labels_from: Path | None = None
+    """Train on labels from this Parquet or CSV file, aligned by row with the training set; the
+    held-out images keep the data's own labels."""
+
+    label_column: str | None = None
+    """Label column of the file that --labels-from names, else of the data, where it is guessed
+    if not given."""
+
+    image_column: str | None = None
+    """Image (or path) column of the data; guessed if not given."""
+
+    limit: int | None = None
+    """Train on this many images only, class balanced, beside the held-out ones."""
+
+    augment: Literal["none", "crop", "crop-flip"] | None = None
+    """Random crop after padding by 4, and horizontal flip. If not given, crop-flip for colour
+    images and none for grey ones."""
+
+    epochs: int = 12
+    """Times that every training image is seen."""
+
+    batch_size: int = 100
+    """Images per student step."""
+
+    lr: float = 0.1
+    """Learning rate of the student's momentum SGD."""
+
+    momentum: float = 0.9
+    """Velocity decay per step, in (0, 1)."""
+
+    weight_decay: float = 5e-4
+    """L2 penalty of the student's weights, per unit of learning rate."""
+
+    decay_at: tuple[float, ...] = (2 / 3, 5 / 6)
+    """Shares of the run after which the student's learning rate is divided by ten."""
+
+    teacher_lr: float = 0.02
+    """Learning rate of the teacher's Adam."""
+
+    teacher_every: int | None = None
+    """Student steps between two teacher steps; 5 if not given, and 1 for the teacher loss."""
+
+    look_back: int = 2
+    """Student steps that the teacher's gradient looks back over."""
+
+    seeds: int = 3
+    """How often every student is trained, with seeds 0, 1, ...; the same for every teacher."""
+
+    jobs: int | None = None
+    """Students trained at the same time; the number of CPU cores if not given, 1 on a GPU."""
+
+    device: str = "auto"
+    """cpu, cuda, or auto: cuda where there is one."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data.
+
+        Raises:
+            UsageError: If a value is out of range, or a teacher is unknown.
+        """
+        for name in self.teacher:
+            if name not in TAUGHT_BY:
+                raise UsageError(f"Unknown teacher '{name}'. {nearest(name, TAUGHT_BY)}")
+        if len(set(self.teacher)) < len(self.teacher):
+            raise UsageError(f"teacher names one twice: {' '.join(self.teacher)}.")
+        _check_numbers(self)
+        every = self.look_back if self.teacher_every is None else self.teacher_every
+        if self.look_back > every:
+            raise UsageError(
+                f"look_back is {self.look_back}, but there are only {every} student steps "
+                f"between two teacher steps: give teacher_every {self.look_back} or more."
+            )
+
+    @property
+    def noise_or_default(self) -> str:
+        """The noise to add, the default filled in."""
+        default = "flip2:0.4" if self.data == EMBEDDED and self.labels_from is None else "none"
+        return default if self.noise is None else self.noise
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The students to train, by the name of what teaches them."""
+        taught = ("commentary",) if self.commentary is not None else self.teacher
+        return ("untaught", *taught)
+
+
+def _check_numbers(settings: TrainSettings) -> None:
+    counts = ("held_out", "epochs", "batch_size", "teacher_every", "look_back", "seeds")
+    for name in (*counts, "limit", "jobs"):
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise UsageError(f"{name} must be at least 1, got {value}.")
+    for name in ("lr", "weight_decay", "teacher_lr"):
+        value = getattr(settings, name)
+        if not 0 <= value < float("inf"):
+            raise UsageError(f"{name} must be 0 or above, got {value:g}.")
+    if not 0 < settings.momentum < 1:
+        raise UsageError(f"momentum must lie in (0, 1), got {settings.momentum:g}.")
+    if not all(0 < share <= 1 for share in settings.decay_at):
+        raise UsageError(f"decay_at holds shares in (0, 1], got {settings.decay_at}.")

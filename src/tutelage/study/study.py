@@ -1,0 +1,145 @@
+"""A study: every arm with every seed, several students at a time, and what came of it."""
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import torch
+from torch import Tensor
+
+from tutelage.data.images import ImageSet, Splits
+from tutelage.report import write
+from tutelage.runs import write_json
+from tutelage.study.arms import build_tutor, device_of
+from tutelage.study.content import run_content
+from tutelage.study.display import Display
+from tutelage.study.material import Material, Source, open_streams, read_source, seed_material
+from tutelage.study.settings import TrainSettings
+from tutelage.study.summary import summarise
+from tutelage.study.trainee import STOP, Job, train_student
+
+
+def check(settings: TrainSettings) -> Source:
+    """Read the data and build every student and teacher once, so that mistakes show at once.
+
+    Args:
+        settings: The study's settings.
+
+    Returns:
+        The data.
+    """
+    source = read_source(settings)
+    material = seed_material(source, settings, 0)
+    for arm in settings.arms:
+        build_tutor(arm, 0, material.train, settings, 1)
+    return source
+
+
+def run_study(
+    run: Path, settings: TrainSettings, source: Source, display: Display
+) -> dict[str, Any] | None:
+    """Train all students, going on where an earlier attempt stopped, and write the report.
+
+    Args:
+        run: The run's folder, made by ``tutelage.runs.create_run``.
+        settings: Its settings.
+        source: Its data.
+        display: Shows how far the students are.
+
+    Returns:
+        The content of ``summary.json``; None if it was stopped before the end.
+    """
+    jobs = [
+        Job(run, arm, seed, settings) for seed in range(settings.seeds) for arm in settings.arms
+    ]
+    (run / STOP).unlink(missing_ok=True)
+    with _stopped_by_interrupt(run), display.watching(jobs, _steps(source, settings)):
+        done = _train_all(jobs, source, settings)
+    (run / STOP).unlink(missing_ok=True)
+    if not done:
+        return None
+    material = seed_material(source, settings, 0)
+    summary = summarise(run, settings, material)
+    write_json(run / "summary.json", summary)
+    write(run_content(run, settings, summary, material), run / "report.html")
+    _keep_commentary(run, settings)
+    return summary
+
+
+def _train_all(jobs: list[Job], source: Source, settings: TrainSettings) -> bool:
+    at_once = min(settings.jobs or _default_jobs(settings), len(jobs))
+    plain = _as_arrays(source)
+    parallel = joblib.Parallel(n_jobs=at_once)
+    return all(parallel(joblib.delayed(_train_one)(job, plain) for job in jobs))
+
+
+def _default_jobs(settings: TrainSettings) -> int:
+    return 1 if device_of(settings).type != "cpu" else os.cpu_count() or 1
+
+
+def _train_one(job: Job, plain: dict[str, Any]) -> bool:
+    # one thread each: small networks on several threads only get in each other's way
+    torch.set_num_threads(1)
+    if multiprocessing.parent_process() is not None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run's own process asks us to stop
+    if (job.run / STOP).exists():
+        return False
+    return train_student(job, seed_material(_from_arrays(plain), job.settings, job.seed))
+
+
+def _as_arrays(source: Source) -> dict[str, Any]:
+    # joblib maps large arrays into every worker instead of copying them there
+    plain: dict[str, Any] = {}
+    for part in ("train", "test"):
+        images: ImageSet = getattr(source.splits, part)
+        plain[part] = (images.images.numpy(), images.labels.numpy(), images.ids.numpy())
+    plain["names"] = source.splits.train.classes, source.splits.train.name
+    plain["given"] = None if source.given is None else source.given.numpy()
+    return plain
+
+
+def _from_arrays(plain: dict[str, Any]) -> Source:
+    classes, name = plain["names"]
+    parts = [map(_tensor, plain[part]) for part in ("train", "test")]
+    train, test = (ImageSet(*arrays, classes=classes, name=name) for arrays in parts)
+    given = None if plain["given"] is None else _tensor(plain["given"])
+    return Source(Splits(train, test), given)
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(array.copy())  # a mapped array must not be written to
+
+
+def _steps(source: Source, settings: TrainSettings) -> int:
+    material: Material = seed_material(source, settings, 0)
+    streams = open_streams(material, settings, 0, torch.device("cpu"))
+    return len(streams.train) * settings.epochs
+
+
+@contextlib.contextmanager
+def _stopped_by_interrupt(run: Path) -> Iterator[None]:
+    def ask(*_: object) -> None:
+        (run / STOP).touch()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _keep_commentary(run: Path, settings: TrainSettings) -> None:
+    first = Job(run, settings.arms[1], 0, settings).folder / "commentary"
+    if first.exists() and not (run / "commentary").exists():
+        shutil.copytree(first, run / "commentary")

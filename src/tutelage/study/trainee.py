@@ -1,0 +1,201 @@
+"""One student of a study, from its first step or from where it was stopped to its result."""
+
+import io
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tutelage.runs import write_atomically
+from tutelage.study.arms import build_tutor, device_of
+from tutelage.study.judgement import accuracy, judge
+from tutelage.study.material import Material, Streams, open_streams
+from tutelage.study.settings import TrainSettings
+from tutelage.tutor import Record, Tutor
+
+STOP = "stop"
+"""a file of this name in the run's folder asks all its students to stop"""
+TOLD_EVERY = 0.5
+"""seconds between two notes of how far a student is"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One student to train."""
+
+    run: Path
+    """the run's folder"""
+    arm: str
+    seed: int
+    settings: TrainSettings
+
+    @property
+    def folder(self) -> Path:
+        """The student's own folder."""
+        return self.run / "students" / f"{self.arm}-seed{self.seed}"
+
+
+@dataclass
+class Standing:
+    """Where a student's training stands; what a checkpoint holds beside the tutor."""
+
+    epoch: int = 0
+    batch: int = 0
+    """batches of this epoch that are done"""
+    seconds: float = 0.0
+    """time of the student and teacher steps so far"""
+    history: list[dict[str, float]] = field(default_factory=list)
+    """one entry per finished epoch"""
+    loss: float = 0.0
+    """sum over the batches of this epoch"""
+    weights: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """this epoch's sum of weights of rightly and of wrongly labelled examples"""
+    rows: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """how many such rows there were"""
+
+
+def train_student(job: Job, material: Material) -> bool:
+    """Train a student to its end, or until the run is asked to stop.
+
+    Args:
+        job: Which student.
+        material: The data of its seed.
+
+    Returns:
+        Whether it reached the end, with its result on disk; otherwise a checkpoint is.
+    """
+    if (job.folder / "result.json").exists():
+        return True
+    job.folder.mkdir(parents=True, exist_ok=True)
+    settings = job.settings
+    streams = open_streams(material, settings, job.seed, device_of(settings))
+    steps = len(streams.train) * settings.epochs
+    tutor = build_tutor(job.arm, job.seed, material.train, settings, steps)
+    standing = _resume(job.folder / "checkpoint", tutor)
+    wrong = _by_id(material)
+    while standing.epoch < settings.epochs:
+        if not _train_epoch(job, tutor, streams, standing, wrong):
+            _save(job.folder / "checkpoint", tutor, standing)
+            return False
+        _finish_epoch(job, tutor, streams, standing)
+    judge(job.folder, tutor, streams, material, standing.history, standing.seconds)
+    return True
+
+
+def _train_epoch(
+    job: Job, tutor: Tutor, streams: Streams, standing: Standing, wrong: Tensor | None
+) -> bool:
+    for group in tutor.optimizer.param_groups:
+        group["lr"] = learning_rate(job.settings, standing.epoch)
+    tutor.student.train()
+    stop, told = job.run / STOP, 0.0
+    device = device_of(job.settings)
+    batches = streams.train.epoch(standing.epoch, standing.batch)
+    started = _clock(device)
+    for batch in batches:
+        held_out = streams.held_out.draw(tutor.steps) if tutor.wants_held_out else None
+        record = tutor.step(batch, held_out)
+        _note(standing, record, wrong)
+        standing.batch += 1
+        if time.monotonic() - told > TOLD_EVERY:
+            told = time.monotonic()
+            (job.folder / "progress").write_text(f"{tutor.steps}", encoding="ascii")
+            if stop.exists() and standing.batch < len(streams.train):
+                break
+    standing.seconds += _clock(device) - started
+    return standing.batch == len(streams.train)
+
+
+def _note(standing: Standing, record: Record, wrong: Tensor | None) -> None:
+    standing.loss += float(record.loss)
+    if wrong is None:
+        parts = [torch.ones_like(record.weights, dtype=torch.bool)]
+    else:
+        mistaken = wrong[record.ids]
+        parts = [~mistaken, mistaken]
+    for place, rows in enumerate(parts):
+        standing.weights[place] += float(record.weights[rows].sum())
+        standing.rows[place] += float(rows.sum())
+
+
+def _finish_epoch(job: Job, tutor: Tutor, streams: Streams, standing: Standing) -> None:
+    held_out = accuracy(tutor.student, streams.held_out)
+    tutor.best_accuracy = max(tutor.best_accuracy, held_out)
+    right, wrong = (
+        total / rows if rows else float("nan")
+        for total, rows in zip(standing.weights, standing.rows, strict=True)
+    )
+    entry = {
+        "epoch": standing.epoch + 1,
+        "step": tutor.steps,
+        "train_loss": standing.loss / len(streams.train),
+        "held_out_accuracy": held_out,
+        "test_accuracy": accuracy(tutor.student, streams.curve),
+        "seconds": standing.seconds,
+    }
+    named = {"weight_right": right, "weight_wrong": wrong}
+    entry |= {name: value for name, value in named.items() if value == value}
+    standing.history.append(entry)
+    standing.epoch, standing.batch, standing.loss = standing.epoch + 1, 0, 0.0
+    standing.weights, standing.rows = [0.0, 0.0], [0.0, 0.0]
+    _save(job.folder / "checkpoint", tutor, standing)
+    lines = "".join(json.dumps(line) + "\n" for line in standing.history)
+    write_atomically(job.folder / "metrics.jsonl", lines.encode())
+
+
+def learning_rate(settings: TrainSettings, epoch: int) -> float:
+    """The student's learning rate in an epoch.
+
+    Args:
+        settings: The study's settings.
+        epoch: From 0.
+
+    Returns:
+        ``lr``, divided by ten for every share of the run in ``decay_at`` that has passed.
+    """
+    passed = sum(epoch >= int(share * settings.epochs) for share in settings.decay_at)
+    return settings.lr * 0.1**passed
+
+
+def _by_id(material: Material) -> Tensor | None:
+    if material.wrong is None:
+        return None
+    flags = torch.zeros(int(material.train.ids.max()) + 1, dtype=torch.bool)
+    flags[material.train.ids] = material.wrong
+    return flags
+
+
+def _clock(device: torch.device) -> float:
+    """Seconds that nobody else's work adds to, as far as the device allows it.
+
+    Args:
+        device: Where the student is trained.
+
+    Returns:
+        Time of this process's CPU on the CPU, wall time on an accelerator.
+    """
+    if device.type == "cpu":
+        return time.process_time()
+    torch.accelerator.synchronize(device)
+    return time.perf_counter()
+
+
+def _save(folder: Path, tutor: Tutor, standing: Standing) -> None:
+    folder.mkdir(exist_ok=True)
+    file = io.BytesIO()
+    torch.save({"tutor": tutor.state_dict(), "standing": vars(standing)}, file)
+    write_atomically(folder / "state.pt", file.getvalue())
+
+
+def _resume(folder: Path, tutor: Tutor) -> Standing:
+    file = folder / "state.pt"
+    if not file.exists():
+        return Standing()
+    device = next(tutor.student.parameters()).device
+    state: dict[str, Any] = torch.load(file, weights_only=True, map_location=device)
+    tutor.load_state_dict(state["tutor"])
+    return Standing(**state["standing"])

@@ -1,0 +1,206 @@
+"""One row per teacher: each learns, is stored and loaded, and bears odd batches and precisions."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tutelage.records import Batch, Estimate, Lesson, Observation, Progress, as_lesson
+from tutelage.signals import Unrolled
+from tutelage.teachers import (
+    SURFACE,
+    Curriculum,
+    InternalState,
+    LossWeigher,
+    Plain,
+    Together,
+)
+from tutelage.teaching import taps_of
+from tutelage.trees import leaves
+from tutelage.tutor import Record, Tutor
+
+SIZE, CLASSES = 4, 3
+
+
+class Brighter(nn.Module):
+    """Prepares: adds a learned amount of light."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.light = nn.Parameter(torch.tensor(0.1))
+
+    def prepare(self, batch: Batch) -> Lesson:
+        return as_lesson(batch)._replace(inputs=batch.inputs + self.light)
+
+
+def small_network(channels: int) -> nn.Module:
+    # no bias in front of batch normalisation, which would take it out again
+    convolution = nn.Conv2d(channels, 4, 3, padding=1, bias=False)
+    head = nn.Linear(4 * SIZE * SIZE, 1)
+    return nn.Sequential(convolution, nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), head)
+
+
+def internal_state(student: nn.Module, hidden_layers: int = 0, *, deep: bool = False):
+    return InternalState(
+        student,
+        classes=CLASSES,
+        tap="3",
+        surface=tuple(SURFACE),
+        hidden_layers=hidden_layers,
+        deep=deep,
+    )
+
+
+TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "plain": lambda _: Plain(),
+    "loss weigher": lambda _: LossWeigher(width=8),
+    "internal state": internal_state,
+    "internal state, MLP-2": lambda student: internal_state(student, 2),
+    "internal state, deep": lambda student: internal_state(student, 1, deep=True),
+    "curriculum": lambda _: Curriculum(small_network(2)),
+    "curriculum, no iteration": lambda _: Curriculum(small_network(1), iteration=False),
+    "brighter": lambda _: Brighter(),
+    "together": lambda student: Together(Brighter(), internal_state(student)),
+}
+LEARNING = [name for name in TEACHERS if name != "plain"]
+WEIGHING = [name for name in LEARNING if name != "brighter"]
+
+
+def build_student() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 2), nn.GroupNorm(2, 4), nn.SiLU(), nn.Flatten(), nn.Linear(36, CLASSES)
+    )
+
+
+def build_teacher(name: str, student: nn.Module, seed: int = 1) -> nn.Module:
+    torch.manual_seed(seed)
+    teacher = TEACHERS[name](student)
+    for p in teacher.parameters():
+        if p.ndim > 0:  # a last layer of zeros would hide the ones before it
+            nn.init.normal_(p, std=0.3)
+    return teacher
+
+
+def batch_of(size: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.rand(size, 1, SIZE, SIZE, generator=generator, dtype=dtype)
+    labels = torch.randint(0, CLASSES, (size,), generator=generator)
+    return Batch(images, labels, torch.arange(size) + 10)
+
+
+class Watched:
+    """``Unrolled(2)`` with a memory of what it answered."""
+
+    steps = 2
+    keeps_start = True
+
+    def __init__(self) -> None:
+        self.estimates: list[Estimate] = []
+
+    def __call__(self, task, teacher, window, held_out) -> Estimate:
+        self.estimates.append(Unrolled(2)(task, teacher, window, held_out))
+        return self.estimates[-1]
+
+
+def train(
+    teacher: nn.Module, student: nn.Module, size: int, dtype: torch.dtype = torch.float64
+) -> tuple[Estimate, list[Record]]:
+    """Two student steps of plain SGD and the hypergradient through both."""
+    signal = Watched()
+    teacher, student = teacher.to(dtype), student.to(dtype)
+    learner = torch.optim.SGD(teacher.parameters(), lr=1e-3)
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.5)
+    tutor = Tutor(
+        student,
+        optimizer,
+        teacher,
+        learner,
+        signal=signal,
+        teacher_every=2,
+        total_steps=10,
+    )
+    tutor.steps, tutor.best_accuracy = 4, 0.5
+    records = [tutor.step(batch_of(size, seed, dtype), batch_of(6, 9, dtype)) for seed in (1, 2)]
+    return signal.estimates[0], records
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_the_gradient_reaches_every_parameter_of_the_teacher(name) -> None:
+    student = build_student()
+    teacher = build_teacher(name, student)
+    estimate, _ = train(teacher, student, 6)
+    assert estimate.grad.keys() == {key for key, _ in teacher.named_parameters()}
+    for key, grad in estimate.grad.items():
+        assert grad.isfinite().all()
+        assert grad.abs().max() > 0, key
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", LEARNING)
+def test_the_teacher_works_in_either_precision(name, dtype) -> None:
+    student = build_student()
+    teacher = build_teacher(name, student)
+    before = {k: p.detach().clone() for k, p in teacher.named_parameters()}
+    estimate, records = train(teacher, student, 6, dtype)
+    assert all(record.loss.dtype == record.weights.dtype == dtype for record in records)
+    for key, p in teacher.named_parameters():
+        assert estimate.grad[key].dtype == p.dtype == dtype
+        assert estimate.grad[key].isfinite().all()
+        assert not torch.equal(p, before[key].to(dtype))
+
+
+def weights_of(teacher: nn.Module, student: nn.Module) -> Tensor:
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.5)
+    task = Tutor(student, optimizer, teacher, total_steps=4).task
+    phi, view = leaves(dict(teacher.named_parameters())), task.student
+    lesson = task.lesson(phi, batch_of(6))
+    state = view.state()
+    logits, features, _ = view.evaluate(
+        state.params, state.buffers, lesson.inputs, taps_of(teacher)
+    )
+    losses = task.objective(logits, lesson.targets)
+    seen = Observation(losses, logits, features, Progress(0.5, 1.0, 0.25))
+    return task.weights(phi, lesson, seen).detach()
+
+
+@pytest.mark.parametrize("name", TEACHERS)
+def test_a_stored_and_loaded_teacher_gives_the_same_weights(name) -> None:
+    student = build_student().double()
+    teacher = build_teacher(name, student, seed=1).double()
+    other = build_teacher(name, student, seed=2).double()
+    if name != "plain":
+        with torch.no_grad():
+            for p in teacher.parameters():
+                p.add_(0.1)
+    wanted = weights_of(teacher, student)
+    if name in WEIGHING:
+        assert not torch.equal(weights_of(other, student), wanted)
+    other.load_state_dict(teacher.state_dict())
+    assert torch.equal(weights_of(other, student), wanted)
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_batch_of_one_trains_and_teaches(name) -> None:
+    student = build_student()
+    estimate, records = train(build_teacher(name, student), student, 1)
+    assert all(record.weights.shape == (1,) for record in records)
+    assert all(record.loss.isfinite() for record in records)
+    assert all(grad.isfinite().all() for grad in estimate.grad.values())
+    assert all(p.isfinite().all() for p in student.parameters())
+
+
+@pytest.mark.parametrize("name", WEIGHING)
+def test_a_batch_without_weight_moves_nothing_and_gives_a_finite_hypergradient(name) -> None:
+    student = build_student()
+    teacher = build_teacher(name, student)
+    last = [part for part in teacher.modules() if isinstance(part, nn.Linear)][-1]
+    nn.init.constant_(last.bias, -1e5)
+    before = {k: p.detach().double() for k, p in student.state_dict().items()}
+    estimate, records = train(teacher, student, 6)
+    for record in records:
+        assert torch.equal(record.weights, torch.zeros(6, dtype=torch.float64))
+        assert record.loss.item() == 0.0
+    assert all(torch.equal(p, before[k]) for k, p in student.state_dict().items())
+    assert all(grad.isfinite().all() for grad in estimate.grad.values())

@@ -1,0 +1,74 @@
+"""Named tensors keep their names, and a gradient is zero or absent where nothing is reached."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from tutelage.trees import cloned, detached, inner, leaves, named_grad, plus, reached_grad
+
+
+def pair() -> dict[str, Tensor]:
+    return {
+        "a": torch.tensor([1.0, 2.0], requires_grad=True),
+        "b": torch.ones(2, 3, dtype=torch.float64, requires_grad=True),
+    }
+
+
+def test_named_grad_gives_zeros_where_the_scalar_does_not_reach() -> None:
+    params = pair()
+    grads = named_grad((params["a"] ** 2).sum(), params)
+    assert list(grads) == ["a", "b"]
+    assert grads["a"].tolist() == [2.0, 4.0]
+    assert torch.equal(grads["b"], torch.zeros(2, 3, dtype=torch.float64))
+
+
+def test_reached_grad_leaves_out_what_the_scalar_does_not_reach() -> None:
+    params = pair()
+    grads = reached_grad((params["a"] ** 2).sum(), params)
+    assert list(grads) == ["a"]
+
+
+def test_a_gradient_of_zero_is_reached_all_the_same() -> None:
+    params = pair()
+    grads = reached_grad((params["a"] * 0).sum(), params)
+    assert grads["a"].tolist() == [0.0, 0.0]
+
+
+def test_a_constant_reaches_nothing() -> None:
+    params = pair()
+    assert reached_grad(torch.tensor(3.0), params) == {}
+    assert named_grad(torch.tensor(3.0), params)["a"].tolist() == [0.0, 0.0]
+    assert named_grad((params["a"] ** 2).sum(), {}) == {}
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_the_graph_is_kept_only_when_asked(create_graph) -> None:
+    params = pair()
+    grads = named_grad((params["a"] ** 3).sum(), params, create_graph=create_graph)
+    assert grads["a"].requires_grad is create_graph
+    if create_graph:
+        (second,) = torch.autograd.grad(grads["a"].sum(), params["a"])
+        assert second.tolist() == [6.0, 12.0]
+
+
+def test_inner_runs_over_the_names_of_the_first() -> None:
+    a = {"x": torch.tensor([1.0, 2.0]), "y": torch.tensor(3.0)}
+    b = {"x": torch.tensor([4.0, 5.0]), "y": torch.tensor(6.0), "z": torch.tensor(9.0)}
+    assert inner(a, b).item() == 4 + 10 + 18
+
+
+def test_plus_takes_a_missing_name_as_zero() -> None:
+    a = {"x": torch.tensor(1.0), "y": torch.tensor(2.0)}
+    total = plus(a, {"x": torch.tensor(10.0)}, -0.5)
+    assert {k: v.item() for k, v in total.items()} == {"x": -4.0, "y": 2.0}
+    assert a["x"].item() == 1.0
+
+
+def test_leaves_and_detached_share_memory_and_cloned_does_not() -> None:
+    params = {"a": torch.tensor([1.0, 2.0], requires_grad=True) * 2}
+    assert leaves(params)["a"].is_leaf
+    assert leaves(params)["a"].requires_grad
+    assert not detached(params)["a"].requires_grad
+    assert not cloned(params)["a"].requires_grad
+    for shared, tree in ((True, leaves(params)), (True, detached(params)), (False, cloned(params))):
+        assert (tree["a"].data_ptr() == params["a"].data_ptr()) is shared
