@@ -1,0 +1,708 @@
+"""A tutor is a plain training loop plus a teacher step now and then, and resumes bit for bit."""
+
+import gc
+import io
+import itertools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer, lr_scheduler
+
+from tests.cases import B, C, D, InputWeigher, Seen, Shifter, build, stream
+from tutelage.errors import UnsupportedStudentError
+from tutelage.objectives import cross_entropy, weighted_loss
+from tutelage.randomness import mixed_seed
+from tutelage.records import Batch, Estimate, Lesson, Observation, Params, Window
+from tutelage.signals import Lookahead, Reversible, Signal, Unrolled
+from tutelage.task import Task
+from tutelage.teachers import InternalState, LossWeigher, Plain
+from tutelage.tutor import Tutor
+
+
+class Answer:
+    """A signal that answers the same gradient for every entry, times the next of ``values``."""
+
+    steps: int = 1
+    keeps_start: ClassVar[bool] = False
+
+    def __init__(self, *values: float) -> None:
+        self.values = itertools.cycle(values)
+        self.calls = 0
+
+    def __call__(
+        self, task: Task, teacher: Params, window: Window, held_out: Batch
+    ) -> Estimate:
+        self.calls += 1
+        value = next(self.values)
+        loss = task.held_out_loss(window.end, teacher, held_out).detach()
+        return Estimate({k: torch.full_like(p, value) for k, p in teacher.items()}, loss)
+
+
+class Copies(nn.Module):
+    """Prepares two noisy copies of each example."""
+
+    def prepare(self, batch: Batch) -> Lesson:
+        rows = torch.arange(len(batch.ids)).repeat_interleave(2)
+        noise = 0.1 * torch.randn(len(rows), D, dtype=batch.inputs.dtype)
+        return Lesson(batch.inputs[rows] + noise, batch.targets[rows], batch.ids[rows], rows)
+
+
+def mixed_student() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Unflatten(1, (2, 2, 2)),
+        nn.Conv2d(2, 4, 2, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Dropout(0.3),
+        nn.Flatten(),
+        nn.Linear(36, C),
+    ).double()
+
+
+def groups(student: nn.Module) -> Optimizer:
+    params = list(student.parameters())
+    return SGD(
+        [{"params": params[:2], "lr": 0.01, "momentum": 0.5}, {"params": params[2:]}],
+        lr=0.1,
+        momentum=0.9,
+        weight_decay=0.01,
+        nesterov=True,
+    )
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two nests of dictionaries, sequences, numbers and tensors are bit for bit equal."""
+    if isinstance(a, Tensor):
+        return isinstance(b, Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+def teaching(
+    signal: Signal,
+    *,
+    every: int | None = None,
+    student: nn.Module | None = None,
+    teacher: nn.Module | None = None,
+    **settings: Any,
+) -> Tutor:
+    """A tutor in float64 with momentum SGD below and plain SGD above."""
+    student = build("relu network") if student is None else student
+    teacher = InputWeigher().double() if teacher is None else teacher
+    return Tutor(
+        student,
+        SGD(student.parameters(), lr=0.1, momentum=0.9),
+        teacher,
+        SGD(teacher.parameters(), lr=0.1),
+        signal=signal,
+        teacher_every=signal.steps if every is None else every,
+        **settings,
+    )
+
+
+# A tutor without teaching is a plain loop.
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize(
+    ("optimizer", "schedule"),
+    [
+        (groups, lambda o: lr_scheduler.StepLR(o, 3, 0.3)),
+        (
+            lambda s: SGD(s.parameters(), lr=0.1, momentum=0.9),
+            lambda o: lr_scheduler.OneCycleLR(o, max_lr=0.2, total_steps=8),
+        ),
+        (
+            lambda s: AdamW(s.parameters(), lr=0.01, weight_decay=0.1),
+            lambda o: lr_scheduler.CosineAnnealingLR(o, 8),
+        ),
+        (
+            lambda s: Adam(s.parameters(), lr=0.01, amsgrad=True),
+            lambda o: lr_scheduler.LambdaLR(o, lambda n: 1 / (n + 1)),
+        ),
+    ],
+    ids=["groups", "one cycle", "adamw", "amsgrad"],
+)
+def test_an_untaught_tutor_equals_a_plain_loop_bit_for_bit(
+    optimizer, schedule, reduction
+) -> None:
+    students = [mixed_student(), mixed_student()]
+    optimizers = [optimizer(student) for student in students]
+    schedules = [schedule(o) for o in optimizers]
+    tutor = Tutor(students[0], optimizers[0], Plain(), seed=7)
+    batches = [next(stream(seed)) for seed in range(8)]
+    for number, batch in enumerate(batches):
+        record = tutor.step(batch)
+        schedules[0].step()
+
+        optimizers[1].zero_grad()
+        torch.manual_seed(mixed_seed(7, number) + 1)
+        logits = students[1](batch.inputs)
+        loss = nn.functional.cross_entropy(logits, batch.targets, reduction=reduction).mean()
+        loss.backward()
+        optimizers[1].step()
+        schedules[1].step()
+        assert torch.equal(record.loss, loss)
+        assert record.held_out_loss is None
+    assert same(students[0].state_dict(), students[1].state_dict())
+    assert same(optimizers[0].state_dict(), optimizers[1].state_dict())
+
+
+def test_an_idle_teacher_trains_the_student_as_none_does() -> None:
+    ends = []
+    for signal in (Answer(0.0), None):
+        student = mixed_student()
+        optimizer, teacher = SGD(student.parameters(), lr=0.1, momentum=0.9), Plain()
+        if signal is None:
+            tutor = Tutor(student, optimizer, teacher)
+        else:
+            teacher = InternalState(student, classes=C).double()
+            learner = SGD(teacher.parameters(), lr=0.1)
+            tutor = Tutor(student, optimizer, teacher, learner, signal=signal)
+        for seed in range(4):
+            batch = next(stream(seed))
+            tutor.step(batch, batch)
+        ends.append((student.state_dict(), optimizer.state_dict()))
+    assert same(*ends)
+
+
+def test_a_step_leaves_the_global_random_state_alone() -> None:
+    student = mixed_student()
+    tutor = teaching(Unrolled(1), student=student)
+    batch, before = next(stream()), torch.get_rng_state()
+    tutor.step(batch, batch)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_another_seed_draws_another_dropout() -> None:
+    losses = []
+    for seed in (0, 0, 1):
+        student = mixed_student()
+        tutor = Tutor(student, SGD(student.parameters(), lr=0.1), Plain(), seed=seed)
+        losses.append(tutor.step(next(stream())).loss.item())
+    assert losses[0] == losses[1] != losses[2]
+
+
+# When the teacher steps.
+
+
+@pytest.mark.parametrize(("steps", "every"), [(1, 1), (1, 3), (2, 3), (3, 3)])
+def test_the_teacher_steps_exactly_every_so_many_student_steps(steps, every) -> None:
+    signal = Answer(1.0)
+    signal.steps = steps
+    teacher = Shifter().double()
+    start = teacher.shift.detach().clone()
+    tutor = teaching(signal, every=every, teacher=teacher)
+    batches = stream()
+    for number in range(1, 11):
+        due = number % every == 0
+        assert tutor.wants_held_out is due
+        record = tutor.step(next(batches), next(batches))
+        assert (record.held_out_loss is not None) is due
+        assert signal.calls == number // every
+        torch.testing.assert_close(teacher.shift.detach(), start - 0.1 * (number // every))
+    assert tutor.steps == 10
+
+
+@pytest.mark.parametrize(("steps", "every"), [(1, 1), (1, 4), (2, 3), (4, 4)])
+def test_the_window_holds_the_last_steps_and_the_student_before_them(steps, every) -> None:
+    seen = Seen(steps)
+    tutor = teaching(seen, every=every)
+    batches = stream()
+    given, states = [], []
+    for _ in range(2 * every):
+        given.append(next(batches))
+        states.append(tutor.task.student.snapshot())
+        tutor.step(given[-1], given[-1])
+    for call, (_, _, window, _) in enumerate(seen.calls, start=1):
+        first = call * every - steps
+        assert len(window.steps) == steps
+        for step, batch in zip(window.steps, given[first:], strict=False):
+            assert step.batch.inputs is batch.inputs
+        assert window.start is not None
+        assert same(list(window.start), list(states[first]))
+    assert len(seen.calls) == 2
+
+
+def test_an_untaught_tutor_never_wants_held_out_and_ignores_it() -> None:
+    student = build("linear")
+    tutor = Tutor(student, SGD(student.parameters(), lr=0.1), Plain())
+    batch = next(stream())
+    assert not tutor.wants_held_out
+    assert tutor.step(batch, batch).held_out_loss is None
+
+
+def test_a_missing_held_out_batch_is_an_error_before_anything_moves() -> None:
+    student = mixed_student()
+    tutor = teaching(Unrolled(1), student=student, every=2)
+    batches = stream()
+    tutor.step(next(batches))
+    before = {k: v.clone() for k, v in student.state_dict().items()}
+    with pytest.raises(ValueError, match="give held_out"):
+        tutor.step(next(batches))
+    assert tutor.steps == 1
+    assert same(dict(student.state_dict()), before)
+
+
+def test_the_teachers_gradients_are_gone_after_its_step_and_the_students_are_its_own() -> None:
+    tutor = teaching(Lookahead())
+    batch = next(stream())
+    tutor.step(batch, batch)
+    assert all(p.grad is None for p in tutor.teacher.parameters())
+    assert all(p.grad is not None for p in tutor.student.parameters())
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_a_hypergradient_that_is_not_finite_skips_the_teacher_step_and_is_counted(bad) -> None:
+    teacher = LossWeigher(width=3).double()
+    start = [p.detach().clone() for p in teacher.parameters()]
+    student = build("relu network")
+    learner = Adam(teacher.parameters(), lr=0.1)
+    optimizer = SGD(student.parameters(), lr=0.1)
+    tutor = Tutor(student, optimizer, teacher, learner, signal=Answer(bad, 1.0))
+    batches = stream()
+    tutor.step(next(batches), next(batches))
+    assert tutor.skipped_teacher_steps == 1
+    assert all(torch.equal(p, s) for p, s in zip(teacher.parameters(), start, strict=True))
+    assert not learner.state
+    tutor.step(next(batches), next(batches))
+    assert tutor.skipped_teacher_steps == 1
+    assert all(not torch.equal(p, s) for p, s in zip(teacher.parameters(), start, strict=True))
+    assert all(p.isfinite().all() for p in teacher.parameters())
+
+
+def test_a_held_out_batch_that_is_not_finite_leaves_the_teacher_as_it_was() -> None:
+    tutor = teaching(Unrolled(1))
+    before = {k: v.clone() for k, v in tutor.teacher.state_dict().items()}
+    batch = next(stream())
+    tutor.step(batch, batch._replace(inputs=batch.inputs * float("inf")))
+    assert tutor.skipped_teacher_steps == 1
+    assert same(dict(tutor.teacher.state_dict()), before)
+
+
+def test_a_teacher_step_that_raises_does_not_spoil_the_next_window() -> None:
+    signal = Seen(2)
+    tutor = teaching(signal)
+    batches = stream()
+    tutor.step(next(batches))
+    tutor.signal = Unrolled(2)
+    bad = next(batches)
+    with pytest.raises(IndexError):
+        tutor.step(bad, bad._replace(targets=bad.targets + 100))
+    tutor.signal = signal
+    before = tutor.task.student.snapshot()
+    for _ in range(2):
+        tutor.step(next(batches), next(batches))
+    _, _, window, _ = signal.calls[0]
+    assert len(window.steps) == 2
+    assert window.start is not None
+    assert same(window.start.params, before.params)
+
+
+def test_a_student_step_that_raises_leaves_no_trace_in_the_window() -> None:
+    signal = Seen(2)
+    tutor = teaching(signal)
+    batches = stream()
+
+    def refuse(*_: object) -> None:
+        raise KeyError("x")
+
+    handle = tutor.optimizer.register_step_pre_hook(refuse)
+    with pytest.raises(KeyError):
+        tutor.step(next(batches))
+    handle.remove()
+    for _ in range(2):
+        tutor.step(next(batches), next(batches))
+    assert len(signal.calls[0][2].steps) == 2
+
+
+def test_a_forward_pass_that_raises_leaves_no_hook_and_no_random_state() -> None:
+    student = build("relu network")
+    teacher = InternalState(student, classes=C, tap="1").double()
+    tutor = teaching(Unrolled(1), student=student, teacher=teacher)
+    batch, before = next(stream()), torch.get_rng_state()
+    with pytest.raises(RuntimeError, match="shapes"):
+        tutor.step(batch._replace(inputs=batch.inputs[:, :3]), batch)
+    assert not any(part._forward_hooks for part in student.modules())
+    assert torch.equal(torch.get_rng_state(), before)
+    assert tutor.steps == 0
+    tutor.step(batch, batch)
+
+
+# What is refused at construction.
+
+
+def untaught(**settings: Any) -> Tutor:
+    student = build("linear")
+    settings = {"teacher": Plain()} | settings
+    return Tutor(student, SGD(student.parameters(), lr=0.1), **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"signal": Unrolled(1)}, "both signal and teacher_optimizer"),
+        ({"teacher_optimizer": SGD([torch.zeros(1)], lr=1)}, "both signal and teacher_opti"),
+        (
+            {"teacher_optimizer": SGD([torch.zeros(1)], lr=1), "signal": Unrolled(3)},
+            "looks back over 3 steps, but teacher_every is 1: give teacher_every=3 or more",
+        ),
+        ({"teacher": InternalState(nn.Linear(1, 1), classes=C, surface=["progress"])}, "give total_steps"),
+        ({"total_steps": 0}, "total_steps"),
+    ],
+)
+def test_settings_that_cannot_work_together_are_refused(settings, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        untaught(**settings)
+
+
+def test_an_optimiser_without_a_rule_is_refused_when_a_signal_needs_it() -> None:
+    student, teacher = build("linear"), InputWeigher().double()
+    learner = SGD(teacher.parameters(), lr=0.1)
+    with pytest.raises(UnsupportedStudentError, match="RMSprop.*Use torch.optim.SGD"):
+        Tutor(
+            student,
+            torch.optim.RMSprop(student.parameters()),
+            teacher,
+            learner,
+            signal=Unrolled(1),
+        )
+
+
+class Aside(nn.Module):
+    """Its forward pass leaves ``never`` out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(D, C)
+        self.never = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x)
+
+
+@pytest.mark.parametrize("signal", [Unrolled(1), Reversible(1), Lookahead()])
+def test_a_loss_that_reaches_nothing_the_optimiser_moves_is_an_error_with_the_names(
+    signal,
+) -> None:
+    student, teacher = Aside().double(), InputWeigher().double()
+    optimizer = SGD(student.never.parameters(), lr=0.1, momentum=0.9)
+    learner = SGD(teacher.parameters(), lr=0.1)
+    tutor = Tutor(student, optimizer, teacher, learner, signal=signal)
+    batch = next(stream())
+    with pytest.raises(UnsupportedStudentError, match="never.weight"):
+        tutor.step(batch, batch)
+
+
+# What a step records.
+
+
+@pytest.mark.parametrize("teacher", [Plain, LossWeigher, InputWeigher, Shifter])
+def test_the_recorded_loss_is_the_reduction_of_the_recorded_losses_and_weights(
+    teacher,
+) -> None:
+    torch.manual_seed(0)
+    student, batch = build("relu network"), next(stream())
+    tutor = Tutor(student, SGD(student.parameters(), lr=0.1), teacher().double())
+    record = tutor.step(batch)
+    want = weighted_loss(record.losses, record.weights, torch.arange(B), "mean")
+    assert torch.equal(record.loss, want)
+    assert torch.equal(record.ids, batch.ids)
+    assert not any(value.requires_grad for value in record[:3] if value is not None)
+
+
+def test_the_record_of_a_lesson_of_copies_has_a_row_for_each_copy() -> None:
+    student, batch = build("relu network"), next(stream())
+    tutor = Tutor(student, SGD(student.parameters(), lr=0.1), Copies())
+    record = tutor.step(batch)
+    assert torch.equal(record.ids, batch.ids.repeat_interleave(2))
+    assert record.losses.shape == record.weights.shape == (2 * B,)
+    torch.testing.assert_close(record.loss, record.losses.mean())
+
+
+class Column(InputWeigher):
+    """Gives its weights as a column, as a network with one output does."""
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+        return self.net(lesson.inputs).sigmoid()
+
+
+def test_weights_in_a_column_are_recorded_as_one_per_row() -> None:
+    tutor = teaching(Unrolled(1), teacher=Column().double())
+    batch = next(stream())
+    assert tutor.step(batch, batch).weights.shape == (B,)
+
+
+def test_progress_counts_steps_and_averages_the_loss_for_teachers_that_use_it() -> None:
+    student = build("relu network")
+    teacher = InternalState(student, classes=C, surface=("mean_loss",)).double()
+    tutor = Tutor(student, SGD(student.parameters(), lr=0.1), teacher, total_steps=10)
+    batches = stream()
+    losses = [tutor.step(next(batches)).loss.item() for _ in range(4)]
+    tutor.best_accuracy = 0.5
+    assert tutor.progress.fraction == 0.4
+    assert tutor.progress.mean_loss == pytest.approx(sum(losses) / 4, rel=1e-15)
+    assert tutor.progress.best_accuracy == 0.5
+
+
+# A replayed step is the step that was taken.
+
+
+class DroppingOut(InputWeigher):
+    """A teacher with dropout of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(D, 20), nn.Dropout(0.5), nn.Linear(20, 1))
+
+
+def noisy(logits: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(logits + 0.3 * torch.randn_like(logits), targets)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "objective"),
+    [
+        (Copies, cross_entropy),
+        (InputWeigher, cross_entropy),
+        (DroppingOut, cross_entropy),
+        (InputWeigher, noisy),
+    ],
+    ids=["copies", "weights", "teacher with dropout", "objective with noise"],
+)
+def test_a_replayed_step_draws_what_the_step_drew(teacher, objective) -> None:
+    torch.manual_seed(0)
+    student, seen = mixed_student(), Seen(1)
+    kind = nn.Sequential(nn.Linear(1, 1)) if teacher is Copies else teacher().double()
+    learner = SGD(kind.parameters(), lr=0.0)
+    teacher = Copies() if teacher is Copies else kind
+    optimizer = SGD(student.parameters(), lr=0.1)
+    tutor = Tutor(student, optimizer, teacher, learner, signal=seen, objective=objective)
+    batch, before = next(stream()), torch.get_rng_state()
+    record = tutor.step(batch, batch)
+    task, phi, window, _ = seen.calls[0]
+    assert window.start is not None
+    replayed, _ = task.taught_loss(window.start, phi, window.steps[0])
+    torch.testing.assert_close(replayed.detach(), record.loss, rtol=1e-14, atol=0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# Stop and continue.
+
+
+def resumable(signal: Signal, every: int, seed: int) -> tuple[Tutor, lr_scheduler.LRScheduler]:
+    """Everything is drawn from ``seed``, except what the run itself draws."""
+    torch.manual_seed(seed)
+    student = nn.Sequential(
+        nn.Linear(D, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, C)
+    )
+    teacher = InternalState(
+        student, classes=C, tap="3", surface=("mean_loss", "loss"), hidden_layers=1, width=5
+    )
+    for p in teacher.parameters():
+        nn.init.normal_(p, std=0.5)
+    optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    learner = Adam(teacher.parameters(), lr=0.05)
+    tutor = Tutor(
+        student,
+        optimizer,
+        teacher,
+        learner,
+        signal=signal,
+        teacher_every=every,
+        total_steps=20,
+        seed=3,
+    )
+    return tutor, lr_scheduler.OneCycleLR(optimizer, max_lr=0.2, total_steps=20)
+
+
+def run(tutor: Tutor, schedule: lr_scheduler.LRScheduler, numbers: range) -> list[Any]:
+    records = []
+    for number in numbers:
+        batch, held_out = next(stream(number)), next(stream(100 + number))
+        batch, held_out = (b._replace(inputs=b.inputs.float()) for b in (batch, held_out))
+        records.append(list(tutor.step(batch, held_out if tutor.wants_held_out else None)))
+        schedule.step()
+        if number == 2:
+            tutor.best_accuracy = 0.5
+    return records
+
+
+@pytest.mark.parametrize("stop", [3, 4, 5, 6])
+@pytest.mark.parametrize(
+    ("signal", "every"),
+    [
+        (Unrolled(2), 2),
+        (Unrolled(2), 3),
+        (Reversible(2), 2),
+        (Reversible(2), 3),
+        (Lookahead(), 3),
+    ],
+)
+def test_a_run_that_stops_and_resumes_is_bit_equal_to_one_that_does_not(
+    signal, every, stop
+) -> None:
+    unbroken, schedule = resumable(signal, every, seed=0)
+    whole = run(unbroken, schedule, range(12))
+
+    first, schedule = resumable(signal, every, seed=0)
+    begun = run(first, schedule, range(stop))
+    stored = io.BytesIO()
+    torch.save({"tutor": first.state_dict(), "schedule": schedule.state_dict()}, stored)
+    stored.seek(0)
+    loaded = torch.load(stored, weights_only=True)
+
+    second, schedule = resumable(signal, every, seed=1)
+    second.load_state_dict(loaded["tutor"])
+    schedule.load_state_dict(loaded["schedule"])
+    assert second.wants_held_out == first.wants_held_out
+    torch.manual_seed(1234)
+    begun += run(second, schedule, range(stop, 12))
+
+    assert same(begun, whole)
+    assert same(second.state_dict(), unbroken.state_dict())
+    assert second.steps == 12
+    assert any(record[-1] is not None for record in whole[stop:])
+
+
+def test_the_count_of_skipped_teacher_steps_survives_a_resume() -> None:
+    first = teaching(Answer(float("nan")))
+    batch = next(stream())
+    first.step(batch, batch)
+    second = teaching(Answer(1.0))
+    second.load_state_dict(first.state_dict())
+    assert second.skipped_teacher_steps == 1
+
+
+def test_a_state_does_not_change_when_training_goes_on_after_it_was_stored_and_read() -> None:
+    tutor = teaching(Unrolled(2), every=3)
+    batches = stream()
+    for _ in range(2):
+        tutor.step(next(batches))
+    stored = io.BytesIO()
+    torch.save(tutor.state_dict(), stored)
+    stored.seek(0)
+    loaded = torch.load(stored, weights_only=True)
+    tutor.load_state_dict(loaded)
+    kept = io.BytesIO()
+    torch.save(loaded, kept)
+    for _ in range(2):
+        tutor.step(next(batches), next(batches))
+    kept.seek(0)
+    assert same(loaded, torch.load(kept, weights_only=True))
+
+
+# Nothing piles up.
+
+
+def live_tensors() -> int:
+    gc.collect()
+    return sum(issubclass(type(thing), Tensor) for thing in gc.get_objects())
+
+
+@pytest.mark.parametrize(
+    ("signal", "every"), [(Unrolled(2), 3), (Reversible(2), 2), (Lookahead(), 1)]
+)
+@pytest.mark.parametrize("deep", [False, True])
+def test_no_tensor_is_left_behind_by_50_teacher_steps(signal, every, deep) -> None:
+    student = build("relu network")
+    teacher = InternalState(student, classes=C, tap="1", deep=deep).double()
+    tutor = teaching(signal, every=every, student=student, teacher=teacher)
+    batches, counts = stream(), {}
+    for number in range(1, 50 * every + 1):
+        tutor.step(next(batches), next(batches) if tutor.wants_held_out else None)
+        if number in (5 * every, 50 * every):
+            counts[number] = live_tensors()
+    assert len(set(counts.values())) == 1
+
+
+def test_no_tensor_is_left_behind_by_plain_steps() -> None:
+    student = build("relu network")
+    tutor, batches = Tutor(student, SGD(student.parameters(), lr=0.1), Plain()), stream()
+    counts = []
+    for number in range(200):
+        tutor.step(next(batches))
+        if number in (4, 199):
+            counts.append(live_tensors())
+    assert counts[0] == counts[1]
+
+
+def test_hooks_do_not_pile_up() -> None:
+    student = build("relu network")
+    teacher = InternalState(student, classes=C, tap="1").double()
+    tutor, batches = teaching(Reversible(2), student=student, teacher=teacher), stream()
+    for _ in range(4):
+        tutor.step(next(batches), next(batches))
+    assert not any(part._forward_hooks for part in student.modules())
+
+
+# The ways to build an optimiser.
+
+
+OPTIMIZERS: dict[str, Callable[[nn.Module], Optimizer]] = {
+    "sgd by default": lambda s: SGD(s.parameters()),
+    "sgd, a whole number as rate": lambda s: SGD(s.parameters(), lr=1),
+    "sgd, a tensor as rate": lambda s: SGD(s.parameters(), lr=torch.tensor(0.1), momentum=0.9),
+    "sgd, fused": lambda s: SGD(s.parameters(), lr=0.1, momentum=0.9, fused=True),
+    "sgd, foreach": lambda s: SGD(s.parameters(), lr=0.1, momentum=0.9, foreach=True),
+    "adam by default": lambda s: Adam(s.parameters()),
+    "adam, a tensor as rate": lambda s: Adam(s.parameters(), lr=torch.tensor(0.01)),
+    "adam, fused": lambda s: Adam(s.parameters(), lr=0.01, fused=True),
+    "adam, foreach": lambda s: Adam(s.parameters(), lr=0.01, foreach=True),
+    "adam, named": lambda s: Adam(s.named_parameters(), lr=0.01),
+    "adam, decoupled": lambda s: Adam(
+        s.parameters(), lr=0.01, weight_decay=0.1, decoupled_weight_decay=True
+    ),
+    "adamw by default": lambda s: AdamW(s.parameters()),
+}
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_replay_takes_the_steps_of_an_optimiser_however_it_was_built(name, loaded) -> None:
+    student, seen = build("relu network"), Seen(3)
+    optimizer, teacher = OPTIMIZERS[name](student), InputWeigher().double()
+    learner = SGD(teacher.parameters(), lr=0.1)
+    tutor = Tutor(student, optimizer, teacher, learner, signal=seen, teacher_every=3)
+    batches = stream()
+    for number in range(6):
+        if loaded and number == 3:
+            optimizer.load_state_dict(optimizer.state_dict())
+        tutor.step(next(batches), next(batches))
+    task, phi, window, _ = seen.calls[1]
+    assert window.start is not None
+    state = window.start._replace(
+        params={k: p.requires_grad_() for k, p in window.start.params.items()}
+    )
+    for step in window.steps:
+        state = task.advance(state, phi, step)
+    for key, want in window.end.params.items():
+        # a rate held in a float32 tensor is rounded to it by torch
+        torch.testing.assert_close(state.params[key].detach(), want, rtol=1e-7, atol=1e-8)
+    assert state.slots.keys() == window.end.slots.keys()
+
+
+@pytest.mark.parametrize("signal", [Unrolled(2), Reversible(2), Lookahead()])
+def test_a_step_under_autocast_gives_full_precision_to_student_and_teacher(signal) -> None:
+    torch.manual_seed(0)
+    student = nn.Sequential(nn.Linear(D, 16), nn.ReLU(), nn.Linear(16, C))
+    teacher = InternalState(student, classes=C, tap="1", surface=("loss", "margin"))
+    tutor = teaching(signal, student=student, teacher=teacher)
+    batches = stream()
+    for _ in range(4):
+        batch = next(batches)
+        batch = batch._replace(inputs=batch.inputs.float())
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            record = tutor.step(batch, batch)
+    assert record.loss.dtype == torch.float32
+    assert tutor.skipped_teacher_steps == 0
+    for p in itertools.chain(student.parameters(), teacher.parameters()):
+        assert p.dtype == torch.float32
+        assert p.isfinite().all()
