@@ -24,7 +24,10 @@ from tutelage.study.display import Display
 from tutelage.study.material import Material, Source, open_streams, read_source, seed_material
 from tutelage.study.settings import TrainSettings
 from tutelage.study.summary import summarise
-from tutelage.study.trainee import STOP, Job, train_student
+from tutelage.study.trainee import Job, train_student
+
+STOP = "stop"
+"""a file of this name in the run's folder asks all its students to stop"""
 
 
 def check(settings: TrainSettings) -> Source:
@@ -88,11 +91,19 @@ def _default_jobs(settings: TrainSettings) -> int:
 def _train_one(job: Job, plain: dict[str, Any]) -> bool:
     # one thread each: small networks on several threads only get in each other's way
     torch.set_num_threads(1)
+    parent = None
     if multiprocessing.parent_process() is not None:
+        parent = os.getppid()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run's own process asks us to stop
-    if (job.run / STOP).exists():
+
+    def stopped() -> bool:
+        orphaned = parent is not None and os.getppid() != parent
+        return orphaned or (job.run / STOP).exists()
+
+    if stopped():
         return False
-    return train_student(job, seed_material(_from_arrays(plain), job.settings, job.seed))
+    material = seed_material(_from_arrays(plain), job.settings, job.seed)
+    return train_student(job, material, stopped)
 
 
 def _as_arrays(source: Source) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import io
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,8 @@ from tutelage.study.material import Material, Streams, open_streams
 from tutelage.study.settings import TrainSettings
 from tutelage.tutor import Record, Tutor
 
-STOP = "stop"
-"""a file of this name in the run's folder asks all its students to stop"""
 TOLD_EVERY = 0.5
-"""seconds between two notes of how far a student is"""
+"""seconds between two notes of how far a student is, and two looks whether to stop"""
 
 
 @dataclass(frozen=True)
@@ -58,12 +57,13 @@ class Standing:
     """how many such rows there were"""
 
 
-def train_student(job: Job, material: Material) -> bool:
-    """Train a student to its end, or until the run is asked to stop.
+def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> bool:
+    """Train a student to its end, or until it is stopped.
 
     Args:
         job: Which student.
         material: The data of its seed.
+        stopped: Whether to stop; asked every ``TOLD_EVERY`` seconds.
 
     Returns:
         Whether it reached the end, with its result on disk; otherwise a checkpoint is.
@@ -78,7 +78,7 @@ def train_student(job: Job, material: Material) -> bool:
     standing = _resume(job.folder / "checkpoint", tutor)
     wrong = _by_id(material)
     while standing.epoch < settings.epochs:
-        if not _train_epoch(job, tutor, streams, standing, wrong):
+        if not _train_epoch(job, tutor, streams, standing, wrong, stopped):
             _save(job.folder / "checkpoint", tutor, standing)
             return False
         _finish_epoch(job, tutor, streams, standing)
@@ -87,12 +87,17 @@ def train_student(job: Job, material: Material) -> bool:
 
 
 def _train_epoch(
-    job: Job, tutor: Tutor, streams: Streams, standing: Standing, wrong: Tensor | None
+    job: Job,
+    tutor: Tutor,
+    streams: Streams,
+    standing: Standing,
+    wrong: Tensor | None,
+    stopped: Callable[[], bool],
 ) -> bool:
     for group in tutor.optimizer.param_groups:
         group["lr"] = learning_rate(job.settings, standing.epoch)
     tutor.student.train()
-    stop, told = job.run / STOP, 0.0
+    told = 0.0
     device = device_of(job.settings)
     batches = streams.train.epoch(standing.epoch, standing.batch)
     started = _clock(device)
@@ -104,7 +109,7 @@ def _train_epoch(
         if time.monotonic() - told > TOLD_EVERY:
             told = time.monotonic()
             (job.folder / "progress").write_text(f"{tutor.steps}", encoding="ascii")
-            if stop.exists() and standing.batch < len(streams.train):
+            if stopped() and standing.batch < len(streams.train):
                 break
     standing.seconds += _clock(device) - started
     return standing.batch == len(streams.train)
