@@ -94,12 +94,6 @@ def test_frozen_parameters_stay_the_modules_own_and_unused_ones_are_not_reached(
     assert set(reached_grad(logits.sum(), theta)) == {"head.weight", "head.bias"}
 
 
-def test_a_frozen_parameter_in_the_optimiser_is_not_looked_at() -> None:
-    module = Unused()
-    view = view_of(module)
-    assert not any(name.startswith("frozen") for name in view.params)
-
-
 @pytest.mark.parametrize("module", [Unused, lambda: nn.Flatten()])
 def test_an_optimiser_of_nothing_trainable_is_refused_with_the_names_there_are(module) -> None:
     student, other = module(), nn.Linear(1, 1)
@@ -119,10 +113,9 @@ def test_a_parameter_that_is_not_the_students_is_refused_before_any_step() -> No
 
 def test_a_parameter_that_thaws_later_is_looked_at_from_then_on() -> None:
     module = nested()
-    head = module.get_submodule("0").requires_grad_(requires_grad=False)
+    body = module.get_submodule("0").requires_grad_(requires_grad=False)
     view = view_of(module)
-    assert set(view.params) == {"2.weight", "2.bias"}
-    head.requires_grad_()
+    body.requires_grad_()
     assert set(view.state().params) == {name for name, _ in module.named_parameters()}
 
 
@@ -258,11 +251,13 @@ def test_a_student_without_a_linear_layer_asks_for_the_width() -> None:
 
 
 def test_a_width_of_an_unknown_tap_names_the_taps() -> None:
-    with pytest.raises(UsageError, match="no module 'fc'.*Allowed: "):
+    with pytest.raises(UsageError, match=r"no module 'fc'.*Allowed: "):
         tap_width(nested(), "fc")
 
 
-@pytest.mark.parametrize("optimizer", [lambda m: sgd(m, momentum=0.9), lambda m: Adam(m.parameters())])
+@pytest.mark.parametrize(
+    "optimizer", [lambda m: sgd(m, momentum=0.9), lambda m: Adam(m.parameters())]
+)
 def test_a_snapshot_is_left_alone_by_later_steps_and_a_state_is_not(optimizer) -> None:
     module = build("batch norm")
     optimizer = optimizer(module)

@@ -1,4 +1,4 @@
-"""Both moments of a teacher are optional, its traits have defaults, and two teachers compose."""
+"""Both moments of a teacher are optional, its traits have defaults, two teachers compose."""
 
 from typing import ClassVar
 

@@ -70,5 +70,9 @@ def test_leaves_and_detached_share_memory_and_cloned_does_not() -> None:
     assert leaves(params)["a"].requires_grad
     assert not detached(params)["a"].requires_grad
     assert not cloned(params)["a"].requires_grad
-    for shared, tree in ((True, leaves(params)), (True, detached(params)), (False, cloned(params))):
+    for shared, tree in (
+        (True, leaves(params)),
+        (True, detached(params)),
+        (False, cloned(params)),
+    ):
         assert (tree["a"].data_ptr() == params["a"].data_ptr()) is shared

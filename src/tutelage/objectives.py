@@ -56,7 +56,7 @@ def weighted_loss(
             f"weights have shape {tuple(weights.shape)} but losses {tuple(losses.shape)}: "
             "return one weight per row of the lesson."
         )
-    weights = weights.reshape(losses.shape)
+    weights = weights.reshape(losses.shape).to(losses.dtype)
     if normalise is None:
         return (weights * losses).sum() / max(len(losses), 1)
     if normalise == "mean":

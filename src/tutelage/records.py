@@ -20,7 +20,7 @@ class Batch(NamedTuple):
     ids: Tensor
     """[B] int64: stable identities of the examples in their data set"""
     seed: int = 0
-    """a replayed step draws the same dropout and augmentation from it"""
+    """augmentation was drawn from it; the tutor sets its own for what a step draws"""
 
 
 class Lesson(NamedTuple):

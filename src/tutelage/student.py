@@ -6,11 +6,12 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim import Optimizer
 
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.records import Params, StudentState
-from tutelage.rules import slots_of
+from tutelage.rules import settings_of, slots_of
 from tutelage.trees import cloned, detached
 
 
@@ -26,18 +27,25 @@ class StudentView:
     """
 
     def __init__(self, module: nn.Module, optimizer: Optimizer) -> None:
-        moved = {p for group in optimizer.param_groups for p in group["params"]}
         self.module = module
         self.optimizer = optimizer
-        self.params: dict[str, nn.Parameter] = {
-            name: p for name, p in module.named_parameters() if p in moved and p.requires_grad
-        }
-        self.names: dict[Tensor, str] = {p: name for name, p in module.named_parameters()}
-        if not self.params:
+        if not any(p.requires_grad for p in self.params.values()):
             raise UnsupportedStudentError(
                 "The optimiser moves no trainable parameter of the student. "
                 f"The student has: {', '.join(self.names.values()) or 'none'}."
             )
+        settings_of(optimizer, self.names)  # refuses parameters of somebody else's
+
+    @property
+    def names(self) -> dict[Tensor, str]:
+        """The name of each of the module's parameters, as they are now."""
+        return {p: name for name, p in self.module.named_parameters()}
+
+    @property
+    def params(self) -> dict[str, nn.Parameter]:
+        """The parameters that the optimiser holds now, frozen for the moment or not."""
+        moved = {p for group in self.optimizer.param_groups for p in group["params"]}
+        return {name: p for name, p in self.module.named_parameters() if p in moved}
 
     @property
     def device(self) -> torch.device:
@@ -79,10 +87,11 @@ class StudentView:
         Returns:
             Logits [L, C]; features by tap; the buffers afterwards.
         """
-        own = cloned(buffers)
-        with tapped(self.module, taps) as features:
-            logits = functional_call(self.module, (params, own), (inputs,))
-        return logits, features, own
+        own = params | cloned(buffers)
+        # fused attention has neither a second derivative nor a forward mode
+        with tapped(self.module, taps) as features, sdpa_kernel(SDPBackend.MATH):
+            logits = functional_call(self.module, own, (inputs,))
+        return logits, features, {name: own[name] for name in buffers}
 
 
 @contextmanager
@@ -95,18 +104,33 @@ def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
 
     Yields:
         A dictionary that fills up, tap by tap.
+
+    Raises:
+        UsageError: If a tap is not reached, or gives something else than a tensor.
     """
     features: Params = {}
 
-    def keep(name: str) -> Callable[[nn.Module, object, Tensor], None]:
-        def hook(_module: nn.Module, _args: object, output: Tensor) -> None:
+    def keep(name: str) -> Callable[[nn.Module, object, object], None]:
+        def hook(_module: nn.Module, _args: object, output: object) -> None:
+            if not isinstance(output, Tensor):
+                raise UsageError(
+                    f"The student's module '{name}' gives a {type(output).__name__}, not a "
+                    "tensor. Tap a module that gives a tensor."
+                )
             features[name] = output
 
         return hook
 
-    handles = [find_tap(module, tap).register_forward_hook(keep(tap)) for tap in taps]
+    parts = [(tap, find_tap(module, tap)) for tap in taps]
+    handles = [part.register_forward_hook(keep(tap)) for tap, part in parts]
     try:
         yield features
+        for tap in taps:
+            if tap not in features:
+                raise UsageError(
+                    f"The student's forward pass does not reach its module '{tap}'. "
+                    "Tap one that it does."
+                )
     finally:
         for handle in handles:
             handle.remove()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from tutelage.objectives import weighted_loss
 from tutelage.randomness import seeded
 from tutelage.records import Batch, Lesson, Observation, Params, Step, StudentState
-from tutelage.rules import Rule
+from tutelage.rules import Rule, rule_for
 from tutelage.student import StudentView
 from tutelage.teaching import acts_at_test, is_deep, normalise_of, prepare, taps_of, weigh
 from tutelage.trees import reached_grad
@@ -24,7 +24,11 @@ class Task:
     teacher: nn.Module
     objective: Objective
     """logits [L, C] and targets to losses [L]"""
-    rule: Rule
+
+    @property
+    def rule(self) -> Rule:
+        """The pure update rule of the student's optimiser."""
+        return rule_for(self.student.optimizer)
 
     def lesson(self, teacher: Params, batch: Batch) -> Lesson:
         """What the teacher makes of a batch; the same again for the same seed.
@@ -56,22 +60,24 @@ class Task:
             logits, features, buffers = self.student.evaluate(
                 state.params, state.buffers, lesson.inputs, taps_of(self.teacher)
             )
-        losses = self.objective(logits, lesson.targets)
+            losses = self.objective(logits, lesson.targets)
         return Observation(losses, logits, features, step.progress), buffers
 
-    def weights(self, teacher: Params, lesson: Lesson, seen: Observation) -> Tensor:
+    def weights(self, teacher: Params, lesson: Lesson, seen: Observation, seed: int) -> Tensor:
         """How much each row counts; blind to the student's graph unless the teacher is deep.
 
         Args:
             teacher: Teacher parameters.
             lesson: What the student saw.
             seen: What its forward pass revealed.
+            seed: That of the step's batch.
 
         Returns:
             Weights [L], before normalisation.
         """
         shown = seen if is_deep(self.teacher) else detach(seen)
-        return weigh(self.teacher, teacher, lesson, shown)
+        with seeded(seed + 2, lesson.inputs.device):
+            return weigh(self.teacher, teacher, lesson, shown)
 
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
         """The weighted loss, or the same reduction of any other quantity per row.
@@ -101,8 +107,8 @@ class Task:
         """
         lesson = self.lesson(teacher, step.batch)
         seen, buffers = self.observe(state, lesson, step)
-        loss = self.reduce(seen.losses, self.weights(teacher, lesson, seen), lesson)
-        return loss, buffers
+        weights = self.weights(teacher, lesson, seen, step.batch.seed)
+        return self.reduce(seen.losses, weights, lesson), buffers
 
     def advance(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
         """Take one differentiable student step.
@@ -115,6 +121,9 @@ class Task:
         Returns:
             The student afterwards, attached to the graph of ``state`` and ``teacher``.
         """
+        # tensors of this step's own: one that it leaves alone must not lead into earlier steps
+        own = {name: p.view_as(p) for name, p in state.params.items()}
+        state = state._replace(params=own)
         loss, buffers = self.taught_loss(state, teacher, step)
         moved = {name: state.params[name] for name in step.settings}
         grads = reached_grad(loss, moved, create_graph=True)

@@ -78,7 +78,7 @@ def weigh(
 
 
 def _call(teacher: nn.Module, method: str, params: Params, *args: object):  # noqa: ANN202 - the method's own
-    if not params:
+    if not params and next(teacher.buffers(), None) is None:
         return getattr(teacher, method)(*args)
     own = {f"teacher.{name}": tensor for name, tensor in params.items()}
     buffers = {f"teacher.{name}": b.clone() for name, b in teacher.named_buffers()}

@@ -1,5 +1,6 @@
 """Teaching while a student trains: ordinary student steps, a teacher step now and then."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.errors import UnsupportedStudentError
 from tutelage.objectives import cross_entropy
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.records import Batch, Lesson, Observation, Progress, Step, Window
@@ -55,7 +57,8 @@ class Tutor:
 
     Raises:
         ValueError: If the signal looks back further than ``teacher_every`` steps, only one of
-            signal and teacher optimiser is given, or ``total_steps`` is missing.
+            signal and teacher optimiser is given, the teacher has nothing to learn, or
+            ``total_steps`` is missing or below 1.
     """
 
     def __init__(
@@ -78,6 +81,13 @@ class Tutor:
                 f"The signal looks back over {signal.steps} steps, but teacher_every is "
                 f"{teacher_every}: give teacher_every={signal.steps} or more."
             )
+        if signal is not None and not any(p.requires_grad for p in teacher.parameters()):
+            raise ValueError(
+                f"{type(teacher).__name__} has no parameter to learn: leave signal and "
+                "teacher_optimizer away."
+            )
+        if total_steps is not None and total_steps < 1:
+            raise ValueError(f"total_steps must be at least 1, got {total_steps}.")
         if total_steps is None and uses_progress(teacher):
             raise ValueError(
                 f"{type(teacher).__name__} depends on how far training has come: "
@@ -92,11 +102,15 @@ class Tutor:
         self.total_steps = total_steps
         self.seed = seed
         view = StudentView(student, optimizer)
-        self.task = Task(view, teacher, objective, rule_for(optimizer))
+        if signal is not None:
+            rule_for(optimizer)  # refuses optimisers that cannot be differentiated
+        self.task = Task(view, teacher, objective)
         self.steps = 0
         self.best_accuracy = 0.0
         self.skipped_teacher_steps = 0
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=view.device)
+        self._weightless = torch.zeros((), dtype=torch.int64, device=view.device)
+        self._warned = False
         self._start: State | None = None
         self._window: list[Step] = []
 
@@ -138,13 +152,15 @@ class Tutor:
         lesson, seen, weights, loss = self._look(batch, progress)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        if self._in_window:
-            self._window.append(Step(batch, progress, self._settings()))
+        taken = [Step(batch, progress, self._settings())] if self._in_window else []
         self.optimizer.step()
+        self._window += taken
         self.steps += 1
         self._loss_sum += loss.detach().to(self._loss_sum)
+        losses, weights = seen.losses.detach(), weights.detach().reshape(seen.losses.shape)
+        self._weightless += weights.sum() == 0
         judged = self._teach(held_out) if held_out is not None and self._due else None
-        return Record(loss.detach(), seen.losses.detach(), weights.detach(), lesson.ids, judged)
+        return Record(loss.detach(), losses, weights, lesson.ids, judged)
 
     def _look(
         self, batch: Batch, progress: Progress
@@ -158,14 +174,14 @@ class Tutor:
             tapped(self.student, taps) as features,
         ):
             logits = self.student(lesson.inputs)
-        losses = self.task.objective(logits, lesson.targets)
+            losses = self.task.objective(logits, lesson.targets)
         seen = Observation(losses, logits, features, progress)
         if is_deep(self.teacher):  # the student's gradient goes through the weights, too
             own = detached(dict(self.teacher.named_parameters()))
-            weights = self.task.weights(own, lesson, seen)
+            weights = self.task.weights(own, lesson, seen, batch.seed)
         else:
             with torch.no_grad():
-                weights = self.task.weights({}, lesson, seen)
+                weights = self.task.weights({}, lesson, seen, batch.seed)
         return lesson, seen, weights, self.task.reduce(losses, weights, lesson)
 
     @property
@@ -186,12 +202,20 @@ class Tutor:
     def _settings(self) -> Mapping[str, Mapping[str, float | bool]]:
         params = self.task.student.params
         settings = settings_of(self.optimizer, self.task.student.names)
-        return {k: s for k, s in settings.items() if k in params and params[k].grad is not None}
+        moved = {k: s for k, s in settings.items() if params[k].grad is not None}
+        if not moved:
+            raise UnsupportedStudentError(
+                "The loss reaches no parameter that the optimiser holds. It holds: "
+                f"{', '.join(params)}."
+            )
+        return moved
 
     def _teach(self, held_out: Batch) -> Tensor:
         assert self.signal is not None
         assert self.teacher_optimizer is not None
         window = Window(self._start, tuple(self._window), self.task.student.state())
+        self._start, self._window = None, []
+        self._warn_of_weightless_steps()
         params = {k: p for k, p in self.teacher.named_parameters() if p.requires_grad}
         held_out = held_out._replace(seed=mixed_seed(self.seed, self.steps, 1))
         estimate = self.signal(self.task, dict(params), window, held_out)
@@ -202,8 +226,16 @@ class Tutor:
             self.teacher_optimizer.zero_grad(set_to_none=True)
         else:
             self.skipped_teacher_steps += 1
-        self._start, self._window = None, []
         return estimate.held_out_loss
+
+    def _warn_of_weightless_steps(self) -> None:
+        if not self._warned and int(self._weightless):
+            self._warned = True
+            warnings.warn(
+                f"{int(self._weightless)} batches carried no weight at all so far: the teacher "
+                "gave every example of them weight 0, and the student learnt nothing.",
+                stacklevel=3,
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to continue exactly where training stands.
@@ -221,6 +253,7 @@ class Tutor:
             "best_accuracy": self.best_accuracy,
             "skipped_teacher_steps": self.skipped_teacher_steps,
             "loss_sum": self._loss_sum,
+            "weightless": self._weightless,
             "start": [] if self._start is None else list(self._start),
             "window": [_packed(step) for step in self._window],
         }
@@ -240,6 +273,7 @@ class Tutor:
         self.best_accuracy = state["best_accuracy"]
         self.skipped_teacher_steps = state["skipped_teacher_steps"]
         self._loss_sum = state["loss_sum"].clone()
+        self._weightless = state["weightless"].clone()
         self._start = State(*state["start"]) if state["start"] else None
         self._window = [_unpacked(step) for step in state["window"]]
 

@@ -31,11 +31,11 @@ def teacher_for(kind: str, student: nn.Module) -> nn.Module:
         teacher = InternalState(
             student, classes=C, surface=("margin", "loss"), hidden_layers=1, width=4
         )
-        nn.init.normal_(teacher.net[-1].weight)
+        nn.init.normal_(list(teacher.net.parameters())[-2])
         return teacher.double()
     if kind == "deep":
         teacher = InternalState(student, classes=C, surface=("margin",), deep=True)
-        nn.init.normal_(teacher.net[-1].weight)
+        nn.init.normal_(list(teacher.net.parameters())[-2])
         return teacher.double()
     plain = {"inputs": InputWeigher, "loss": LossWeigher, "shift": Shifter}
     return plain[kind]().double()
@@ -61,7 +61,7 @@ def test_unrolled_equals_finite_differences_of_real_training(student, optimizer)
     got = Unrolled(3)(task, phi, window, held_out).grad
 
     def judged(shift: dict) -> float:
-        """Train a fresh copy with torch.optim under a moved teacher, two decimal places apart."""
+        """Train a fresh copy with torch.optim under a moved teacher."""
         copied, moved = build(student), copy.deepcopy(teacher)
         for name, p in moved.named_parameters():
             p.data += shift[name]
@@ -182,8 +182,8 @@ def test_float32_reversal_drifts_as_documented() -> None:
 
     call = watched(student, optimizer, Narrow(), steps=20)
     close(Reversible(20)(*call).grad, Unrolled(20)(*call).grad, 1e-3)
+    call = watched(student, optimizer, Narrow(), steps=120)
     with pytest.raises(ValueError, match="amplify rounding"):
-        call = watched(student, optimizer, Narrow(), steps=120)
         Reversible(120)(*call)
 
 
@@ -220,7 +220,8 @@ def test_a_batch_without_weight_gives_a_finite_hypergradient(signal) -> None:
         def weigh(self, lesson, observation):  # noqa: ARG002 - the seam
             return (self.net(lesson.inputs).squeeze(1) - 1e3).relu()
 
-    call = watched(module, OPTIMIZERS["momentum"](module), Nothing(), steps=signal.steps)
+    with pytest.warns(UserWarning, match="carried no weight"):
+        call = watched(module, OPTIMIZERS["momentum"](module), Nothing(), steps=signal.steps)
     grad = signal(*call).grad
     assert all(g.isfinite().all() for g in grad.values())
 

@@ -1,4 +1,6 @@
-"""A curriculum sees how far training has come, and only through the zero border of its input."""
+"""A curriculum sees how far training has come, only through the zero border of its input."""
+
+from typing import Literal
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
 from tutelage.teachers import Curriculum
 
 L = 16
+Padding = Literal["zeros", "circular"]
 
 
 def images() -> Lesson:
@@ -21,7 +24,7 @@ def at(fraction: float) -> Observation:
     return Observation(torch.zeros(L), torch.zeros(L, 2), {}, Progress(fraction))
 
 
-def network(channels: int, padding_mode: str = "zeros") -> TwoBlockCNN:
+def network(channels: int, padding_mode: Padding = "zeros") -> TwoBlockCNN:
     torch.manual_seed(1)
     cnn = TwoBlockCNN(channels=channels, outputs=1, size=28)
     for conv in (cnn.conv1, cnn.conv2):
@@ -33,7 +36,7 @@ def network(channels: int, padding_mode: str = "zeros") -> TwoBlockCNN:
     ("padding_mode", "least", "most"), [("zeros", 1e-3, 1.0), ("circular", 0.0, 1e-6)]
 )
 def test_the_iteration_is_seen_through_zero_padding_only(padding_mode, least, most) -> None:
-    # training-mode batch normalisation takes a constant channel out everywhere but at the border
+    # batch normalisation in training mode takes a constant channel out but at the border
     teacher = Curriculum(network(2, padding_mode))
     change = teacher.weigh(images(), at(0.0)) - teacher.weigh(images(), at(1.0))
     assert least <= change.abs().mean().item() < most

@@ -1,4 +1,4 @@
-"""The deep-interaction teacher computes the paper's formula, and starts as no teacher at all."""
+"""The deep-interaction teacher computes the paper's formula and starts as no teacher at all."""
 
 import math
 
@@ -183,8 +183,13 @@ def test_the_surface_facts_keep_the_order_in_which_they_were_asked_for() -> None
 
 @pytest.mark.parametrize(
     ("surface", "uses"),
-    [(("progress",), True), (("mean_loss",), True), (("best_accuracy",), True)]
-    + [(("margin", "loss", "prediction"), False), ((), False)],
+    [
+        (("progress",), True),
+        (("mean_loss",), True),
+        (("best_accuracy",), True),
+        (("margin", "loss", "prediction"), False),
+        ((), False),
+    ],
 )
 def test_only_facts_about_progress_make_it_use_progress(surface, uses) -> None:
     assert InternalState(student(), classes=C, surface=surface).uses_progress is uses
@@ -221,12 +226,14 @@ def test_labels_that_are_not_looked_at_may_be_of_any_kind() -> None:
 
 
 def test_an_unknown_surface_fact_is_refused_with_the_nearest_and_all_there_are() -> None:
-    with pytest.raises(UsageError, match="'margins'. Did you mean 'margin'\\? Allowed: progress"):
+    with pytest.raises(
+        UsageError, match=r"'margins'. Did you mean 'margin'\? Allowed: progress"
+    ):
         InternalState(student(), classes=C, surface=("loss", "margins"))
 
 
 def test_a_tap_that_the_student_lacks_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(UsageError, match="no module 'pool' to tap. Allowed: 0, 1, 2"):
+    with pytest.raises(UsageError, match=r"no module 'pool' to tap. Allowed: 0, 1, 2"):
         InternalState(student(), classes=C, tap="pool")
 
 
@@ -234,7 +241,7 @@ def test_a_tap_that_another_student_lacks_is_refused_at_its_first_step() -> None
     teacher = InternalState(student(), classes=C, tap="1").double()
     other = build("scalar parameter")
     tutor = Tutor(other, torch.optim.SGD(other.parameters(), lr=0.1), teacher)
-    with pytest.raises(UsageError, match="no module '1' to tap. Allowed: hidden, head"):
+    with pytest.raises(UsageError, match=r"no module '1' to tap. Allowed: hidden, head"):
         tutor.step(next(stream()))
 
 
@@ -286,7 +293,7 @@ def test_a_tap_that_gives_more_than_one_tensor_is_refused_by_name() -> None:
 
 def test_a_tap_of_another_width_than_its_teacher_takes_asks_for_the_width() -> None:
     module = Pooling()
-    with pytest.raises(UsageError, match="conv.*16.*4.*tap_width"):
+    with pytest.raises(UsageError, match=r"conv.*16.*4.*tap_width"):
         first_step(module, InternalState(module, classes=C, tap="conv"))
 
 
@@ -300,7 +307,7 @@ def test_only_a_deep_teacher_leaves_a_path_from_its_weights_into_the_student(dee
     logits, features, _ = view.evaluate(theta, {}, batch.inputs, ("1",))
     seen = Observation(cross_entropy(logits, batch.targets), logits, features, Progress())
     fixed = {k: p.detach() for k, p in teacher.named_parameters()}
-    weights = tutor.task.weights(fixed, as_lesson(batch), seen)
+    weights = tutor.task.weights(fixed, as_lesson(batch), seen, 0)
     assert weights.requires_grad is deep
 
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.forward_ad import dual_level, make_dual
-from torch.func import jvp
+from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 from tutelage.records import Lesson, Observation, Params, Step, StudentState
 from tutelage.task import Task, detach
@@ -81,7 +80,7 @@ def mixed_product(
         dots, seen = dot_products(task, state, lesson, step, v)
     except NotImplementedError:  # some operator of the student has no forward-mode derivative
         return both_products(task, state, teacher, step, v).mixed
-    weights = task.weights(teacher, lesson, seen)
+    weights = task.weights(teacher, lesson, seen, step.batch.seed)
     return named_grad(task.reduce(dots, weights, lesson), teacher)
 
 
@@ -103,18 +102,15 @@ def dot_products(
     Returns:
         Dot products [L], and the observation at ``state``.
     """
-
-    def losses(moved: Params) -> tuple[Tensor, tuple[Tensor, Tensor, Params]]:
-        at = state._replace(params=state.params | moved)
-        seen, _ = task.observe(at, lesson, step)
-        return seen.losses, (seen.losses, seen.logits, dict(seen.features))
-
-    moved = {k: state.params[k].detach() for k in v}
     _load_forward_mode()
-    with torch.no_grad():
-        _, dots, *shown = jvp(losses, (moved,), (v,), has_aux=True)
-    at, logits, features = shown[0]
-    return dots.detach(), detach(Observation(at, logits, features, step.progress))
+    # dual tensors, not torch.func.jvp: under that, dropout may draw another mask
+    with torch.no_grad(), dual_level():
+        moved = {k: make_dual(state.params[k].detach(), d) for k, d in v.items()}
+        seen, _ = task.observe(state._replace(params=state.params | moved), lesson, step)
+        losses, dots = unpack_dual(seen.losses)
+        features = {k: unpack_dual(f).primal for k, f in seen.features.items()}
+        here = Observation(losses, unpack_dual(seen.logits).primal, features, step.progress)
+    return torch.zeros_like(losses) if dots is None else dots, detach(here)
 
 
 @cache

@@ -15,6 +15,11 @@ class Unrolled:
     Exact for any optimiser that has a rule; memory grows with the number of steps. The other
     signals are judged by it.
 
+    Note: this holds for every signal. Steps taken again see the batch, the optimiser's settings
+    and the student's own randomness as they were. They do not see hooks that edit gradients,
+    parameters edited by hand between two steps, or a switch between training and evaluation
+    mode within the window.
+
     Raises:
         ValueError: If ``steps`` is below 1.
     """

@@ -76,7 +76,7 @@ def opinion(tutor: Tutor, batches: Batches) -> Opinion:
             logits = student(batch.inputs)
         losses = task.objective(logits, batch.targets)
         seen = Observation(losses, logits, features, tutor.progress)
-        weights = task.weights({}, as_lesson(batch), seen)
+        weights = task.weights({}, as_lesson(batch), seen, batch.seed)
         parts.append((logits.argmax(1), losses, weights))
     student.train(mode)
     return Opinion(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))

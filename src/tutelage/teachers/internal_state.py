@@ -54,6 +54,10 @@ class InternalState(nn.Module):
         tap_width: int | None = None,
     ) -> None:
         super().__init__()
+        if isinstance(surface, str):
+            raise UsageError(f"surface is a sequence of names, got '{surface}'.")
+        if hidden_layers < 0:
+            raise UsageError(f"hidden_layers must be 0 or above, got {hidden_layers}.")
         for fact in surface:
             if fact not in SURFACE:
                 raise UsageError(f"Unknown surface fact '{fact}'. {nearest(fact, SURFACE)}")
@@ -84,12 +88,27 @@ class InternalState(nn.Module):
         Returns:
             Weights [L] in (0, 1).
         """
-        one_hot = _one_hot(lesson.targets, self.classes).to(observation.logits.dtype)
-        seen = [observation.features[tap].flatten(1) for tap in self.taps]
+        logits = observation.logits
+        looks = self.label or "margin" in self.surface
+        one_hot = (
+            _one_hot(lesson.targets, self.classes).to(logits.dtype)
+            if looks
+            else torch.zeros_like(logits)
+        )
+        seen = [self._internal(observation, tap) for tap in self.taps]
         if self.label:
             seen.append(one_hot)
         seen += [SURFACE[fact](observation, one_hot) for fact in self.surface]
         return self.net(torch.cat(seen, 1)).sigmoid().squeeze(1)
+
+    def _internal(self, observation: Observation, tap: str) -> Tensor:
+        state = observation.features[tap].flatten(1)
+        if state.shape[1] != self.tap_width:
+            raise UsageError(
+                f"Tap '{tap}' gives {state.shape[1]} features, but the teacher was made for "
+                f"{self.tap_width}. Make it with tap_width={state.shape[1]}."
+            )
+        return state
 
 
 def _width(student: nn.Module, tap: str, given: int | None) -> int:

@@ -1,0 +1,112 @@
+"""A replayed step is the step that was taken, whatever was drawn and however it was built."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from tests.cases import C, D, InputWeigher, Seen, build, stream
+from tests.tutoring import Copies, mixed_student, teaching
+from tutelage.objectives import cross_entropy
+from tutelage.signals import Lookahead, Reversible, Unrolled
+from tutelage.teachers import InternalState
+from tutelage.tutor import Tutor
+
+
+class DroppingOut(InputWeigher):
+    """A teacher with dropout of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(D, 20), nn.Dropout(0.5), nn.Linear(20, 1))
+
+
+def noisy(logits: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(logits + 0.3 * torch.randn_like(logits), targets)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "objective"),
+    [
+        (Copies, cross_entropy),
+        (InputWeigher, cross_entropy),
+        (DroppingOut, cross_entropy),
+        (InputWeigher, noisy),
+    ],
+    ids=["copies", "weights", "teacher with dropout", "objective with noise"],
+)
+def test_a_replayed_step_draws_what_the_step_drew(teacher, objective) -> None:
+    torch.manual_seed(0)
+    student, seen = mixed_student(), Seen(1)
+    tutor = teaching(seen, student=student, teacher=teacher().double(), objective=objective)
+    batch, before = next(stream()), torch.get_rng_state()
+    record = tutor.step(batch, batch)
+    task, phi, window, _ = seen.calls[0]
+    assert window.start is not None
+    replayed, _ = task.taught_loss(window.start, phi, window.steps[0])
+    torch.testing.assert_close(replayed.detach(), record.loss, rtol=1e-14, atol=0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+OPTIMIZERS: dict[str, Callable[[nn.Module], Optimizer]] = {
+    "sgd by default": lambda s: SGD(s.parameters()),
+    "sgd, a whole number as rate": lambda s: SGD(s.parameters(), lr=1),
+    "sgd, a tensor as rate": lambda s: SGD(s.parameters(), lr=torch.tensor(0.1), momentum=0.9),
+    "sgd, fused": lambda s: SGD(s.parameters(), lr=0.1, momentum=0.9, fused=True),
+    "sgd, foreach": lambda s: SGD(s.parameters(), lr=0.1, momentum=0.9, foreach=True),
+    "adam by default": lambda s: Adam(s.parameters()),
+    "adam, a tensor as rate": lambda s: Adam(s.parameters(), lr=torch.tensor(0.01)),
+    "adam, fused": lambda s: Adam(s.parameters(), lr=0.01, fused=True),
+    "adam, foreach": lambda s: Adam(s.parameters(), lr=0.01, foreach=True),
+    "adam, named": lambda s: Adam(s.named_parameters(), lr=0.01),
+    "adam, decoupled": lambda s: Adam(
+        s.parameters(), lr=0.01, weight_decay=0.1, decoupled_weight_decay=True
+    ),
+    "adamw by default": lambda s: AdamW(s.parameters()),
+}
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_replay_takes_the_steps_of_an_optimiser_however_it_was_built(name, loaded) -> None:
+    student, seen = build("relu network"), Seen(3)
+    optimizer, teacher = OPTIMIZERS[name](student), InputWeigher().double()
+    learner = SGD(teacher.parameters(), lr=0.1)
+    tutor = Tutor(student, optimizer, teacher, learner, signal=seen, teacher_every=3)
+    batches = stream()
+    for number in range(6):
+        if loaded and number == 3:
+            optimizer.load_state_dict(optimizer.state_dict())
+        tutor.step(next(batches), next(batches))
+    task, phi, window, _ = seen.calls[1]
+    assert window.start is not None
+    state = window.start._replace(
+        params={k: p.requires_grad_() for k, p in window.start.params.items()}
+    )
+    for step in window.steps:
+        state = task.advance(state, phi, step)
+    for key, want in window.end.params.items():
+        # a rate held in a float32 tensor is rounded to it by torch
+        torch.testing.assert_close(state.params[key].detach(), want, rtol=1e-7, atol=1e-8)
+    assert state.slots.keys() == window.end.slots.keys()
+
+
+@pytest.mark.parametrize("signal", [Unrolled(2), Reversible(2), Lookahead()])
+def test_a_step_under_autocast_gives_full_precision_to_student_and_teacher(signal) -> None:
+    torch.manual_seed(0)
+    student = nn.Sequential(nn.Linear(D, 16), nn.ReLU(), nn.Linear(16, C))
+    teacher = InternalState(student, classes=C, tap="1", surface=("loss", "margin"))
+    tutor = teaching(signal, student=student, teacher=teacher)
+    batches = stream()
+    for _ in range(4):
+        batch = next(batches)
+        batch = batch._replace(inputs=batch.inputs.float())
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert tutor.step(batch, batch).loss.dtype == torch.float32
+    assert tutor.skipped_teacher_steps == 0
+    for p in itertools.chain(student.parameters(), teacher.parameters()):
+        assert p.dtype == torch.float32
+        assert p.isfinite().all()

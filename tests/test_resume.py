@@ -1,0 +1,145 @@
+"""A run may stop at any step and resumes bit for bit; and nothing piles up while it goes on."""
+
+import gc
+import io
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, lr_scheduler
+
+from tests.cases import C, D, build, stream
+from tests.tutoring import same, teaching
+from tutelage.signals import Lookahead, Reversible, Signal, Unrolled
+from tutelage.teachers import InternalState, Plain
+from tutelage.tutor import Tutor
+
+
+def resumable(signal: Signal, every: int, seed: int) -> tuple[Tutor, lr_scheduler.LRScheduler]:
+    """Everything is drawn from ``seed``, except what the run itself draws."""
+    torch.manual_seed(seed)
+    student = nn.Sequential(
+        nn.Linear(D, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, C)
+    )
+    teacher = InternalState(
+        student, classes=C, tap="3", surface=("mean_loss", "loss"), hidden_layers=1, width=5
+    )
+    for p in teacher.parameters():
+        nn.init.normal_(p, std=0.5)
+    optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    learner = Adam(teacher.parameters(), lr=0.05)
+    tutor = Tutor(
+        student,
+        optimizer,
+        teacher,
+        learner,
+        signal=signal,
+        teacher_every=every,
+        total_steps=20,
+        seed=3,
+    )
+    return tutor, lr_scheduler.OneCycleLR(optimizer, max_lr=0.2, total_steps=20)
+
+
+def run(tutor: Tutor, schedule: lr_scheduler.LRScheduler, numbers: range) -> list[Any]:
+    records = []
+    for number in numbers:
+        batch, held_out = next(stream(number)), next(stream(100 + number))
+        batch, held_out = (b._replace(inputs=b.inputs.float()) for b in (batch, held_out))
+        records.append(list(tutor.step(batch, held_out if tutor.wants_held_out else None)))
+        schedule.step()
+        if number == 2:
+            tutor.best_accuracy = 0.5
+    return records
+
+
+@pytest.mark.parametrize(
+    ("signal", "every", "stop"),
+    [
+        (Unrolled(2), 2, 3),
+        (Unrolled(2), 3, 4),
+        (Unrolled(2), 3, 5),
+        (Reversible(2), 2, 3),
+        (Reversible(2), 3, 5),
+        (Lookahead(), 3, 5),
+        (Lookahead(), 3, 6),
+    ],
+)
+def test_a_run_that_stops_and_resumes_is_bit_equal_to_one_that_does_not(
+    signal, every, stop
+) -> None:
+    unbroken, schedule = resumable(signal, every, seed=0)
+    whole = run(unbroken, schedule, range(10))
+
+    first, schedule = resumable(signal, every, seed=0)
+    begun = run(first, schedule, range(stop))
+    stored = io.BytesIO()
+    torch.save({"tutor": first.state_dict(), "schedule": schedule.state_dict()}, stored)
+    stored.seek(0)
+    loaded = torch.load(stored, weights_only=True)
+
+    second, schedule = resumable(signal, every, seed=1)
+    second.load_state_dict(loaded["tutor"])
+    schedule.load_state_dict(loaded["schedule"])
+    assert second.wants_held_out == first.wants_held_out
+    torch.manual_seed(1234)
+    begun += run(second, schedule, range(stop, 10))
+
+    assert same(begun, whole)
+    assert same(second.state_dict(), unbroken.state_dict())
+    assert second.steps == 10
+    assert any(record[-1] is not None for record in whole[stop:])
+
+
+def test_the_count_of_skipped_teacher_steps_survives_a_resume() -> None:
+    first, second = teaching(Unrolled(1)), teaching(Unrolled(1))
+    batch = next(stream())
+    first.step(batch, batch._replace(inputs=batch.inputs * float("nan")))
+    second.load_state_dict(first.state_dict())
+    assert second.skipped_teacher_steps == 1
+
+
+def live_tensors() -> int:
+    gc.collect()
+    return sum(issubclass(type(thing), Tensor) for thing in gc.get_objects())
+
+
+@pytest.mark.parametrize(
+    ("signal", "every", "deep"),
+    [
+        (Unrolled(2), 2, False),
+        (Reversible(2), 2, False),
+        (Lookahead(), 1, True),
+    ],
+)
+def test_no_tensor_is_left_behind_by_50_teacher_steps(signal, every, deep) -> None:
+    student = build("relu network")
+    teacher = InternalState(student, classes=C, tap="1", deep=deep).double()
+    tutor = teaching(signal, every=every, student=student, teacher=teacher)
+    batches, counts = stream(), {}
+    for number in range(1, 50 * every + 1):
+        tutor.step(next(batches), next(batches) if tutor.wants_held_out else None)
+        if number in (5 * every, 50 * every):
+            counts[number] = live_tensors()
+    assert len(set(counts.values())) == 1
+
+
+def test_no_tensor_is_left_behind_by_plain_steps() -> None:
+    student = build("relu network")
+    tutor, batches = Tutor(student, SGD(student.parameters(), lr=0.1), Plain()), stream()
+    counts = []
+    for number in range(200):
+        tutor.step(next(batches))
+        if number in (4, 199):
+            counts.append(live_tensors())
+    assert counts[0] == counts[1]
+
+
+def test_hooks_do_not_pile_up() -> None:
+    student = build("relu network")
+    teacher = InternalState(student, classes=C, tap="1").double()
+    tutor, batches = teaching(Reversible(2), student=student, teacher=teacher), stream()
+    for _ in range(4):
+        tutor.step(next(batches), next(batches))
+    assert not any(part._forward_hooks for part in student.modules())

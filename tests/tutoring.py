@@ -1,0 +1,71 @@
+"""What the tests of a tutor share: one that teaches, a mixed student, a teacher of copies."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from tests.cases import C, D, InputWeigher, build
+from tutelage.records import Batch, Lesson
+from tutelage.signals import Signal
+from tutelage.tutor import Tutor
+
+
+class Copies(nn.Module):
+    """Prepares two noisy copies of each example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.1))
+
+    def prepare(self, batch: Batch) -> Lesson:
+        rows = torch.arange(len(batch.ids)).repeat_interleave(2)
+        noise = self.scale * torch.randn(len(rows), D, dtype=batch.inputs.dtype)
+        return Lesson(batch.inputs[rows] + noise, batch.targets[rows], batch.ids[rows], rows)
+
+
+def mixed_student() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Unflatten(1, (2, 2, 2)),
+        nn.Conv2d(2, 4, 2, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Dropout(0.3),
+        nn.Flatten(),
+        nn.Linear(36, C),
+    ).double()
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two nests of dictionaries, sequences and tensors are bit for bit equal."""
+    if isinstance(a, Tensor):
+        return isinstance(b, Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+def teaching(
+    signal: Signal,
+    *,
+    every: int | None = None,
+    student: nn.Module | None = None,
+    teacher: nn.Module | None = None,
+    **settings: Any,
+) -> Tutor:
+    """A tutor in float64 with momentum SGD below and plain SGD above."""
+    student = build("relu network") if student is None else student
+    teacher = InputWeigher().double() if teacher is None else teacher
+    return Tutor(
+        student,
+        SGD(student.parameters(), lr=0.1, momentum=0.9),
+        teacher,
+        SGD(teacher.parameters(), lr=0.1),
+        signal=signal,
+        teacher_every=signal.steps if every is None else every,
+        **settings,
+    )
