@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -101,6 +102,8 @@ class Estimate(NamedTuple):
     """gradient of the held-out loss, keyed and shaped like the teacher's parameters"""
     held_out_loss: Tensor
     """scalar"""
+    facts: Mapping[str, float] = MappingProxyType({})
+    """what the signal measured of itself, by name; each signal says what"""
 
 
 def as_lesson(batch: Batch) -> Lesson:

@@ -119,7 +119,7 @@ def _adam(p: Tensor, grad: Tensor, memory: Params, s: Settings) -> tuple[Tensor,
     after = {"step": step, "exp_avg": m, "exp_avg_sq": v}
     if s["amsgrad"]:
         after["max_exp_avg_sq"] = torch.maximum(memory.get("max_exp_avg_sq", zero), v)
-    taken = float(step)
+    taken = float(step.detach())
     second = after.get("max_exp_avg_sq", v)
     root = _safe_sqrt(second) / (1 - s["beta2"] ** taken) ** 0.5
     return p - s["lr"] / (1 - s["beta1"] ** taken) * m / (root + s["eps"]), after

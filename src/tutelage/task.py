@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from tutelage.objectives import weighted_loss
@@ -11,7 +12,7 @@ from tutelage.records import Batch, Lesson, Observation, Params, Step, StudentSt
 from tutelage.rules import Rule, rule_for
 from tutelage.student import StudentView
 from tutelage.teaching import acts_at_test, is_deep, normalise_of, prepare, taps_of, weigh
-from tutelage.trees import reached_grad
+from tutelage.trees import detached, leaves, reached_grad
 
 Objective = Callable[[Tensor, Tensor], Tensor]
 
@@ -128,6 +129,39 @@ class Task:
         moved = {name: state.params[name] for name in step.settings}
         grads = reached_grad(loss, moved, create_graph=True)
         return self.rule.update(state, grads, step.settings)._replace(buffers=buffers)
+
+    def gradient(
+        self, state: StudentState, teacher: Params, step: Step
+    ) -> tuple[Params, Params]:
+        """The gradient that the student's optimiser sees at a step.
+
+        Args:
+            state: The student before it.
+            teacher: Teacher parameters.
+            step: The step.
+
+        Returns:
+            The gradient, detached, for the parameters that the step moves and the loss reaches;
+            the student's buffers afterwards.
+        """
+        theta = leaves(state.params)
+        loss, buffers = self.taught_loss(state._replace(params=theta), detached(teacher), step)
+        return reached_grad(loss, {name: theta[name] for name in step.settings}), buffers
+
+    def take(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
+        """Take one student step, keeping no graph.
+
+        Args:
+            state: The student.
+            teacher: Teacher parameters.
+            step: The step.
+
+        Returns:
+            The student afterwards; bit for bit the same again for the same arguments.
+        """
+        grads, buffers = self.gradient(state, teacher, step)
+        with torch.no_grad():
+            return self.rule.update(state, grads, step.settings)._replace(buffers=buffers)
 
     def held_out_loss(self, state: StudentState, teacher: Params, held_out: Batch) -> Tensor:
         """The mean loss on held-out examples, unweighted.

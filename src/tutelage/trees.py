@@ -6,28 +6,34 @@ from torch import Tensor
 from tutelage.records import Params
 
 
-def named_grad(scalar: Tensor, params: Params, *, create_graph: bool = False) -> Params:
+def named_grad(
+    scalar: Tensor, params: Params, *, create_graph: bool = False, retain_graph: bool = False
+) -> Params:
     """Gradient of a scalar, keyed like ``params``.
 
     Args:
         scalar: What to differentiate.
         params: Tensors to differentiate with respect to.
         create_graph: Keep the graph, so that the gradient can be differentiated again.
+        retain_graph: Keep the graph of ``scalar`` for another gradient.
 
     Returns:
         One gradient per key of ``params``; zeros where ``scalar`` does not depend on it.
     """
-    reached = reached_grad(scalar, params, create_graph=create_graph)
+    reached = reached_grad(scalar, params, create_graph=create_graph, retain_graph=retain_graph)
     return {k: reached[k] if k in reached else torch.zeros_like(p) for k, p in params.items()}
 
 
-def reached_grad(scalar: Tensor, params: Params, *, create_graph: bool = False) -> Params:
+def reached_grad(
+    scalar: Tensor, params: Params, *, create_graph: bool = False, retain_graph: bool = False
+) -> Params:
     """Gradient of a scalar with respect to those ``params`` that it depends on.
 
     Args:
         scalar: What to differentiate.
         params: Tensors to differentiate with respect to.
         create_graph: Keep the graph, so that the gradient can be differentiated again.
+        retain_graph: Keep the graph of ``scalar`` for another gradient.
 
     Returns:
         One gradient per parameter reached; the others are absent, as an optimiser skips them.
@@ -35,7 +41,11 @@ def reached_grad(scalar: Tensor, params: Params, *, create_graph: bool = False) 
     if not params or not scalar.requires_grad:
         return {}
     grads = torch.autograd.grad(
-        scalar, list(params.values()), create_graph=create_graph, allow_unused=True
+        scalar,
+        list(params.values()),
+        retain_graph=retain_graph or create_graph,
+        create_graph=create_graph,
+        allow_unused=True,
     )
     return {k: g for k, g in zip(params, grads, strict=True) if g is not None}
 

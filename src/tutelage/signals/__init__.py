@@ -1,8 +1,21 @@
 """Learning signals: how the teacher learns whether its teaching helped."""
 
+from tutelage.signals.implicit import Implicit
 from tutelage.signals.lookahead import Lookahead
-from tutelage.signals.protocol import Signal
+from tutelage.signals.protocol import Signal, WholeRun
+from tutelage.signals.replayed import Replayed
 from tutelage.signals.reversible import Reversible
+from tutelage.signals.solvers import ConjugateGradient, Neumann
 from tutelage.signals.unrolled import Unrolled
 
-__all__ = ["Lookahead", "Reversible", "Signal", "Unrolled"]
+__all__ = [
+    "ConjugateGradient",
+    "Implicit",
+    "Lookahead",
+    "Neumann",
+    "Replayed",
+    "Reversible",
+    "Signal",
+    "Unrolled",
+    "WholeRun",
+]

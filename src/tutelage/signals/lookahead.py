@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
-from tutelage.signals.products import mixed_product
+from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
 from tutelage.trees import leaves, named_grad, plus, reached_grad
 
@@ -25,6 +25,7 @@ class Lookahead:
     is plain SGD; the two differ in where the held-out gradient is taken.
     """
 
+    product: Product = field(default_factory=Automatic)
     steps: int = field(default=1, init=False)
     keeps_start: ClassVar[bool] = True
 
@@ -50,7 +51,7 @@ class Lookahead:
         v = through_update(
             task, window.start, teacher, step, {k: direct[k] for k in end.params}
         )
-        mixed = mixed_product(task, window.start, teacher, step, v)
+        mixed = self.product.mixed(task, window.start, teacher, step, v)
         total = plus({k: direct[f"teacher/{k}"] for k in teacher}, mixed)
         return Estimate(total, loss.detach())
 

@@ -1,8 +1,9 @@
 """What every learning signal that differentiates offers."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
-from tutelage.records import Batch, Estimate, Params, Window
+from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
 from tutelage.task import Task
 
 
@@ -31,5 +32,32 @@ class Signal(Protocol):
 
         Returns:
             The gradient of the held-out loss with respect to ``teacher``.
+        """
+        ...
+
+
+@runtime_checkable
+class WholeRun(Protocol):
+    """A signal that can take all of a student's steps itself, from its first one."""
+
+    def whole(
+        self,
+        task: Task,
+        teacher: Params,
+        start: StudentState,
+        steps: Sequence[Step],
+        held_out: Batch,
+    ) -> tuple[Estimate, StudentState]:
+        """Take the steps and estimate the hypergradient of the student they give.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            start: The student before the first step.
+            steps: The steps.
+            held_out: The batch that judges the student after them.
+
+        Returns:
+            The estimate, and the student at the end.
         """
         ...

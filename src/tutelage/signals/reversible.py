@@ -1,16 +1,17 @@
 """Backpropagation through momentum SGD run backwards, so that no earlier state is stored."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar
 
 import torch
 
 from tutelage.errors import UnsupportedStudentError
-from tutelage.records import Batch, Estimate, Params, Step, Window
+from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
 from tutelage.rules import MomentumSGD, Rule, Settings
-from tutelage.signals.products import both_products, mixed_product
+from tutelage.signals.histories import ExactHistory, FloatHistory
+from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
 from tutelage.trees import leaves, named_grad, plus
 
@@ -27,12 +28,16 @@ class Reversible:
     ``d_phi += M dv``, ``d_theta += H dv + wd dv`` and ``dv <- -eta_before d_theta + mu dv``,
     starting from ``d_theta`` = held-out gradient and ``dv = -eta d_theta``; ``eta_before`` is
     the learning rate of the step before. Earlier states come back with a rounding error that
-    grows by ``1 / mu`` a step.
+    grows by ``1 / mu`` a step, and are refused where it would spoil them.
 
     Source: Fan et al. 2021, Learning to Reweight with Deep Interactions, algorithm 1, with the
     learning-rate index of its recursion for dv corrected (the printed one is off by one step).
 
-    Note: exact for momentum SGD only; plain SGD forgets its velocity and cannot be undone.
+    With ``exact=True`` the student's run is taken in fixed point, of which every bit comes back
+    over any number of steps; the bits that multiplying by mu would lose are stored. That needs
+    the whole run (``whole``), since ordinary floating-point steps have lost them already.
+
+    Note: for momentum SGD only; plain SGD forgets its velocity and cannot be undone.
     Buffers (running statistics) are not rewound: the replays see those of the window's end.
 
     Raises:
@@ -40,6 +45,8 @@ class Reversible:
     """
 
     steps: int
+    exact: bool = False
+    product: Product = field(default_factory=Automatic)
     keeps_start: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -59,49 +66,92 @@ class Reversible:
 
         Returns:
             The gradient of the held-out loss, exact up to the rounding of the undone steps.
+
+        Raises:
+            ValueError: If it is to be exact.
         """
-        require_reversible(task.rule, window.steps, window.end.params)
-        end = window.end._replace(params=leaves(window.end.params))
-        loss = task.held_out_loss(end, teacher, held_out)
-        direct = named_grad(loss, {f"teacher/{k}": p for k, p in teacher.items()} | end.params)
+        if self.exact:
+            raise ValueError(
+                "Reversible(exact=True) must take the student's steps itself, in fixed point: "
+                "use it for whole runs, as tutelage.loops.episodic does, or exact=False here."
+            )
+        require_reversible(task.rule, window.steps)
+        require_little_drift(window.steps, window.end.params)
+        velocity = window.end.slots["momentum_buffer"]
+        history = FloatHistory(window.end.params, velocity)
+        return self._back(task, teacher, window.end, window.steps, held_out, history)
+
+    def whole(
+        self,
+        task: Task,
+        teacher: Params,
+        start: StudentState,
+        steps: Sequence[Step],
+        held_out: Batch,
+    ) -> tuple[Estimate, StudentState]:
+        """Take the steps and estimate the hypergradient of the student they give.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            start: The student before the first step.
+            steps: The steps.
+            held_out: The batch that judges the student after them.
+
+        Returns:
+            The estimate, and the student at the end. Where exact, the estimate's facts say how
+            many ``bits`` were stored per parameter and step.
+        """
+        require_reversible(task.rule, steps)
+        if not self.exact:
+            require_little_drift(steps, start.params)
+            end = start
+            for step in steps:
+                end = task.take(end, teacher, step)
+            history = FloatHistory(end.params, end.slots["momentum_buffer"])
+            return self._back(task, teacher, end, steps, held_out, history), end
+        history = ExactHistory.start(start.params, start.slots.get("momentum_buffer", {}))
+        end, taken = start, []
+        for step in steps:
+            # the same gradient, bit for bit, that undoing the step will take
+            linearised = self.product.linearise(task, end, teacher, step)
+            reached = {k: g for k, g in linearised.gradient.items() if k in step.settings}
+            taken.append(step._replace(settings={k: step.settings[k] for k in reached}))
+            history.take(step, reached)
+            end = StudentState(history.params, linearised.buffers, {})
+        bits = history.bits(len(steps))
+        slots = {"momentum_buffer": history.velocities}
+        estimate = self._back(task, teacher, end, taken, held_out, history)
+        return estimate._replace(facts={"bits": bits}), end._replace(slots=slots)
+
+    def _back(
+        self,
+        task: Task,
+        teacher: Params,
+        end: StudentState,
+        steps: Sequence[Step],
+        held_out: Batch,
+        history: FloatHistory | ExactHistory,
+    ) -> Estimate:
+        judged = end._replace(params=leaves(end.params))
+        loss = task.held_out_loss(judged, teacher, held_out)
+        named = {f"teacher/{k}": p for k, p in teacher.items()}
+        direct = named_grad(loss, named | judged.params)
         total = {k: direct[f"teacher/{k}"] for k in teacher}
         d_theta = {k: direct[k] for k in end.params}
-        with torch.no_grad():
-            d_velocity = _through_params({}, d_theta, window.steps[-1])
-            params = _before(window.end.params, end.slots["momentum_buffer"], window.steps[-1])
-        velocity = end.slots["momentum_buffer"]
-        for step, earlier in zip(window.steps[:0:-1], window.steps[-2::-1], strict=True):
-            direction = _signed(d_velocity, step)
-            state = end._replace(params=params)
-            products = both_products(task, state, teacher, step, direction)
-            total = plus(total, products.mixed)
-            with torch.no_grad():
-                velocity = _velocity_before(velocity, products.gradient, params, step)
-                d_theta = plus(d_theta, products.hessian)
-                d_theta = plus(d_theta, _decayed(d_velocity, step))
-                d_velocity = _through_params(
-                    _through_velocity(d_velocity, step), d_theta, earlier
-                )
-                params = _before(params, velocity, earlier)
-        first = window.steps[0]
-        state = end._replace(params=params)
-        last = mixed_product(task, state, teacher, first, _signed(d_velocity, first))
+        d_velocity = _through_params({}, d_theta, steps[-1])
+        for step, earlier in zip(steps[:0:-1], steps[-2::-1], strict=True):
+            state = end._replace(params=history.params_before(step))
+            linearised = self.product.linearise(task, state, teacher, step)
+            mixed, hessian = linearised.both(_signed(d_velocity, step))
+            history.undo_velocity(step, linearised.gradient)
+            total = plus(total, mixed)
+            d_theta = plus(plus(d_theta, hessian), _decayed(d_velocity, step))
+            d_velocity = _through_params(_through_velocity(d_velocity, step), d_theta, earlier)
+        state = end._replace(params=history.params_before(steps[0]))
+        direction = _signed(d_velocity, steps[0])
+        last = self.product.mixed(task, state, teacher, steps[0], direction)
         return Estimate(plus(total, last), loss.detach())
-
-
-def _before(params: Params, velocity: Params, step: Step) -> Params:
-    # theta = theta' + eta v'
-    undone = {k: params[k] + s["lr"] * velocity[k] for k, s in step.settings.items()}
-    return params | undone
-
-
-def _velocity_before(velocity: Params, gradient: Params, params: Params, step: Step) -> Params:
-    # v = (v' - g) / mu, with g including weight decay and the sign of maximize
-    undone = {}
-    for k, s in step.settings.items():
-        g = (-gradient[k] if s["maximize"] else gradient[k]) + s["weight_decay"] * params[k]
-        undone[k] = (velocity[k] - g) / s["momentum"]
-    return velocity | undone
 
 
 def _signed(d_velocity: Params, step: Step) -> Params:
@@ -130,31 +180,41 @@ def _through_params(d_velocity: Params, d_theta: Params, step: Step) -> Params:
     return d_velocity | moved
 
 
-def require_reversible(rule: Rule, steps: Sequence[Step], params: Params) -> None:
-    """Refuse optimisers whose steps cannot be undone, and windows too long to be undone well.
+def require_reversible(rule: Rule, steps: Sequence[Step]) -> None:
+    """Refuse optimisers whose steps cannot be undone.
 
     Args:
         rule: The student's update rule.
         steps: The steps to undo.
-        params: The student's parameters, for their precision.
 
     Raises:
         UnsupportedStudentError: If the optimiser is not momentum SGD in its plain form.
-        ValueError: If rounding would grow beyond ``WORST_DRIFT``.
     """
     settings = [s for step in steps for s in step.settings.values()]
     if not isinstance(rule, MomentumSGD) or not all(map(_can_be_undone, settings)):
         raise UnsupportedStudentError(
             "Reversible undoes torch.optim.SGD with momentum > 0, dampening 0 and without "
-            "Nesterov only. Use Unrolled for other optimisers."
+            "Nesterov only. Use Unrolled or Replayed for other optimisers."
         )
+
+
+def require_little_drift(steps: Sequence[Step], params: Params) -> None:
+    """Refuse windows too long to be undone well in floating point.
+
+    Args:
+        steps: The steps to undo.
+        params: The student's parameters, for their precision.
+
+    Raises:
+        ValueError: If rounding would grow beyond ``WORST_DRIFT``.
+    """
     growth = prod(1 / min(s["momentum"] for s in step.settings.values()) for step in steps)
     precision = max(torch.finfo(p.dtype).eps for p in params.values())
     if growth * precision > WORST_DRIFT:
         raise ValueError(
             f"Undoing {len(steps)} steps would amplify rounding to about "
-            f"{growth * precision:.0e}, above {WORST_DRIFT:.0e}. "
-            "Look back over fewer steps, train in float64, or use Unrolled."
+            f"{growth * precision:.0e}, above {WORST_DRIFT:.0e}. Look back over fewer steps, "
+            "train in float64, or use Replayed, or Reversible(exact=True) for a whole run."
         )
 
 

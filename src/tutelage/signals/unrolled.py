@@ -1,11 +1,12 @@
 """Backpropagation through every student step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tutelage.records import Batch, Estimate, Params, Window
+from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
 from tutelage.task import Task
-from tutelage.trees import leaves, named_grad
+from tutelage.trees import detached, leaves, named_grad
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,32 @@ class Unrolled:
             The exact gradient of the held-out loss, the state before the window held fixed.
         """
         assert window.start is not None
-        state = window.start._replace(params=leaves(window.start.params))
-        for step in window.steps:
+        return self.whole(task, teacher, window.start, window.steps, held_out)[0]
+
+    def whole(
+        self,
+        task: Task,
+        teacher: Params,
+        start: StudentState,
+        steps: Sequence[Step],
+        held_out: Batch,
+    ) -> tuple[Estimate, StudentState]:
+        """Take the steps and estimate the hypergradient of the student they give.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            start: The student before the first step.
+            steps: The steps.
+            held_out: The batch that judges the student after them.
+
+        Returns:
+            The estimate, and the student at the end.
+        """
+        state = start._replace(params=leaves(start.params))
+        for step in steps:
             state = task.advance(state, teacher, step)
         loss = task.held_out_loss(state, teacher, held_out)
-        return Estimate(named_grad(loss, teacher), loss.detach())
+        estimate = Estimate(named_grad(loss, teacher), loss.detach())
+        slots = {slot: detached(memory) for slot, memory in state.slots.items()}
+        return estimate, StudentState(detached(state.params), state.buffers, slots)

@@ -1,0 +1,18 @@
+"""How the products that differentiable signals rest on are taken."""
+
+from tutelage.signals.products.alignment import Alignment
+from tutelage.signals.products.automatic import Automatic
+from tutelage.signals.products.double_backward import DoubleBackward
+from tutelage.signals.products.finite_difference import FiniteDifference
+from tutelage.signals.products.forward_over_reverse import ForwardOverReverse
+from tutelage.signals.products.protocol import Linearised, Product
+
+__all__ = [
+    "Alignment",
+    "Automatic",
+    "DoubleBackward",
+    "FiniteDifference",
+    "ForwardOverReverse",
+    "Linearised",
+    "Product",
+]

@@ -1,0 +1,51 @@
+"""The exact products, each by its cheapest way."""
+
+from dataclasses import dataclass
+
+from tutelage.records import Params, Step, StudentState
+from tutelage.signals.products.alignment import Alignment, only_weighs
+from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
+from tutelage.task import Task
+
+
+@dataclass(frozen=True)
+class Automatic:
+    """Dot products for ``M v`` where the teacher only weighs, double backward for the rest."""
+
+    def linearise(
+        self, task: Task, state: StudentState, teacher: Params, step: Step
+    ) -> GradientGraph:
+        """The step's gradient with its graph.
+
+        Args:
+            task: The student learning under the teacher.
+            state: The student before the step.
+            teacher: Teacher parameters, requiring grad.
+            step: The step.
+
+        Returns:
+            The gradient, ready for products.
+        """
+        return DoubleBackward().linearise(task, state, teacher, step)
+
+    def mixed(
+        self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
+    ) -> Params:
+        """``M v`` alone.
+
+        Args:
+            task: The student learning under the teacher.
+            state: The student before the step.
+            teacher: Teacher parameters, requiring grad.
+            step: The step.
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            Keyed like the teacher.
+        """
+        if only_weighs(task, task.lesson(teacher, step.batch)):
+            try:
+                return Alignment().mixed(task, state, teacher, step, v)
+            except NotImplementedError:  # an operator of the student has no forward mode
+                pass
+        return DoubleBackward().mixed(task, state, teacher, step, v)

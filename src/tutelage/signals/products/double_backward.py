@@ -1,0 +1,106 @@
+"""Products by differentiating the gradient's own graph once more."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from tutelage.records import Params, Step, StudentState
+from tutelage.task import Task
+from tutelage.trees import inner, leaves, named_grad, reached_grad
+
+
+@dataclass(frozen=True)
+class DoubleBackward:
+    """Exact, for every student whose operators have second derivatives; the default.
+
+    One graph serves all products at a student, and holds the memory of a step until it is gone.
+    """
+
+    def linearise(
+        self, task: Task, state: StudentState, teacher: Params, step: Step
+    ) -> "GradientGraph":
+        """The step's gradient with its graph.
+
+        Args:
+            task: The student learning under the teacher.
+            state: The student before the step.
+            teacher: Teacher parameters, requiring grad.
+            step: The step.
+
+        Returns:
+            The gradient, ready for products.
+        """
+        theta = leaves(state.params)
+        loss, buffers = task.taught_loss(state._replace(params=theta), teacher, step)
+        attached = reached_grad(loss, theta, create_graph=True)
+        return GradientGraph(attached, theta, teacher, buffers)
+
+    def mixed(
+        self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
+    ) -> Params:
+        """``M v`` alone.
+
+        Args:
+            task: The student learning under the teacher.
+            state: The student before the step.
+            teacher: Teacher parameters, requiring grad.
+            step: The step.
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            Keyed like the teacher.
+        """
+        graph = self.linearise(task, state, teacher, step)
+        return named_grad(graph.along(v), teacher)
+
+
+@dataclass(frozen=True)
+class GradientGraph:
+    """A gradient that can be differentiated in the student's and the teacher's parameters."""
+
+    attached: Params
+    theta: Params
+    teacher: Params
+    buffers: Params
+    """the student's buffers after the step"""
+
+    @property
+    def gradient(self) -> Params:
+        """dL/dtheta, detached, for the parameters that the loss reaches."""
+        return {k: g.detach() for k, g in self.attached.items()}
+
+    def along(self, v: Params) -> Tensor:
+        """``<dL/dtheta, v>`` with its graph.
+
+        Args:
+            v: Direction; a missing parameter counts as zero.
+
+        Returns:
+            A scalar.
+        """
+        return inner({k: g for k, g in self.attached.items() if k in v}, v)
+
+    def both(self, v: Params) -> tuple[Params, Params]:
+        """Both products in one backward pass.
+
+        Args:
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            ``M v`` keyed like the teacher, and ``H v`` keyed like the student.
+        """
+        named = {f"teacher/{k}": p for k, p in self.teacher.items()}
+        grads = named_grad(self.along(v), named | self.theta, retain_graph=True)
+        mixed = {k: grads[f"teacher/{k}"] for k in self.teacher}
+        return mixed, {k: grads[k] for k in self.theta}
+
+    def hessian(self, v: Params) -> Params:
+        """``H v`` alone.
+
+        Args:
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            Keyed like the student.
+        """
+        return named_grad(self.along(v), self.theta, retain_graph=True)

@@ -1,0 +1,170 @@
+"""Products as differences of ordinary gradients, which say how far they can be trusted."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tutelage.records import Params, Step, StudentState
+from tutelage.signals.products.view import Loss, loss_near
+from tutelage.task import Task
+from tutelage.trees import detached, inner, leaves, named_grad, plus
+
+
+@dataclass(frozen=True)
+class FiniteDifference:
+    """``(g(theta + e v) - g(theta - e v)) / 2 e``: the memory of a plain step.
+
+    Excellent on smooth students and noise on students with kinks (ReLU, max-pooling), where the
+    gradient jumps. So every product is taken at ``e`` and at ``2 e``, and refused where the two
+    differ by more than ``bound``, relative to the product's norm.
+
+    Raises:
+        ValueError: If ``size`` or ``bound`` is not positive.
+    """
+
+    size: float = 1e-2
+    """norm of ``e v``"""
+    bound: float = 0.05
+    """largest relative disagreement that is accepted; ``inf`` accepts everything"""
+
+    def __post_init__(self) -> None:
+        if not self.size > 0 or not self.bound > 0:
+            raise ValueError(f"size and bound must be above 0, got {self.size}, {self.bound}.")
+
+    def linearise(
+        self, task: Task, state: StudentState, teacher: Params, step: Step
+    ) -> "Differences":
+        """The step's gradient.
+
+        Args:
+            task: The student learning under the teacher.
+            state: The student before the step.
+            teacher: Teacher parameters.
+            step: The step.
+
+        Returns:
+            The gradient, ready for products.
+        """
+        loss, buffers = loss_near(task, state, teacher, step)
+        theta = {k: state.params[k].detach() for k in step.settings}
+        here, _ = gradients(loss, theta, teacher)
+        return Differences(self, loss, theta, detached(teacher), state.params, here, buffers)
+
+    def mixed(
+        self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
+    ) -> Params:
+        """``M v``.
+
+        Args:
+            task: The student learning under the teacher.
+            state: The student before the step.
+            teacher: Teacher parameters.
+            step: The step.
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            Keyed like the teacher.
+        """
+        return self.linearise(task, state, teacher, step).both(v)[0]
+
+
+@dataclass(frozen=True)
+class Differences:
+    """A loss near one student."""
+
+    how: FiniteDifference
+    loss: Loss
+    theta: Params
+    phi: Params
+    all_params: Params
+    gradient: Params
+    buffers: Params
+
+    def both(self, v: Params) -> tuple[Params, Params]:
+        """Both products from the same four gradients.
+
+        Args:
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            ``M v`` keyed like the teacher, and ``H v`` keyed like the student.
+
+        Raises:
+            FloatingPointError: If the differences at two sizes disagree beyond the bound.
+        """
+        known = {k: v[k] for k in self.theta if k in v}
+        norm = float(inner(known, known).sqrt()) if known else 0.0
+        zeros = {k: torch.zeros_like(p) for k, p in self.all_params.items()}
+        if norm == 0.0:
+            return {k: torch.zeros_like(p) for k, p in self.phi.items()}, zeros
+        near = self._difference(known, self.how.size / norm)
+        far = self._difference(known, 2 * self.how.size / norm)
+        for name, a, b in zip(("M v", "H v"), near, far, strict=True):
+            error = disagreement(a, b)
+            if error > self.how.bound:
+                raise FloatingPointError(
+                    f"{name} by differences of gradients is uncertain by {error:.0%}, above "
+                    f"bound={self.how.bound:.0%}: the student's gradient is not smooth at "
+                    f"size={self.how.size:g}. Use DoubleBackward, or raise bound."
+                )
+        return near[0], zeros | near[1]
+
+    def hessian(self, v: Params) -> Params:
+        """``H v``.
+
+        Args:
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            Keyed like the student.
+        """
+        return self.both(v)[1]
+
+    def _difference(self, v: Params, scale: float) -> tuple[Params, Params]:
+        up_theta, up_phi = gradients(self.loss, plus(self.theta, v, scale), self.phi)
+        down_theta, down_phi = gradients(self.loss, plus(self.theta, v, -scale), self.phi)
+        return _slope(up_phi, down_phi, scale), _slope(up_theta, down_theta, scale)
+
+
+def gradients(loss: Loss, theta: Params, phi: Params) -> tuple[Params, Params]:
+    """Ordinary gradients of a loss with respect to student and teacher.
+
+    Args:
+        loss: The loss.
+        theta: Student parameters.
+        phi: Teacher parameters.
+
+    Returns:
+        Both, detached.
+    """
+    theta, phi = leaves(theta), leaves(phi)
+    named = {f"teacher/{k}": p for k, p in phi.items()}
+    grads = named_grad(loss(theta, phi), named | theta)
+    return {k: grads[k] for k in theta}, {k: grads[f"teacher/{k}"] for k in phi}
+
+
+def disagreement(a: Params, b: Params) -> float:
+    """``|a - b| / |a|``; 0 where both are zero.
+
+    Args:
+        a: Named tensors.
+        b: Tensors under the same names.
+
+    Returns:
+        A share.
+    """
+    if not a:
+        return 0.0
+    off = plus(a, b, -1.0)
+    difference, size = _norm(off), _norm(a)
+    return 0.0 if difference == 0 else difference / max(size, 1e-300)
+
+
+def _slope(up: Params, down: Params, scale: float) -> Params:
+    return {k: (up[k] - down[k]) / (2 * scale) for k in up}
+
+
+def _norm(a: Params) -> float:
+    total: Tensor = inner(a, a)
+    return float(total.double().sqrt())

@@ -1,0 +1,44 @@
+"""The taught loss as a function of both parameters, what the teacher looks at held fixed."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tutelage.records import Params, Step, StudentState
+from tutelage.task import Task, detach
+from tutelage.teaching import is_deep
+
+Loss = Callable[[Params, Params], Tensor]
+
+
+def loss_near(
+    task: Task, state: StudentState, teacher: Params, step: Step
+) -> tuple[Loss, Params]:
+    """The loss around a student, for products that evaluate it elsewhere.
+
+    Weights do not see the student move unless the teacher is deep, as in the student's own
+    gradient.
+
+    Args:
+        task: The student learning under the teacher.
+        state: The student before the step.
+        teacher: Teacher parameters.
+        step: The step.
+
+    Returns:
+        From student and teacher parameters to a scalar; the student's buffers after the step.
+    """
+    with torch.no_grad():
+        here, buffers = task.observe(state, task.lesson(teacher, step.batch), step)
+    fixed = detach(here)
+
+    def loss(theta: Params, phi: Params) -> Tensor:
+        lesson = task.lesson(phi, step.batch)
+        seen, _ = task.observe(state._replace(params=state.params | theta), lesson, step)
+        shown = seen if is_deep(task.teacher) else fixed
+        return task.reduce(
+            seen.losses, task.weights(phi, lesson, shown, step.batch.seed), lesson
+        )
+
+    return loss, buffers

@@ -1,0 +1,134 @@
+"""Solving ``H x = v`` with products by H alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from tutelage.records import Params
+from tutelage.trees import inner, plus
+
+Matvec = Callable[[Params], Params]
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """A way to solve ``H x = v`` approximately."""
+
+    def __call__(self, matvec: Matvec, v: Params) -> Params:
+        """Solve.
+
+        Args:
+            matvec: Multiplies by the Hessian H.
+            v: Right-hand side.
+
+        Returns:
+            x, keyed like ``v``.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Neumann:
+    """``x = scale * sum_{j=0..terms} (I - scale H)^j v``: ``terms`` products by H.
+
+    ``terms=0`` is the identity approximation ``scale * v``; ``terms=k`` equals k + 1 unrolled
+    SGD steps of rate ``scale`` from a fixed point. Converges where ``0 < scale * H < 2``.
+
+    Source: Lorraine et al. 2020, Optimizing Millions of Hyperparameters by Implicit
+    Differentiation; Raghu et al. 2021, algorithm 2 (one "term" there is ``terms=1`` here).
+
+    Raises:
+        ValueError: If ``terms`` is negative or ``scale`` not positive.
+    """
+
+    terms: int
+    scale: float
+
+    def __post_init__(self) -> None:
+        if self.terms < 0 or not self.scale > 0:
+            raise ValueError(
+                f"terms must be 0 or above and scale above 0, got {self.terms}, {self.scale}."
+            )
+
+    def __call__(self, matvec: Matvec, v: Params) -> Params:
+        """Sum the series.
+
+        Args:
+            matvec: Multiplies by the Hessian H.
+            v: Right-hand side.
+
+        Returns:
+            x, keyed like ``v``.
+
+        Raises:
+            FloatingPointError: If the terms grow, so that the series diverges.
+        """
+        term, total, size = v, v, float(inner(v, v))
+        for number in range(self.terms):
+            term = plus(term, matvec(term), -self.scale)
+            total = plus(total, term)
+            grown = float(inner(term, term)) / size if size else 0.0
+            if not grown <= 1e4:  # a term a hundred times as long as v, or not a number
+                raise FloatingPointError(
+                    f"The Neumann series diverges: term {number + 1} is {grown**0.5:.3g} times "
+                    f"as long as the first with scale={self.scale:g}. Lower scale below "
+                    "2 / (largest Hessian eigenvalue), or use ConjugateGradient."
+                )
+        return {k: self.scale * t for k, t in total.items()}
+
+
+@dataclass(frozen=True)
+class ConjugateGradient:
+    """Solve ``(H + damping I) x = v`` by at most ``terms`` conjugate-gradient steps.
+
+    Raises:
+        ValueError: If ``terms`` is below 1 or ``damping`` is negative.
+    """
+
+    terms: int
+    damping: float = 0.0
+    tolerance: float = 1e-10
+    """stop where the residual's norm is this share of that of ``v``"""
+
+    def __post_init__(self) -> None:
+        if self.terms < 1 or self.damping < 0:
+            raise ValueError(
+                f"terms must be at least 1 and damping 0 or above, got {self.terms}, "
+                f"{self.damping}."
+            )
+
+    def __call__(self, matvec: Matvec, v: Params) -> Params:
+        """Iterate.
+
+        Args:
+            matvec: Multiplies by the Hessian H.
+            v: Right-hand side.
+
+        Returns:
+            x, keyed like ``v``.
+
+        Raises:
+            FloatingPointError: If a direction of negative curvature is met.
+        """
+        x = {k: torch.zeros_like(t) for k, t in v.items()}
+        residual, direction = v, v
+        size = first = float(inner(v, v))
+        for number in range(self.terms):
+            if size <= self.tolerance**2 * first:
+                break
+            image = plus(matvec(direction), direction, self.damping)
+            curvature = float(inner(direction, image))
+            if not curvature > 0:
+                raise FloatingPointError(
+                    f"Conjugate gradients met curvature {curvature:.3g} at step {number + 1}: "
+                    f"the Hessian is not positive. Raise damping above {self.damping:g}, or "
+                    "use Neumann."
+                )
+            x = plus(x, direction, size / curvature)
+            residual = plus(residual, image, -size / curvature)
+            smaller = float(inner(residual, residual))
+            direction = plus(residual, direction, smaller / size)
+            size = smaller
+        return x
