@@ -18,6 +18,7 @@ LAYERS: tuple[set[str], ...] = (
     {"task"},
     {"teachers", "signals", "augment", "data", "models"},
     {"tutor"},
+    {"loops"},
     {"runs", "report", "config"},
     {"commentary"},
     {"study"},

@@ -27,7 +27,7 @@ class StudentView:
     """
 
     def __init__(self, module: nn.Module, optimizer: Optimizer) -> None:
-        self.module = module
+        self.module = original(module)
         self.optimizer = optimizer
         if not any(p.requires_grad for p in self.params.values()):
             raise UnsupportedStudentError(
@@ -92,6 +92,22 @@ class StudentView:
         with tapped(self.module, taps) as features, sdpa_kernel(SDPBackend.MATH):
             logits = functional_call(self.module, own, (inputs,))
         return logits, features, {name: own[name] for name in buffers}
+
+
+def original(module: nn.Module) -> nn.Module:
+    """The module itself, where it came wrapped by ``torch.compile``.
+
+    A compiled module has no second derivative and does not run hooks that were set later.
+
+    Args:
+        module: The student.
+
+    Returns:
+        The module that was compiled, which shares its parameters; else ``module``.
+    """
+    inner = getattr(module, "_orig_mod", module)
+    assert isinstance(inner, nn.Module)
+    return inner
 
 
 @contextmanager

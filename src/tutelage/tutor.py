@@ -140,11 +140,17 @@ class Tutor:
             What happened.
 
         Raises:
-            ValueError: If a held-out batch is due and none came.
+            ValueError: If a held-out batch is due and none came, or the batch was made under
+                ``torch.inference_mode``.
         """
         if self.wants_held_out and held_out is None:
             raise ValueError(
                 "This step ends with a teacher step: give held_out (see Tutor.wants_held_out)."
+            )
+        if batch.inputs.is_inference():
+            raise ValueError(
+                "The batch was made under torch.inference_mode, so nothing can be learnt from "
+                "it: make it under torch.no_grad, or clone it outside."
             )
         batch = batch._replace(seed=mixed_seed(self.seed, self.steps))
         progress = self.progress
@@ -169,11 +175,12 @@ class Tutor:
         with torch.no_grad(), seeded(batch.seed, batch.inputs.device):
             lesson = prepare(self.teacher, {}, batch)
         taps = taps_of(self.teacher)
+        student = self.task.student.module if taps else self.student
         with (
             seeded(batch.seed + 1, batch.inputs.device),
-            tapped(self.student, taps) as features,
+            tapped(student, taps) as features,
         ):
-            logits = self.student(lesson.inputs)
+            logits = student(lesson.inputs)
             losses = self.task.objective(logits, lesson.targets)
         seen = Observation(losses, logits, features, progress)
         if is_deep(self.teacher):  # the student's gradient goes through the weights, too

@@ -1,0 +1,117 @@
+"""Learning a commentary over whole student runs, or along one."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tutelage.objectives import cross_entropy
+from tutelage.randomness import mixed_seed
+from tutelage.records import Batch, Progress, Step, StudentState
+from tutelage.rules import settings_of
+from tutelage.signals import WholeRun
+from tutelage.student import StudentView
+from tutelage.task import Objective, Task
+from tutelage.tutor import Record, Tutor
+
+
+class Episode(NamedTuple):
+    """One student's whole run, and the teacher step after it."""
+
+    number: int
+    held_out_loss: Tensor
+    """scalar, of the student at the end"""
+    student: StudentState
+    """the student at the end"""
+    facts: dict[str, float]
+    """what the signal measured of itself"""
+
+
+def episodic(
+    make_student: Callable[[int], tuple[nn.Module, Optimizer]],
+    teacher: nn.Module,
+    teacher_optimizer: Optimizer,
+    batches: Callable[[int], Iterable[Batch]],
+    held_out: Callable[[int], Batch],
+    *,
+    signal: WholeRun,
+    objective: Objective = cross_entropy,
+    seed: int = 0,
+) -> Iterator[Episode]:
+    """Train fresh students one after the other, with a teacher step after each; endless.
+
+    Source: Raghu et al. 2021, Teaching with Commentaries, algorithm 1.
+
+    Args:
+        make_student: From an episode's number to a student and its optimiser. The same student
+            again for every number is the variant with a fixed start, which varies less.
+        teacher: The teacher; see ``tutelage.teaching``.
+        teacher_optimizer: Its optimiser.
+        batches: From an episode's number to the batches of that student's run.
+        held_out: From an episode's number to the batch that judges the student at the end.
+        signal: How the hypergradient through the whole run is taken.
+        objective: Logits [L, C] and targets to losses [L].
+        seed: Where the randomness of lessons and of dropout starts from.
+
+    Yields:
+        One record per student; take as many as there shall be teacher steps.
+    """
+    number = 0
+    while True:
+        module, optimizer = make_student(number)
+        task = Task(StudentView(module, optimizer), teacher, objective)
+        steps = whole_run(task.student, list(batches(number)), mixed_seed(seed, number))
+        judge = held_out(number)._replace(seed=mixed_seed(seed, number, 1))
+        params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
+        start = task.student.snapshot()
+        estimate, end = signal.whole(task, dict(params), start, steps, judge)
+        for name, p in params.items():
+            p.grad = estimate.grad[name].to(p.dtype)
+        teacher_optimizer.step()
+        teacher_optimizer.zero_grad(set_to_none=True)
+        yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts))
+        number += 1
+
+
+def whole_run(student: StudentView, batches: list[Batch], seed: int) -> list[Step]:
+    """The steps of a run that has not been taken yet, at the optimiser's present settings.
+
+    Args:
+        student: The student.
+        batches: The batches of the run, in order.
+        seed: Where the randomness of its steps starts from.
+
+    Returns:
+        One step per batch, with progress i / N.
+    """
+    settings = settings_of(student.optimizer, student.names)
+    moving = {k: s for k, s in settings.items() if student.params[k].requires_grad}
+    return [
+        Step(
+            batch._replace(seed=mixed_seed(seed, place)),
+            Progress(place / len(batches)),
+            moving,
+        )
+        for place, batch in enumerate(batches)
+    ]
+
+
+def alternating(
+    tutor: Tutor, batches: Iterable[Batch], held_out: Iterator[Batch]
+) -> Iterator[Record]:
+    """Train one student with its teacher learning along, each batch once.
+
+    With ``Implicit`` and ``teacher_every=1`` this is algorithm 2 of Raghu et al. 2021, the
+    hypergradient being taken on the batch of the step just made.
+
+    Args:
+        tutor: The student with its teacher.
+        batches: Training batches.
+        held_out: Held-out batches; one is taken where a teacher step is due.
+
+    Yields:
+        What happened in each step.
+    """
+    for batch in batches:
+        yield tutor.step(batch, next(held_out) if tutor.wants_held_out else None)
