@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         asked = parse(words)
         return list_names() if isinstance(asked, List) else train(asked)
-    except (UsageError, UnsupportedStudentError, MissingExtraError) as error:
+    except (UsageError, UnsupportedStudentError, MissingExtraError, OSError) as error:
         print(f"tutelage: {error}", file=sys.stderr)
         return WRONG_USE
 

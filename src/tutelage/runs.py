@@ -96,6 +96,9 @@ def write_atomically(path: Path, content: bytes) -> None:
     Args:
         path: The file; its folder must exist.
         content: The new content.
+
+    Raises:
+        OSError: If it cannot be written; the error names the file, whose old content stays.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -104,6 +107,8 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
 
