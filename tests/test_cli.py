@@ -16,7 +16,7 @@ from tutelage.commentary import save_commentary
 from tutelage.config import to_plain
 from tutelage.models import TwoBlockCNN, build_student
 from tutelage.runs import create_run
-from tutelage.study import study
+from tutelage.study import check, study
 from tutelage.study.settings import TrainSettings
 from tutelage.teachers import Curriculum, InternalState
 
@@ -424,7 +424,7 @@ def interrupt(*_: Any, **__: Any) -> None:
 
 
 def test_interrupt_before_training_ends_without_a_traceback(place, monkeypatch):
-    monkeypatch.setattr(study, "check", interrupt)
+    monkeypatch.setattr(check, "check", interrupt)
     answer: Answer = run("train", place.pets, *QUICK)
     assert answer.code == 130
     assert "Traceback" not in answer.err

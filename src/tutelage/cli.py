@@ -3,6 +3,10 @@
 Only light packages are imported here; torch and all that needs it come in with a command.
 """
 
+import dataclasses
+import io
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +16,25 @@ from typing import Annotated, Any
 import tyro
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tutelage.config import from_plain, load_settings, to_plain
 from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError
-from tutelage.runs import create_run, free_folder, run_settings
-from tutelage.study.settings import TAUGHT_BY, TrainSettings
+from tutelage.runs import (
+    create_run,
+    exists,
+    free_folder,
+    refuse_taken,
+    run_settings,
+    stored_fact,
+)
+from tutelage.study.settings import EMBEDDED, TAUGHT_BY, TrainSettings
 
 WRONG_USE, STOPPED = 2, 130
 """exit codes"""
+NARROW = 76
+"""columns of a terminal below which results are told line by line"""
 TRAIN_HELP = """Train a taught student beside an untaught one, and report what teaching did.
 
 Without arguments: 5,000 real digits of which 40% carry a wrong label.
@@ -64,9 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0, 2 for wrong use, 130 when stopped by Ctrl-C.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that knows no box-drawing letters
     try:
         asked = parse(words)
         return list_names() if isinstance(asked, List) else train(asked)
+    except KeyboardInterrupt:
+        print("tutelage: interrupted.", file=sys.stderr)
+        return STOPPED
     except (UsageError, UnsupportedStudentError, MissingExtraError, OSError) as error:
         print(f"tutelage: {error}", file=sys.stderr)
         return WRONG_USE
@@ -81,12 +100,10 @@ def parse(words: Sequence[str]) -> Train | List:
     Returns:
         The command with its settings.
     """
-    file = _value_after(words, "--config")
-    base = TrainSettings() if file is None else load_settings(TrainSettings, Path(file))
     commands = (
         Annotated[
             Train,
-            tyro.conf.subcommand("train", default=Train(base), description=TRAIN_HELP),
+            tyro.conf.subcommand("train", default=Train(_base(words)), description=TRAIN_HELP),
         ]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
     )
@@ -94,8 +111,18 @@ def parse(words: Sequence[str]) -> Train | List:
     return tyro.cli(commands, prog="tutelage", args=words, config=flat)
 
 
+def _base(words: Sequence[str]) -> TrainSettings:
+    # the settings that flags override: those of the run, of the file, or the defaults
+    file, run = _value_after(words, "--config"), _value_after(words, "--resume")
+    if run is not None:
+        if file is not None:
+            raise UsageError(_keeps_settings(Path(run)))
+        return from_plain(TrainSettings, run_settings(Path(run)), run)
+    return TrainSettings() if file is None else load_settings(TrainSettings, Path(file))
+
+
 def _value_after(words: Sequence[str], flag: str) -> str | None:
-    for word, following in zip(words, [*words[1:], None], strict=True):
+    for word, following in zip(words, [*words, None][1:], strict=True):
         if word == flag:
             return following
         if word.startswith(f"{flag}="):
@@ -111,37 +138,76 @@ def train(asked: Train) -> int:
 
     Returns:
         The exit code.
+
+    Raises:
+        UsageError: If what was asked cannot be done.
     """
     if asked.resume is None:
-        settings = asked.settings
-        run = asked.out or free_folder(Path("runs"), Path(settings.data).stem or "run")
+        settings = with_full_paths(asked.settings)
+        run = asked.out or free_folder(Path("runs"), Path(settings.data).name or "run")
+        refuse_taken(run)
     else:
-        run, settings = asked.resume, _settings_of(asked)
+        run, settings = asked.resume, _own_settings(asked, asked.resume)
     console = Console()
     console.print("Reading the data ...", style="dim")
     # torch comes in here, after everything that can be refused without it
+    from tutelage.study.check import check, fingerprint
     from tutelage.study.display import Display
-    from tutelage.study.study import check, run_study
+    from tutelage.study.study import run_study
 
     source = check(settings)
+    facts = {"data": fingerprint(source)}
     if asked.resume is None:
-        create_run(run, to_plain(settings))
-    summary = run_study(run, settings, source, Display(console))
+        create_run(run, to_plain(settings), facts)
+    elif stored_fact(run, "data") != facts["data"]:
+        raise UsageError(f"The data of the run {run} has changed since; start a new run.")
+    try:
+        summary = run_study(run, settings, source, Display(console))
+    except KeyboardInterrupt:  # a second one, or one while the report is written
+        summary = None
+    except OSError as error:
+        raise UsageError(
+            f"{run} cannot be written: {error.strerror}. Make room, then continue with --resume."
+        ) from error
     if summary is None:
-        console.print(f"Stopped. Continue with: tutelage train --resume {run}", soft_wrap=True)
+        way = shlex.join(["tutelage", "train", "--resume", str(run)])
+        console.print(f"Stopped. Continue with: {way}", soft_wrap=True, markup=False)
         return STOPPED
     _print_summary(console, run, summary)
     return 0
 
 
-def _settings_of(asked: Train) -> TrainSettings:
-    assert asked.resume is not None
-    stored = from_plain(TrainSettings, run_settings(asked.resume))
-    if asked.settings not in (TrainSettings(), stored) or asked.out is not None:
-        raise UsageError(
-            f"--resume {asked.resume} continues that run with its own settings; leave the "
-            "other flags away, or start a new run with --out."
-        )
+def with_full_paths(settings: TrainSettings) -> TrainSettings:
+    """The same settings wherever they are read again.
+
+    Args:
+        settings: Settings whose paths may be relative to the current folder.
+
+    Returns:
+        Settings with absolute paths; words and Hub ids stay as they are.
+    """
+
+    def full(path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
+
+    data = settings.data
+    if data != EMBEDDED and exists(Path(data).expanduser()):
+        data = os.path.abspath(Path(data).expanduser())  # noqa: PTH100 - resolves "..", not links
+    labels, commentary = full(settings.labels_from), full(settings.commentary)
+    return dataclasses.replace(settings, data=data, labels_from=labels, commentary=commentary)
+
+
+def _keeps_settings(run: Path) -> str:
+    return (
+        f"--resume {run} continues that run with its own settings; leave the other flags away, "
+        "or start a new run with --out."
+    )
+
+
+def _own_settings(asked: Train, run: Path) -> TrainSettings:
+    stored = from_plain(TrainSettings, run_settings(run), str(run))
+    if asked.settings != stored or asked.out is not None:
+        raise UsageError(_keeps_settings(run))
     return stored
 
 
@@ -149,19 +215,26 @@ def _print_summary(console: Console, run: Path, summary: dict[str, Any]) -> None
     from tutelage.report import HEADER, caption, rows
     from tutelage.study.summary import data_line, report_arms
 
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     arms = report_arms(summary)
-    console.print(data_line(summary["data"]), highlight=False)
+    say(data_line(summary["data"]))
     table = Table(*HEADER, title=caption(arms), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for row in rows(arms):
-        table.add_row(*row)
-    console.print(table)
+        table.add_row(*map(escape, row))
+    if console.width >= NARROW:
+        console.print(table)
+    else:  # a table would cut its numbers
+        for row in rows(arms):
+            say("; ".join(f"{name}: {value}" for name, value in zip(HEADER, row, strict=True)))
     for sentence in summary["verdict"]:
-        console.print(sentence, highlight=False)
-    console.print(f"\nRun:        {run}", highlight=False, soft_wrap=True)
-    console.print(f"Report:     {run / 'report.html'}", highlight=False, soft_wrap=True)
+        console.print(sentence, markup=False, highlight=False)
+    say(f"\nRun:        {run}")
+    say(f"Report:     {run / 'report.html'}")
     if (run / "commentary").exists():
-        console.print(f"Commentary: {run / 'commentary'}", highlight=False, soft_wrap=True)
+        say(f"Commentary: {run / 'commentary'}")
 
 
 def list_names() -> int:

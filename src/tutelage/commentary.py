@@ -5,11 +5,13 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import UnionType
 from typing import Any, NamedTuple
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from tutelage.errors import UsageError, nearest
 from tutelage.models import TwoBlockCNN
@@ -18,7 +20,25 @@ from tutelage.teachers import Curriculum, InternalState, LossWeigher
 
 SCHEMA = 1
 """version of the layout of ``commentary.json``"""
-TEACHERS = ("InternalState", "LossWeigher", "Curriculum")
+FILES = {"commentary.json", "weights.safetensors", "README.md"}
+Kind = type | UnionType
+KINDS: dict[str, dict[str, Kind]] = {
+    "InternalState": {
+        "classes": int,
+        "tap": str | None,
+        "label": bool,
+        "surface": list,
+        "hidden_layers": int,
+        "width": int,
+        "deep": bool,
+        "tap_width": int | None,
+    },
+    "LossWeigher": {"width": int},
+    "Curriculum": {"iteration": bool, "network": dict},
+}
+"""the settings of every teacher that can be stored, and their types"""
+NETWORK: dict[str, Kind] = {"channels": int, "outputs": int, "size": int}
+TEACHERS = tuple(KINDS)
 
 
 class Provenance(NamedTuple):
@@ -51,10 +71,24 @@ def save_commentary(
     Raises:
         UsageError: If the folder holds something that is not a commentary.
     """
-    folder = Path(folder)
-    if folder.exists() and not (folder / "commentary.json").exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} holds something that is not a commentary; name another.")
-    came = Provenance() if provenance is None else provenance
+    folder = Path(folder).resolve()
+    try:
+        _refuse_foreign(folder)
+        _save(teacher, folder, Provenance() if provenance is None else provenance)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror}.") from error
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= FILES:
+        read_card(folder)
+        return
+    raise UsageError(f"{folder} holds something that is not a commentary; name another.")
+
+
+def _save(teacher: nn.Module, folder: Path, came: Provenance) -> None:
     name, settings = describe(teacher)
     content = {
         "schema": SCHEMA,
@@ -65,17 +99,22 @@ def save_commentary(
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    old = fresh.with_name(f"{fresh.name}.old")
     try:
         tensors = {k: v.detach().cpu().contiguous() for k, v in teacher.state_dict().items()}
         save_file(tensors, fresh / "weights.safetensors")
         (fresh / "README.md").write_text(_card(name, settings, came), encoding="utf-8")
         write_json(fresh / "commentary.json", content)
         fresh.chmod(0o755)
+        (fresh / "weights.safetensors").chmod((fresh / "README.md").stat().st_mode)
         if folder.exists():
-            shutil.rmtree(folder)
+            folder.rename(old)
         fresh.rename(folder)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+        if not folder.exists() and old.exists():
+            old.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def load_commentary(
@@ -104,14 +143,47 @@ def load_commentary(
             f"has {len(classes)}. Learn one on this data with tutelage train."
         )
     try:
-        teacher = rebuild(content["teacher"], settings, student)
-        teacher.load_state_dict(load_file(folder / "weights.safetensors"))
+        _check_settings(content["teacher"], settings)
+        tensors = load_file(folder / "weights.safetensors")
+        teacher = _filled(content["teacher"], settings, tensors, student)
     except UsageError as error:
         raise UsageError(f"The commentary {folder} does not fit: {error}") from error
     except (OSError, SafetensorError, RuntimeError, TypeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"The commentary {folder} is damaged: {reason}") from error
     return teacher
+
+
+def _filled(
+    name: str, settings: Mapping[str, Any], tensors: Mapping[str, Tensor], student: nn.Module
+) -> nn.Module:
+    # made without memory first, so that absurd settings cost none
+    if settings.get("hidden_layers", 0) > len(tensors):
+        raise UsageError("hidden_layers is more than there are weights: damaged.")
+    with torch.device("meta"):
+        teacher = rebuild(name, settings, student)
+    state = teacher.state_dict()
+    for key in state.keys() | tensors.keys():
+        if key not in state or key not in tensors or state[key].shape != tensors[key].shape:
+            raise UsageError(f"the weights {key} are damaged.")
+    teacher.load_state_dict(tensors, assign=True)
+    return teacher.requires_grad_()
+
+
+def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
+    _check_types(settings, KINDS[name])
+    if "network" in settings:
+        _check_types(settings["network"], NETWORK)
+
+
+def _check_types(settings: Mapping[str, Any], kinds: Mapping[str, Kind]) -> None:
+    for key in kinds.keys() | settings.keys():
+        if key not in kinds or key not in settings:
+            raise UsageError(f"the setting '{key}' is unknown or missing: damaged.")
+        value, kind = settings[key], kinds[key]
+        wrong = not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+        if wrong or (isinstance(value, int) and not 0 <= value < 2**31):
+            raise UsageError(f"the setting '{key}' is damaged: {str(value)[:50]}.")
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -128,7 +200,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads((folder / "commentary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"{folder} is no commentary: commentary.json is missing or damaged there."
         ) from error

@@ -53,17 +53,18 @@ def load_settings(cls: type[T], file: Path, base: T | None = None) -> T:
     return _checked(cls, document, base, str(file))
 
 
-def from_plain(cls: type[T], plain: Mapping[str, Any]) -> T:
+def from_plain(cls: type[T], plain: Mapping[str, Any], source: str = "") -> T:
     """The settings that ``to_plain`` wrote, checked like a file's.
 
     Args:
         cls: A frozen dataclass.
         plain: Its fields as plain values, as JSON gives them back.
+        source: Where they come from, for the message; the class's name if empty.
 
     Returns:
         An instance of ``cls``.
     """
-    return _checked(cls, plain, None, cls.__name__)
+    return _checked(cls, plain, None, source or cls.__name__)
 
 
 def to_plain(settings: Any) -> dict[str, Any]:

@@ -78,7 +78,11 @@ def weight_histogram(examples: Examples, *, mark: str) -> str:
         An ``<svg>`` element.
     """
     finite = np.isfinite(examples.weights)
-    edges = np.histogram_bin_edges(examples.weights[finite], bins=BINS)
+    shown = examples.weights[finite].astype(np.float64)
+    low, high = (shown.min(), shown.max()) if len(shown) else (0.0, 1.0)
+    if high - low < 1e-6 * max(abs(low), abs(high), 1e-300) or high == low:
+        low, high = low - 0.5e-3, high + 0.5e-3  # too narrow to be cut into bins
+    edges = np.histogram_bin_edges(shown, bins=BINS, range=(low, high))
     groups = [(name, look, examples.weights[of & finite]) for name, look, of in kinds(examples)]
 
     def paint(axes: Axes) -> None:

@@ -9,8 +9,10 @@ from torch.optim import SGD, Adam
 
 from tutelage.commentary import load_commentary
 from tutelage.data.images import ImageSet
+from tutelage.errors import UsageError
 from tutelage.models import TwoBlockCNN, build_student, default_tap
 from tutelage.signals import Lookahead, Reversible, Signal
+from tutelage.student import known_width
 from tutelage.study.settings import TrainSettings
 from tutelage.teachers import Curriculum, InternalState, LossWeigher, Plain
 from tutelage.tutor import Tutor
@@ -40,6 +42,11 @@ def _margin_loss(student: nn.Module, images: ImageSet, _: TrainSettings) -> nn.M
 
 def _internal_state(student: nn.Module, images: ImageSet, how: TrainSettings) -> nn.Module:
     tap = default_tap(student) if how.tap is None else how.tap
+    if known_width(student, tap) is None:
+        raise UsageError(
+            f"The width of tap '{tap}' cannot be read off the student {how.student}. "
+            "Give --tap a module that is linear or feeds the last linear layer, or none."
+        )
     return InternalState(student, classes=len(images.classes), tap=tap)
 
 

@@ -87,7 +87,7 @@ def judge(
     tutor: Tutor,
     streams: Streams,
     material: Material,
-    history: Sequence[dict[str, float]],
+    history: Sequence[dict[str, float | int]],
     seconds: float,
 ) -> None:
     """Write a finished student's result, its teacher and a table of its training examples.
@@ -102,7 +102,7 @@ def judge(
     """
     seen = opinion(tutor, streams.train)
     write_examples(folder / "examples.parquet", material, seen)
-    result: dict[str, float] = {
+    result: dict[str, float | int] = {
         "test_accuracy": accuracy(tutor.student, streams.test),
         "best_test_accuracy": max(entry["test_accuracy"] for entry in history),
         "held_out_accuracy": history[-1]["held_out_accuracy"],

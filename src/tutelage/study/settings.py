@@ -110,6 +110,8 @@ class TrainSettings:
         Raises:
             UsageError: If a value is out of range, or a teacher is unknown.
         """
+        if not self.teacher:
+            raise UsageError(f"teacher names none. Allowed: {', '.join(TAUGHT_BY)}.")
         for name in self.teacher:
             if name not in TAUGHT_BY:
                 raise UsageError(f"Unknown teacher '{name}'. {nearest(name, TAUGHT_BY)}")

@@ -17,33 +17,17 @@ from torch import Tensor
 
 from tutelage.data.images import ImageSet, Splits
 from tutelage.report import write
-from tutelage.runs import write_json
-from tutelage.study.arms import build_tutor, device_of
+from tutelage.runs import sweep, write_json
+from tutelage.study.arms import device_of
 from tutelage.study.content import run_content
 from tutelage.study.display import Display
-from tutelage.study.material import Material, Source, open_streams, read_source, seed_material
+from tutelage.study.material import Material, Source, open_streams, seed_material
 from tutelage.study.settings import TrainSettings
 from tutelage.study.summary import summarise
 from tutelage.study.trainee import Job, train_student
 
 STOP = "stop"
 """a file of this name in the run's folder asks all its students to stop"""
-
-
-def check(settings: TrainSettings) -> Source:
-    """Read the data and build every student and teacher once, so that mistakes show at once.
-
-    Args:
-        settings: The study's settings.
-
-    Returns:
-        The data.
-    """
-    source = read_source(settings)
-    material = seed_material(source, settings, 0)
-    for arm in settings.arms:
-        build_tutor(arm, 0, material.train, settings, 1)
-    return source
 
 
 def run_study(
@@ -64,6 +48,7 @@ def run_study(
         Job(run, arm, seed, settings) for seed in range(settings.seeds) for arm in settings.arms
     ]
     (run / STOP).unlink(missing_ok=True)
+    sweep(run)
     with _stopped_by_interrupt(run), display.watching(jobs, _steps(source, settings)):
         done = _train_all(jobs, source, settings)
     (run / STOP).unlink(missing_ok=True)
@@ -81,7 +66,18 @@ def _train_all(jobs: list[Job], source: Source, settings: TrainSettings) -> bool
     at_once = min(settings.jobs or _default_jobs(settings), len(jobs))
     plain = _as_arrays(source)
     parallel = joblib.Parallel(n_jobs=at_once)
-    return all(parallel(joblib.delayed(_train_one)(job, plain) for job in jobs))
+    # Workers inherit the mask: an interrupt is for the run's own process.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        parallel.__enter__()
+        if at_once > 1:
+            parallel(joblib.delayed(int)() for _ in range(at_once))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    try:
+        return all(parallel(joblib.delayed(_train_one)(job, plain) for job in jobs))
+    finally:
+        parallel.__exit__(None, None, None)
 
 
 def _default_jobs(settings: TrainSettings) -> int:
@@ -153,4 +149,7 @@ def _stopped_by_interrupt(run: Path) -> Iterator[None]:
 def _keep_commentary(run: Path, settings: TrainSettings) -> None:
     first = Job(run, settings.arms[1], 0, settings).folder / "commentary"
     if first.exists() and not (run / "commentary").exists():
-        shutil.copytree(first, run / "commentary")
+        fresh = run / ".commentary"
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.copytree(first, fresh)
+        fresh.rename(run / "commentary")

@@ -82,7 +82,7 @@ def data_line(facts: dict[str, Any]) -> str:
     )
     if "labels" in facts:
         line += f"; labels: {facts['labels']}"
-    elif facts["noise"] != "none":
+    if facts["noise"] != "none":
         line += f"; label noise {facts['noise']}"
     if "wrong_labels" in facts:
         line += f"; {100 * facts['wrong_labels']:.1f}% of the labels shown are wrong"
@@ -114,10 +114,13 @@ def judged(
     )
     sentences = [f"Taught by {arm}: {measured}. {_call(gains)}"]
     if all({"weight_right", "weight_wrong"} <= result.keys() for result in results):
-        share = fmean(r["weight_wrong"] / r["weight_right"] for r in results)
-        sentences.append(
-            f"The teacher {arm} gave wrong labels {share:.2f} times the weight of right ones."
-        )
+        right = fmean(r["weight_right"] for r in results)
+        if right > 0:
+            share = fmean(r["weight_wrong"] for r in results) / right
+            sentences.append(
+                f"The teacher {arm} gave wrong labels {share:.2f} times the weight of right "
+                "ones."
+            )
     return sentences
 
 

@@ -2,7 +2,10 @@
 
 import io
 import json
+import math
+import pickle
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage.runs import write_atomically
 from tutelage.study.arms import build_tutor, device_of
 from tutelage.study.judgement import accuracy, judge
@@ -47,7 +51,7 @@ class Standing:
     """batches of this epoch that are done"""
     seconds: float = 0.0
     """time of the student and teacher steps so far"""
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[dict[str, float | int]] = field(default_factory=list)
     """one entry per finished epoch"""
     loss: float = 0.0
     """sum over the batches of this epoch"""
@@ -81,7 +85,7 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
         if not _train_epoch(job, tutor, streams, standing, wrong, stopped):
             _save(job.folder / "checkpoint", tutor, standing)
             return False
-        _finish_epoch(job, tutor, streams, standing)
+        _finish_epoch(job, tutor, streams, standing, wrong is not None)
     judge(job.folder, tutor, streams, material, standing.history, standing.seconds)
     return True
 
@@ -127,7 +131,9 @@ def _note(standing: Standing, record: Record, wrong: Tensor | None) -> None:
         standing.rows[place] += float(rows.sum())
 
 
-def _finish_epoch(job: Job, tutor: Tutor, streams: Streams, standing: Standing) -> None:
+def _finish_epoch(
+    job: Job, tutor: Tutor, streams: Streams, standing: Standing, known: bool
+) -> None:
     held_out = accuracy(tutor.student, streams.held_out)
     tutor.best_accuracy = max(tutor.best_accuracy, held_out)
     right, wrong = (
@@ -142,14 +148,19 @@ def _finish_epoch(job: Job, tutor: Tutor, streams: Streams, standing: Standing) 
         "test_accuracy": accuracy(tutor.student, streams.curve),
         "seconds": standing.seconds,
     }
-    named = {"weight_right": right, "weight_wrong": wrong}
+    if not math.isfinite(standing.loss):
+        raise UsageError(
+            f"The student {job.arm}, seed {job.seed}, diverged in epoch {standing.epoch + 1}: "
+            f"its loss is {standing.loss}. Lower --lr (now {job.settings.lr:g})."
+        )
+    named = {"weight_right": right, "weight_wrong": wrong} if known else {}
     entry |= {name: value for name, value in named.items() if value == value}
     standing.history.append(entry)
     standing.epoch, standing.batch, standing.loss = standing.epoch + 1, 0, 0.0
     standing.weights, standing.rows = [0.0, 0.0], [0.0, 0.0]
-    _save(job.folder / "checkpoint", tutor, standing)
     lines = "".join(json.dumps(line) + "\n" for line in standing.history)
     write_atomically(job.folder / "metrics.jsonl", lines.encode())
+    _save(job.folder / "checkpoint", tutor, standing)
 
 
 def learning_rate(settings: TrainSettings, epoch: int) -> float:
@@ -201,6 +212,21 @@ def _resume(folder: Path, tutor: Tutor) -> Standing:
     if not file.exists():
         return Standing()
     device = next(tutor.student.parameters()).device
-    state: dict[str, Any] = torch.load(file, weights_only=True, map_location=device)
-    tutor.load_state_dict(state["tutor"])
-    return Standing(**state["standing"])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            state: dict[str, Any] = torch.load(file, weights_only=True, map_location=device)
+        tutor.load_state_dict(state["tutor"])
+        return Standing(**state["standing"])
+    except (
+        RuntimeError,
+        ValueError,
+        TypeError,
+        LookupError,
+        EOFError,
+        AttributeError,
+        pickle.UnpicklingError,
+    ) as error:
+        raise UsageError(
+            f"The checkpoint {file} is damaged. Delete it to train this student anew."
+        ) from error

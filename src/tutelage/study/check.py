@@ -1,0 +1,110 @@
+"""What can go wrong in a study is found before it begins."""
+
+import hashlib
+import re
+
+import torch
+
+from tutelage.errors import UsageError
+from tutelage.study.arms import build_tutor, device_of
+from tutelage.study.material import (
+    Material,
+    Source,
+    Streams,
+    open_streams,
+    read_source,
+    seed_material,
+)
+from tutelage.study.settings import TrainSettings
+
+
+def check(settings: TrainSettings) -> Source:
+    """Read the data, and take a few steps with every arm, so that mistakes show at once.
+
+    Args:
+        settings: The study's settings.
+
+    Returns:
+        The data.
+
+    Raises:
+        UsageError: If the settings do not fit the data or this machine.
+    """
+    _check_device(settings)
+    source = read_source(settings)
+    material = seed_material(source, settings, 0)
+    streams = open_streams(material, settings, 0, device_of(settings))
+    if settings.batch_size > len(material.train):
+        raise UsageError(
+            f"batch_size is {settings.batch_size}, but there are {len(material.train)} images "
+            "to train on: give that or less."
+        )
+    for arm in settings.arms:
+        _check_arm(arm, settings, material, streams)
+    return source
+
+
+def fingerprint(source: Source) -> str:
+    """A digest of the data, to tell whether a continued run still sees the same.
+
+    Args:
+        source: The data.
+
+    Returns:
+        SHA-256 of images, labels and ids, in hexadecimal.
+    """
+    made = hashlib.sha256()
+    for part in (source.splits.train, source.splits.test):
+        for tensor in (part.images, part.labels, part.ids):
+            made.update(tensor.numpy().tobytes())
+    if source.given is not None:
+        made.update(source.given.numpy().tobytes())
+    return made.hexdigest()
+
+
+def _check_device(settings: TrainSettings) -> None:
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", settings.device):
+        raise UsageError(f"Unknown device '{settings.device}'. Allowed: cpu, cuda, auto.")
+    if settings.device.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError("device is cuda, but no GPU can be used here: give cpu or auto.")
+
+
+def _check_arm(arm: str, settings: TrainSettings, material: Material, streams: Streams) -> None:
+    steps = len(streams.train) * settings.epochs
+    try:
+        tutor = build_tutor(arm, 0, material.train, settings, steps)
+    except UsageError:
+        raise
+    except ValueError as error:  # the tutor's own: look_back and teacher_every do not fit
+        raise UsageError(f"look_back does not fit: {error}") from error
+    every = tutor.teacher_every if tutor.signal is not None else 1
+    if steps < every:
+        raise UsageError(
+            f"The run has {steps} student steps, but the teacher {arm} learns after every "
+            f"{every}: give teacher_every {steps} or less, or more epochs."
+        )
+    # the last batch is the smallest, and a teacher step needs a held-out batch
+    last = next(streams.train.epoch(0, len(streams.train) - 1))
+    try:
+        for _ in range(every):
+            tutor.step(last, streams.held_out.draw(0) if tutor.wants_held_out else None)
+    except UsageError:
+        raise
+    except (RuntimeError, ValueError, AssertionError) as error:  # torch's own, by any layer
+        raise UsageError(_explained(arm, settings, material, error)) from error
+
+
+def _explained(arm: str, settings: TrainSettings, material: Material, error: Exception) -> str:
+    reason = " ".join(str(error).split())
+    if "amplify rounding" in reason:
+        return (
+            f"momentum is {settings.momentum:g}, too small for look_back "
+            f"{settings.look_back}: {reason}"
+        )
+    shape = "x".join(map(str, material.train.images.shape[2:]))
+    stored = arm == "commentary"
+    prefix = f"The commentary {settings.commentary} does not fit: " if stored else ""
+    return (
+        f"{prefix}{settings.student} taught by {arm} cannot be trained on {shape} images with "
+        f"batch_size {settings.batch_size} and {settings.held_out} held-out images: {reason}"
+    )
