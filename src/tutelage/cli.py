@@ -167,7 +167,7 @@ def train(asked: Train) -> int:
         summary = None
     except OSError as error:
         raise UsageError(
-            f"{run} cannot be written: {error.strerror}. Make room, then continue with --resume."
+            f"{run} cannot be written: {error.strerror}. Mend that, then use --resume."
         ) from error
     if summary is None:
         way = shlex.join(["tutelage", "train", "--resume", str(run)])
