@@ -121,16 +121,17 @@ def test_a_long_run_with_adam_keeps_few_states() -> None:
     steps = 200
     module, optimizer = make_student(0)
     batch = next(stream())
-    most = 0
+    most = calls = 0
 
     class Counting(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.net = nn.Linear(D, 1, dtype=torch.float64)
 
-        def weigh(self, lesson, observation):
-            nonlocal most
-            if observation.losses.requires_grad is False:
+        def weigh(self, lesson, observation):  # noqa: ARG002 - the seam
+            nonlocal most, calls
+            calls += 1
+            if calls % 97 == 0:  # counting looks at every object there is
                 most = max(most, live_tensors())
             return self.net(lesson.inputs).sigmoid().squeeze(1)
 
