@@ -87,11 +87,29 @@ class StudentView:
         Returns:
             Logits [L, C]; features by tap; the buffers afterwards.
         """
-        own = params | cloned(buffers)
-        # fused attention has neither a second derivative nor a forward mode
-        with tapped(self.module, taps) as features, sdpa_kernel(SDPBackend.MATH):
-            logits = functional_call(self.module, own, (inputs,))
-        return logits, features, {name: own[name] for name in buffers}
+        return evaluate(self.module, params, buffers, inputs, taps)
+
+
+def evaluate(
+    module: nn.Module, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str] = ()
+) -> tuple[Tensor, Params, Params]:
+    """Run a module on other parameters, where second derivatives and forward mode work.
+
+    Args:
+        module: The module; its own state is left alone.
+        params: Parameters to run on.
+        buffers: Buffers to start from; not changed.
+        inputs: Model inputs [L, ...].
+        taps: Names of submodules whose outputs are wanted.
+
+    Returns:
+        Logits [L, C]; features by tap; the buffers afterwards.
+    """
+    own = params | cloned(buffers)
+    # fused attention has neither a second derivative nor a forward mode
+    with tapped(module, taps) as features, sdpa_kernel(SDPBackend.MATH):
+        logits = functional_call(module, own, (inputs,))
+    return logits, features, {name: own[name] for name in buffers}
 
 
 def original(module: nn.Module) -> nn.Module:
