@@ -68,6 +68,31 @@ class Recurrent(nn.Module):
         return self.head(self.gru(x.reshape(len(x), -1, 2))[0][:, -1])
 
 
+class Attending(nn.Module):
+    """A transformer layer: attention, layer norms and dropout on a residual stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode = nn.TransformerEncoderLayer(2, 1, 3, dropout=0.1, batch_first=True)
+        self.head = nn.Linear(D, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.encode(x.reshape(len(x), 4, 2)).flatten(1))
+
+
+class Embedded(nn.Module):
+    """Tokens, some of them padding; most rows of the table are never looked up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(9, 3, padding_idx=0)
+        self.head = nn.Linear(3, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = (x > -0.5).long() + (x > 0.5).long()
+        return self.head(torch.tanh(self.embed(tokens).sum(1)))
+
+
 def convolutional(norm: nn.Module) -> nn.Sequential:
     return nn.Sequential(
         nn.Unflatten(1, (2, 2, 2)),
@@ -92,21 +117,33 @@ STUDENTS: dict[str, Callable[[], nn.Module]] = {
     "frozen and unused": Unused,
     "scalar parameter": Scaled,
     "recurrent": Recurrent,
+    "attention": Attending,
+    "unused rows and padding": Embedded,
 }
+NOT_IN_INPUTS = ("tied", "unused rows and padding")
+"""students that turn their inputs into token ids, which have no derivative"""
 
 
-def grouped_sgd(student: nn.Module) -> Optimizer:
+def scheduled_sgd(student: nn.Module) -> Optimizer:
+    """Groups of their own settings, whose rates change after every step, each in its own way."""
     params = [p for p in student.parameters() if p.requires_grad]
     groups = [
         {"params": params[:1], "lr": 0.05, "momentum": 0.5, "weight_decay": 0.01},
         {"params": params[1:], "lr": 0.2, "momentum": 0.9},
     ]
-    return SGD(groups, lr=0.1)
+    optimizer = SGD(groups, lr=0.1)
+
+    def change(moved: Optimizer, _args: object, _kwargs: object) -> None:
+        for group, factor in zip(moved.param_groups, (0.5, 1.2), strict=True):
+            group["lr"] *= factor
+
+    optimizer.register_step_post_hook(change)
+    return optimizer
 
 
 OPTIMIZERS: dict[str, Callable[[nn.Module], Optimizer]] = {
     "momentum": lambda s: SGD(s.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4),
-    "groups": grouped_sgd,
+    "scheduled groups": scheduled_sgd,
     "maximize": lambda s: SGD(s.parameters(), lr=0.02, momentum=0.8, maximize=True),
     "sgd": lambda s: SGD(s.parameters(), lr=0.1),
     "nesterov": lambda s: SGD(s.parameters(), lr=0.1, momentum=0.9, nesterov=True),
@@ -115,7 +152,7 @@ OPTIMIZERS: dict[str, Callable[[nn.Module], Optimizer]] = {
     "amsgrad": lambda s: Adam(s.parameters(), lr=0.01, amsgrad=True),
     "adamw": lambda s: AdamW(s.parameters(), lr=0.01, weight_decay=0.1),
 }
-REVERSIBLE = ("momentum", "groups", "maximize")
+REVERSIBLE = ("momentum", "scheduled groups", "maximize")
 
 
 class InputWeigher(nn.Module):
