@@ -125,7 +125,7 @@ NOT_IN_INPUTS = ("tied", "unused rows and padding")
 
 
 def scheduled_sgd(student: nn.Module) -> Optimizer:
-    """Groups of their own settings, whose rates change after every step, each in its own way."""
+    """Groups of settings, whose rates change after every step, each in its own way."""
     params = [p for p in student.parameters() if p.requires_grad]
     groups = [
         {"params": params[:1], "lr": 0.05, "momentum": 0.5, "weight_decay": 0.01},

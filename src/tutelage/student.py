@@ -1,7 +1,7 @@
 """A student's module seen as a pure function of its parameters and buffers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -106,16 +106,80 @@ def evaluate(
         Logits [L, C]; features by tap; the buffers afterwards.
     """
     own = params | cloned(buffers)
-    # fused attention has neither a second derivative nor a forward mode
-    with tapped(module, taps) as features, sdpa_kernel(SDPBackend.MATH):
+    with differentiable(module), tapped(module, taps) as features:
         logits = functional_call(module, own, (inputs,))
     return logits, features, {name: own[name] for name in buffers}
+
+
+@contextmanager
+def differentiable(module: nn.Module) -> Iterator[None]:
+    """Keep a module to operators that have a second derivative, and restore the user's choice.
+
+    Fused attention and cuDNN's recurrent layers have none, compiled code has none and does not
+    run hooks that were set after it was compiled.
+
+    Args:
+        module: The module that will be run inside.
+
+    Yields:
+        Nothing.
+    """
+    recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
+    aside = without_cudnn() if recurrent else nullcontext()
+    with eager(module), sdpa_kernel(SDPBackend.MATH), aside:
+        yield
+
+
+@contextmanager
+def eager(module: nn.Module) -> Iterator[None]:
+    """Run the original code of a module that is compiled; others are left alone.
+
+    Args:
+        module: The module that will be run inside.
+
+    Yields:
+        Nothing.
+    """
+    compiled = compiled_parts(module)
+    with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
+        yield
+
+
+@contextmanager
+def without_cudnn() -> Iterator[None]:
+    """Leave cuDNN aside; unlike ``torch.backends.cudnn.flags``, touch no other flag of it.
+
+    Yields:
+        Nothing.
+    """
+    before = torch.backends.cudnn.enabled
+    torch.backends.cudnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
+
+
+def compiled_parts(module: nn.Module) -> list[str]:
+    """The submodules that ``torch.compile`` or ``nn.Module.compile`` has been applied to.
+
+    Args:
+        module: The student.
+
+    Returns:
+        Their names; the empty string is the module itself.
+    """
+    return [
+        name
+        for name, part in module.named_modules()
+        if hasattr(part, "_orig_mod") or part._compiled_call_impl is not None
+    ]
 
 
 def original(module: nn.Module) -> nn.Module:
     """The module itself, where it came wrapped by ``torch.compile``.
 
-    A compiled module has no second derivative and does not run hooks that were set later.
+    One that was compiled in place, or in parts, is itself; see ``differentiable`` for those.
 
     Args:
         module: The student.
@@ -130,7 +194,7 @@ def original(module: nn.Module) -> nn.Module:
 
 @contextmanager
 def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
-    """Collect the outputs of named submodules during one forward pass.
+    """Collect the outputs of named submodules during one forward pass, run eagerly.
 
     Args:
         module: The module that will be run inside.
@@ -158,7 +222,8 @@ def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
     parts = [(tap, find_tap(module, tap)) for tap in taps]
     handles = [part.register_forward_hook(keep(tap)) for tap, part in parts]
     try:
-        yield features
+        with eager(module) if taps else nullcontext():
+            yield features
         for tap in taps:
             if tap not in features:
                 raise UsageError(
@@ -183,11 +248,35 @@ def find_tap(module: nn.Module, tap: str) -> nn.Module:
     Raises:
         UsageError: If there is none; the message lists the names there are.
     """
-    modules = dict(module.named_modules())
-    if tap not in modules or not tap:
+    modules, name = submodules(module), plain(tap)
+    if name not in modules or not name:
         names = [name for name in modules if name]
         raise UsageError(f"The student has no module '{tap}' to tap. {nearest(tap, names)}")
-    return modules[tap]
+    return modules[name]
+
+
+def submodules(module: nn.Module) -> dict[str, nn.Module]:
+    """The submodules by the names that they have where nothing is compiled.
+
+    Args:
+        module: The student.
+
+    Returns:
+        All of them; the empty string is the module itself.
+    """
+    return {plain(name): part for name, part in module.named_modules()}
+
+
+def plain(name: str) -> str:
+    """A submodule's name without the wrappers of ``torch.compile``.
+
+    Args:
+        name: As in ``module.named_modules()``.
+
+    Returns:
+        The name.
+    """
+    return ".".join(word for word in name.split(".") if word != "_orig_mod")
 
 
 def tap_width(module: nn.Module, tap: str) -> int:
@@ -228,11 +317,12 @@ def known_width(module: nn.Module, tap: str) -> int | None:
     tapped_module = find_tap(module, tap)
     if isinstance(tapped_module, nn.Linear):
         return tapped_module.out_features
-    names = [name for name, part in module.named_modules() if not list(part.children())]
-    linear = [name for name in names if isinstance(module.get_submodule(name), nn.Linear)]
-    before = names[: names.index(linear[-1])] if linear else []
+    parts = submodules(module)
+    names = [name for name, part in parts.items() if not list(part.children())]
+    linear = [name for name in names if isinstance(parts[name], nn.Linear)]
+    before, tap = names[: names.index(linear[-1])] if linear else [], plain(tap)
     if before and (before[-1] == tap or before[-1].startswith(f"{tap}.")):
-        last = module.get_submodule(linear[-1])
+        last = parts[linear[-1]]
         assert isinstance(last, nn.Linear)
         return last.in_features
     return None

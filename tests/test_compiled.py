@@ -1,0 +1,97 @@
+"""A student that was compiled, whole or in parts, is taught as the same student eager is."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD
+
+from tests.cases import C, D, InputWeigher, Seen, stream
+from tutelage.records import Estimate
+from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
+from tutelage.teachers import InternalState
+from tutelage.tutor import Tutor
+
+BACKEND = "aot_eager"  # has no second derivative, as the default backend, and compiles faster
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Linear(D, 6), nn.Tanh(), nn.Dropout(0.4))
+    return nn.Sequential(body, nn.Linear(6, C)).double()
+
+
+def wrapped() -> nn.Module:
+    student = torch.compile(network(), backend=BACKEND)
+    assert isinstance(student, nn.Module)
+    return student
+
+
+def in_place() -> nn.Module:
+    student = network()
+    student.compile(backend=BACKEND)
+    return student
+
+
+def part_wrapped() -> nn.Module:
+    student = network()
+    part = torch.compile(student[0], backend=BACKEND)
+    assert isinstance(part, nn.Module)
+    student[0] = part
+    return student
+
+
+def part_in_place() -> nn.Module:
+    student = network()
+    student[0].compile(backend=BACKEND)
+    return student
+
+
+COMPILED: dict[str, Callable[[], nn.Module]] = {
+    "wrapped": wrapped,
+    "in place": in_place,
+    "a part wrapped": part_wrapped,
+    "a part in place": part_in_place,
+}
+
+
+def shown(student: nn.Module, teacher: nn.Module) -> list:
+    """What a signal is shown after two real steps, and the losses of those."""
+    seen = Seen(2)
+    optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
+    learner = SGD(teacher.parameters(), lr=0.1)
+    tutor = Tutor(student, optimizer, teacher, learner, signal=seen, teacher_every=2)
+    batches = stream()
+    losses = [tutor.step(next(batches), next(batches)).loss for _ in range(2)]
+    return [*seen.calls[0], losses]
+
+
+def blind(_: nn.Module) -> nn.Module:
+    torch.manual_seed(1)
+    return InputWeigher().double()
+
+
+def looking(student: nn.Module) -> nn.Module:
+    torch.manual_seed(1)
+    surface = ("loss", "margin")
+    teacher = InternalState(student, classes=C, tap="0.1", tap_width=6, surface=surface)
+    nn.init.normal_(next(teacher.net.parameters()))
+    return teacher.double()
+
+
+@pytest.mark.parametrize("make_teacher", [blind, looking])
+@pytest.mark.parametrize("kind", COMPILED)
+def test_hypergradients_of_a_compiled_student_equal_those_of_the_eager_one(
+    kind, make_teacher
+) -> None:
+    eager, student = network(), COMPILED[kind]()
+    *want, eager_losses = shown(eager, make_teacher(eager))
+    *call, losses = shown(student, make_teacher(student))
+    for got, loss in zip(losses, eager_losses, strict=True):
+        torch.testing.assert_close(got, loss, rtol=1e-10, atol=0)
+    signals: list[Signal] = [Unrolled(2), Replayed(2), Reversible(2), Lookahead()]
+    for signal in signals:
+        got: Estimate = signal(*call)
+        for key, grad in signal(*want).grad.items():
+            torch.testing.assert_close(got.grad[key], grad, rtol=1e-9, atol=1e-12)
