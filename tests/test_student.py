@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.optim import SGD, Adam
 
 from tests.cases import C, D, Unused, build, stream
@@ -280,3 +281,63 @@ def test_a_snapshot_is_left_alone_by_later_steps_and_a_state_is_not(optimizer) -
         assert not any(v.requires_grad for v in tree.values())
     assert all(torch.equal(shared.params[k], p) for k, p in view.params.items())
     assert any(not torch.equal(kept.params[k], p) for k, p in view.params.items())
+
+
+CUDNN_FLAGS = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"), [("recurrent", False), ("batch norm", True), ("attention", True)]
+)
+def test_cudnn_is_left_aside_for_recurrent_students_only_and_comes_back_as_it_was(
+    name, inside, monkeypatch
+) -> None:
+    # its recurrent layers have no second derivative; which library runs is decided by this flag
+    cudnn = torch.backends.cudnn
+    for flag, value in {"benchmark": True, "deterministic": True, "allow_tf32": False}.items():
+        monkeypatch.setattr(cudnn, flag, value)
+    before = {flag: getattr(cudnn, flag) for flag in CUDNN_FLAGS}
+    module, seen = build(name), []
+    module.register_forward_hook(
+        lambda *_: seen.append({flag: getattr(cudnn, flag) for flag in CUDNN_FLAGS})
+    )
+    view, inputs = view_of(module), next(stream()).inputs
+    state = view.state()
+    view.evaluate(state.params, state.buffers, inputs, ())
+    assert seen == [before | {"enabled": inside}]
+    assert {flag: getattr(cudnn, flag) for flag in CUDNN_FLAGS} == before
+
+
+@pytest.mark.parametrize("name", ["recurrent", "attention"])
+def test_what_is_set_for_second_derivatives_is_set_back_when_the_student_raises(name) -> None:
+    module, flash = build(name), torch.backends.cuda.flash_sdp_enabled()
+    view = view_of(module)
+    with pytest.raises(RuntimeError):
+        view.evaluate(view.state().params, {}, torch.zeros(2, 7, dtype=torch.float64), ())
+    assert torch.backends.cudnn.enabled
+    assert torch.backends.cuda.flash_sdp_enabled() is flash
+
+
+@pytest.mark.filterwarnings("ignore:.*jit.script:FutureWarning")  # torch's own, once
+def test_fused_attention_gets_a_second_derivative_and_a_forward_mode() -> None:
+    class Fused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.value = nn.Parameter(torch.randn(1, 1, 3, 4))
+
+        def forward(self, scale: Tensor) -> Tensor:
+            q = self.value * scale
+            return nn.functional.scaled_dot_product_attention(q, q, q)
+
+    module, one = Fused(), torch.ones(())
+    view = view_of(module)
+    theta = leaves(view.state().params)
+    logits, _, _ = view.evaluate(theta, {}, one, ())
+    (grad,) = torch.autograd.grad((logits**2).sum(), theta["value"], create_graph=True)
+    assert named_grad((grad**2).sum(), theta)["value"].isfinite().all()
+    with forward_ad.dual_level():
+        dual = {"value": forward_ad.make_dual(module.value.detach(), torch.ones(1, 1, 3, 4))}
+        tangent = forward_ad.unpack_dual(view.evaluate(dual, {}, one, ())[0]).tangent
+    assert tangent is not None
+    assert tangent.isfinite().all()
+    assert torch.backends.cuda.flash_sdp_enabled()
