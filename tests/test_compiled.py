@@ -8,6 +8,7 @@ from torch import nn
 from torch.optim import SGD
 
 from tests.cases import C, D, InputWeigher, Seen, stream
+from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Estimate
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.teachers import InternalState
@@ -95,3 +96,29 @@ def test_hypergradients_of_a_compiled_student_equal_those_of_the_eager_one(
         got: Estimate = signal(*call)
         for key, grad in signal(*want).grad.items():
             torch.testing.assert_close(got.grad[key], grad, rtol=1e-9, atol=1e-12)
+
+
+def careless(graph: torch.fx.GraphModule, _: list) -> Callable:
+    """A backend that draws a number more than the code it compiles, as the default one may."""
+
+    def run(*args: object) -> object:
+        torch.rand(1)
+        return graph.forward(*args)
+
+    return run
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+def test_compiled_code_that_draws_other_numbers_than_its_replays_is_refused_at_once(
+    rate,
+) -> None:
+    torch.manual_seed(0)
+    student = nn.Sequential(nn.Linear(D, 9), nn.Dropout(rate), nn.Linear(9, C)).double()
+    student.compile(backend=careless)
+    before = {name: p.detach().clone() for name, p in student.named_parameters()}
+    if not rate:
+        shown(student, blind(student))
+        return
+    with pytest.raises(UnsupportedStudentError, match=r"compiled Sequential.*fallback_random"):
+        shown(student, blind(student))
+    assert all(torch.equal(p, before[name]) for name, p in student.named_parameters())

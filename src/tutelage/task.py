@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tutelage.errors import UnsupportedStudentError
 from tutelage.objectives import weighted_loss
 from tutelage.randomness import seeded
 from tutelage.records import Batch, Lesson, Observation, Params, Step, StudentState
@@ -191,3 +192,33 @@ def detach(seen: Observation) -> Observation:
     """
     features = {name: feature.detach() for name, feature in seen.features.items()}
     return Observation(seen.losses.detach(), seen.logits.detach(), features, seen.progress)
+
+
+def require_same_numbers(
+    task: Task, before: StudentState, lesson: Lesson, step: Step, seen: Observation
+) -> None:
+    """Refuse a compiled student that draws other random numbers than its original code.
+
+    Signals take steps again by the original code, which alone has second derivatives.
+
+    Args:
+        task: The student learning under the teacher.
+        before: The student before the step.
+        lesson: What the student saw.
+        step: The step.
+        seen: What the compiled student revealed.
+
+    Raises:
+        UnsupportedStudentError: If the two differ by more than rounding.
+    """
+    with torch.no_grad():
+        again, _ = task.observe(before, lesson, step)
+    rounding, losses = torch.finfo(seen.logits.dtype).eps ** 0.5, seen.losses.detach()
+    if not torch.allclose(again.losses, losses, rtol=rounding, atol=rounding, equal_nan=True):
+        off = float((again.losses - losses).abs().max())
+        raise UnsupportedStudentError(
+            f"The compiled {type(task.student.module).__name__} does not give the numbers of "
+            f"its original code for the same seed: its losses differ by up to {off:.3g}. If it "
+            "has dropout, set torch._inductor.config.fallback_random = True before the first "
+            "step; else train it without torch.compile."
+        )

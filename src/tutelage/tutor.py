@@ -15,8 +15,8 @@ from tutelage.records import Batch, Lesson, Observation, Progress, Step, Window
 from tutelage.records import StudentState as State
 from tutelage.rules import rule_for, settings_of
 from tutelage.signals import Signal
-from tutelage.student import StudentView, tapped
-from tutelage.task import Objective, Task
+from tutelage.student import StudentView, compiled_parts, tapped
+from tutelage.task import Objective, Task, require_same_numbers
 from tutelage.teaching import is_deep, prepare, taps_of, uses_progress
 from tutelage.trees import detached, inner
 
@@ -111,6 +111,7 @@ class Tutor:
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=view.device)
         self._weightless = torch.zeros((), dtype=torch.int64, device=view.device)
         self._warned = False
+        self._unproven = signal is not None and bool(compiled_parts(student))
         self._start: State | None = None
         self._window: list[Step] = []
 
@@ -155,7 +156,11 @@ class Tutor:
         batch = batch._replace(seed=mixed_seed(self.seed, self.steps))
         progress = self.progress
         self._open_window()
+        before = self.task.student.snapshot() if self._unproven else None
         lesson, seen, weights, loss = self._look(batch, progress)
+        if before is not None:
+            require_same_numbers(self.task, before, lesson, Step(batch, progress, {}), seen)
+            self._unproven = False
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         taken = [Step(batch, progress, self._settings())] if self._in_window else []
