@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tutelage import models, signals, teachers
+    from tutelage.alignments import Recorder, alignment
     from tutelage.commentary import load_commentary, save_commentary
     from tutelage.records import Batch, Lesson, Observation
     from tutelage.signals import Lookahead, Reversible, Unrolled
@@ -19,9 +20,11 @@ __all__ = [
     "Lesson",
     "Lookahead",
     "Observation",
+    "Recorder",
     "Reversible",
     "Tutor",
     "Unrolled",
+    "alignment",
     "load_commentary",
     "models",
     "save_commentary",
@@ -34,9 +37,11 @@ _HOMES = {
     "Lesson": "records",
     "Lookahead": "signals",
     "Observation": "records",
+    "Recorder": "alignments",
     "Reversible": "signals",
     "Tutor": "tutor",
     "Unrolled": "signals",
+    "alignment": "alignments",
     "load_commentary": "commentary",
     "save_commentary": "commentary",
 }
