@@ -11,7 +11,7 @@ import tutelage
 ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
-    {"records", "errors", "randomness"},
+    {"records", "errors", "randomness", "precision"},
     {"trees"},
     {"objectives", "rules"},
     {"student", "teaching"},

@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from tutelage.trees import cloned, detached, inner, leaves, named_grad, plus, reached_grad
+from tutelage.trees import (
+    cloned,
+    detached,
+    inner,
+    is_finite,
+    leaves,
+    named_grad,
+    plus,
+    reached_grad,
+)
 
 
 def pair() -> dict[str, Tensor]:
@@ -55,6 +64,19 @@ def test_inner_runs_over_the_names_of_the_first() -> None:
     a = {"x": torch.tensor([1.0, 2.0]), "y": torch.tensor(3.0)}
     b = {"x": torch.tensor([4.0, 5.0]), "y": torch.tensor(6.0), "z": torch.tensor(9.0)}
     assert inner(a, b).item() == 4 + 10 + 18
+
+
+def test_an_inner_product_of_half_precision_is_summed_in_full() -> None:
+    a = {"x": torch.full((3,), 300.0, dtype=torch.float16)}  # the square is beyond float16
+    assert inner(a, a).item() == 270_000
+    assert inner(a, a).dtype == torch.float32
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_one_number_that_is_not_finite_is_found_and_large_ones_are_no_fault(bad) -> None:
+    tree = {"x": torch.full((2, 2), 1e30), "y": torch.tensor(-1e38)}
+    assert is_finite(tree)
+    assert not is_finite(tree | {"z": torch.tensor([0.0, bad])})
 
 
 def test_plus_takes_a_missing_name_as_zero() -> None:

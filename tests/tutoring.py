@@ -1,5 +1,6 @@
 """What the tests of a tutor share: one that teaches, a mixed student, a teacher of copies."""
 
+import gc
 from typing import Any
 
 import torch
@@ -47,6 +48,12 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
     return a == b
+
+
+def live_tensors() -> int:
+    """How many tensors there are, what can be collected left out."""
+    gc.collect()
+    return sum(issubclass(type(thing), Tensor) for thing in gc.get_objects())
 
 
 def teaching(

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tutelage.objectives import cross_entropy
+from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Progress, Step, StudentState
 from tutelage.rules import settings_of
@@ -62,10 +63,12 @@ def episodic(
         module, optimizer = make_student(number)
         task = Task(StudentView(module, optimizer), teacher, objective)
         steps = whole_run(task.student, list(batches(number)), mixed_seed(seed, number))
-        judge = held_out(number)._replace(seed=mixed_seed(seed, number, 1))
+        now = autocast_now(task.student.device)
+        judge = held_out(number)._replace(seed=mixed_seed(seed, number, 1), autocast=now)
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
         start = task.student.snapshot()
-        estimate, end = signal.whole(task, dict(params), start, steps, judge)
+        with autocast_to(FULL, task.student.device):
+            estimate, end = signal.whole(task, dict(params), start, steps, judge)
         for name, p in params.items():
             p.grad = estimate.grad[name].to(p.dtype)
         teacher_optimizer.step()
@@ -85,11 +88,11 @@ def whole_run(student: StudentView, batches: list[Batch], seed: int) -> list[Ste
     Returns:
         One step per batch, with progress i / N.
     """
-    settings = settings_of(student.optimizer, student.names)
+    settings, now = settings_of(student.optimizer, student.names), autocast_now(student.device)
     moving = {k: s for k, s in settings.items() if student.params[k].requires_grad}
     return [
         Step(
-            batch._replace(seed=mixed_seed(seed, place)),
+            batch._replace(seed=mixed_seed(seed, place), autocast=now),
             Progress(place / len(batches)),
             moving,
         )

@@ -37,7 +37,8 @@ def weighted_loss(
     * ``"group"``: the same within the copies of each example, then the mean over examples;
     * ``None``: ``mean_i w_i l_i``.
 
-    A batch (or group) whose weights are all zero gives 0 and zero gradients, never NaN.
+    A batch (or group) whose weights are all zero gives 0 and zero gradients, never NaN. Sums
+    are taken in float32 or better.
 
     Args:
         losses: One loss per row of the lesson.
@@ -56,6 +57,7 @@ def weighted_loss(
             f"weights have shape {tuple(weights.shape)} but losses {tuple(losses.shape)}: "
             "return one weight per row of the lesson."
         )
+    losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
     weights = weights.reshape(losses.shape).to(losses.dtype)
     if normalise is None:
         return (weights * losses).sum() / max(len(losses), 1)

@@ -22,6 +22,8 @@ class Batch(NamedTuple):
     """[B] int64: stable identities of the examples in their data set"""
     seed: int = 0
     """augmentation was drawn from it; the tutor sets its own for what a step draws"""
+    autocast: torch.dtype = torch.float32
+    """to what ``torch.autocast`` casts where it is seen, as the tutor finds it; float32: off"""
 
 
 class Lesson(NamedTuple):
@@ -39,6 +41,8 @@ class Lesson(NamedTuple):
     """[B] log-probability of each example's sampled action; None where nothing is sampled"""
     aux: Tensor | None = None
     """[L, ...] auxiliary targets; None where the teacher gives none"""
+    autocast: torch.dtype = torch.float32
+    """the batch's"""
 
 
 class Progress(NamedTuple):
@@ -116,4 +120,4 @@ def as_lesson(batch: Batch) -> Lesson:
         A lesson of the same B rows.
     """
     rows = torch.arange(len(batch.ids), device=batch.ids.device)
-    return Lesson(batch.inputs, batch.targets, batch.ids, rows)
+    return Lesson(batch.inputs, batch.targets, batch.ids, rows, autocast=batch.autocast)

@@ -1,6 +1,7 @@
 """A student learning under a teacher, as pure functions of both their parameters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from tutelage.errors import UnsupportedStudentError
 from tutelage.objectives import weighted_loss
+from tutelage.precision import autocast_to
 from tutelage.randomness import seeded
 from tutelage.records import Batch, Lesson, Observation, Params, Step, StudentState
 from tutelage.rules import Rule, rule_for
@@ -42,7 +44,7 @@ class Task:
         Returns:
             The lesson.
         """
-        with seeded(batch.seed, batch.inputs.device):
+        with as_taken(batch, batch.seed):
             return prepare(self.teacher, teacher, batch)
 
     def observe(
@@ -58,7 +60,7 @@ class Task:
         Returns:
             The observation, attached to the graph of ``state.params``; the buffers afterwards.
         """
-        with seeded(step.batch.seed + 1, lesson.inputs.device):
+        with as_taken(lesson, step.batch.seed + 1):
             logits, features, buffers = self.student.evaluate(
                 state.params, state.buffers, lesson.inputs, taps_of(self.teacher)
             )
@@ -78,7 +80,7 @@ class Task:
             Weights [L], before normalisation.
         """
         shown = seen if is_deep(self.teacher) else detach(seen)
-        with seeded(seed + 2, lesson.inputs.device):
+        with as_taken(lesson, seed + 2):
             return weigh(self.teacher, teacher, lesson, shown)
 
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
@@ -128,7 +130,8 @@ class Task:
         state = state._replace(params=own)
         loss, buffers = self.taught_loss(state, teacher, step)
         moved = {name: state.params[name] for name in step.settings}
-        grads = reached_grad(loss, moved, create_graph=True)
+        with autocast_to(step.batch.autocast, loss.device):
+            grads = reached_grad(loss, moved, create_graph=True)
         return self.rule.update(state, grads, step.settings)._replace(buffers=buffers)
 
     def gradient(
@@ -147,7 +150,9 @@ class Task:
         """
         theta = leaves(state.params)
         loss, buffers = self.taught_loss(state._replace(params=theta), detached(teacher), step)
-        return reached_grad(loss, {name: theta[name] for name in step.settings}), buffers
+        moved = {name: theta[name] for name in step.settings}
+        with autocast_to(step.batch.autocast, loss.device):
+            return reached_grad(loss, moved), buffers
 
     def take(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
         """Take one student step, keeping no graph.
@@ -176,9 +181,25 @@ class Task:
             A scalar.
         """
         lesson = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
-        with seeded(held_out.seed + 1, held_out.inputs.device):
+        with as_taken(held_out, held_out.seed + 1):
             logits, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
-        return self.objective(logits, lesson.targets).mean()
+            return self.objective(logits, lesson.targets).mean()
+
+
+@contextmanager
+def as_taken(rows: Batch | Lesson, seed: int) -> Iterator[None]:
+    """Draw and round inside as where these rows were first looked at.
+
+    Args:
+        rows: A batch or what was made of it.
+        seed: What is drawn from.
+
+    Yields:
+        Nothing.
+    """
+    device = rows.inputs.device
+    with seeded(seed, device), autocast_to(rows.autocast, device):
+        yield
 
 
 def detach(seen: Observation) -> Observation:

@@ -55,7 +55,7 @@ def prepare(teacher: nn.Module, params: Params, batch: Batch) -> Lesson:
     """
     if not hasattr(teacher, "prepare"):
         return as_lesson(batch)
-    return _call(teacher, "prepare", params, batch)
+    return _call(teacher, "prepare", params, batch)._replace(autocast=batch.autocast)
 
 
 def weigh(

@@ -51,7 +51,7 @@ def reached_grad(
 
 
 def inner(a: Params, b: Params) -> Tensor:
-    """Inner product over the names that ``a`` holds.
+    """Inner product over the names that ``a`` holds, summed in float32 or better.
 
     Args:
         a: Named tensors, not empty.
@@ -60,7 +60,31 @@ def inner(a: Params, b: Params) -> Tensor:
     Returns:
         A scalar.
     """
-    return torch.stack([(a[k] * b[k]).sum() for k in a]).sum()
+    return torch.stack([(wide(a[k]) * wide(b[k])).sum() for k in a]).sum()
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """A tensor in float32, or better if it is so already.
+
+    Args:
+        tensor: Floating-point numbers.
+
+    Returns:
+        The same numbers.
+    """
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def is_finite(params: Params) -> bool:
+    """Whether no number is infinite or not a number; waits for the device once.
+
+    Args:
+        params: Named tensors, not empty.
+
+    Returns:
+        Whether that is so.
+    """
+    return bool(torch.stack([tensor.isfinite().all() for tensor in params.values()]).all())
 
 
 def plus(a: Params, b: Params, scale: float = 1.0) -> Params:

@@ -10,15 +10,16 @@ from torch.optim import Optimizer
 
 from tutelage.errors import UnsupportedStudentError
 from tutelage.objectives import cross_entropy
-from tutelage.randomness import mixed_seed, seeded
+from tutelage.precision import FULL, autocast_now, autocast_to
+from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Lesson, Observation, Progress, Step, Window
 from tutelage.records import StudentState as State
 from tutelage.rules import rule_for, settings_of
 from tutelage.signals import Signal
 from tutelage.student import StudentView, compiled_parts, tapped
-from tutelage.task import Objective, Task, require_same_numbers
+from tutelage.task import Objective, Task, as_taken, require_same_numbers
 from tutelage.teaching import is_deep, prepare, taps_of, uses_progress
-from tutelage.trees import detached, inner
+from tutelage.trees import detached, is_finite
 
 
 class Record(NamedTuple):
@@ -153,7 +154,8 @@ class Tutor:
                 "The batch was made under torch.inference_mode, so nothing can be learnt from "
                 "it: make it under torch.no_grad, or clone it outside."
             )
-        batch = batch._replace(seed=mixed_seed(self.seed, self.steps))
+        now = autocast_now(batch.inputs.device)
+        batch = batch._replace(seed=mixed_seed(self.seed, self.steps), autocast=now)
         progress = self.progress
         self._open_window()
         before = self.task.student.snapshot() if self._unproven else None
@@ -177,14 +179,11 @@ class Tutor:
         self, batch: Batch, progress: Progress
     ) -> tuple[Lesson, Observation, Tensor, Tensor]:
         # the student's own forward pass, through its own hooks and wrappers
-        with torch.no_grad(), seeded(batch.seed, batch.inputs.device):
+        with torch.no_grad(), as_taken(batch, batch.seed):
             lesson = prepare(self.teacher, {}, batch)
         taps = taps_of(self.teacher)
         student = self.task.student.module if taps else self.student
-        with (
-            seeded(batch.seed + 1, batch.inputs.device),
-            tapped(student, taps) as features,
-        ):
+        with as_taken(batch, batch.seed + 1), tapped(student, taps) as features:
             logits = student(lesson.inputs)
             losses = self.task.objective(logits, lesson.targets)
         seen = Observation(losses, logits, features, progress)
@@ -229,9 +228,11 @@ class Tutor:
         self._start, self._window = None, []
         self._warn_of_weightless_steps()
         params = {k: p for k, p in self.teacher.named_parameters() if p.requires_grad}
-        held_out = held_out._replace(seed=mixed_seed(self.seed, self.steps, 1))
-        estimate = self.signal(self.task, dict(params), window, held_out)
-        if bool(inner(estimate.grad, estimate.grad).isfinite()):
+        seed, now = mixed_seed(self.seed, self.steps, 1), autocast_now(held_out.inputs.device)
+        held_out = held_out._replace(seed=seed, autocast=now)
+        with autocast_to(FULL, held_out.inputs.device):  # sums and products in full precision
+            estimate = self.signal(self.task, dict(params), window, held_out)
+        if is_finite(estimate.grad):
             for name, p in params.items():
                 p.grad = estimate.grad[name].to(p.dtype)
             self.teacher_optimizer.step()

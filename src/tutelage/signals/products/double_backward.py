@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from tutelage.precision import autocast_to
 from tutelage.records import Params, Step, StudentState
 from tutelage.task import Task
 from tutelage.trees import inner, leaves, named_grad, reached_grad
@@ -32,7 +33,8 @@ class DoubleBackward:
         """
         theta = leaves(state.params)
         loss, buffers = task.taught_loss(state._replace(params=theta), teacher, step)
-        attached = reached_grad(loss, theta, create_graph=True)
+        with autocast_to(step.batch.autocast, loss.device):
+            attached = reached_grad(loss, theta, create_graph=True)
         return GradientGraph(attached, theta, teacher, buffers)
 
     def mixed(

@@ -1,0 +1,47 @@
+"""Precision as an argument: a step that is taken again runs under the autocast it ran under."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+FULL = torch.float32
+"""stands for ``torch.autocast`` being off, since it never casts to this type"""
+
+
+def autocast_now(device: torch.device) -> torch.dtype:
+    """The type to which ``torch.autocast`` casts where the caller stands.
+
+    Args:
+        device: Where the numbers are.
+
+    Returns:
+        The type; ``FULL`` where it is off or not available.
+    """
+    if not torch.amp.is_autocast_available(device.type):
+        return FULL
+    on = torch.is_autocast_enabled(device.type)
+    return torch.get_autocast_dtype(device.type) if on else FULL
+
+
+@contextmanager
+def autocast_to(dtype: torch.dtype, device: torch.device) -> Iterator[None]:
+    """Cast as ``torch.autocast`` does inside, whatever the caller's own setting is.
+
+    No cast is kept: inside an autocast region around a whole loop, kept casts of the weights
+    would survive the optimiser's steps, and hold on to the graphs of steps taken again.
+
+    Args:
+        dtype: The type; ``FULL`` switches it off.
+        device: Where the numbers are.
+
+    Yields:
+        Nothing.
+    """
+    if autocast_now(device) == dtype == FULL:
+        yield
+        return
+    on = dtype != FULL
+    kind = dtype if on else None
+    with torch.autocast(device.type, dtype=kind, enabled=on, cache_enabled=False):
+        yield

@@ -1,0 +1,227 @@
+"""Under autocast a step taken again gives the same bits; overflow costs one teacher step."""
+
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from tests.cases import C, D, InputWeigher, Seen, stream
+from tests.tutoring import live_tensors, same
+from tutelage.objectives import weighted_loss
+from tutelage.precision import FULL, autocast_now, autocast_to
+from tutelage.records import Batch, Estimate, Params, Window
+from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
+from tutelage.task import Task
+from tutelage.tutor import Tutor
+
+CPU = torch.device("cpu")
+
+
+class Student(nn.Module):
+    """Batch norm and dropout, in full precision unless told otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Linear(D, 16)
+        self.rest = nn.Sequential(
+            nn.BatchNorm1d(16), nn.Tanh(), nn.Dropout(0.3), nn.Linear(16, C)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.rest(self.first(x))
+
+
+class Halved(Student):
+    """Enters autocast for its first layer by itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            hidden = self.first(x)
+        return self.rest(hidden.float())
+
+
+def narrow() -> Iterator[Batch]:
+    for batch in stream():
+        yield batch._replace(inputs=batch.inputs.float())
+
+
+def tutor_of(signal: Signal, student: nn.Module | None = None, **settings: Any) -> Tutor:
+    student = Student() if student is None else student
+    torch.manual_seed(1)
+    teacher = InputWeigher()
+    return Tutor(
+        student,
+        SGD(student.parameters(), lr=0.1, momentum=0.9),
+        teacher,
+        SGD(teacher.parameters(), lr=0.1),
+        signal=signal,
+        teacher_every=signal.steps,
+        **settings,
+    )
+
+
+def region(on: bool, dtype: torch.dtype = torch.bfloat16) -> torch.autocast:
+    return torch.autocast("cpu", dtype=dtype, enabled=on)
+
+
+def trained(pattern: Sequence[bool], dtype: torch.dtype = torch.bfloat16) -> tuple:
+    """A window of steps, those marked true inside an autocast region."""
+    seen = Seen(len(pattern))
+    tutor, batches = tutor_of(seen), narrow()
+    for on in pattern:
+        with region(on, dtype):
+            tutor.step(next(batches), next(batches))
+    return seen.calls[0]
+
+
+@pytest.mark.parametrize("student", [Student, Halved])
+@pytest.mark.parametrize("outside", [False, True], ids=["inside", "outside"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_step_taken_again_gives_the_same_bits_wherever_it_is_taken(
+    student, outside, dtype
+) -> None:
+    seen = Seen(1)
+    tutor, batches = tutor_of(seen, student()), narrow()
+    for number, on in enumerate([True, False, True, True]):
+        with region(on, dtype):
+            record = tutor.step(next(batches), next(batches))
+        task, phi, window, held_out = seen.calls[number]
+        assert window.start is not None
+        with region(on != outside, dtype):
+            loss, _ = task.taught_loss(window.start, phi, window.steps[0])
+            grads, buffers = task.gradient(window.start, phi, window.steps[0])
+            judged = task.held_out_loss(window.end, phi, held_out)
+        assert torch.equal(loss, record.loss)
+        assert same(grads, {k: p.grad for k, p in tutor.student.named_parameters()})
+        assert same(buffers, dict(tutor.student.named_buffers()))
+        with region(on, dtype):
+            assert torch.equal(judged, task.held_out_loss(window.end, phi, held_out))
+
+
+SIGNALS: list[Signal] = [Unrolled(3), Replayed(3), Reversible(3), Lookahead()]
+
+
+@pytest.mark.parametrize("signal", SIGNALS, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "pattern", [(True, True, True), (True, False, True), (False, True, False)]
+)
+def test_a_hypergradient_is_the_same_inside_and_outside_the_region(pattern, signal) -> None:
+    call = trained(pattern)
+    found = []
+    for on in (False, True):
+        with region(on), autocast_to(FULL, CPU):
+            found.append(signal(*call).grad)
+    assert all(g.dtype == torch.float32 for g in found[0].values())
+    assert same(*found)
+
+
+def test_the_precision_of_the_steps_matters_to_the_hypergradient() -> None:
+    full, half = trained([False] * 3), trained([True] * 3)
+    a, b = (Unrolled(3)(*call).grad["net.0.weight"] for call in (full, half))
+    assert 1e-4 < float((a - b).abs().max() / a.abs().max()) < 0.1
+
+
+def test_a_region_around_the_loop_is_a_region_around_each_step() -> None:
+    # casts of the weights, kept until the region ends, would hide the optimiser's steps
+    around, each = tutor_of(Unrolled(2)), tutor_of(Unrolled(2))
+    with region(on=True):
+        for batch in itertools.islice(narrow(), 6):
+            around.step(batch, batch)
+    for batch in itertools.islice(narrow(), 6):
+        with region(on=True):
+            each.step(batch, batch)
+    assert same(around.state_dict(), each.state_dict())
+
+
+def test_a_region_around_the_loop_holds_on_to_no_tensor() -> None:
+    tutor, batches, counts = tutor_of(Unrolled(2)), narrow(), []
+    with region(on=True):
+        for number in range(20):
+            tutor.step(next(batches), next(batches))
+            if number in (5, 19):
+                counts.append(live_tensors())
+    assert counts[0] == counts[1]
+
+
+def test_the_precision_of_a_half_full_window_survives_a_resume() -> None:
+    first, unbroken, batches = tutor_of(Unrolled(2)), tutor_of(Unrolled(2)), narrow()
+    one, two = next(batches), next(batches)
+    for tutor in (first, unbroken):
+        with region(on=True):
+            tutor.step(one)
+    stored = io.BytesIO()
+    torch.save(first.state_dict(), stored)
+    stored.seek(0)
+    second = tutor_of(Unrolled(2))
+    second.load_state_dict(torch.load(stored, weights_only=True))
+    for tutor in (second, unbroken):
+        tutor.step(two, two)
+    assert same(second.state_dict(), unbroken.state_dict())
+
+
+def test_autocast_comes_back_as_the_caller_had_it() -> None:
+    assert autocast_now(CPU) == FULL
+    assert autocast_now(torch.device("meta")) == FULL
+    with region(on=True, dtype=torch.float16):
+        with autocast_to(FULL, CPU):
+            assert autocast_now(CPU) == FULL
+            with autocast_to(torch.bfloat16, CPU):
+                assert autocast_now(CPU) == torch.bfloat16
+        assert autocast_now(CPU) == torch.float16
+        assert torch.is_autocast_cache_enabled()
+    assert autocast_now(CPU) == FULL
+
+
+# Overflow.
+
+
+@pytest.mark.parametrize("signal", SIGNALS, ids=lambda s: type(s).__name__)
+def test_overflow_in_half_precision_costs_one_teacher_step_and_no_more(signal) -> None:
+    tutor, batches = tutor_of(signal), narrow()
+    before = [p.detach().clone() for p in tutor.teacher.parameters()]
+    for number in range(2 * signal.steps):
+        held_out = next(batches)
+        if number == signal.steps - 1:  # the first layer's output leaves float16's range
+            held_out = held_out._replace(inputs=held_out.inputs * 1e6)
+        with region(on=True, dtype=torch.float16):
+            tutor.step(next(batches), held_out)
+        if number == signal.steps - 1:
+            assert tutor.skipped_teacher_steps == 1
+            assert same([*tutor.teacher.parameters()], before)
+    assert tutor.skipped_teacher_steps == 1
+    for p, start in zip(tutor.teacher.parameters(), before, strict=True):
+        assert p.isfinite().all()
+        assert not torch.equal(p, start)
+
+
+@pytest.mark.parametrize("normalise", ["mean", "group", None])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_many_weights_in_half_precision_are_summed_in_full(normalise, dtype) -> None:
+    # 70,000 is beyond float16, whose largest number is 65,504
+    losses = torch.full((70_000,), 0.5, dtype=dtype)
+    weights = torch.ones(70_000, dtype=dtype, requires_grad=True)
+    loss = weighted_loss(losses, weights, torch.arange(70_000), normalise)
+    assert loss.dtype == torch.float32
+    assert loss.item() == 0.5
+    (grad,) = torch.autograd.grad(loss, weights)
+    assert grad.isfinite().all()
+
+
+def test_a_large_but_finite_hypergradient_is_not_taken_for_overflow() -> None:
+    # its square is beyond float32
+    class Large(Seen):
+        def __call__(
+            self, task: Task, teacher: Params, window: Window, held_out: Batch
+        ) -> Estimate:
+            loss = task.held_out_loss(window.end, teacher, held_out)
+            return Estimate({k: torch.full_like(p, 1e25) for k, p in teacher.items()}, loss)
+
+    tutor, batch = tutor_of(Large(1)), next(narrow())
+    tutor.step(batch, batch)
+    assert tutor.skipped_teacher_steps == 0
