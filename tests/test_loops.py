@@ -171,26 +171,6 @@ def test_alternating_learns_with_the_implicit_gradient() -> None:
     assert any(not torch.equal(a, b) for a, b in zip(teacher.parameters(), before, strict=True))
 
 
-def test_live_tensors_do_not_grow_over_teacher_steps() -> None:
-    teacher = InputWeigher().double()
-    learner = Adam(teacher.parameters(), lr=0.01)
-    found = episodic(
-        make_student,
-        teacher,
-        learner,
-        lambda _: list(itertools.islice(stream(), 2)),
-        held_out,
-        signal=Replayed(2),
-    )
-    counts = []
-    for episode in itertools.islice(found, 50):
-        if episode.number in (5, 49):
-            del episode
-            gc.collect()
-            counts.append(live_tensors())
-    assert counts[0] == counts[1]
-
-
 def test_a_compiled_student_is_taught_through_its_original_module() -> None:
     def taught(compiled: bool):
         module = build("relu network")
