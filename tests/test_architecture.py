@@ -13,7 +13,7 @@ ROOT = Path(tutelage.__file__).parent
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"trees"},
-    {"objectives", "rules"},
+    {"objectives", "rules", "differentiable"},
     {"student", "teaching"},
     {"task"},
     {"teachers", "signals", "augment", "data", "models"},

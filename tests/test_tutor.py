@@ -14,7 +14,7 @@ from tutelage.errors import UnsupportedStudentError
 from tutelage.objectives import weighted_loss
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Estimate, Lesson, Observation, Params, Window
-from tutelage.signals import Lookahead, Reversible, Unrolled
+from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Reversible, Unrolled
 from tutelage.task import Task
 from tutelage.teachers import InternalState, LossWeigher, Plain
 from tutelage.tutor import Tutor
@@ -342,6 +342,107 @@ def test_a_loss_that_reaches_nothing_the_optimiser_moves_is_an_error_with_the_na
     batch = next(stream())
     with pytest.raises(UnsupportedStudentError, match=r"never\.weight"):
         tutor.step(batch, batch)
+
+
+class Partly(nn.Module):
+    """A frozen body, a head, and a layer that is never reached."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(5, C)
+        self.body = nn.Linear(D, 5).requires_grad_(requires_grad=False)
+        self.never = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x))
+
+
+class Wholly(Partly):
+    """The same function, with the head's parameters alone."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.never
+        body = self.body
+        del self.body
+        self.register_buffer("weight", body.weight.detach())
+        self.register_buffer("bias", body.bias.detach())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(nn.functional.linear(x, self.weight, self.bias))
+
+
+SIGNALS = (
+    Unrolled(1),
+    Replayed(1),
+    Reversible(1),
+    Lookahead(),
+    Implicit(Neumann(1, 0.1)),
+)
+
+
+@pytest.mark.parametrize("signal", SIGNALS, ids=lambda s: type(s).__name__)
+def test_frozen_and_unused_parameters_stay_as_they_are_and_change_no_hypergradient(
+    signal,
+) -> None:
+    found = []
+    for kind in (Partly, Wholly):
+        torch.manual_seed(0)
+        module = kind().double()
+        torch.manual_seed(1)
+        tutor, batches = teaching(signal, student=module), stream()
+        start = {k: p.detach().clone() for k, p in module.named_parameters()}
+        for _ in range(2):
+            tutor.step(next(batches), next(batches))
+        for name, p in module.named_parameters():
+            assert torch.equal(p, start[name]) is not name.startswith("head")
+        found.append([p.detach() for p in tutor.teacher.parameters()])
+    for with_them, without in zip(*found, strict=True):
+        torch.testing.assert_close(with_them, without, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("signal", SIGNALS, ids=lambda s: type(s).__name__)
+def test_batches_without_weight_leave_the_student_alone_and_are_warned_of_once(signal) -> None:
+    class Nothing(InputWeigher):
+        def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+            return (self.net(lesson.inputs).squeeze(1) - 1e3).relu()
+
+    student, teacher = build("relu network"), Nothing().double()
+    optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
+    learner = SGD(teacher.parameters(), lr=0.1)
+    tutor = Tutor(student, optimizer, teacher, learner, signal=signal)
+    before = {k: v.clone() for k, v in student.state_dict().items()}
+    batches = stream()
+    with pytest.warns(UserWarning, match="carried no weight"):
+        tutor.step(next(batches), next(batches))
+    for _ in range(2):  # a second warning would be an error
+        assert tutor.step(next(batches), next(batches)).loss.item() == 0.0
+    assert same(dict(student.state_dict()), before)
+    assert tutor.skipped_teacher_steps == 0
+    assert all(p.isfinite().all() for p in teacher.parameters())
+
+
+@pytest.mark.parametrize("part", ["inputs", "targets"])
+@pytest.mark.parametrize("place", ["batch", "held_out"])
+def test_a_batch_made_under_inference_mode_is_refused_with_the_way_out(place, part) -> None:
+    tutor, batch = teaching(Unrolled(1)), next(stream())
+    with torch.inference_mode():
+        made = batch._replace(**{part: getattr(batch, part).clone()})
+    given = {"batch": batch, "held_out": batch} | {place: made}
+    with pytest.raises(ValueError, match=rf"{place}.*inference_mode.*torch\.no_grad"):
+        tutor.step(**given)
+    assert tutor.steps == 0
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_step_where_gradients_are_switched_off_is_refused_with_the_way_out(mode) -> None:
+    tutor, batch = teaching(Unrolled(1)), next(stream())
+    with mode(), pytest.raises(ValueError, match="gradients are switched off"):
+        tutor.step(batch, batch)
+    tutor.step(batch, batch)
 
 
 # What a step records.

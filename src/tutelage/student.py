@@ -6,9 +6,9 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim import Optimizer
 
+from tutelage.differentiable import differentiable, eager, original
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.records import Params, StudentState
 from tutelage.rules import settings_of, slots_of
@@ -109,87 +109,6 @@ def evaluate(
     with differentiable(module), tapped(module, taps) as features:
         logits = functional_call(module, own, (inputs,))
     return logits, features, {name: own[name] for name in buffers}
-
-
-@contextmanager
-def differentiable(module: nn.Module) -> Iterator[None]:
-    """Keep a module to operators that have a second derivative, and restore the user's choice.
-
-    Fused attention and cuDNN's recurrent layers have none, compiled code has none and does not
-    run hooks that were set after it was compiled.
-
-    Args:
-        module: The module that will be run inside.
-
-    Yields:
-        Nothing.
-    """
-    recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
-    aside = without_cudnn() if recurrent else nullcontext()
-    with eager(module), sdpa_kernel(SDPBackend.MATH), aside:
-        yield
-
-
-@contextmanager
-def eager(module: nn.Module) -> Iterator[None]:
-    """Run the original code of a module that is compiled; others are left alone.
-
-    Args:
-        module: The module that will be run inside.
-
-    Yields:
-        Nothing.
-    """
-    compiled = compiled_parts(module)
-    with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
-        yield
-
-
-@contextmanager
-def without_cudnn() -> Iterator[None]:
-    """Leave cuDNN aside; unlike ``torch.backends.cudnn.flags``, touch no other flag of it.
-
-    Yields:
-        Nothing.
-    """
-    before = torch.backends.cudnn.enabled
-    torch.backends.cudnn.enabled = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.enabled = before
-
-
-def compiled_parts(module: nn.Module) -> list[str]:
-    """The submodules that ``torch.compile`` or ``nn.Module.compile`` has been applied to.
-
-    Args:
-        module: The student.
-
-    Returns:
-        Their names; the empty string is the module itself.
-    """
-    return [
-        name
-        for name, part in module.named_modules()
-        if hasattr(part, "_orig_mod") or part._compiled_call_impl is not None
-    ]
-
-
-def original(module: nn.Module) -> nn.Module:
-    """The module itself, where it came wrapped by ``torch.compile``.
-
-    One that was compiled in place, or in parts, is itself; see ``differentiable`` for those.
-
-    Args:
-        module: The student.
-
-    Returns:
-        The module that was compiled, which shares its parameters; else ``module``.
-    """
-    inner = getattr(module, "_orig_mod", module)
-    assert isinstance(inner, nn.Module)
-    return inner
 
 
 @contextmanager

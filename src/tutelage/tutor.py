@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.differentiable import compiled_parts, require_learnable
 from tutelage.errors import UnsupportedStudentError
 from tutelage.objectives import cross_entropy
 from tutelage.precision import FULL, autocast_now, autocast_to
@@ -16,7 +17,7 @@ from tutelage.records import Batch, Lesson, Observation, Progress, Step, Window
 from tutelage.records import StudentState as State
 from tutelage.rules import rule_for, settings_of
 from tutelage.signals import Signal
-from tutelage.student import StudentView, compiled_parts, tapped
+from tutelage.student import StudentView, tapped
 from tutelage.task import Objective, Task, as_taken, require_same_numbers
 from tutelage.teaching import is_deep, prepare, taps_of, uses_progress
 from tutelage.trees import detached, is_finite
@@ -142,18 +143,16 @@ class Tutor:
             What happened.
 
         Raises:
-            ValueError: If a held-out batch is due and none came, or the batch was made under
-                ``torch.inference_mode``.
+            ValueError: If a held-out batch is due and none came, or nothing can be learnt from
+                one: it was made, or the step is taken, where gradients are switched off.
         """
         if self.wants_held_out and held_out is None:
             raise ValueError(
                 "This step ends with a teacher step: give held_out (see Tutor.wants_held_out)."
             )
-        if batch.inputs.is_inference():
-            raise ValueError(
-                "The batch was made under torch.inference_mode, so nothing can be learnt from "
-                "it: make it under torch.no_grad, or clone it outside."
-            )
+        require_learnable("batch", batch)
+        if held_out is not None and self.wants_held_out:
+            require_learnable("held_out", held_out)
         now = autocast_now(batch.inputs.device)
         batch = batch._replace(seed=mixed_seed(self.seed, self.steps), autocast=now)
         progress = self.progress
