@@ -196,6 +196,24 @@ def test_a_compiled_student_is_taught_through_its_original_module() -> None:
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-8)
 
 
+def test_a_run_whose_hypergradient_is_not_finite_costs_one_teacher_step_and_no_more() -> None:
+    teacher = InputWeigher().double()
+    learner = Adam(teacher.parameters(), lr=0.05)
+    before = [p.detach().clone() for p in teacher.parameters()]
+
+    def judge(number: int) -> Batch:
+        batch = held_out(number)
+        return batch._replace(inputs=batch.inputs * float("inf")) if number == 0 else batch
+
+    found = episodic(make_student, teacher, learner, batches, judge, signal=Unrolled(STEPS))
+    assert next(found).skipped
+    assert not learner.state
+    assert all(torch.equal(a, b) for a, b in zip(teacher.parameters(), before, strict=True))
+    assert not next(found).skipped
+    assert all(p.isfinite().all() for p in teacher.parameters())
+    assert all(not torch.equal(a, b) for a, b in zip(teacher.parameters(), before, strict=True))
+
+
 def test_a_batch_made_under_inference_mode_is_refused_with_the_way_out() -> None:
     module = build("linear")
     tutor = Tutor(module, SGD(module.parameters(), lr=0.1), InputWeigher().double())

@@ -14,6 +14,7 @@ from tutelage.rules import settings_of
 from tutelage.signals import WholeRun
 from tutelage.student import StudentView
 from tutelage.task import Objective, Task
+from tutelage.trees import is_finite
 from tutelage.tutor import Record, Tutor
 
 
@@ -27,6 +28,8 @@ class Episode(NamedTuple):
     """the student at the end"""
     facts: dict[str, float]
     """what the signal measured of itself"""
+    skipped: bool
+    """whether the hypergradient was not finite, so that the teacher took no step"""
 
 
 def episodic(
@@ -69,11 +72,13 @@ def episodic(
         start = task.student.snapshot()
         with autocast_to(FULL, task.student.device):
             estimate, end = signal.whole(task, dict(params), start, steps, judge)
-        for name, p in params.items():
-            p.grad = estimate.grad[name].to(p.dtype)
-        teacher_optimizer.step()
-        teacher_optimizer.zero_grad(set_to_none=True)
-        yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts))
+        skipped = not is_finite(estimate.grad)
+        if not skipped:
+            for name, p in params.items():
+                p.grad = estimate.grad[name].to(p.dtype)
+            teacher_optimizer.step()
+            teacher_optimizer.zero_grad(set_to_none=True)
+        yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts), skipped)
         number += 1
 
 
