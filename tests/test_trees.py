@@ -7,6 +7,7 @@ from torch import Tensor
 from tutelage.trees import (
     cloned,
     detached,
+    grads_of_both,
     inner,
     is_finite,
     leaves,
@@ -64,6 +65,16 @@ def test_inner_runs_over_the_names_of_the_first() -> None:
     a = {"x": torch.tensor([1.0, 2.0]), "y": torch.tensor(3.0)}
     b = {"x": torch.tensor([4.0, 5.0]), "y": torch.tensor(6.0), "z": torch.tensor(9.0)}
     assert inner(a, b).item() == 4 + 10 + 18
+
+
+def test_gradients_of_both_keep_parameters_of_the_same_name_apart() -> None:
+    student, teacher = pair(), {"a": torch.tensor(3.0, requires_grad=True)}
+    loss = (teacher["a"] * student["a"]).sum()
+    of_student, of_teacher = grads_of_both(loss, student, teacher)
+    assert list(of_student) == ["a", "b"]
+    assert of_student["a"].tolist() == [3.0, 3.0]
+    assert not of_student["b"].any()
+    assert {k: g.item() for k, g in of_teacher.items()} == {"a": 3.0}
 
 
 def test_an_inner_product_of_half_precision_is_summed_in_full() -> None:

@@ -50,6 +50,22 @@ def reached_grad(
     return {k: g for k, g in zip(params, grads, strict=True) if g is not None}
 
 
+def grads_of_both(scalar: Tensor, student: Params, teacher: Params) -> tuple[Params, Params]:
+    """Gradients of a scalar in two sets of parameters, whose names may be the same.
+
+    Args:
+        scalar: What to differentiate.
+        student: Student parameters.
+        teacher: Teacher parameters.
+
+    Returns:
+        Both, keyed like the parameters; zeros where ``scalar`` does not depend on one.
+    """
+    named = {f"teacher/{k}": p for k, p in teacher.items()}
+    grads = named_grad(scalar, named | student)
+    return {k: grads[k] for k in student}, {k: grads[f"teacher/{k}"] for k in teacher}
+
+
 def inner(a: Params, b: Params) -> Tensor:
     """Inner product over the names that ``a`` holds, summed in float32 or better.
 

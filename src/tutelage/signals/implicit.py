@@ -7,7 +7,7 @@ from tutelage.records import Batch, Estimate, Params, Window
 from tutelage.signals.products import DoubleBackward, Product
 from tutelage.signals.solvers import Solver
 from tutelage.task import Task
-from tutelage.trees import leaves, named_grad, plus
+from tutelage.trees import grads_of_both, leaves, plus
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,7 @@ class Implicit:
         step = window.steps[-1]
         end = window.end._replace(params=leaves(window.end.params))
         loss = task.held_out_loss(end, teacher, held_out)
-        named = {f"teacher/{k}": p for k, p in teacher.items()}
-        direct = named_grad(loss, named | end.params)
+        sought, direct = grads_of_both(loss, end.params, teacher)
         linearised = self.product.linearise(task, window.end, teacher, step)
         decay = {k: float(s["weight_decay"]) for k, s in step.settings.items()}
 
@@ -53,7 +52,6 @@ class Implicit:
             image = linearised.hessian(u)
             return {k: image[k] + decay[k] * u[k] for k in u}
 
-        solved = self.solve(matvec, {k: direct[k] for k in step.settings})
+        solved = self.solve(matvec, {k: sought[k] for k in step.settings})
         mixed, _ = linearised.both(solved)
-        total = {k: direct[f"teacher/{k}"] for k in teacher}
-        return Estimate(plus(total, mixed, -1.0), loss.detach())
+        return Estimate(plus(direct, mixed, -1.0), loss.detach())

@@ -13,7 +13,7 @@ from tutelage.rules import MomentumSGD, Rule, Settings
 from tutelage.signals.histories import ExactHistory, FloatHistory
 from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
-from tutelage.trees import leaves, named_grad, plus
+from tutelage.trees import grads_of_both, leaves, plus
 
 WORST_DRIFT = 1e-3
 """relative error of a recovered state above which the estimate is refused"""
@@ -135,10 +135,7 @@ class Reversible:
     ) -> Estimate:
         judged = end._replace(params=leaves(end.params))
         loss = task.held_out_loss(judged, teacher, held_out)
-        named = {f"teacher/{k}": p for k, p in teacher.items()}
-        direct = named_grad(loss, named | judged.params)
-        total = {k: direct[f"teacher/{k}"] for k in teacher}
-        d_theta = {k: direct[k] for k in end.params}
+        d_theta, total = grads_of_both(loss, judged.params, teacher)
         d_velocity = _through_params({}, d_theta, steps[-1])
         for step, earlier in zip(steps[:0:-1], steps[-2::-1], strict=True):
             state = end._replace(params=history.params_before(step))

@@ -8,7 +8,7 @@ from torch import Tensor
 from tutelage.records import Params, Step, StudentState
 from tutelage.signals.products.view import Loss, loss_near
 from tutelage.task import Task
-from tutelage.trees import detached, inner, leaves, named_grad, plus
+from tutelage.trees import detached, grads_of_both, inner, leaves, plus
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,7 @@ def gradients(loss: Loss, theta: Params, phi: Params) -> tuple[Params, Params]:
         Both, detached.
     """
     theta, phi = leaves(theta), leaves(phi)
-    named = {f"teacher/{k}": p for k, p in phi.items()}
-    grads = named_grad(loss(theta, phi), named | theta)
-    return {k: grads[k] for k in theta}, {k: grads[f"teacher/{k}"] for k in phi}
+    return grads_of_both(loss(theta, phi), theta, phi)
 
 
 def disagreement(a: Params, b: Params) -> float:
