@@ -9,6 +9,7 @@ from statistics import fmean
 import pytest
 
 from tutelage.report import HEADER, render, rows, write
+from tutelage.runs import sweep
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 NASTY = '<b>&"x"'
@@ -228,6 +229,20 @@ def test_a_failed_write_leaves_the_old_file(run, tmp_path, monkeypatch):
         write(run(arms=1, seeds=1, epochs=2), path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_write_leaves_is_swept_up(run, tmp_path, monkeypatch):
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.replace", killed)
+        patch.setattr("pathlib.Path.unlink", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write(run(arms=1, seeds=1, epochs=2), tmp_path / "report.html")
+    assert len(list(tmp_path.iterdir())) == 1
+    sweep(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_command_with_undecodable_bytes_is_written(run, tmp_path):

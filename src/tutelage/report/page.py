@@ -79,7 +79,7 @@ def write(content: RunContent, path: Path) -> None:
         path: The file; its folder must exist. A file that is there already is replaced.
     """
     text = render(content)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}")  # as what is swept up after a kill
     try:
         part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
         part.replace(path)
