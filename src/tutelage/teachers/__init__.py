@@ -4,14 +4,17 @@ from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
 from tutelage.teachers.loss_weigher import LossWeigher
 from tutelage.teachers.plain import Plain
+from tutelage.teachers.split_sampler import Draw, SplitSampler
 from tutelage.teachers.together import Together
 
 __all__ = [
     "PAPER_SURFACE",
     "SURFACE",
     "Curriculum",
+    "Draw",
     "InternalState",
     "LossWeigher",
     "Plain",
+    "SplitSampler",
     "Together",
 ]
