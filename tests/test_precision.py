@@ -2,7 +2,7 @@
 
 import io
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from tests.cases import C, D, InputWeigher, Seen, stream
+from tests.cases import STUDENTS, C, D, InputWeigher, Seen, stream
 from tests.tutoring import live_tensors, same
 from tutelage.objectives import weighted_loss
 from tutelage.precision import FULL, autocast_now, autocast_to
@@ -176,6 +176,45 @@ def test_autocast_comes_back_as_the_caller_had_it() -> None:
         assert autocast_now(CPU) == torch.float16
         assert torch.is_autocast_cache_enabled()
     assert autocast_now(CPU) == FULL
+
+
+class LongShort(nn.Module):
+    """A recurrent layer that has a kernel of its own for half precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(2, 5, batch_first=True)
+        self.head = nn.Linear(5, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.lstm(x.reshape(len(x), -1, 2))[0][:, -1])
+
+
+def hypergradient(make: Callable[[], nn.Module], dtype: torch.dtype, *, half: bool) -> Tensor:
+    torch.manual_seed(0)
+    student, teacher, seen = make().to(dtype), InputWeigher().to(dtype), Seen(2)
+    optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
+    learner = SGD(teacher.parameters(), lr=0.0)
+    tutor = Tutor(student, optimizer, teacher, learner, signal=seen, teacher_every=2)
+    batches = (batch._replace(inputs=batch.inputs.to(dtype)) for batch in stream())
+    for _ in range(2):
+        with region(half):
+            tutor.step(next(batches), next(batches))
+    grads = Unrolled(2)(*seen.calls[0]).grad
+    return torch.cat([g.flatten().double() for g in grads.values()])
+
+
+@pytest.mark.parametrize("name", [*STUDENTS, "long short"])
+def test_hypergradients_in_single_and_half_precision_come_close_to_those_in_double(
+    name,
+) -> None:
+    make = (STUDENTS | {"long short": LongShort})[name]
+    want = hypergradient(make, torch.float64, half=False)
+    single = hypergradient(make, torch.float32, half=False)
+    half = hypergradient(make, torch.float32, half=True)
+    # a hundred roundings of float32, ten of bfloat16
+    assert (single - want).norm() <= 1e-5 * want.norm()
+    assert (half - want).norm() <= 0.04 * want.norm()
 
 
 # Overflow.

@@ -16,7 +16,8 @@ from tutelage.task import Task
 from tutelage.trees import grads_of_both, leaves, plus
 
 WORST_DRIFT = 1e-3
-"""relative error of a recovered state above which the estimate is refused"""
+"""estimated relative error of a recovered state above which a window is refused; the estimate
+knows the momentum only, and the loss's curvature adds a small factor"""
 
 
 @dataclass(frozen=True)
