@@ -14,7 +14,7 @@ LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"trees"},
     {"objectives", "rules", "differentiable"},
-    {"student", "teaching"},
+    {"student", "teaching", "joint"},
     {"task"},
     {"teachers", "signals", "augment", "data", "models"},
     {"tutor"},

@@ -156,12 +156,22 @@ def test_unrolled_keeps_the_graphs_of_all_steps_and_frees_them_after_the_estimat
 
 @pytest.mark.parametrize(
     "signals",
-    [(Replayed(4), Replayed(16)), (Reversible(4), Reversible(16))],
-    ids=["replayed", "reversible"],
+    [
+        (Replayed(4, "log"), Replayed(16, "log")),
+        (Replayed(4, 3), Replayed(16, 3)),
+        (Reversible(4), Reversible(16)),
+    ],
+    ids=["replayed, log", "replayed, three states", "reversible"],
 )
 def test_steps_that_are_taken_again_or_undone_keep_one_graph_at_a_time(signals) -> None:
     few, many = map(most_held, signals)
     assert few == many < most_held(Unrolled(4))
+
+
+def test_segments_keep_half_the_root_of_the_steps_in_graphs() -> None:
+    one = most_held(Replayed(4, "log"))
+    for steps, graphs in ((4, 1), (16, 2), (64, 4)):
+        assert most_held(Replayed(steps, "sqrt")) <= graphs * one
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.errors import UnsupportedStudentError
+from tutelage.joint import update_jointly
 from tutelage.objectives import weighted_loss
 from tutelage.precision import autocast_to
 from tutelage.randomness import seeded
@@ -132,7 +133,7 @@ class Task:
         moved = {name: state.params[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
             grads = reached_grad(loss, moved, create_graph=True)
-        return self.rule.update(state, grads, step.settings)._replace(buffers=buffers)
+        return update_jointly(self.rule, state, grads, step.settings)._replace(buffers=buffers)
 
     def gradient(
         self, state: StudentState, teacher: Params, step: Step
@@ -167,7 +168,9 @@ class Task:
         """
         grads, buffers = self.gradient(state, teacher, step)
         with torch.no_grad():
-            return self.rule.update(state, grads, step.settings)._replace(buffers=buffers)
+            return update_jointly(self.rule, state, grads, step.settings)._replace(
+                buffers=buffers
+            )
 
     def held_out_loss(self, state: StudentState, teacher: Params, held_out: Batch) -> Tensor:
         """The mean loss on held-out examples, unweighted.

@@ -1,11 +1,13 @@
-"""One student step backwards: from the adjoint of the state after it to that before it."""
+"""One student step, and the way back: from the adjoint after it to the adjoint before it."""
 
 from typing import NamedTuple
 
 import torch
 
+from tutelage.joint import Joint, update_jointly
 from tutelage.records import Params, Step, StudentState
-from tutelage.signals.products import Product
+from tutelage.rules import Rule
+from tutelage.signals.products import Linearised, Product
 from tutelage.task import Task
 from tutelage.trees import leaves, plus
 
@@ -16,59 +18,108 @@ class Adjoint(NamedTuple):
     params: Params
     """with respect to the student's parameters"""
     slots: dict[str, Params]
-    """with respect to the optimiser's memory; what is missing is zero"""
+    """with respect to the optimiser's memory, its count of steps left out"""
     teacher: Params
     """with respect to the teacher's parameters, over the steps gone through so far"""
 
+    @classmethod
+    def at(cls, end: StudentState, direct: Params, teacher: Params) -> "Adjoint":
+        """The adjoint of a student whose held-out loss is taken.
 
-def through_step(
-    task: Task,
-    product: Product,
-    state: StudentState,
-    teacher: Params,
-    step: Step,
-    adjoint: Adjoint,
-) -> Adjoint:
-    """Carry an adjoint back through one step.
+        Args:
+            end: The student.
+            direct: Gradient of the held-out loss with respect to its parameters.
+            teacher: The same for the teacher's.
 
-    The update rule is differentiated elementwise, which gives the adjoint of the step's
-    gradient g; then ``d_theta += H g_bar`` and ``d_phi += M g_bar``.
+        Returns:
+            The adjoint; the optimiser's memory has no part in the loss.
+        """
+        slots = {
+            slot: {k: torch.zeros_like(x) for k, x in memory.items()}
+            for slot, memory in end.slots.items()
+            if slot != "step"
+        }
+        return cls(direct, slots, teacher)
+
+
+class Link(NamedTuple):
+    """A step that was taken, ready to be gone through backwards."""
+
+    rule: Rule
+    state: StudentState
+    """before the step"""
+    step: Step
+    linearised: Linearised
+    """the gradient at ``state``"""
+
+    def after(self) -> StudentState:
+        """Take the step.
+
+        Returns:
+            The student after it, without a graph.
+        """
+        with torch.no_grad():
+            after = update_jointly(self.rule, self.state, self._moving, self.step.settings)
+        return after._replace(buffers=self.linearised.buffers)
+
+    def through(self, adjoint: Adjoint) -> Adjoint:
+        """Carry an adjoint back through the step.
+
+        The update rule is differentiated elementwise, which gives the adjoint of the step's
+        gradient g; then ``d_theta += H g_bar`` and ``d_phi += M g_bar``.
+
+        Args:
+            adjoint: With respect to the state after the step.
+
+        Returns:
+            With respect to the state before the step.
+        """
+        joint = Joint.of(self.state, self._moving, self.step.settings)
+        at_rule, g_bar = _through_rule(self.rule, joint, adjoint)
+        d = joint.placed(at_rule, StudentState(adjoint.params, {}, adjoint.slots))
+        before = {slot: self.state.slots.get(slot, {}) for slot in d.slots}
+        d_slots = {slot: {k: d.slots[slot][k] for k in ks} for slot, ks in before.items()}
+        mixed, hessian = self.linearised.both(joint.part(g_bar, self.state.params))
+        return Adjoint(plus(d.params, hessian), d_slots, plus(adjoint.teacher, mixed))
+
+    @property
+    def _moving(self) -> Params:
+        # the gradient of what the optimiser moves
+        return {k: g for k, g in self.linearised.gradient.items() if k in self.step.settings}
+
+
+def link(
+    task: Task, product: Product, state: StudentState, teacher: Params, step: Step
+) -> Link:
+    """Take a step so that it can be gone through backwards.
 
     Args:
         task: The student learning under the teacher.
-        product: How the products are taken.
+        product: How products are taken.
         state: The student before the step.
         teacher: Teacher parameters, requiring grad.
         step: The step.
-        adjoint: With respect to the state after the step.
 
     Returns:
-        With respect to the state before the step.
+        The step with its gradient's graph.
     """
-    linearised = product.linearise(task, state, teacher, step)
-    grads = {k: g for k, g in linearised.gradient.items() if k in step.settings}
-    theta, gradient = leaves(state.params), leaves(grads)
-    slots = {slot: leaves(memory) for slot, memory in state.slots.items()}
-    after = task.rule.update(StudentState(theta, {}, slots), gradient, step.settings)
-    before = [*theta.values(), *(m for memory in slots.values() for m in memory.values())]
-    outputs, seeds = _seeded(after, adjoint)
-    back = torch.autograd.grad(
-        outputs, [*before, *gradient.values()], seeds, materialize_grads=True
-    )
-    found = iter(back)
-    d_theta = {k: next(found) for k in theta}
-    d_slots = {slot: {k: next(found) for k in memory} for slot, memory in slots.items()}
-    mixed, hessian = linearised.both({k: next(found) for k in gradient})
-    return Adjoint(plus(d_theta, hessian), d_slots, plus(adjoint.teacher, mixed))
+    return Link(task.rule, state, step, product.linearise(task, state, teacher, step))
 
 
-def _seeded(after: StudentState, adjoint: Adjoint) -> tuple[list, list]:
-    outputs = [p for p in after.params.values() if p.requires_grad]
-    seeds = [adjoint.params[k] for k, p in after.params.items() if p.requires_grad]
-    for slot, memory in after.slots.items():
-        known = adjoint.slots.get(slot, {})
-        for name, tensor in memory.items():
-            if tensor.requires_grad and name in known:
-                outputs.append(tensor)
-                seeds.append(known[name])
-    return outputs, seeds
+def _through_rule(rule: Rule, joint: Joint, adjoint: Adjoint) -> tuple[StudentState, Params]:
+    # the adjoint of what the rule was given: of the state, and of the gradient
+    theta, gradient = leaves(joint.state.params), leaves(joint.grads)
+    learnt = {k: leaves(m) for k, m in joint.state.slots.items() if k != "step"}
+    before = StudentState(theta, {}, joint.state.slots | learnt)
+    after = rule.update(before, gradient, joint.settings)
+    outputs, seeds = list(after.params.values()), joint.join(adjoint.params)
+    seeds = [seeds[k] for k in after.params]
+    for slot, known in adjoint.slots.items():
+        bars = joint.join(known)
+        outputs += [x for k, x in after.slots.get(slot, {}).items() if k in bars]
+        seeds += [bars[k] for k in after.slots.get(slot, {}) if k in bars]
+    inputs = [theta, *learnt.values(), gradient]
+    flat = [x for named in inputs for x in named.values()]
+    found = iter(torch.autograd.grad(outputs, flat, seeds, materialize_grads=True))
+    d_theta, *d_slots, g_bar = ({k: next(found) for k in named} for named in inputs)
+    return StudentState(d_theta, {}, dict(zip(learnt, d_slots, strict=True))), g_bar

@@ -1,12 +1,13 @@
 """Going back through momentum SGD: earlier states from later ones."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import torch
 from torch import Tensor
 
+from tutelage.joint import alike, join, part
 from tutelage.records import Params, Step
 from tutelage.rules import Settings
 
@@ -65,8 +66,8 @@ class ExactHistory:
     theta: dict[str, Tensor]
     velocity: dict[str, Tensor]
     buffers: dict[str, Tensor]
-    stored: list[tuple[int, str, Tensor]] = field(default_factory=list)
-    """full buffers, with the step that filled them and their parameter"""
+    stored: dict[tuple[int, str], Tensor] = field(default_factory=dict)
+    """full buffers, under the step that filled them and their parameter"""
     taken: int = 0
 
     @classmethod
@@ -105,15 +106,15 @@ class ExactHistory:
             step: The step.
             gradient: The loss's gradient at ``params``; a parameter without one is left alone.
         """
-        for k in gradient:
-            s = step.settings[k]
-            mu, g = ratio(s["momentum"]), self._fixed_gradient(k, gradient[k], s)
-            if int(self.buffers[k].max()) > ROOM // mu.denominator:
-                self.stored.append((self.taken, k, self.buffers[k]))
-                self.buffers[k] = torch.zeros_like(self.buffers[k])
-            v, self.buffers[k] = shrink(self.velocity[k], self.buffers[k], mu)
-            self.velocity[k] = v + g
-            self.theta[k] = self.theta[k] - scaled(self.velocity[k], s["lr"])
+        for names in self._groups(gradient, step):
+            s, mu = step.settings[names[0]], ratio(step.settings[names[0]]["momentum"])
+            theta, velocity, buffer = self._of(names)
+            if int(buffer.max()) > ROOM // mu.denominator:
+                self.stored |= {(self.taken, k): self.buffers[k] for k in names}
+                buffer = torch.zeros_like(buffer)
+            velocity, buffer = shrink(velocity, buffer, mu)
+            velocity = velocity + fixed_gradient(gradient, names, theta, s)
+            self._put(names, theta - scaled(velocity, s["lr"]), velocity, buffer)
         self.taken += 1
 
     def params_before(self, step: Step) -> Params:
@@ -125,8 +126,10 @@ class ExactHistory:
         Returns:
             All parameters before it.
         """
-        for k, s in step.settings.items():
-            self.theta[k] = self.theta[k] + scaled(self.velocity[k], s["lr"])
+        for names in self._groups(step.settings, step):
+            theta, velocity, buffer = self._of(names)
+            theta = theta + scaled(velocity, step.settings[names[0]]["lr"])
+            self._put(names, theta, velocity, buffer)
         return self.params
 
     def undo_velocity(self, step: Step, gradient: Params) -> None:
@@ -137,12 +140,14 @@ class ExactHistory:
             gradient: The loss's gradient at the parameters before it.
         """
         self.taken -= 1
-        for k in reversed(list(step.settings)):
-            s = step.settings[k]
-            v = self.velocity[k] - self._fixed_gradient(k, gradient[k], s)
-            self.velocity[k], self.buffers[k] = grow(v, self.buffers[k], ratio(s["momentum"]))
-            if self.stored and self.stored[-1][:2] == (self.taken, k):
-                self.buffers[k] = self.stored.pop()[2]
+        for names in self._groups(step.settings, step):
+            s, mu = step.settings[names[0]], ratio(step.settings[names[0]]["momentum"])
+            theta, velocity, buffer = self._of(names)
+            velocity = velocity - fixed_gradient(gradient, names, theta, s)
+            velocity, buffer = grow(velocity, buffer, mu)
+            self._put(names, theta, velocity, buffer)
+            for k in names:
+                self.buffers[k] = self.stored.pop((self.taken, k), self.buffers[k])
 
     def bits(self, steps: int) -> float:
         """Bits held beside the state, per parameter and step.
@@ -154,12 +159,40 @@ class ExactHistory:
             Bits, the running buffers included.
         """
         held = sum(t.numel() for t in self.buffers.values())
-        numbers = held + sum(t.numel() for _, _, t in self.stored)
+        numbers = held + sum(t.numel() for t in self.stored.values())
         return 64.0 * numbers / (max(held, 1) * max(steps, 1))
 
-    def _fixed_gradient(self, name: str, gradient: Tensor, s: Settings) -> Tensor:
-        here = self.theta[name].double() * UNIT
-        return fixed(whole_gradient(gradient.double(), here, s))
+    def _groups(self, moved: Iterable[str], step: Step) -> list[list[str]]:
+        return alike(self.theta, moved, step.settings, {})
+
+    def _of(self, names: list[str]) -> tuple[Tensor, Tensor, Tensor]:
+        parts = (self.theta, self.velocity, self.buffers)
+        theta, velocity, buffer = (join(part, names) for part in parts)
+        return theta, velocity, buffer
+
+    def _put(self, names: list[str], theta: Tensor, velocity: Tensor, buffer: Tensor) -> None:
+        for kept, new in (
+            (self.theta, theta),
+            (self.velocity, velocity),
+            (self.buffers, buffer),
+        ):
+            kept |= part(new, names, kept)
+
+
+def fixed_gradient(gradient: Params, names: list[str], theta: Tensor, s: Settings) -> Tensor:
+    """The fixed-point gradient that is added to the velocity.
+
+    Args:
+        gradient: Of the loss.
+        names: The parameters whose fixed-point values ``theta`` joins.
+        theta: int64.
+        s: The optimiser's settings.
+
+    Returns:
+        int64, shaped like ``theta``.
+    """
+    g = join(gradient, names).double()
+    return fixed(whole_gradient(g, theta.double() * UNIT, s))
 
 
 def whole_gradient(gradient: Tensor, param: Tensor, s: Settings) -> Tensor:
@@ -225,9 +258,9 @@ def shrink(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
         The product and the new buffer; ``grow`` is the inverse.
     """
     n, d = mu.numerator, mu.denominator
-    buffer = buffer * d + x.remainder(d)
-    x = x.div(d, rounding_mode="floor") * n + buffer.remainder(n)
-    return x, buffer.div(n, rounding_mode="floor")
+    x, lost = divided(x, d)
+    buffer, kept = divided(buffer * d + lost, n)
+    return x * n + kept, buffer
 
 
 def grow(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
@@ -242,6 +275,20 @@ def grow(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
         What ``shrink`` was given.
     """
     n, d = mu.numerator, mu.denominator
-    buffer = buffer * n + x.remainder(n)
-    x = x.div(n, rounding_mode="floor") * d + buffer.remainder(d)
-    return x, buffer.div(d, rounding_mode="floor")
+    x, kept = divided(x, n)
+    buffer, lost = divided(buffer * n + kept, d)
+    return x * d + lost, buffer
+
+
+def divided(x: Tensor, by: int) -> tuple[Tensor, Tensor]:
+    """Division of whole numbers, rounded down.
+
+    Args:
+        x: int64.
+        by: Positive.
+
+    Returns:
+        The quotient, and what is left over.
+    """
+    quotient = x.div(by, rounding_mode="floor")
+    return quotient, x - quotient * by  # a second division would cost ten times as much

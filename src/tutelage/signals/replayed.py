@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, sqrt
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 
 from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
-from tutelage.signals.adjoint import Adjoint, through_step
+from tutelage.signals.adjoint import Adjoint, Link, link
 from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
 from tutelage.trees import leaves, named_grad
@@ -16,17 +16,21 @@ from tutelage.trees import leaves, named_grad
 
 @dataclass(frozen=True)
 class Replayed:
-    """Exact for every optimiser that has a rule, with one step's graph alive at a time.
+    """Exact for every optimiser that has a rule, with few states and graphs alive at a time.
 
-    Some states are kept, the others are found again by taking the steps between once more:
-    ``"sqrt"`` keeps about 2 sqrt(T) states and takes every step at most twice more, ``"log"``
-    about log2(T) states and every step about log2(T) / 2 times more, a number k lies between
-    (k states at every level of a k-ary tree).
+    Some states are kept, and the others found again by taking the steps between once more:
+
+    * ``"sqrt"`` keeps about 2 sqrt(T) states and the graphs of sqrt(T) / 2 steps, and takes
+      every step twice in all: the fastest.
+    * ``"log"`` keeps about log2(T) states and one graph, and takes every step about
+      2 + log2(T) / 2 times.
+    * A number k keeps k states at every level of a k-ary tree and one graph; it lies between.
 
     A step taken again must give the same numbers bit for bit; where it does not, an error names
-    the step, the parameter and the difference.
+    the steps, the parameter and the difference.
 
-    Source: Griewank 1992 (binomial checkpointing); Engstrom et al. 2025 (lazy k-ary tree).
+    Source: Griewank 1992 (binomial checkpointing); Chen et al. 2016 (segments of about
+    sqrt(T) steps); Engstrom et al. 2025 (lazy k-ary tree).
 
     Raises:
         ValueError: If ``steps`` is below 1 or ``memory`` is not one of the above.
@@ -84,102 +88,130 @@ class Replayed:
         Returns:
             The estimate, and the student at the end.
         """
-        arity = {"sqrt": ceil(sqrt(len(steps))), "log": 2}.get(str(self.memory), self.memory)
-        assert isinstance(arity, int)
-        states = backwards(task, teacher, start, steps, max(arity, 2))
-        end = next(states)
+        replay = Replay(task, self.product, teacher, *self._shape(len(steps)))
+        end, segments = replay.run(start, steps)
         judged = end._replace(params=leaves(end.params))
         loss = task.held_out_loss(judged, teacher, held_out)
         named = {f"teacher/{k}": p for k, p in teacher.items()}
         direct = named_grad(loss, named | judged.params)
-        adjoint = Adjoint(
-            {k: direct[k] for k in end.params}, {}, {k: direct[f"teacher/{k}"] for k in teacher}
+        adjoint = Adjoint.at(
+            end,
+            {k: direct[k] for k in end.params},
+            {k: direct[f"teacher/{k}"] for k in teacher},
         )
-        for step, state in zip(reversed(steps), states, strict=True):
-            adjoint = through_step(task, self.product, state, teacher, step, adjoint)
+        reached = end.params
+        for segment in segments:
+            links = replay.links(segment, reached)
+            while links:
+                adjoint = links.pop().through(adjoint)
+            reached = segment.start.params
         return Estimate(adjoint.teacher, loss.detach()), end
 
+    def _shape(self, steps: int) -> tuple[int, int]:
+        # states kept at every level of the tree, and steps whose graphs are kept
+        if self.memory == "sqrt":
+            width = ceil(sqrt(steps) / 2)
+            return ceil(steps / width), width
+        return 2 if self.memory == "log" else self.memory, 1
 
-def backwards(
-    task: Task, teacher: Params, start: StudentState, steps: Sequence[Step], arity: int
-) -> Iterator[StudentState]:
-    """The states of a training run from its end to its start, few of them held at a time.
+
+class Segment(NamedTuple):
+    """Some consecutive steps of a run."""
+
+    place: int
+    """of its first step in the run"""
+    start: StudentState
+    steps: Sequence[Step]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Goes through a run once forward, then segment by segment from its end to its start."""
+
+    task: Task
+    product: Product
+    teacher: Params
+    arity: int
+    """states kept at every level of the tree"""
+    width: int
+    """steps of a segment"""
+
+    def run(
+        self, start: StudentState, steps: Sequence[Step]
+    ) -> tuple[StudentState, Iterator[Segment]]:
+        """Take all steps.
+
+        Args:
+            start: The student before the first one.
+            steps: The steps.
+
+        Returns:
+            The student after the last one, and the run's segments, the last one first.
+        """
+        marks = self._marked(Segment(0, start, steps))
+        return self._end(marks[-1]), self._backwards(marks)
+
+    def links(self, segment: Segment, reached: Params) -> list[Link]:
+        """Take a segment's steps again, keeping their graphs.
+
+        Args:
+            segment: The segment.
+            reached: The parameters that it led to the first time.
+
+        Returns:
+            One link per step.
+        """
+        links, state = [], segment.start
+        for step in segment.steps:
+            links.append(link(self.task, self.product, state, self.teacher, step))
+            state = links[-1].after()
+        require_same(state.params, reached, segment)
+        return links
+
+    def _marked(self, segment: Segment) -> list[Segment]:
+        # the segment in at most ``arity`` parts, each of whole widths
+        stride = self.width * ceil(len(segment.steps) / (self.arity * self.width))
+        parts = [segment._replace(steps=segment.steps[:stride])]
+        for place in range(stride, len(segment.steps), stride):
+            steps = segment.steps[place : place + stride]
+            parts.append(Segment(segment.place + place, self._end(parts[-1]), steps))
+        return parts
+
+    def _end(self, segment: Segment) -> StudentState:
+        # by the gradients that taking the steps again will give: with a graph, some operators
+        # round differently
+        state = segment.start
+        for step in segment.steps:
+            state = link(self.task, self.product, state, self.teacher, step).after()
+        return state
+
+    def _backwards(self, marks: list[Segment]) -> Iterator[Segment]:
+        while marks:
+            part = marks.pop()
+            if len(part.steps) <= self.width:
+                yield part
+            else:
+                yield from self._backwards(self._marked(part))
+
+
+def require_same(again: Params, before: Params, segment: Segment) -> None:
+    """Refuse steps that gave other numbers when they were taken again.
 
     Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters.
-        start: The student before the first step.
-        steps: The steps.
-        arity: States kept at every level of the tree, 2 or more.
-
-    Yields:
-        The student after the last step, then before it, and so on to ``start``.
-    """
-    width = ceil(len(steps) / arity)
-    starts, state = [], start
-    for place in range(0, len(steps), width):
-        starts.append((place, state))
-        for step in steps[place : place + width]:
-            state = task.take(state, teacher, step)
-    yield state
-    while starts:
-        place, first = starts.pop()
-        segment = steps[place : place + width]
-        states = before_each(task, teacher, first, segment, arity)
-        last = next(states)
-        again = task.take(last, teacher, segment[-1])
-        require_same(again.params, state.params, place + len(segment) - 1)
-        state = first
-        yield last
-        yield from states
-
-
-def before_each(
-    task: Task, teacher: Params, start: StudentState, steps: Sequence[Step], arity: int
-) -> Iterator[StudentState]:
-    """The state before each of some steps, the last step's first.
-
-    Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters.
-        start: The student before the first of ``steps``.
-        steps: The steps; one at least.
-        arity: States kept at every level of the tree.
-
-    Yields:
-        ``len(steps)`` states, ending with ``start``.
-    """
-    if len(steps) == 1:
-        yield start
-        return
-    width = ceil(len(steps) / arity)
-    starts, state = [(0, start)], start
-    for place in range(width, len(steps), width):
-        for step in steps[place - width : place]:
-            state = task.take(state, teacher, step)
-        starts.append((place, state))
-    del state
-    while starts:
-        place, first = starts.pop()
-        yield from before_each(task, teacher, first, steps[place : place + width], arity)
-
-
-def require_same(again: Params, before: Params, number: int) -> None:
-    """Refuse a step that gave other numbers when it was taken again.
-
-    Args:
-        again: Parameters after the step, the second time.
+        again: Parameters after the steps, the second time.
         before: The first time.
-        number: The step's place in the run.
+        segment: The steps.
 
     Raises:
         FloatingPointError: If a parameter differs in any bit.
     """
+    first, last = segment.place, segment.place + len(segment.steps) - 1
+    steps = f"step {last}" if first == last else f"steps {first} to {last}"
     for name, tensor in again.items():
         if not torch.equal(tensor, before[name]):
             off = float((tensor - before[name]).abs().max())
             raise FloatingPointError(
-                f"Replaying step {number} gave another {name}: it differs by up to {off:.3g}. "
+                f"Replaying {steps} gave another {name}: it differs by up to {off:.3g}. "
                 "The student draws random numbers that the step's seed does not govern, keeps "
                 "state outside its parameters and buffers, or has diverged."
             )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from tutelage.precision import autocast_to
@@ -92,7 +93,7 @@ class GradientGraph:
             ``M v`` keyed like the teacher, and ``H v`` keyed like the student.
         """
         named = {f"teacher/{k}": p for k, p in self.teacher.items()}
-        grads = named_grad(self.along(v), named | self.theta, retain_graph=True)
+        grads = self._backward(v, named | self.theta)
         mixed = {k: grads[f"teacher/{k}"] for k in self.teacher}
         return mixed, {k: grads[k] for k in self.theta}
 
@@ -105,4 +106,18 @@ class GradientGraph:
         Returns:
             Keyed like the student.
         """
-        return named_grad(self.along(v), self.theta, retain_graph=True)
+        return self._backward(v, self.theta)
+
+    def _backward(self, v: Params, params: Params) -> Params:
+        # the gradient of <dL/dtheta, v>; the inner product itself is not worth a graph
+        known = [k for k, g in self.attached.items() if k in v and g.requires_grad]
+        if not known:
+            return {k: torch.zeros_like(p) for k, p in params.items()}
+        grads = torch.autograd.grad(
+            [self.attached[k] for k in known],
+            list(params.values()),
+            [v[k] for k in known],
+            retain_graph=True,
+            materialize_grads=True,
+        )
+        return dict(zip(params, grads, strict=True))

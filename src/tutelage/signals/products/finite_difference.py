@@ -8,7 +8,7 @@ from torch import Tensor
 from tutelage.records import Params, Step, StudentState
 from tutelage.signals.products.view import Loss, loss_near
 from tutelage.task import Task
-from tutelage.trees import detached, grads_of_both, inner, leaves, plus
+from tutelage.trees import detached, grads_of_both, inner, leaves, plus, reached_grad
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class FiniteDifference:
         """
         loss, buffers = loss_near(task, state, teacher, step)
         theta = {k: state.params[k].detach() for k in step.settings}
-        here, _ = gradients(loss, theta, teacher)
+        here = reached_grad(loss(at := leaves(theta), detached(teacher)), at)
         return Differences(self, loss, theta, detached(teacher), state.params, here, buffers)
 
     def mixed(

@@ -9,7 +9,7 @@ from tutelage.records import Params, Step, StudentState
 from tutelage.signals.products.alignment import load_forward_mode
 from tutelage.signals.products.view import Loss, loss_near
 from tutelage.task import Task
-from tutelage.trees import detached, leaves, named_grad
+from tutelage.trees import detached, leaves, named_grad, reached_grad
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ForwardOverReverse:
         """
         loss, buffers = loss_near(task, state, teacher, step)
         theta = {k: state.params[k].detach() for k in step.settings}
-        here = named_grad(loss(at := leaves(theta), detached(teacher)), at)
+        here = reached_grad(loss(at := leaves(theta), detached(teacher)), at)
         return AlongDirections(loss, theta, detached(teacher), state.params, here, buffers)
 
     def mixed(
