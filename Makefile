@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format benchmarks clean
 
 demo: $(VENV)/.train  ## Train taught and untaught students on real digits; prints a table, writes a report.
 	$(BIN)/tutelage train
@@ -19,6 +19,11 @@ check: $(VENV)/.dev  ## Lint and types only.
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+benchmarks: $(BIN)/python  ## What hypergradients cost beside other libraries; needs 30 minutes.
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[benchmarks]'
+	$(PIP) install --quiet --no-deps betty-ml
+	$(BIN)/python -m benchmarks.hypergradients
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,155 @@
+"""By the implicit function theorem: a small network that masks the student's input.
+
+ResNet-20 with group normalisation, batches of 64; the unit is one plain training step.
+"""
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from benchmarks.hypergradients.measure import Case, Once
+from benchmarks.hypergradients.students import group_norm, resnet20
+from tutelage.loops import whole_run
+from tutelage.objectives import cross_entropy
+from tutelage.records import Batch, Lesson, Window, as_lesson
+from tutelage.signals import Implicit, Neumann
+from tutelage.student import StudentView
+from tutelage.task import Task
+
+RATE = 0.05
+
+
+class Mask(nn.Module):
+    """Multiplies each image by a mask that it makes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 1, 3, padding=1)
+        )
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """Mask a batch.
+
+        Args:
+            batch: Images.
+
+        Returns:
+            The same, masked.
+        """
+        masked = batch.inputs * torch.sigmoid(self.net(batch.inputs))
+        return as_lesson(batch)._replace(inputs=masked)
+
+
+def parts(dtype: torch.dtype) -> tuple[nn.Module, Mask, Batch, Batch]:
+    """Models and data, drawn from fixed seeds.
+
+    Args:
+        dtype: Of all numbers.
+
+    Returns:
+        Student, teacher, a training and a held-out batch.
+    """
+    torch.manual_seed(0)
+    student, teacher = resnet20(group_norm).to(dtype), Mask().to(dtype)
+    train, held_out = (
+        Batch(torch.randn(64, 3, 32, 32).to(dtype), torch.randint(10, (64,)), torch.arange(64))
+        for _ in range(2)
+    )
+    return student, teacher, train, held_out
+
+
+def plain(dtype: torch.dtype) -> Once:
+    """A step of SGD on the masked batch; no hypergradient.
+
+    Args:
+        dtype: Of all numbers.
+
+    Returns:
+        What does it once.
+    """
+    student, teacher, train, _ = parts(dtype)
+    optimizer = torch.optim.SGD(student.parameters(), RATE)
+
+    def once() -> None:
+        optimizer.zero_grad()
+        with torch.no_grad():
+            lesson = teacher.prepare(train)
+        F.cross_entropy(student(lesson.inputs), lesson.targets).backward()
+        optimizer.step()
+
+    return once
+
+
+def ours(terms: int, dtype: torch.dtype) -> Once:
+    """The hypergradient at the student as it is.
+
+    Args:
+        terms: Of the Neumann series.
+        dtype: Of all numbers.
+
+    Returns:
+        What does it once.
+    """
+    student, teacher, train, held_out = parts(dtype)
+    optimizer = torch.optim.SGD(student.parameters(), RATE)
+    task = Task(StudentView(student, optimizer), teacher, cross_entropy)
+    window = Window(None, whole_run(task.student, [train], 0), task.student.state())
+    signal = Implicit(Neumann(terms, RATE))
+
+    def once() -> Tensor:
+        grad = signal(task, dict(teacher.named_parameters()), window, held_out).grad
+        return torch.cat([g.flatten() for g in grad.values()])
+
+    return once
+
+
+def by_hand(terms: int, dtype: torch.dtype) -> Once:
+    """The same in plain torch, written out: what the arithmetic alone costs.
+
+    Args:
+        terms: Of the Neumann series.
+        dtype: Of all numbers.
+
+    Returns:
+        What does it once.
+    """
+    student, teacher, train, held_out = parts(dtype)
+    theta, phi = list(student.parameters()), list(teacher.parameters())
+
+    def once() -> Tensor:
+        judged = F.cross_entropy(student(held_out.inputs), held_out.targets)
+        term = total = list(torch.autograd.grad(judged, theta))
+        lesson = teacher.prepare(train)
+        loss = F.cross_entropy(student(lesson.inputs), lesson.targets)
+        slope = torch.autograd.grad(loss, theta, create_graph=True)
+        for _ in range(terms):
+            image = torch.autograd.grad(slope, theta, term, retain_graph=True)
+            term = [t - RATE * h for t, h in zip(term, image, strict=True)]
+            total = [a + b for a, b in zip(total, term, strict=True)]
+        mixed = torch.autograd.grad(slope, phi, total)
+        return torch.cat([-RATE * m.flatten() for m in mixed])
+
+    return once
+
+
+def implicit_case(terms: int) -> Case:
+    """The mask.
+
+    Args:
+        terms: Of the Neumann series.
+
+    Returns:
+        The case.
+    """
+    return Case(
+        unit="plain SGD step",
+        reference=partial(by_hand, terms),
+        variants={
+            "plain SGD step": plain,
+            "plain torch": partial(by_hand, terms),
+            f"Implicit, {terms} terms": partial(ours, terms),
+        },
+    )
