@@ -1,4 +1,4 @@
-"""The command line: ``tutelage train`` and ``tutelage list``.
+"""The command line: ``tutelage train``, ``tutelage reproduce`` and ``tutelage list``.
 
 Only light packages are imported here; torch and all that needs it come in with a command.
 """
@@ -11,16 +11,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
-from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from tutelage.config import from_plain, load_settings, to_plain
 from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError
+from tutelage.recipes import RECIPES, load_recipe
+from tutelage.reproduction.asked import Reproduce, check, check_word
 from tutelage.runs import (
     create_run,
     exists,
@@ -31,10 +31,8 @@ from tutelage.runs import (
 )
 from tutelage.study.settings import EMBEDDED, TAUGHT_BY, TrainSettings
 
-WRONG_USE, STOPPED = 2, 130
+FAILED, WRONG_USE, STOPPED = 1, 2, 130
 """exit codes"""
-NARROW = 76
-"""columns of a terminal below which results are told line by line"""
 TRAIN_HELP = """Train a taught student beside an untaught one, and report what teaching did.
 
 Without arguments: 5,000 real digits of which 40% carry a wrong label.
@@ -45,6 +43,16 @@ Examples:
   tutelage train my-images/ --noise flip2:0.4 --held-out 1000 --out runs/x
   tutelage train my-images/ --commentary runs/x/commentary
   tutelage train --resume runs/x"""
+REPRODUCE_HELP = """Check a paper's claim: run its arms with several seeds and compare.
+
+Prints the paper's numbers, ours, and a verdict: holds, does not hold, undecided. A run that was
+stopped goes on with what is missing when the same command is given again.
+
+Examples:
+  tutelage list
+  tutelage reproduce gar-splits --scale mini --seeds 3
+  tutelage reproduce gar-splits --set epochs=5 --out /tmp/shorter
+  tutelage reproduce gar-splits --backend ray"""
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class Train:
 
 @dataclass(frozen=True)
 class List:
-    """List the teachers and the students there are."""
+    """List the recipes, the teachers and the students there are."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,14 +83,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Words after the program's name; those of this process if None.
 
     Returns:
-        The exit code: 0, 2 for wrong use, 130 when stopped by Ctrl-C.
+        The exit code: 0, 1 where jobs failed, 2 for wrong use, 130 when stopped by Ctrl-C.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows no box-drawing letters
     try:
         asked = parse(words)
-        return list_names() if isinstance(asked, List) else train(asked)
+        if isinstance(asked, List):
+            return list_names()
+        return reproduce(asked) if isinstance(asked, Reproduce) else train(asked)
     except KeyboardInterrupt:
         print("tutelage: interrupted.", file=sys.stderr)
         return STOPPED
@@ -91,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_USE
 
 
-def parse(words: Sequence[str]) -> Train | List:
+def parse(words: Sequence[str]) -> Train | Reproduce | List:
     """What the words ask for; prints help or a mistake and exits where they ask for that.
 
     Args:
@@ -105,6 +115,7 @@ def parse(words: Sequence[str]) -> Train | List:
             Train,
             tyro.conf.subcommand("train", default=Train(_base(words)), description=TRAIN_HELP),
         ]
+        | Annotated[Reproduce, tyro.conf.subcommand("reproduce", description=REPRODUCE_HELP)]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
     )
     flat = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)
@@ -151,11 +162,13 @@ def train(asked: Train) -> int:
     console = Console()
     console.print("Reading the data ...", style="dim")
     # torch comes in here, after everything that can be refused without it
-    from tutelage.study.check import check, fingerprint
+    from tutelage.study.check import check as check_settings
+    from tutelage.study.check import fingerprint
     from tutelage.study.display import Display
     from tutelage.study.study import run_study
+    from tutelage.study.told import tell
 
-    source = check(settings)
+    source = check_settings(settings)
     facts = {"data": fingerprint(source)}
     if asked.resume is None:
         create_run(run, to_plain(settings), facts)
@@ -173,7 +186,7 @@ def train(asked: Train) -> int:
         way = shlex.join(["tutelage", "train", "--resume", str(run)])
         console.print(f"Stopped. Continue with: {way}", soft_wrap=True, markup=False)
         return STOPPED
-    _print_summary(console, run, summary)
+    tell(console, run, summary)
     return 0
 
 
@@ -211,34 +224,33 @@ def _own_settings(asked: Train, run: Path) -> TrainSettings:
     return stored
 
 
-def _print_summary(console: Console, run: Path, summary: dict[str, Any]) -> None:
-    from tutelage.report import HEADER, caption, rows
-    from tutelage.study.summary import data_line, report_arms
+def reproduce(asked: Reproduce) -> int:
+    """Run a recipe, or what is missing of it, and print what came of it.
 
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    Args:
+        asked: What was asked.
 
-    arms = report_arms(summary)
-    say(data_line(summary["data"]))
-    table = Table(*HEADER, title=caption(arms), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.columns[0].no_wrap = table.columns[1].no_wrap = True
-    for row in rows(arms):
-        table.add_row(*map(escape, row))
-    if console.width >= NARROW:
-        console.print(table)
-    else:  # a table would cut its numbers
-        for row in rows(arms):
-            say("; ".join(f"{name}: {value}" for name, value in zip(HEADER, row, strict=True)))
-    for sentence in summary["verdict"]:
-        console.print(sentence, markup=False, highlight=False)
-    say(f"\nRun:        {run}")
-    say(f"Report:     {run / 'report.html'}")
-    if (run / "commentary").exists():
-        say(f"Commentary: {run / 'commentary'}")
+    Returns:
+        The exit code.
+    """
+    check_word("recipe", asked.recipe, RECIPES)
+    check(asked)
+    console = Console()
+    # torch comes in here, after everything that can be refused without it
+    from tutelage.reproduction.reproduce import reproduce as run
+    from tutelage.reproduction.told import tell
+
+    try:
+        found = run(load_recipe(asked.recipe), asked, console)
+    except KeyboardInterrupt:
+        console.print("Stopped. The same command goes on with what is missing.")
+        return STOPPED
+    tell(console, found)
+    return FAILED if found.failures else 0
 
 
 def list_names() -> int:
-    """Print the teachers and the students there are.
+    """Print the recipes, the teachers and the students there are.
 
     Returns:
         The exit code.
@@ -246,6 +258,12 @@ def list_names() -> int:
     from tutelage.models.catalogue import STUDENTS
 
     console = Console()
+    recipes = Table("Recipe", "What it checks", "Minutes")
+    for name in RECIPES:
+        recipe = load_recipe(name)
+        minutes = ", ".join(f"{scale} {time:g}" for scale, time in recipe.minutes.items())
+        recipes.add_row(name, f"{recipe.title} ({recipe.where})", minutes)
+    console.print(recipes)
     teachers = Table("Teacher", "What it is")
     for name, what in TAUGHT_BY.items():
         teachers.add_row(name, what)

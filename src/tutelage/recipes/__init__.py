@@ -1,0 +1,29 @@
+"""Recipes: one file for each table or figure of a paper, which names parts and calls a loop."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from tutelage.reproduction.asked import check_word
+
+if TYPE_CHECKING:
+    from tutelage.reproduction.recipe import Recipe
+
+__all__ = ["RECIPES", "load_recipe"]
+
+RECIPES = {
+    "gar-splits": "tutelage.recipes.gar_splits",
+}
+"""the module of each recipe by name; its ``RECIPE`` is imported when it is wanted"""
+
+
+def load_recipe(name: str) -> "Recipe":
+    """The recipe of that name.
+
+    Args:
+        name: One of ``RECIPES``; another is refused by ``check_word``.
+
+    Returns:
+        The record that its module makes.
+    """
+    check_word("recipe", name, RECIPES)
+    return import_module(RECIPES[name]).RECIPE

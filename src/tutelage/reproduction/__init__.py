@@ -1,0 +1,3 @@
+"""Reproducing the papers: recipes as records, their jobs, verdicts, results and pages."""
+
+__all__ = []

@@ -1,0 +1,138 @@
+"""Claims as comparisons of measured numbers, and how they are judged: by an interval."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from statistics import fmean, stdev
+from typing import Literal, NamedTuple
+
+from scipy.stats import t as student_t
+
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+ALPHA = 0.05
+"""chance of calling a difference that is not there, for each side of a comparison"""
+RULE = (
+    "Every comparison is tested over seeds: a one-sided t-test, paired by seed, at the 5% "
+    "level. It holds where the 90% interval of the mean difference lies on the claimed side, "
+    "does not hold where it lies on the other, and is undecided else or with one seed. A claim "
+    "holds where all its comparisons hold, and does not hold where one does not."
+)
+
+Measure = tuple[str, str]
+"""arm and metric"""
+Arms = Mapping[str, Mapping[str, Sequence[float | None]]]
+"""by arm and metric one value a seed; None where there is none, or none that is finite"""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A mean over seeds lies on one side of a bound, or of another arm's mean.
+
+    With ``d_s`` the difference of seed s in the claimed direction less ``margin``, the claim
+    is ``E[d] > 0``.
+    """
+
+    what: Measure
+    side: Literal["above", "below"]
+    than: Measure | float
+    margin: float = 0.0
+    """by how much more; negative: "not much worse" """
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measured numbers it speaks of."""
+        return (self.what, self.than) if isinstance(self.than, tuple) else (self.what,)
+
+    @property
+    def text(self) -> str:
+        """The comparison in words."""
+        other = _named(self.than) if isinstance(self.than, tuple) else f"{self.than:g}"
+        by = f" by more than {self.margin:g}" if self.margin else ""
+        return f"{_named(self.what)} {self.side} {other}{by}"
+
+
+class Claim(NamedTuple):
+    """What a paper says, as comparisons that all have to hold."""
+
+    text: str
+    comparisons: tuple[Comparison, ...]
+
+
+class Judged(NamedTuple):
+    """What the seeds say about one comparison."""
+
+    text: str
+    measures: tuple[Measure, ...]
+    verdict: str
+    n: int
+    """seeds that both sides have"""
+    mean: float | None
+    """of the differences in the claimed direction, less the margin"""
+    low: float | None
+    """lower end of their mean's 90% interval"""
+    high: float | None
+    p: float | None
+    """one-sided: chance of such a mean, or a larger one, where there is no difference"""
+    why: str
+    """nothing, or what keeps it undecided"""
+
+
+def judge(comparison: Comparison, arms: Arms) -> Judged:
+    """Decide one comparison by the interval of its mean difference.
+
+    Args:
+        comparison: The comparison.
+        arms: What was measured.
+
+    Returns:
+        The verdict with the numbers that led there.
+    """
+    columns = [arms[arm][metric] for arm, metric in comparison.measures]
+    rows = [row for row in zip(*columns, strict=True) if all(_finite(v) for v in row)]
+    lost = len(columns[0]) - len(rows)
+    if len(rows) < 2 or lost:
+        why = f"{lost} seeds without a finite number" if lost else "one seed cannot tell chance"
+        said = comparison.text, comparison.measures, UNDECIDED, len(rows)
+        return Judged(*said, None, None, None, None, why)
+    return _tested(comparison, [_difference(comparison, row) for row in rows])
+
+
+def _tested(comparison: Comparison, differences: Sequence[float]) -> Judged:
+    n, mean = len(differences), fmean(differences)
+    error = stdev(differences) / n**0.5
+    reach = float(student_t.ppf(1 - ALPHA, n - 1)) * error
+    low, high = mean - reach, mean + reach
+    verdict = HOLDS if low > 0 else FAILS if high < 0 else UNDECIDED
+    same = 0.0 if mean > 0 else 1.0  # the same difference in every seed
+    p = float(student_t.sf(mean / error, n - 1)) if error > 0 else same
+    why = "the interval holds zero" if verdict == UNDECIDED else ""
+    said = comparison.text, comparison.measures, verdict, n
+    return Judged(*said, mean, low, high, p, why)
+
+
+def together(verdicts: Sequence[str]) -> str:
+    """The verdict on several things that all have to hold.
+
+    Args:
+        verdicts: Their verdicts, at least one.
+
+    Returns:
+        ``HOLDS``, ``FAILS`` or ``UNDECIDED``.
+    """
+    if FAILS in verdicts:
+        return FAILS
+    return HOLDS if set(verdicts) == {HOLDS} else UNDECIDED
+
+
+def _difference(comparison: Comparison, row: Sequence[float]) -> float:
+    than = row[1] if isinstance(comparison.than, tuple) else comparison.than
+    gain = row[0] - than if comparison.side == "above" else than - row[0]
+    return gain - comparison.margin
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and isfinite(value)
+
+
+def _named(measure: Measure) -> str:
+    return f"{measure[1]} of {measure[0]}"

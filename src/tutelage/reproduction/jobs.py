@@ -1,0 +1,146 @@
+"""Running one job, in whatever process it lands, and reading what it left."""
+
+import json
+import math
+import multiprocessing
+import os
+import platform
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+
+from tutelage.errors import UsageError
+from tutelage.reproduction.plan import Job
+from tutelage.reproduction.recipe import Outcome, Run
+from tutelage.runs import environment, write_atomically, write_json
+
+
+class Failure(NamedTuple):
+    """A job that did not end well."""
+
+    arm: str
+    seed: int
+    reason: str
+    """one line; the traceback lies beside the job's place"""
+
+
+def run_job(run: Run, job: Job, settings: Any, device: str) -> Failure | None:
+    """Run one job on one thread and write down what it measured.
+
+    Args:
+        run: The recipe's function.
+        job: The arm, the seed, and where the measurements go.
+        settings: The recipe's settings.
+        device: cpu or cuda.
+
+    Returns:
+        None if all went well, else what went wrong: an error is no reason to lose the others.
+    """
+    torch.set_num_threads(1)  # two threads made these small models 5 to 20 times slower
+    if multiprocessing.parent_process() is not None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asked
+        _end_with_parent()
+    began = time.perf_counter()
+    try:
+        outcome = run(job.arm, job.seed, settings, torch.device(device))
+        record = _record(job, outcome, device, time.perf_counter() - began)
+        job.folder.mkdir(parents=True, exist_ok=True)
+        write_json(job.file, record)
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is told with arm and seed
+        return _failed(job, error)
+    job.error_file.unlink(missing_ok=True)
+    return None
+
+
+@cache
+def _end_with_parent() -> None:
+    # An orphan would do the same job beside the run that goes on with it.
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _failed(job: Job, error: Exception) -> Failure:
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    try:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(job.error_file, "".join(traceback.format_exception(error)).encode())
+    except OSError:
+        pass  # a full disk may be what went wrong; the reason is still told
+    return Failure(job.arm, job.seed, reason)
+
+
+def _record(job: Job, outcome: Outcome, device: str, seconds: float) -> dict[str, Any]:
+    return {
+        "arm": job.arm,
+        "seed": job.seed,
+        "metrics": {name: finite(value) for name, value in outcome.metrics.items()},
+        "series": {name: [finite(v) for v in line] for name, line in outcome.series.items()},
+        "seconds": round(seconds, 3),
+        "hardware": hardware(device),
+        "versions": environment(),
+    }
+
+
+def finite(value: float) -> float | None:
+    """A number as JSON can say it.
+
+    Args:
+        value: Any number.
+
+    Returns:
+        The number; None where it is not finite, as after divergence.
+    """
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def hardware(device: str) -> str:
+    """What a job ran on, in words.
+
+    Args:
+        device: cpu or cuda.
+
+    Returns:
+        The name of the card, or the kind of processor, with one thread.
+    """
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"CPU ({platform.machine()}), one thread"
+
+
+def finished(job: Job, metrics: Sequence[str]) -> Mapping[str, Any] | None:
+    """What a job measured.
+
+    Args:
+        job: The job.
+        metrics: The names that the recipe measures.
+
+    Returns:
+        The record; None where it has not been finished.
+
+    Raises:
+        UsageError: If its file is damaged, or measures something else.
+    """
+    try:
+        record = json.loads(job.file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise UsageError(f"{job.file} is damaged; delete it to run that job again.") from error
+    if not isinstance(record, dict) or set(record.get("metrics", ())) != set(metrics):
+        raise UsageError(
+            f"{job.file} does not measure {', '.join(metrics)}; delete it to run it again."
+        )
+    return record

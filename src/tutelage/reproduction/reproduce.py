@@ -1,0 +1,64 @@
+"""One reproduction from what was asked to what was found."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from tutelage.reproduction.asked import Reproduce
+from tutelage.reproduction.campaign import missing, run_jobs
+from tutelage.reproduction.display import watching
+from tutelage.reproduction.figure import write_figure
+from tutelage.reproduction.jobs import Failure
+from tutelage.reproduction.page import write_page
+from tutelage.reproduction.plan import plan
+from tutelage.reproduction.recipe import Recipe
+from tutelage.reproduction.results import result, store
+from tutelage.runs import sweep
+
+
+class Found(NamedTuple):
+    """What came of it."""
+
+    content: dict[str, Any]
+    """of the JSON file"""
+    failures: list[Failure]
+    files: tuple[Path, ...]
+    """what was written: JSON, figure where there is one, page"""
+    folder: Path
+    """where the finished jobs lie"""
+
+
+def reproduce(recipe: Recipe, asked: Reproduce, console: Console) -> Found:
+    """Run what is missing of a recipe and write its result, its figure and the page.
+
+    Args:
+        recipe: The recipe that was named.
+        asked: What was asked.
+        console: Shows how far it is.
+
+    Returns:
+        What was found; the files are written, with gaps where jobs failed.
+    """
+    todo = plan(recipe, asked)
+    todo.folder.mkdir(parents=True, exist_ok=True)
+    sweep(todo.folder)
+    jobs, failures = missing(todo), []
+    there = len(todo.jobs) - len(jobs)
+    if there:
+        console.print(
+            f"{there} of {len(todo.jobs)} jobs were finished before: {todo.folder}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    if jobs:
+        recipe.prepare(todo.settings)
+        with watching(console, jobs):
+            failures = run_jobs(todo, jobs, backend=asked.backend, at_once=asked.jobs)
+    content = result(todo, failures)
+    files = [store(todo.root, content)]
+    if content["plots"]:
+        files.append(files[0].with_suffix(".svg"))
+        write_figure(content, files[1])
+    return Found(content, failures, (*files, write_page(todo.root)), todo.folder)

@@ -1,0 +1,41 @@
+"""Every recipe is well made, and runs at smoke scale: the same again for the same seed."""
+
+import math
+from importlib import resources
+
+import pytest
+import torch
+
+from tutelage.recipes import RECIPES, load_recipe
+from tutelage.reproduction.recipe import Outcome
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_says_in_a_line_what_it_checks(name):
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert "\n" not in recipe.title
+    assert len(recipe.title) < 100
+    assert recipe.claims
+    assert all(claim.comparisons for claim in recipe.claims)
+    assert recipe.minutes["gpu"] <= 10
+    assert recipe.minutes["smoke"] <= 1
+
+
+@pytest.mark.usefixtures("real_data")
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_arm_runs_at_smoke_scale(name):
+    recipe, device = load_recipe(name), torch.device("cpu")
+    for arm in recipe.arms:
+        outcome: Outcome = recipe.run(arm, 0, recipe.settings["smoke"], device)
+        assert outcome.metrics.keys() == recipe.metrics.keys(), arm
+        assert all(math.isfinite(value) for value in outcome.metrics.values()), arm
+        again = recipe.run(arm, 0, recipe.settings["smoke"], device)
+        assert again == outcome, arm
+        drawn = {s for p in recipe.plots for a, s in p.lines.values() if a == arm}
+        assert drawn <= outcome.series.keys()
+
+
+def test_the_papers_numbers_travel_with_the_package():
+    file = resources.files("tutelage.reproduction").joinpath("paper_tables.yaml")
+    assert file.is_file()

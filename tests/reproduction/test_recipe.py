@@ -1,0 +1,32 @@
+"""A recipe whose parts do not fit together is refused when it is made."""
+
+import dataclasses
+
+import pytest
+
+from tests.reproduction.tiny import Settings, recipe
+from tutelage.reproduction.claims import Claim, Comparison
+from tutelage.reproduction.recipe import Plot
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"settings": {"smoke": Settings()}}, "scales"),
+        ({"minutes": {"smoke": 1.0}}, "scales"),
+        ({"arms": ("plain", "gar", "broken", "a/b")}, "a/b"),
+        ({"paper": "garr"}, "garr"),
+        ({"arms": ("plain",)}, "is not measured"),
+        ({"claims": (Claim("x", (Comparison(("gar", "scor"), "above", 0.0),)),)}, "'scor'"),
+        ({"printed": {("gar", "score"): ("FC / GAR", "Noisy")}}, "no cell"),
+        ({"plots": (Plot("Score", "points", {"x": ("xx", "score")}),)}, "xx"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(changes, part):
+    with pytest.raises(ValueError, match=part):
+        recipe(**changes)
+
+
+def test_a_recipe_does_not_change():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        recipe().name = "other"  # type: ignore[misc]
