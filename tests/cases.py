@@ -69,15 +69,18 @@ class Recurrent(nn.Module):
 
 
 class Attending(nn.Module):
-    """A transformer layer: attention, layer norms and dropout on a residual stream."""
+    """A transformer layer: attention, layer norms and dropout on a residual stream.
+
+    Four features a token: a layer norm of two gives the signs alone.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.encode = nn.TransformerEncoderLayer(2, 1, 3, dropout=0.1, batch_first=True)
+        self.encode = nn.TransformerEncoderLayer(4, 2, 3, dropout=0.1, batch_first=True)
         self.head = nn.Linear(D, C)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.encode(x.reshape(len(x), 4, 2)).flatten(1))
+        return self.head(self.encode(x.reshape(len(x), 2, 4)).flatten(1))
 
 
 class Embedded(nn.Module):

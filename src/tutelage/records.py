@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -88,6 +88,39 @@ class Step(NamedTuple):
     """the optimiser's settings at this step for each parameter that it moved"""
 
 
+@runtime_checkable
+class Recorded(Protocol):
+    """What a real step's passes revealed about every row's own gradient."""
+
+    gradient: Params
+    """of the loss that the student descended"""
+
+    def dots(self, direction: Params, coefficients: Tensor) -> Tensor:
+        """``<d l_i / d theta, direction>`` [L]; ``coefficients`` [L] are ``d loss / d l_i``."""
+        ...
+
+
+class Witness(NamedTuple):
+    """A real step as it was seen while it was taken."""
+
+    lesson: Lesson
+    seen: Observation
+    """detached"""
+    recorded: Recorded | None
+    """its passes, where the signal records them"""
+
+
+class Judgement(NamedTuple):
+    """The verdict on a student."""
+
+    loss: Tensor
+    """scalar"""
+    student: Params
+    """gradient of the loss with respect to the student's parameters"""
+    teacher: Params
+    """with respect to the teacher's, where these act on it directly; a missing one is zero"""
+
+
 @dataclass(frozen=True)
 class Window:
     """The last steps of a student's training, which an estimate looks back over."""
@@ -97,6 +130,10 @@ class Window:
     steps: Sequence[Step]
     end: StudentState
     """after the last of ``steps``"""
+    witness: Witness | None = None
+    """of the last step, where the signal looks at it"""
+    judgement: Judgement | None = None
+    """on ``end``, where it is known without a held-out batch"""
 
 
 class Estimate(NamedTuple):

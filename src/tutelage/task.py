@@ -12,11 +12,19 @@ from tutelage.joint import update_jointly
 from tutelage.objectives import weighted_loss
 from tutelage.precision import autocast_to
 from tutelage.randomness import seeded
-from tutelage.records import Batch, Lesson, Observation, Params, Step, StudentState
+from tutelage.records import (
+    Batch,
+    Judgement,
+    Lesson,
+    Observation,
+    Params,
+    Step,
+    StudentState,
+)
 from tutelage.rules import Rule, rule_for
 from tutelage.student import StudentView
 from tutelage.teaching import acts_at_test, is_deep, normalise_of, prepare, taps_of, weigh
-from tutelage.trees import detached, leaves, reached_grad
+from tutelage.trees import detached, leaves, named_grad, reached_grad
 
 Objective = Callable[[Tensor, Tensor], Tensor]
 
@@ -187,6 +195,24 @@ class Task:
         with as_taken(held_out, held_out.seed + 1):
             logits, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
             return self.objective(logits, lesson.targets).mean()
+
+    def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> Judgement:
+        """The held-out loss with its gradients.
+
+        Args:
+            state: The student.
+            teacher: Teacher parameters, requiring grad.
+            held_out: The batch that judges.
+
+        Returns:
+            The verdict.
+        """
+        theta = leaves(state.params)
+        loss = self.held_out_loss(state._replace(params=theta), teacher, held_out)
+        named = {f"teacher/{k}": p for k, p in teacher.items()}
+        found = named_grad(loss, named | theta)
+        direct = {k: found[f"teacher/{k}"] for k in teacher}
+        return Judgement(loss.detach(), {k: found[k] for k in theta}, direct)
 
 
 @contextmanager

@@ -2,25 +2,38 @@
 
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tutelage.differentiable import compiled_parts, require_learnable
+from tutelage.alignments import Recorder
+from tutelage.differentiable import compiled_parts, eager, require_learnable
 from tutelage.errors import UnsupportedStudentError
+from tutelage.look import Look, ahead, look, look_again, prepared, weighed
 from tutelage.objectives import cross_entropy
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
-from tutelage.records import Batch, Lesson, Observation, Progress, Step, Window
+from tutelage.records import (
+    Batch,
+    Judgement,
+    Params,
+    Progress,
+    Recorded,
+    Step,
+    Window,
+    Witness,
+)
 from tutelage.records import StudentState as State
 from tutelage.rules import rule_for, settings_of
-from tutelage.signals import Signal
-from tutelage.student import StudentView, tapped
-from tutelage.task import Objective, Task, as_taken, require_same_numbers
-from tutelage.teaching import is_deep, prepare, taps_of, uses_progress
-from tutelage.trees import detached, is_finite
+from tutelage.signals import OneStep, Signal
+from tutelage.student import StudentView
+from tutelage.task import Objective, Task, detach, require_same_numbers
+from tutelage.teaching import uses_progress
+from tutelage.trees import cloned, is_finite, leaves
 
 
 class Record(NamedTuple):
@@ -114,13 +127,15 @@ class Tutor:
         self._weightless = torch.zeros((), dtype=torch.int64, device=view.device)
         self._warned = False
         self._unproven = signal is not None and bool(compiled_parts(student))
+        self._recorder = Recorder(view.module)
         self._start: State | None = None
         self._window: list[Step] = []
+        self._pending: tuple[Window, Params] | None = None
 
     @property
     def wants_held_out(self) -> bool:
         """Whether the coming step ends with a teacher step, which needs a held-out batch."""
-        return self.signal is not None and (self.steps + 1) % self.teacher_every == 0
+        return self._due and not self._next_judges
 
     @property
     def progress(self) -> Progress:
@@ -156,43 +171,96 @@ class Tutor:
         now = autocast_now(batch.inputs.device)
         batch = batch._replace(seed=mixed_seed(self.seed, self.steps), autocast=now)
         progress = self.progress
-        self._open_window()
-        before = self.task.student.snapshot() if self._unproven else None
-        lesson, seen, weights, loss = self._look(batch, progress)
-        if before is not None:
-            require_same_numbers(self.task, before, lesson, Step(batch, progress, {}), seen)
-            self._unproven = False
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        taken = [Step(batch, progress, self._settings())] if self._in_window else []
+        due, phi = self._due, self._learning()
+        if due and self._next_judges:  # changed before its turn comes
+            phi = cloned(phi)
+        if self._in_window and not self._window:
+            self._start = self._kept_start()
+        sight, recorded = self._descend(batch, progress, due=due)
+        step = Step(batch, progress, self._settings())
+        witness = Witness(sight.lesson, detach(sight.seen), recorded)
+        judged = self._pass_on(sight.loss, batch) if self._pending is not None else None
+        if due and self._retakes:
+            assert held_out is not None
+            window = ahead(self.task, step, witness)
+            judged = self._teach(window, held_out, phi)
+            sight = self._descend_again(sight, batch)
+        taken = [step] if self._in_window and not self._retakes else []
         self.optimizer.step()
         self._window += taken
-        self.steps += 1
-        self._loss_sum += loss.detach().to(self._loss_sum)
-        losses, weights = seen.losses.detach(), weights.detach().reshape(seen.losses.shape)
-        self._weightless += weights.sum() == 0
-        judged = self._teach(held_out) if held_out is not None and self._due else None
-        return Record(loss.detach(), losses, weights, lesson.ids, judged)
+        self._count(sight)
+        if due and not self._retakes:
+            judged = self._look_back(witness, held_out, phi, judged)
+        weights = sight.weights.detach().reshape(sight.seen.losses.shape)
+        losses = sight.seen.losses.detach()
+        return Record(sight.loss.detach(), losses, weights, sight.lesson.ids, judged)
 
-    def _look(
-        self, batch: Batch, progress: Progress
-    ) -> tuple[Lesson, Observation, Tensor, Tensor]:
-        # the student's own forward pass, through its own hooks and wrappers
-        with torch.no_grad(), as_taken(batch, batch.seed):
-            lesson = prepare(self.teacher, {}, batch)
-        taps = taps_of(self.teacher)
-        student = self.task.student.module if taps else self.student
-        with as_taken(batch, batch.seed + 1), tapped(student, taps) as features:
-            logits = student(lesson.inputs)
-            losses = self.task.objective(logits, lesson.targets)
-        seen = Observation(losses, logits, features, progress)
-        if is_deep(self.teacher):  # the student's gradient goes through the weights, too
-            own = detached(dict(self.teacher.named_parameters()))
-            weights = self.task.weights(own, lesson, seen, batch.seed)
-        else:
-            with torch.no_grad():
-                weights = self.task.weights({}, lesson, seen, batch.seed)
-        return lesson, seen, weights, self.task.reduce(losses, weights, lesson)
+    def _descend(
+        self, batch: Batch, progress: Progress, *, due: bool
+    ) -> tuple[Look, Recorded | None]:
+        before = self.task.student.snapshot() if self._unproven else None
+        lesson = prepared(self.task, batch)
+        records = due and self._one_step is not None and self._one_step.records(self.task)
+        with ExitStack() as stack:
+            student, recorded = self.student, None
+            if records:  # hooks are not seen by compiled code
+                student = self.task.student.module
+                stack.enter_context(eager(student))
+                recorded = stack.enter_context(self._recorder.record(len(lesson.ids)))
+            sight = look(self.task, student, batch, lesson, progress)
+            if before is not None:
+                step = Step(batch, progress, {})
+                require_same_numbers(self.task, before, lesson, step, sight.seen)
+                self._unproven = False
+            self.optimizer.zero_grad(set_to_none=True)
+            sight.loss.backward(retain_graph=due and self._retakes)
+        return sight, recorded
+
+    def _descend_again(self, sight: Look, batch: Batch) -> Look:
+        again = weighed(self.task, batch, sight.lesson, sight.seen)
+        self.optimizer.zero_grad(set_to_none=True)
+        again.loss.backward()
+        return again
+
+    def _look_back(
+        self, witness: Witness, held_out: Batch | None, phi: Params, judged: Tensor | None
+    ) -> Tensor | None:
+        seen = witness if self._one_step is not None else None
+        end = self.task.student.state()
+        window = Window(self._start, tuple(self._window), end, seen)
+        self._start, self._window = None, []
+        if self._next_judges:
+            self._pending = window, phi
+            return judged
+        assert held_out is not None
+        return self._teach(window, held_out, phi)
+
+    def _pass_on(self, loss: Tensor, batch: Batch) -> Tensor:
+        assert self._pending is not None
+        (window, phi), self._pending = self._pending, None
+        if window.witness is None:  # training was resumed in between
+            assert window.start is not None
+            again = look_again(self.task, self._recorder, phi, window.start, window.steps[-1])
+            records = self._one_step is not None and self._one_step.records(self.task)
+            window = replace(
+                window, witness=again if records else again._replace(recorded=None)
+            )
+        params = self.task.student.params
+        grads = {
+            k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in params.items()
+        }
+        verdict = Judgement(loss.detach(), grads, {})
+        return self._teach(replace(window, judgement=verdict), batch, leaves(phi))
+
+    def _kept_start(self) -> State | None:
+        assert self.signal is not None
+        keep = self.signal.keeps_start and not self._retakes
+        return self.task.student.snapshot() if keep else None
+
+    def _count(self, sight: Look) -> None:
+        self.steps += 1
+        self._loss_sum += sight.loss.detach().to(self._loss_sum)
+        self._weightless += sight.weights.detach().sum() == 0
 
     @property
     def _in_window(self) -> bool:
@@ -202,12 +270,19 @@ class Tutor:
 
     @property
     def _due(self) -> bool:
-        return self.signal is not None and self.steps % self.teacher_every == 0
+        return self.signal is not None and (self.steps + 1) % self.teacher_every == 0
 
-    def _open_window(self) -> None:
-        if self._in_window and not self._window:
-            assert self.signal is not None
-            self._start = self.task.student.snapshot() if self.signal.keeps_start else None
+    @property
+    def _one_step(self) -> OneStep | None:
+        return self.signal if isinstance(self.signal, OneStep) else None
+
+    @property
+    def _retakes(self) -> bool:
+        return self._one_step is not None and self._one_step.retakes
+
+    @property
+    def _next_judges(self) -> bool:
+        return self._one_step is not None and self._one_step.next_judges
 
     def _settings(self) -> Mapping[str, Mapping[str, float | bool]]:
         params = self.task.student.params
@@ -220,19 +295,19 @@ class Tutor:
             )
         return moved
 
-    def _teach(self, held_out: Batch) -> Tensor:
+    def _learning(self) -> Params:
+        return {k: p for k, p in self.teacher.named_parameters() if p.requires_grad}
+
+    def _teach(self, window: Window, held_out: Batch, phi: Params) -> Tensor:
         assert self.signal is not None
         assert self.teacher_optimizer is not None
-        window = Window(self._start, tuple(self._window), self.task.student.state())
-        self._start, self._window = None, []
         self._warn_of_weightless_steps()
-        params = {k: p for k, p in self.teacher.named_parameters() if p.requires_grad}
         seed, now = mixed_seed(self.seed, self.steps, 1), autocast_now(held_out.inputs.device)
         held_out = held_out._replace(seed=seed, autocast=now)
         with autocast_to(FULL, held_out.inputs.device):  # sums and products in full precision
-            estimate = self.signal(self.task, dict(params), window, held_out)
+            estimate = self.signal(self.task, phi, window, held_out)
         if is_finite(estimate.grad):
-            for name, p in params.items():
+            for name, p in self._learning().items():
                 p.grad = estimate.grad[name].to(p.dtype)
             self.teacher_optimizer.step()
             self.teacher_optimizer.zero_grad(set_to_none=True)
@@ -268,6 +343,7 @@ class Tutor:
             "weightless": self._weightless,
             "start": [] if self._start is None else list(self._start),
             "window": [_packed(step) for step in self._window],
+            "pending": [] if self._pending is None else _packed_window(*self._pending),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -288,11 +364,23 @@ class Tutor:
         self._weightless = state["weightless"].clone()
         self._start = State(*state["start"]) if state["start"] else None
         self._window = [_unpacked(step) for step in state["window"]]
+        pending = state["pending"]
+        self._pending = self._resumed(*pending) if pending else None
+
+    def _resumed(
+        self, start: list[Any], step: Mapping[str, Any], phi: Params
+    ) -> tuple[Window, Params]:
+        return Window(State(*start), (_unpacked(step),), self.task.student.state()), phi
 
 
 def _packed(step: Step) -> dict[str, Any]:
     settings = {name: dict(own) for name, own in step.settings.items()}
     return {"batch": list(step.batch), "progress": list(step.progress), "settings": settings}
+
+
+def _packed_window(window: Window, phi: Params) -> list[Any]:
+    assert window.start is not None
+    return [list(window.start), _packed(window.steps[-1]), phi]
 
 
 def _unpacked(packed: Mapping[str, Any]) -> Step:

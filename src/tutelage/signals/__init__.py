@@ -2,7 +2,7 @@
 
 from tutelage.signals.implicit import Implicit
 from tutelage.signals.lookahead import Lookahead
-from tutelage.signals.protocol import Signal, WholeRun
+from tutelage.signals.protocol import OneStep, Signal, WholeRun
 from tutelage.signals.replayed import Replayed
 from tutelage.signals.reversible import Reversible
 from tutelage.signals.solvers import ConjugateGradient, Neumann
@@ -13,6 +13,7 @@ __all__ = [
     "Implicit",
     "Lookahead",
     "Neumann",
+    "OneStep",
     "Replayed",
     "Reversible",
     "Signal",

@@ -1,33 +1,88 @@
 """One step ahead: would the student have been better for other weights a step ago?"""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 import torch
+from torch import Tensor
 
-from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
-from tutelage.signals.products import Automatic, Product
+from tutelage.errors import UnsupportedStudentError
+from tutelage.records import (
+    Batch,
+    Estimate,
+    Params,
+    Recorded,
+    Step,
+    StudentState,
+    Window,
+    Witness,
+)
+from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
 from tutelage.task import Task
-from tutelage.trees import leaves, named_grad, plus, reached_grad
+from tutelage.trees import detached, leaves, named_grad, plus, reached_grad
+
+Mode = Literal["online", "restep"]
+Judge = Literal["held-out", "next"]
 
 
 @dataclass(frozen=True)
 class Lookahead:
     """The hypergradient through the student's last step: ``Unrolled(steps=1)`` made cheap.
 
-    ``d held_out / d phi = M v`` with ``v`` the held-out gradient at the new parameters, carried
-    back through the update rule to the step's gradient (``v = -eta grad`` for plain SGD). The
-    student's real step is the look-ahead; the changed teacher serves the next one.
+    ``d judge / d phi = M v`` with ``v`` the judging loss's gradient at the new parameters,
+    carried back through the update rule to the step's gradient (``v = -eta grad`` for plain
+    SGD). With ``"online"`` the student's real step is the look-ahead, and the changed teacher
+    serves the next one; with ``"restep"`` the look-ahead is only tried, and the real step is
+    taken with the changed teacher's weights, from the same forward pass. ``judge="next"`` takes
+    the loss of the next training batch for the held-out loss: its gradient is computed anyway.
 
-    Source: Shu et al. 2019, Meta-Weight-Net; Ren et al. 2018, Learning to Reweight Examples.
+    Source: Shu et al. 2019, Meta-Weight-Net; Ren et al. 2018, Learning to Reweight Examples;
+    gradient-alignment reward, section 3 (``judge="next"``).
 
     Note: it sees the student's own optimiser, momentum included, where the papers' virtual step
-    is plain SGD; the two differ in where the held-out gradient is taken.
+    is plain SGD; the two differ in where the held-out gradient is taken. What ``judge="next"``
+    leaves out: the next loss's own dependence on the teacher.
+
+    Raises:
+        ValueError: If mode or judge is unknown, or the next step should judge a step not taken.
     """
 
     product: Product = field(default_factory=Automatic)
+    mode: Mode = "online"
+    judge: Judge = "held-out"
     steps: int = field(default=1, init=False)
     keeps_start: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("mode", self.mode, get_args(Mode)),
+            ("judge", self.judge, get_args(Judge)),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
+        if self.mode == "restep" and self.judge == "next":
+            raise ValueError("judge='next' needs the real step to be taken: use mode='online'.")
+
+    @property
+    def retakes(self) -> bool:
+        """Whether the real step is taken with the weights that came of looking ahead of it."""
+        return self.mode == "restep"
+
+    @property
+    def next_judges(self) -> bool:
+        """Whether the next training step's loss takes the place of a held-out batch."""
+        return self.judge == "next"
+
+    def records(self, task: Task) -> bool:
+        """Whether the step's passes are to be recorded, the student being what it now is.
+
+        Args:
+            task: The student learning under the teacher.
+
+        Returns:
+            True if the product reads dot products off them.
+        """
+        return isinstance(self.product, Automatic | Alignment) and self.product.records(task)
 
     def __call__(
         self, task: Task, teacher: Params, window: Window, held_out: Batch
@@ -45,34 +100,110 @@ class Lookahead:
         """
         assert window.start is not None
         step = window.steps[-1]
-        end = window.end._replace(params=leaves(window.end.params))
-        loss = task.held_out_loss(end, teacher, held_out)
-        direct = named_grad(loss, {f"teacher/{k}": p for k, p in teacher.items()} | end.params)
-        v = through_update(
-            task, window.start, teacher, step, {k: direct[k] for k in end.params}
-        )
-        mixed = self.product.mixed(task, window.start, teacher, step, v)
-        total = plus({k: direct[f"teacher/{k}"] for k in teacher}, mixed)
-        return Estimate(total, loss.detach())
+        verdict = window.judgement or task.judge(window.end, teacher, held_out)
+        v = through_update(task, window, teacher, verdict.student)
+        mixed = self._mixed(task, window.start, teacher, step, v, window.witness)
+        total = {k: torch.zeros_like(p) for k, p in teacher.items()} | verdict.teacher
+        return Estimate(plus(total, mixed), verdict.loss)
+
+    def _mixed(
+        self,
+        task: Task,
+        start: StudentState,
+        teacher: Params,
+        step: Step,
+        v: Params,
+        witness: Witness | None,
+    ) -> Params:
+        reads = isinstance(self.product, Automatic | Alignment)
+        lesson = task.lesson(teacher, step.batch)
+        if witness is None or not reads or not only_weighs(task, lesson):
+            return self.product.mixed(task, start, teacher, step, v)
+        try:
+            dots = self._dots(task, start, teacher, step, v, witness)
+        except UnsupportedStudentError:  # the passes do not show everything
+            dots = Alignment().dots(task, start, witness.lesson, step, v)
+        return weighed(task, teacher, step, witness, dots)
+
+    def _dots(
+        self,
+        task: Task,
+        start: StudentState,
+        teacher: Params,
+        step: Step,
+        v: Params,
+        witness: Witness,
+    ) -> Tensor:
+        if witness.recorded is not None:
+            return told(task, teacher, step, v, witness, witness.recorded)
+        way = self.product if isinstance(self.product, Alignment) else Alignment()
+        return way.dots(task, start, witness.lesson, step, v)
 
 
-def through_update(
-    task: Task, start: StudentState, teacher: Params, step: Step, adjoint: Params
-) -> Params:
+def told(
+    task: Task, teacher: Params, step: Step, v: Params, witness: Witness, recorded: Recorded
+) -> Tensor:
+    """Dot products read off the step's own passes.
+
+    Args:
+        task: The student learning under the teacher.
+        teacher: Teacher parameters.
+        step: The step.
+        v: Direction, keyed like the student's parameters; a missing one counts as zero.
+        witness: The step as it was seen.
+        recorded: Its passes.
+
+    Returns:
+        [L].
+
+    Raises:
+        UnsupportedStudentError: If they do not show every row's gradient.
+    """
+    lesson = witness.lesson
+    weights = task.weights(detached(teacher), lesson, witness.seen, step.batch.seed)
+    losses = witness.seen.losses.detach().requires_grad_()
+    reduced = task.reduce(losses, weights, lesson)
+    (coefficients,) = torch.autograd.grad(reduced, losses)
+    if bool((coefficients == 0).any()):
+        raise UnsupportedStudentError("A row of weight zero left nothing to read off.")
+    return recorded.dots(v, coefficients)
+
+
+def weighed(task: Task, teacher: Params, step: Step, witness: Witness, dots: Tensor) -> Params:
+    """``M v`` from the rows' dot products with v.
+
+    Args:
+        task: The student learning under the teacher.
+        teacher: Teacher parameters, requiring grad.
+        step: The step.
+        witness: The step as it was seen.
+        dots: [L].
+
+    Returns:
+        Keyed like the teacher.
+    """
+    weights = task.weights(teacher, witness.lesson, witness.seen, step.batch.seed)
+    return named_grad(task.reduce(dots, weights, witness.lesson), teacher)
+
+
+def through_update(task: Task, window: Window, teacher: Params, adjoint: Params) -> Params:
     """Carry an adjoint of the new parameters back to the step's gradient.
 
     Args:
         task: The student learning under the teacher.
-        start: The student before the step.
+        window: The step, with the state before it.
         teacher: Teacher parameters.
-        step: The step.
         adjoint: Gradient with respect to the parameters after the step.
 
     Returns:
         The gradient with respect to the step's gradient, for the parameters that it moved.
     """
+    start, step = window.start, window.steps[-1]
+    assert start is not None
     if task.rule.linear:  # the derivative does not depend on the gradient's value
         grads = {k: torch.zeros_like(start.params[k]) for k in step.settings}
+    elif window.witness is not None and window.witness.recorded is not None:
+        grads = {k: window.witness.recorded.gradient[k] for k in step.settings}
     else:
         theta = leaves(start.params)
         loss, _ = task.taught_loss(start._replace(params=theta), teacher, step)

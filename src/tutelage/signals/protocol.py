@@ -37,6 +37,32 @@ class Signal(Protocol):
 
 
 @runtime_checkable
+class OneStep(Protocol):
+    """A signal that looks at one real step while it is taken."""
+
+    @property
+    def retakes(self) -> bool:
+        """Whether the real step is taken with the weights that came of looking ahead of it."""
+        ...
+
+    @property
+    def next_judges(self) -> bool:
+        """Whether the next training step's loss takes the place of a held-out batch."""
+        ...
+
+    def records(self, task: Task) -> bool:
+        """Whether the step's passes are to be recorded, the student being what it now is.
+
+        Args:
+            task: The student learning under the teacher.
+
+        Returns:
+            True if so.
+        """
+        ...
+
+
+@runtime_checkable
 class WholeRun(Protocol):
     """A signal that can take all of a student's steps itself, from its first one."""
 

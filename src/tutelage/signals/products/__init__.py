@@ -1,6 +1,6 @@
 """How the products that differentiable signals rest on are taken."""
 
-from tutelage.signals.products.alignment import Alignment
+from tutelage.signals.products.alignment import Alignment, only_weighs
 from tutelage.signals.products.automatic import Automatic
 from tutelage.signals.products.double_backward import DoubleBackward
 from tutelage.signals.products.finite_difference import FiniteDifference
@@ -15,4 +15,5 @@ __all__ = [
     "ForwardOverReverse",
     "Linearised",
     "Product",
+    "only_weighs",
 ]

@@ -1,19 +1,21 @@
 """Mixed products without a second derivative, where the teacher only weighs."""
 
-import warnings
 from dataclasses import dataclass
-from functools import cache
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
+from torch.autograd.forward_ad import unpack_dual
 
+from tutelage.alignments import Losses, Recorder, central_dots, forward_dots
 from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Lesson, Observation, Params, Step, StudentState
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
 from tutelage.task import Task, detach
 from tutelage.teaching import is_deep
-from tutelage.trees import named_grad
+from tutelage.trees import leaves, named_grad
+
+Method = Literal["forward", "ghost", "difference"]
 
 
 @dataclass(frozen=True)
@@ -21,9 +23,32 @@ class Alignment:
     """``M v`` from per-example dot products; ``H v`` by double backward.
 
     Where the teacher enters through weights only, the loss is linear in the per-example losses,
-    so that ``<dL/dtheta, v>`` is the same reduction of the dot products ``<dl_i/dtheta, v>``:
-    one forward pass in forward mode and a backward pass through the teacher alone. Exact.
+    so that ``<dL/dtheta, v>`` is the same reduction of the dot products ``<dl_i/dtheta, v>``,
+    and a backward pass through the teacher alone is left to do. See ``tutelage.alignments`` for
+    the methods: ``"forward"`` is exact for every student, ``"ghost"`` is exact without batch
+    statistics, and ``"difference"`` is inexact and takes hardly any memory.
+
+    Raises:
+        ValueError: If there is no such method.
     """
+
+    method: Method = "forward"
+
+    def __post_init__(self) -> None:
+        if self.method not in get_args(Method):
+            allowed = ", ".join(get_args(Method))
+            raise ValueError(f"method must be one of {allowed}, got {self.method}.")
+
+    def records(self, task: Task) -> bool:
+        """Whether dot products can be read off a real step's own passes.
+
+        Args:
+            task: The student learning under the teacher.
+
+        Returns:
+            True for ``"ghost"``, unless the weights depend on the student.
+        """
+        return self.method == "ghost" and not is_deep(task.teacher)
 
     def linearise(
         self, task: Task, state: StudentState, teacher: Params, step: Step
@@ -40,6 +65,33 @@ class Alignment:
             The gradient, ready for products.
         """
         return DoubleBackward().linearise(task, state, teacher, step)
+
+    def dots(
+        self, task: Task, state: StudentState, lesson: Lesson, step: Step, v: Params
+    ) -> Tensor:
+        """Dot product of every row's gradient with a direction: ``<dl_i/dtheta, v>``.
+
+        Args:
+            task: The student learning under the teacher.
+            state: The student.
+            lesson: The rows to look at.
+            step: The step whose seed and progress apply.
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            [L].
+        """
+        losses, _ = losses_near(task, state, lesson, step)
+        return self._dots(task, losses, state.params, v, len(lesson.ids))
+
+    def _dots(self, task: Task, losses: Losses, params: Params, v: Params, rows: int) -> Tensor:
+        match self.method:
+            case "forward":
+                return forward_dots(losses, params, v)
+            case "difference":
+                return central_dots(losses, params, v)
+            case _:
+                return ghost(task, losses, params, v, rows)
 
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
@@ -65,8 +117,12 @@ class Alignment:
                 f"{type(task.teacher).__name__} does more than weigh examples, so dot products "
                 "are not enough. Use DoubleBackward."
             )
-        dots, seen = dot_products(task, state, lesson, step, v)
-        weights = task.weights(teacher, lesson, seen, step.batch.seed)
+        losses, sights = losses_near(task, state, lesson, step)
+        if self.method == "difference":
+            with torch.no_grad():
+                losses({})
+        dots = self._dots(task, losses, state.params, v, len(lesson.ids))
+        weights = task.weights(teacher, lesson, sights[0], step.batch.seed)
         return named_grad(task.reduce(dots, weights, lesson), teacher)
 
 
@@ -85,39 +141,48 @@ def only_weighs(task: Task, lesson: Lesson) -> bool:
     )
 
 
-def dot_products(
-    task: Task, state: StudentState, lesson: Lesson, step: Step, v: Params
-) -> tuple[Tensor, Observation]:
-    """Dot product of every example's gradient with a direction: ``<dl_i/dtheta, v>``.
-
-    The forward-mode derivative of the losses along ``v``; with batch normalisation in training
-    mode it includes the path through the batch statistics.
+def losses_near(
+    task: Task, state: StudentState, lesson: Lesson, step: Step
+) -> tuple[Losses, list[Observation]]:
+    """The student's losses as a function of its parameters.
 
     Args:
         task: The student learning under the teacher.
-        state: The student.
+        state: The student; parameters that are not given stay as here.
         lesson: The rows to look at.
         step: The step whose seed and progress apply.
-        v: Direction, keyed like the student's parameters; a missing one counts as zero.
 
     Returns:
-        Dot products [L], and the observation at ``state``.
+        From parameters to losses [L]; what was observed at each call, without tangents.
     """
-    load_forward_mode()
-    # dual tensors, not torch.func.jvp: under that, dropout may draw another mask
-    with torch.no_grad(), dual_level():
-        moved = {k: make_dual(state.params[k].detach(), d) for k, d in v.items()}
-        seen, _ = task.observe(state._replace(params=state.params | moved), lesson, step)
-        losses, dots = unpack_dual(seen.losses)
+    sights: list[Observation] = []
+
+    def losses(params: Params) -> Tensor:
+        moved = state._replace(params=state.params | params)
+        seen, _ = task.observe(moved, lesson, step)
         features = {k: unpack_dual(f).primal for k, f in seen.features.items()}
-        here = Observation(losses, unpack_dual(seen.logits).primal, features, step.progress)
-    return torch.zeros_like(losses) if dots is None else dots, detach(here)
+        values, logits = unpack_dual(seen.losses).primal, unpack_dual(seen.logits).primal
+        sights.append(detach(Observation(values, logits, features, step.progress)))
+        return seen.losses
+
+    return losses, sights
 
 
-@cache
-def load_forward_mode() -> None:
-    """Let torch compile its forward-mode formulas, silencing its own deprecation warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        with dual_level():
-            make_dual(torch.zeros(()), torch.zeros(()))
+def ghost(task: Task, losses: Losses, params: Params, v: Params, rows: int) -> Tensor:
+    """Dot products read off a forward and backward pass of their own.
+
+    Args:
+        task: The student learning under the teacher.
+        losses: The student's losses as a function of its parameters.
+        params: Where to take the derivative.
+        v: Direction; a missing parameter counts as zero.
+        rows: L.
+
+    Returns:
+        [L].
+    """
+    theta = leaves(params)
+    recorder = Recorder(task.student.module)
+    with torch.enable_grad(), recorder.record(rows, theta) as recording:
+        torch.autograd.grad(losses(theta).sum(), list(theta.values()), allow_unused=True)
+    return recording.dots(v, recording.ones())

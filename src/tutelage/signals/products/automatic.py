@@ -2,15 +2,28 @@
 
 from dataclasses import dataclass
 
+from tutelage.alignments import couples_rows
 from tutelage.records import Params, Step, StudentState
 from tutelage.signals.products.alignment import Alignment, only_weighs
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
 from tutelage.task import Task
+from tutelage.teaching import is_deep
 
 
 @dataclass(frozen=True)
 class Automatic:
     """Dot products for ``M v`` where the teacher only weighs, double backward for the rest."""
+
+    def records(self, task: Task) -> bool:
+        """Whether dot products can be read off a real step's own passes, exactly.
+
+        Args:
+            task: The student learning under the teacher.
+
+        Returns:
+            False where the weights depend on the student, or rows on one another.
+        """
+        return not is_deep(task.teacher) and not couples_rows(task.student.module)
 
     def linearise(
         self, task: Task, state: StudentState, teacher: Params, step: Step

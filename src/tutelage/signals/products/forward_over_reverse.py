@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
+from tutelage.alignments import load_forward_mode
 from tutelage.records import Params, Step, StudentState
-from tutelage.signals.products.alignment import load_forward_mode
 from tutelage.signals.products.view import Loss, loss_near
 from tutelage.task import Task
 from tutelage.trees import detached, leaves, named_grad, reached_grad

@@ -1,0 +1,240 @@
+"""One step ahead within real training, against the same written by hand."""
+
+import gc
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+from torch.optim import SGD, Adam, Optimizer
+
+from tests.cases import OPTIMIZERS, InputWeigher, build, stream
+from tests.tutoring import live_tensors, same
+from tutelage.records import Batch, Params
+from tutelage.signals import Lookahead
+from tutelage.signals.products import Alignment, Automatic, DoubleBackward
+from tutelage.teachers import LossWeigher
+from tutelage.tutor import Tutor
+
+STUDENTS = ("relu network", "group norm", "batch norm", "tied", "recurrent", "attention")
+RATE = 0.1
+
+
+def taught(
+    signal: Lookahead,
+    name: str = "group norm",
+    optimizer: str = "sgd",
+    teacher: nn.Module | None = None,
+) -> Tutor:
+    student = build(name)
+    torch.manual_seed(3)
+    teacher = InputWeigher().double() if teacher is None else teacher
+    learner = SGD(teacher.parameters(), lr=5.0)
+    return Tutor(
+        student, OPTIMIZERS[optimizer](student), teacher, learner, signal=signal, seed=5
+    )
+
+
+def train(tutor: Tutor, steps: int) -> None:
+    train_stream, held_stream = stream(0), stream(1)
+    for _ in range(steps):
+        held_out = next(held_stream)
+        tutor.step(next(train_stream), held_out if tutor.wants_held_out else None)
+
+
+def loss_of(student: nn.Module, params: Params, batch: Batch) -> Tensor:
+    buffers = {k: b.clone() for k, b in student.named_buffers()}
+    return cross_entropy(
+        functional_call(student, params | buffers, (batch.inputs,)),
+        batch.targets,
+        reduction="none",
+    )
+
+
+def clones(teacher: nn.Module) -> list[Tensor]:
+    return [p.detach().clone() for p in teacher.parameters()]
+
+
+def weighed(
+    teacher: nn.Module, batch: Batch, losses: Tensor, phi: Params | None = None
+) -> Tensor:
+    own = dict(teacher.named_parameters()) if phi is None else phi
+    inner = {k.removeprefix("net."): p for k, p in own.items()}
+    weights = (
+        functional_call(teacher.get_submodule("net"), inner, (batch.inputs,))
+        .sigmoid()
+        .squeeze(1)
+    )
+    return (weights * losses).sum() / weights.sum()
+
+
+def gradients(loss: Tensor, params: Params, *, create_graph: bool = False) -> Params:
+    found = torch.autograd.grad(
+        loss, list(params.values()), create_graph=create_graph, allow_unused=True
+    )
+    pairs = zip(params.items(), found, strict=True)
+    return {k: torch.zeros_like(p) if g is None else g for (k, p), g in pairs}
+
+
+@pytest.mark.parametrize("name", ["relu network", "group norm", "tied", "recurrent"])
+def test_restep_is_the_meta_weight_net_iteration(name: str) -> None:
+    tutor = taught(Lookahead(mode="restep"), name)
+    train(tutor, 4)
+
+    student = build(name)
+    torch.manual_seed(3)
+    teacher = InputWeigher().double()
+    learner = SGD(teacher.parameters(), lr=5.0)
+    train_stream, held_stream = stream(0), stream(1)
+    for _ in range(4):
+        batch, held_out = next(train_stream), next(held_stream)
+        params: Params = dict(student.named_parameters())
+        losses = loss_of(student, params, batch)
+        grads = gradients(weighed(teacher, batch, losses), params, create_graph=True)
+        virtual = {k: p - RATE * grads[k] for k, p in params.items()}
+        learner.zero_grad()
+        loss_of(student, virtual, held_out).mean().backward()
+        learner.step()
+        with torch.no_grad():
+            student.zero_grad()
+        real = gradients(weighed(teacher, batch, loss_of(student, params, batch)), params)
+        with torch.no_grad():
+            for k, p in params.items():
+                p -= RATE * real[k]
+    for ours, theirs in zip(tutor.teacher.parameters(), teacher.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+    for ours, theirs in zip(tutor.student.parameters(), student.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["relu network", "group norm", "tied", "recurrent"])
+def test_the_next_step_judges_by_its_own_weighted_loss(name: str) -> None:
+    tutor = taught(Lookahead(judge="next"), name)
+    assert not tutor.wants_held_out
+    train(tutor, 4)  # three teacher steps: the fourth student step is not judged yet
+
+    student = build(name)
+    torch.manual_seed(3)
+    teacher = InputWeigher().double()
+    learner = SGD(teacher.parameters(), lr=5.0)
+    names = [k for k, _ in teacher.named_parameters()]
+    used = [dict(zip(names, clones(teacher), strict=True))]
+    batches = stream(0)
+    batch, following = next(batches), next(batches)
+    for _ in range(3):
+        phi = {k: p.requires_grad_() for k, p in used[-1].items()}
+        params: Params = dict(student.named_parameters())
+        taught_loss = weighed(teacher, batch, loss_of(student, params, batch), phi)
+        grads = gradients(taught_loss, params, create_graph=True)
+        after = {k: p - RATE * grads[k] for k, p in params.items()}
+        now = dict(
+            zip(names, clones(teacher), strict=True)
+        )  # the weights of the step that judges
+        judge = weighed(teacher, following, loss_of(student, after, following), now)
+        found = torch.autograd.grad(judge, list(phi.values()))
+        for p, g in zip(teacher.parameters(), found, strict=True):
+            p.grad = g
+        learner.step()
+        with torch.no_grad():
+            for k, p in params.items():
+                p.copy_(after[k])
+        used.append(now)
+        batch, following = following, next(batches)
+    for ours, theirs in zip(tutor.teacher.parameters(), teacher.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["dampening", "adam", "scheduled groups"]
+)
+@pytest.mark.parametrize("mode", ["online", "restep", "next"])
+@pytest.mark.parametrize("name", STUDENTS)
+def test_what_is_read_off_the_passes_equals_a_double_backward(name, mode, optimizer) -> None:
+    trained = []
+    for product in (Automatic(), DoubleBackward()):
+        next_judges = mode == "next"
+        signal = Lookahead(product, judge="next") if next_judges else Lookahead(product, mode)
+        tutor = taught(signal, name, optimizer)
+        train(tutor, 3)
+        trained.append([*clones(tutor.teacher), *clones(tutor.student)])
+    for ours, theirs in zip(*trained, strict=True):
+        # Adam makes a step out of the rounding of a gradient that is zero
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+
+
+def test_differences_of_losses_come_close() -> None:
+    trained = []
+    for product in (Alignment("difference"), DoubleBackward()):
+        tutor = taught(Lookahead(product))
+        start = torch.cat([p.flatten() for p in clones(tutor.teacher)])
+        train(tutor, 1)
+        trained.append(torch.cat([p.flatten() for p in clones(tutor.teacher)]) - start)
+    assert float((trained[0] - trained[1]).norm() / trained[1].norm()) < 1e-4
+
+
+class Sparing(InputWeigher):
+    """Leaves some rows out altogether, yet learns how much they should have counted."""
+
+    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the seam
+        raw = self.net(lesson.inputs).squeeze(1) + 0.2
+        return raw.clamp(min=0) + (raw - raw.detach())  # weight 0 with a derivative
+
+
+def test_rows_of_weight_zero_are_looked_at_in_another_way() -> None:
+    trained = []
+    for product in (Automatic(), DoubleBackward()):
+        torch.manual_seed(3)
+        tutor = taught(Lookahead(product), teacher=Sparing().double())
+        train(tutor, 3)
+        trained.append(clones(tutor.teacher))
+    for ours, theirs in zip(*trained, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", STUDENTS)
+@pytest.mark.parametrize(
+    "signal", [Lookahead(), Lookahead(mode="restep"), Lookahead(judge="next")], ids=str
+)
+def test_a_look_ahead_leaves_no_tensor_behind(name, signal) -> None:
+    tutor = taught(signal, name)
+    train(tutor, 5)
+    gc.collect()
+    before = live_tensors()
+    train(tutor, 5)
+    assert live_tensors() == before
+
+
+@pytest.mark.parametrize("name", ["group norm", "batch norm", "attention"])
+def test_a_run_stopped_before_its_judge_came_resumes_bit_for_bit(name: str) -> None:
+    def build_tutor() -> Tutor:
+        return taught(Lookahead(judge="next"), name, "momentum")
+
+    whole = build_tutor()
+    train(whole, 6)
+    first, second = build_tutor(), build_tutor()
+    train_stream = stream(0)
+    for _ in range(3):
+        first.step(next(train_stream))
+    second.load_state_dict(first.state_dict())
+    for _ in range(3):
+        second.step(next(train_stream))
+    assert same(second.state_dict(), whole.state_dict())
+
+
+def test_restep_uses_the_students_own_optimiser_and_statistics_once() -> None:
+    student = build("batch norm")
+    teacher = LossWeigher().double()
+    optimizer: Optimizer = SGD(student.parameters(), lr=RATE, momentum=0.9)
+    learner = Adam(teacher.parameters(), lr=1e-2)
+    tutor = Tutor(student, optimizer, teacher, learner, signal=Lookahead(mode="restep"))
+    batches = stream()
+    for number in range(3):
+        tutor.step(next(batches), next(batches))
+        assert int(student.get_buffer("2.num_batches_tracked")) == number + 1
+    assert all("momentum_buffer" in optimizer.state[p] for p in student.parameters())
+
+
+def test_combinations_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="use mode='online'"):
+        Lookahead(mode="restep", judge="next")
