@@ -97,13 +97,14 @@ def test_a_recorded_step_gives_dot_products_after_the_optimiser_moved_on(name: s
     expected = one_by_one(student, batch, g)
     weights = torch.linspace(0.1, 2.0, B, dtype=torch.float64)
     optimizer = torch.optim.SGD(student.parameters(), lr=0.5)
-    recorder = Recorder(student)
-    for number in range(2):  # the second time, where rows lie is known
+    recorder, recordings = Recorder(student), []
+    for _ in range(2):  # the second time, where rows lie is known
+        optimizer.zero_grad()
         with recorder.record(B) as recording:
             losses = cross_entropy(student(batch.inputs), batch.targets, reduction="none")
             (weights * losses).sum().backward()
-        if number == 0:
-            optimizer.zero_grad()
+        recordings.append(recording)
     optimizer.step()
-    found = recording.dots(g, weights)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    for recording in recordings:
+        found = recording.dots(g, weights)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)

@@ -55,7 +55,7 @@ def alignment(
         [B].
 
     Raises:
-        UsageError: If the method or a layer is unknown, or no parameter is left.
+        UsageError: If a method, layer or parameter is unknown, or no parameter is left.
 
     Note: ``"ghost"`` raises UnsupportedStudentError where it cannot see a parameter's use.
 
@@ -65,8 +65,7 @@ def alignment(
         raise UsageError(f"There is no method '{method}'. {nearest(method, get_args(Method))}")
     student = original(student)
     names = selected(student, layers)
-    known = {k: v.detach() for k, v in direction.items() if k in names}
-    g = without_padding(student, known)
+    g = without_padding(student, wanted(student, direction, names))
     own = detached({k: p for k, p in student.named_parameters() if k in names})
 
     def losses(params: Params) -> Tensor:
@@ -83,6 +82,27 @@ def alignment(
     if method == "ghost":
         return recording.dots(g, recording.ones())
     return dots_or_forward(recording, losses, own, g)
+
+
+def wanted(student: nn.Module, direction: Params, names: Collection[str]) -> Params:
+    """The part of a direction that counts, in the parameters' types.
+
+    Args:
+        student: The student.
+        direction: g, by the student's parameter names.
+        names: Of the parameters that count.
+
+    Returns:
+        g for some of these names.
+
+    Raises:
+        UsageError: If the student has no parameter of a name.
+    """
+    own = dict(student.named_parameters())
+    for name in direction:
+        if name not in own:
+            raise UsageError(f"The student has no parameter '{name}'. {nearest(name, own)}")
+    return {k: v.detach().to(own[k].dtype) for k, v in direction.items() if k in names}
 
 
 def recorded(

@@ -1,7 +1,8 @@
 """Dot products by the forward-mode derivative of the losses: exact for every student."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -29,7 +30,7 @@ def forward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
     """
     load_forward_mode()
     # dual tensors, not torch.func.jvp: under that, dropout may draw another mask
-    with torch.no_grad(), dual_level():
+    with torch.no_grad(), without_fast_attention(), dual_level():
         moved = {k: make_dual(params[k].detach(), v) for k, v in direction.items()}
         primal, tangent = unpack_dual(losses(params | moved))
     return torch.zeros_like(primal) if tangent is None else tangent
@@ -42,3 +43,18 @@ def load_forward_mode() -> None:
         warnings.simplefilter("ignore", FutureWarning)
         with dual_level():
             make_dual(torch.zeros(()), torch.zeros(()))
+
+
+@contextmanager
+def without_fast_attention() -> Iterator[None]:
+    """Leave torch's inference path for attention aside: it has no derivative of any kind.
+
+    Yields:
+        Nothing.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)

@@ -1,26 +1,30 @@
 """Finding which dimension of a module's output counts the rows of a batch."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from tutelage.alignments.rows import tensors_in
+from tutelage.alignments.given import Given
+from tutelage.alignments.rows import mapped, tensors_in
 from tutelage.alignments.units import Unit
 from tutelage.randomness import seeded
 from tutelage.trees import cloned
 
 Places = Mapping[tuple[str, int], Sequence[int | None]]
 """row dimension of every output, by the module's name and the number of its call"""
-FACTORS = (0.5, 2.0, 4.0)
-"""powers of two, so that what they scale is scaled without rounding"""
+FEW = 3
+"""rows that are enough to tell"""
+TOLERANCE = 1e-4
+"""of the largest gradient, by which a gradient may miss its multiple"""
+UNKNOWN = -1
+"""where two dimensions would do, as for an output that has no gradient"""
 
 
-def find_places(
-    student: nn.Module, units: Sequence[Unit], given: Sequence[object], rows: int
-) -> Places:
+def find_places(student: nn.Module, units: Sequence[Unit], given: Given, rows: int) -> Places:
     """Run a few rows through the student and see what scales with each row's own loss.
 
     Where the loss of row i is multiplied, row i of every gradient is, and nothing else: that
@@ -29,35 +33,67 @@ def find_places(
     Args:
         student: The student; its state is left alone.
         units: The modules to look at.
-        given: The student's positional arguments.
+        given: The student's arguments.
         rows: B.
 
     Returns:
-        None for an output in which no dimension counts rows.
+        By output: its dimension, None where none counts rows, ``UNKNOWN`` where several might.
+        Empty where the student cannot be run on a few rows or gives nothing row by row.
     """
-    few = min(rows, len(FACTORS))
-    args = tuple(sliced(a, rows, few) for a in given)
+    few = min(rows, FEW)
     outputs: dict[tuple[str, int], list[Tensor]] = {}
     device = next(student.parameters()).device
-    with ExitStack() as stack, seeded(0, device), torch.enable_grad():
-        for unit in units:
-            gather(unit, outputs, stack)
-        result = functional_call(student, cloned(dict(student.named_buffers())), args)
-        scores = row_scores(result, few)
-    if scores is None:
-        return {}
-    flat = [t for tensors in outputs.values() for t in tensors if t.requires_grad]
-    factors = torch.tensor(FACTORS[:few], dtype=scores.dtype, device=scores.device)
-    once, scaled = (
-        torch.autograd.grad(
-            scores, flat, weights, retain_graph=True, allow_unused=True, materialize_grads=True
-        )
-        for weights in (torch.ones_like(factors), factors)
-    )
-    found = {
-        id(t): scaling_dim(a, b, factors) for t, a, b in zip(flat, once, scaled, strict=True)
-    }
-    return {key: [found.get(id(t)) for t in tensors] for key, tensors in outputs.items()}
+    try:
+        with ExitStack() as stack, seeded(0, device), torch.enable_grad():
+            stack.enter_context(without_statistics(student))
+            for unit in units:
+                gather(unit, outputs, stack)
+            return places_in(outputs, run(student, given, rows, few), (few, rows))
+    except (RuntimeError, ValueError, IndexError, AssertionError):
+        return {}  # a student may insist on whole batches
+
+
+def run(student: nn.Module, given: Given, rows: int, few: int) -> object:
+    """What the student gives for a few rows, on copies of its buffers.
+
+    Args:
+        student: The student.
+        given: Its arguments.
+        rows: B.
+        few: How many rows.
+
+    Returns:
+        Anything.
+    """
+
+    def sliced(tensor: Tensor) -> Tensor:
+        return tensor[:few] if tensor.shape[:1] == (rows,) else tensor
+
+    args, kwargs = mapped(given.args, sliced), mapped(given.kwargs, sliced)
+    assert isinstance(args, tuple)
+    assert isinstance(kwargs, dict)
+    return functional_call(student, cloned(dict(student.named_buffers())), args, kwargs)
+
+
+@contextmanager
+def without_statistics(student: nn.Module) -> Iterator[None]:
+    """Batch normalisations in evaluation mode where they can be: these leave rows apart.
+
+    Args:
+        student: The student; in its own modes again afterwards.
+
+    Yields:
+        Nothing.
+    """
+    norms = [m for m in student.modules() if isinstance(m, _BatchNorm)]
+    changed = [m for m in norms if m.training and m.running_mean is not None]
+    try:
+        for norm in changed:
+            norm.training = False
+        yield
+    finally:
+        for norm in changed:
+            norm.training = True
 
 
 def gather(unit: Unit, outputs: dict[tuple[str, int], list[Tensor]], stack: ExitStack) -> None:
@@ -71,40 +107,78 @@ def gather(unit: Unit, outputs: dict[tuple[str, int], list[Tensor]], stack: Exit
     calls: list[None] = []
 
     def after(_module: nn.Module, _args: object, given: object) -> None:
-        # a view: what the student changes in place afterwards is another tensor
-        outputs[unit.name, len(calls)] = tensors_in(given)
-        calls.append(None)
+        found = tensors_in(given)
+        if any(t.requires_grad for t in found):
+            outputs[unit.name, len(calls)] = found
+            calls.append(None)
 
-    stack.callback(unit.module.register_forward_hook(after).remove)
+    handle = unit.module.register_forward_hook(after, prepend=unit.linear)
+    stack.callback(handle.remove)
 
 
-def row_scores(result: object, rows: int) -> Tensor | None:
+def places_in(
+    outputs: Mapping[tuple[str, int], list[Tensor]], result: object, sizes: tuple[int, int]
+) -> Places:
+    """See what scales with the rows of a result.
+
+    Args:
+        outputs: Of every call of every module.
+        result: What the student gave.
+        sizes: How many rows that may have.
+
+    Returns:
+        As ``find_places``.
+    """
+    scores = row_scores(result, sizes)
+    if scores is None:
+        return {}
+    flat = [t for tensors in outputs.values() for t in tensors if t.requires_grad]
+    # powers of two first: what they scale is scaled without rounding
+    factors = 2.0 ** torch.arange(-1, len(scores) - 1).clamp(max=FEW - 2)
+    factors = factors + torch.arange(len(scores)).sub(FEW - 1).clamp(min=0) / len(scores)
+    factors = factors.to(scores)
+    once, scaled = (
+        torch.autograd.grad(
+            scores, flat, weights, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        for weights in (torch.ones_like(factors), factors)
+    )
+    found: dict[int, int | None] = {
+        id(t): scaling_dim(a, b, factors) for t, a, b in zip(flat, once, scaled, strict=True)
+    }
+    return {
+        key: [found.get(id(t), UNKNOWN) for t in tensors] for key, tensors in outputs.items()
+    }
+
+
+def row_scores(result: object, sizes: tuple[int, int]) -> Tensor | None:
     """One differentiable number per row of what the student gave.
 
     Args:
         result: Tensors whose first dimension counts rows.
-        rows: How many there are.
+        sizes: How many these may be; the first that fits counts.
 
     Returns:
         [rows]; None where there is none.
     """
-    fitting = [t for t in tensors_in(result) if t.requires_grad and t.shape[:1] == (rows,)]
-    if not fitting:
-        return None
-    return torch.stack([varied(t.flatten(1)).sum(1) for t in fitting]).sum(0)
+    for rows in sizes:
+        fitting = [t for t in tensors_in(result) if t.requires_grad and t.shape[:1] == (rows,)]
+        if fitting:
+            return torch.stack([varied(t.reshape(rows, -1)) for t in fitting]).sum(0)
+    return None
 
 
 def varied(values: Tensor) -> Tensor:
-    """Values times fixed, all different factors, so that no sum is trivially constant.
+    """Sums with fixed, all different factors, so that none is trivially constant.
 
     Args:
         values: [rows, n].
 
     Returns:
-        [rows, n].
+        [rows].
     """
     steps = torch.arange(1, values.shape[1] + 1, dtype=values.dtype, device=values.device)
-    return values * torch.cos(steps)
+    return (values * torch.cos(steps)).sum(1)
 
 
 def scaling_dim(once: Tensor, scaled: Tensor, factors: Tensor) -> int | None:
@@ -116,28 +190,17 @@ def scaling_dim(once: Tensor, scaled: Tensor, factors: Tensor) -> int | None:
         factors: One per row.
 
     Returns:
-        The first such dimension; None if there is none.
+        That dimension; None if there is none, ``UNKNOWN`` if there are several.
     """
-    rows, bound = len(factors), 1e-4 * float(scaled.abs().max()) if scaled.numel() else 0.0
+    rows = len(factors)
+    once, scaled, factors = (t.detach().to(torch.float64) for t in (once, scaled, factors))
+    bound = TOLERANCE * float(scaled.abs().max()) if scaled.numel() else 0.0
+    found = []
     for dim in range(once.ndim):
         if once.shape[dim] == rows:
             shape = [rows if d == dim else 1 for d in range(once.ndim)]
             if float((once * factors.view(shape) - scaled).abs().max()) <= bound:
-                return dim
-    return None
-
-
-def sliced(value: object, rows: int, few: int) -> object:
-    """The first rows of a tensor that has one per example.
-
-    Args:
-        value: An argument of the student.
-        rows: B.
-        few: How many to keep.
-
-    Returns:
-        Anything else as it is.
-    """
-    if isinstance(value, Tensor) and value.shape[:1] == (rows,):
-        return value[:few]
-    return value
+                found.append(dim)
+    if len(found) > 1:
+        return UNKNOWN
+    return found[0] if found else None

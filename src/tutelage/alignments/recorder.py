@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import count
 
 import torch
 from torch import Tensor, nn
 
-from tutelage.alignments.calls import Call, Output, open_call
+from tutelage.alignments.given import given_to
 from tutelage.alignments.probe import Places, find_places
-from tutelage.alignments.recording import Recording, reached
-from tutelage.alignments.rows import tensors_in
-from tutelage.alignments.units import Unit, couples_rows, selected, units_of
+from tutelage.alignments.recording import Recording
+from tutelage.alignments.units import selected, units_of
+from tutelage.alignments.watch import Watch
 from tutelage.records import Params
 from tutelage.student import original
 
@@ -30,7 +29,10 @@ class Recorder:
             r = earlier.dots(gradient_now, torch.full([B], 1 / B))
 
     Inputs of the student's modules and gradients of their outputs are kept until the recording
-    is let go; normalisations keep one small gradient per row instead.
+    is let go; normalisations, and layers with few parameters for the size of what they work on,
+    keep their gradient of every row instead. Within the block compiled code runs as it was
+    before it was compiled. The first block runs three rows of its batch through the student
+    once more, to find which dimensions count rows.
 
     With batch normalisation in training mode a row's number is its share of the batch's
     gradient: the rows sum to ``<d (sum l) / d theta, g>`` exactly, but each leaves out how that
@@ -57,7 +59,6 @@ class Recorder:
         self.student = original(student)
         self.layers = layers
         self.store = store
-        self.probing = False
         self._places: Places | None = None
         selected(self.student, layers)
 
@@ -73,47 +74,37 @@ class Recorder:
             The recording, complete at the end of the block.
         """
         names = selected(self.student, self.layers)
-        recording = Recording(names, rows)
+        everything = [name for name, _ in self.student.named_parameters()]
+        recording = Recording(names, everything, rows)
         own = dict(self.student.named_parameters()) if params is None else params
         with ExitStack() as stack:
+            # hooks set after compiling are not run by compiled code
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
             for name in names:
                 keep = keeper(recording.gradient, name)
                 stack.callback(own[name].register_hook(keep).remove)
-            units = units_of(self.student, names)
-            if self._places is None and rows > 1 and not couples_rows(self.student):
-                self._probe_at_call(units, rows, stack)
-            for unit in units:
-                watch(unit, rows, self, recording, stack)
+            watch = Watch(recording, self.store, self._places or {})
+            for unit in units_of(self.student, names):
+                watch.module(unit, stack)
+            self._watch_student(watch, stack)
             yield recording
-        recording.calls = [call for call in recording.calls if reached(call)]
+        recording.finish()
 
-    def _probe_at_call(self, units: list[Unit], rows: int, stack: ExitStack) -> None:
-        def before(student: nn.Module, given: tuple[object, ...]) -> None:
-            if self._places is None and not self.probing:
-                self.probing = True  # the probe calls the student, too
-                try:
-                    self._places = find_places(student, units, given, rows)
-                finally:
-                    self.probing = False
+    def _watch_student(self, watch: Watch, stack: ExitStack) -> None:
+        def before(
+            student: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+        ) -> None:
+            if watch.paused:
+                return  # the probe calls the student, too
+            if self._places is None and watch.rows > 1 and torch.is_grad_enabled():
+                with watch.pause():
+                    given = given_to(args, kwargs)
+                    self._places = find_places(student, watch.units, given, watch.rows)
+                watch.places = self._places
+            watch.start()
 
-        stack.callback(self.student.register_forward_pre_hook(before).remove)
-
-    def row_dims(self, unit: Unit, number: int, outputs: list[Tensor], rows: int) -> list:
-        """The dimension of every output of a module that counts the rows of a batch.
-
-        Args:
-            unit: The module.
-            number: Of its calls within this pass.
-            outputs: What it gave.
-            rows: B.
-
-        Returns:
-            Dimensions; None where none does.
-        """
-        known = (self._places or {}).get((unit.name, number))
-        if known is not None and len(known) == len(outputs):
-            return list(known)
-        return [row_dim(unit, t, rows, place) for place, t in enumerate(outputs)]
+        hook = self.student.register_forward_pre_hook(before, prepend=True, with_kwargs=True)
+        stack.callback(hook.remove)
 
 
 def keeper(gradient: Params, name: str) -> Callable[[Tensor], None]:
@@ -132,95 +123,3 @@ def keeper(gradient: Params, name: str) -> Callable[[Tensor], None]:
         gradient[name] = found.detach().clone() if had is None else had + found.detach()
 
     return keep
-
-
-def watch(
-    unit: Unit, rows: int, recorder: Recorder, recording: Recording, stack: ExitStack
-) -> None:
-    """Record every call of a module.
-
-    Args:
-        unit: The module, with what is wanted of it.
-        rows: B.
-        recorder: Knows where rows are, and how to keep tensors.
-        recording: Where to.
-        stack: Undoes the hooks.
-    """
-    states: list[Tensor | None] = []
-    numbers = count()
-
-    def before(_module: nn.Module, args: tuple[object, ...]) -> None:
-        states.append(None if unit.linear else random_state(args))
-
-    def after(
-        _module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], given: object
-    ) -> None:
-        outputs, state = tensors_in(given), states.pop()
-        if recorder.probing or not any(t.requires_grad for t in outputs):
-            return
-        dims = recorder.row_dims(unit, next(numbers), outputs, rows)
-        if None in dims:
-            recording.unplaced.add(unit.name)
-            return
-        call = open_call(unit, rows, recorder.store, (args, kwargs), state)
-        call.outputs = [Output(d) for d in dims]
-        recording.calls.append(call)
-        for place, tensor in enumerate(outputs):
-            if tensor.requires_grad:
-                stack.callback(tensor.register_hook(receiver(call, place)).remove)
-
-    stack.callback(unit.module.register_forward_pre_hook(before).remove)
-    stack.callback(unit.module.register_forward_hook(after, with_kwargs=True).remove)
-
-
-def receiver(call: Call, place: int) -> Callable[[Tensor], None]:
-    """A hook that hands an output's gradient to its call.
-
-    Args:
-        call: The call.
-        place: Which of its outputs.
-
-    Returns:
-        The hook.
-    """
-
-    def receive(delta: Tensor) -> None:
-        call.receive(place, delta)
-
-    return receive
-
-
-def row_dim(unit: Unit, output: Tensor, rows: int, place: int) -> int | None:
-    """The dimension of a module's output that counts the batch's rows.
-
-    Args:
-        unit: The module.
-        output: What it gave.
-        rows: B.
-        place: Which of its outputs this is.
-
-    Returns:
-        The dimension; None if none has that size.
-    """
-    module = unit.module
-    if isinstance(module, nn.RNNBase):
-        return 0 if place == 0 and module.batch_first else 1
-    if isinstance(module, nn.MultiheadAttention):
-        return 0 if place == 1 or module.batch_first else 1
-    fitting = [d for d, size in enumerate(output.shape) if size == rows]
-    return fitting[0] if fitting else None
-
-
-def random_state(args: tuple[object, ...]) -> Tensor:
-    """Where the generator stands that a module may draw from.
-
-    Args:
-        args: The module's arguments.
-
-    Returns:
-        The state.
-    """
-    first = args[0] if args else None
-    if isinstance(first, Tensor) and first.is_cuda:
-        return torch.cuda.get_rng_state(first.device)
-    return torch.get_rng_state()

@@ -6,12 +6,9 @@ import torch
 from torch import Tensor
 
 from tutelage.alignments.calls import Call
-from tutelage.errors import UnsupportedStudentError
+from tutelage.alignments.check import check_sums
+from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.records import Params
-from tutelage.trees import inner
-
-TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
-"""largest gap of the sum check, relative to the rows' absolute sum; 5e-2 for shorter floats"""
 
 
 @dataclass
@@ -19,19 +16,31 @@ class Recording:
     """One forward and backward pass, ready to be asked for dot products once or many times."""
 
     names: list[str]
+    """parameters that count"""
+    everything: list[str]
+    """all of the student's"""
     rows: int
     """B"""
     calls: list[Call] = field(default_factory=list)
     gradient: Params = field(default_factory=dict)
     """of the loss that was differentiated, by the student's parameter names"""
     unplaced: set[str] = field(default_factory=set)
-    """modules in whose output no dimension counts rows"""
+    """modules in whose output no dimension counts rows, or several might"""
+    called: bool = False
+    """whether any module was called"""
 
     @property
     def uncovered(self) -> list[str]:
         """Parameters that got a gradient from something else than a recorded module."""
         seen = {name for call in self.calls for name in call.unit.params.values()}
         return [name for name in self.gradient if name not in seen]
+
+    def finish(self) -> None:
+        """Let go of all that no gradient came to."""
+        self.called = bool(self.calls)
+        self.calls = [call for call in self.calls if call.reached]
+        for call in self.calls:
+            call.finish()
 
     def ones(self) -> Tensor:
         """Coefficients where the sum of the losses was differentiated.
@@ -54,65 +63,59 @@ class Recording:
 
         Raises:
             UnsupportedStudentError: If a parameter is used outside the recorded modules.
-            ValueError: If a coefficient is zero: nothing is known of that row.
+
+        Note: Raises UsageError where the direction does not fit the student or no gradient
+            came, and ValueError where a coefficient is zero: nothing is known of that row.
         """
-        known = {k: v.detach() for k, v in direction.items() if k in self.names}
+        known = self._fitting(direction)
+        coefficients = self._usable(coefficients)
         missing = [name for name in self.uncovered if name in known]
         if missing:
-            raise UnsupportedStudentError(
-                f"The student uses {', '.join(missing)} outside of its modules' forward "
-                "passes, or where no dimension counts examples, so nothing was recorded. Use "
-                "method='forward', or leave them out by layers=."
+            raise UnsupportedStudentError(self._why_missing(missing))
+        shares = [call.dots(known) for call in self.calls] if known else []
+        if not shares:
+            return torch.zeros_like(coefficients)
+        check_sums(self.calls, shares, self.gradient, known)
+        scaled = torch.stack([share.to(coefficients.dtype) for share in shares]).sum(0)
+        return scaled / coefficients
+
+    def _fitting(self, direction: Params) -> Params:
+        if self.called and not self.gradient:
+            raise UsageError(
+                "No gradient came to what was recorded. Run the backward pass inside of the "
+                "block of Recorder.record."
+            )
+        for name in direction:
+            if name not in self.everything:
+                allowed = nearest(name, self.everything)
+                raise UsageError(f"The student has no parameter '{name}'. {allowed}")
+        known = {k: v.detach() for k, v in direction.items() if k in self.names}
+        for name, g in self.gradient.items():
+            if name in known and known[name].shape != g.shape:
+                raise UsageError(
+                    f"The direction has shape {list(known[name].shape)} for the parameter "
+                    f"'{name}'; the parameter has {list(g.shape)}."
+                )
+        kinds = {k: g.dtype for k, g in self.gradient.items()}
+        return {k: v.to(kinds.get(k, v.dtype)) for k, v in known.items()}
+
+    def _usable(self, coefficients: Tensor) -> Tensor:
+        if coefficients.shape != (self.rows,):
+            raise ValueError(
+                f"Coefficients have shape {list(coefficients.shape)}; one for each of the "
+                f"{self.rows} recorded rows is needed: [{self.rows}]."
             )
         if bool((coefficients == 0).any()):
             raise ValueError(
                 "Rows of weight zero leave nothing to read off: use method='forward'."
             )
-        shares = [call.dots(known) for call in self.calls] if known else []
-        if not shares:
-            return torch.zeros_like(coefficients)
-        scaled = torch.stack([share.to(coefficients.dtype) for share in shares]).sum(0)
-        self._check(scaled, known)
-        return scaled / coefficients
+        return coefficients.detach()
 
-    def _check(self, scaled: Tensor, direction: Params) -> None:
-        reached = {k: g for k, g in self.gradient.items() if k in direction}
-        if not reached:
-            return
-        whole = inner(reached, direction)
-        gap = (scaled.sum() - whole).abs()
-        bound = TOLERANCE.get(whole.dtype, 5e-2) * scaled.abs().sum()
-        if self._rounded:
-            bound = 5e-2 * scaled.abs().sum()
-        if not bool(gap <= bound + 1e-30):
-            raise UnsupportedStudentError(
-                f"Row by row the dot products sum to {float(scaled.sum()):.6g}, but the "
-                f"gradient gives {float(whole):.6g}: the student uses "
-                f"{self._suspects(direction)} also outside of its modules' forward passes. "
-                "Use method='forward'."
+    def _why_missing(self, missing: list[str]) -> str:
+        told = f"The student uses {', '.join(missing)} outside of its modules' forward passes"
+        if self.unplaced:
+            told += (
+                f", or where no dimension counts the {self.rows} recorded rows for sure "
+                f"(modules: {', '.join(sorted(self.unplaced))})"
             )
-
-    @property
-    def _rounded(self) -> bool:
-        return any(call.store is not None for call in self.calls)
-
-    def _suspects(self, direction: Params) -> str:
-        gaps = {}
-        for name, g in self.gradient.items():
-            if name in direction:
-                alone = {name: direction[name]}
-                sums = [call.dots(alone).sum() for call in self.calls]
-                gaps[name] = float((torch.stack(sums).sum() - inner({name: g}, alone)).abs())
-        return max(gaps, key=gaps.__getitem__)
-
-
-def reached(call: Call) -> bool:
-    """Whether the loss depends on what a call gave.
-
-    Args:
-        call: A call.
-
-    Returns:
-        False where no gradient came back to it.
-    """
-    return bool(call.sums) or any(out.delta is not None for out in call.outputs)
+        return f"{told}. Use method='forward', or leave them out by layers=."

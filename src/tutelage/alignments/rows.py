@@ -1,88 +1,137 @@
 """Arithmetic on tensors of which one dimension counts the rows of a batch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from tutelage.trees import wide
+
 
 def sum_over(values: Tensor, dims: Sequence[int]) -> Tensor:
-    """Sum over dimensions, over none where there is none.
+    """Sum over dimensions, over none where there is none, in float32 or better.
 
     Args:
         values: Any tensor.
         dims: Its dimensions to sum over.
 
     Returns:
-        The sums.
+        The sums, in memory of their own.
     """
-    return values.sum(tuple(dims)) if dims else values.clone()
+    kind = torch.promote_types(values.dtype, torch.float32)
+    if dims:
+        return values.sum(tuple(dims), dtype=kind)
+    return values.to(kind, copy=True)
 
 
-def sum_rows(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Sum of matrix-vector products.
+def row_dots(kept: Tensor, fresh: Tensor, row_dim: int) -> Tensor:
+    """Inner products row by row, in float32 or better.
 
     Args:
-        pairs: Matrices [rows, n] with vectors [n].
-
-    Returns:
-        [rows].
-    """
-    return torch.stack([matrix @ vector.to(matrix.dtype) for matrix, vector in pairs]).sum(0)
-
-
-def row_dots(a: Tensor, b: Tensor, row_dim: int) -> Tensor:
-    """Inner products row by row.
-
-    Args:
-        a: Any tensor.
-        b: Of the same shape.
+        kept: Any tensor.
+        fresh: Of the same shape and nobody else's: its memory is used.
         row_dim: The dimension that counts rows.
 
     Returns:
         [rows].
     """
-    a, b = a.movedim(row_dim, 0).flatten(1), b.movedim(row_dim, 0).flatten(1)
-    return torch.bmm(a.unsqueeze(1), b.unsqueeze(2)).flatten()
+    others = [d for d in range(kept.ndim) if d != row_dim % kept.ndim]
+    return sum_over(wide(fresh).mul_(kept), others)
+
+
+def inner_of(gradient: Tensor, direction: Tensor) -> Tensor:
+    """Inner product of a gradient, dense or sparse, with a dense tensor.
+
+    Args:
+        gradient: Of a parameter.
+        direction: Of the same shape.
+
+    Returns:
+        A scalar, in float32 or better.
+    """
+    if gradient.is_sparse:
+        found = direction[tuple(gradient._indices())]
+        return (wide(gradient._values()) * wide(found)).sum()
+    return (wide(gradient) * wide(direction)).sum()
 
 
 def tensors_in(given: object) -> list[Tensor]:
-    """The floating-point tensors in what a module gave, in order.
+    """The floating-point tensors in what a module gave, in order, each once.
 
     Args:
-        given: A tensor, or nested tuples, lists and mappings of them.
+        given: A tensor, or nested tuples, lists, mappings and dataclasses of them.
+
+    Returns:
+        Tensors.
+    """
+    found = {id(t): t for t in all_tensors(given) if t.is_floating_point()}
+    return list(found.values())
+
+
+def all_tensors(given: object) -> list[Tensor]:
+    """Every tensor in something nested, in order.
+
+    Args:
+        given: A tensor, or nested tuples, lists, mappings and dataclasses of them.
 
     Returns:
         Tensors.
     """
     if isinstance(given, Tensor):
-        return [given] if given.is_floating_point() else []
+        return [given]
     if isinstance(given, Mapping):
-        return [t for part in given.values() for t in tensors_in(part)]
-    if isinstance(given, (tuple, list)):
-        return [t for part in given for t in tensors_in(part)]
-    return []
+        parts: Sequence[object] = list(given.values())
+    elif isinstance(given, (tuple, list)):
+        parts = given
+    elif is_dataclass(given):
+        parts = [getattr(given, field.name) for field in fields(given)]
+    else:
+        return []
+    return [t for part in parts for t in all_tensors(part)]
 
 
-def is_floating(value: object) -> bool:
-    """Whether it is a tensor of floating-point numbers.
-
-    Args:
-        value: Anything.
-
-    Returns:
-        True if so.
-    """
-    return isinstance(value, Tensor) and value.is_floating_point()
-
-
-def is_cuda(value: object) -> bool:
-    """Whether it is a tensor on a CUDA device.
+def mapped(given: object, change: Callable[[Tensor], Tensor]) -> object:
+    """Something nested with every tensor in it changed.
 
     Args:
-        value: Anything.
+        given: A tensor, or nested tuples, lists, dicts and dataclasses of them.
+        change: What to do to a tensor.
 
     Returns:
-        True if so.
+        The same nest; what is neither a nest nor a tensor stays as it is.
     """
-    return isinstance(value, Tensor) and value.is_cuda
+    if isinstance(given, Tensor):
+        return change(given)
+    if type(given) is dict:
+        return {k: mapped(v, change) for k, v in given.items()}
+    if isinstance(given, tuple):
+        parts = [mapped(part, change) for part in given]
+        kind: Any = type(given)
+        return kind(*parts) if hasattr(kind, "_fields") else tuple(parts)
+    if type(given) is list:
+        return [mapped(part, change) for part in given]
+    if is_dataclass(given) and not isinstance(given, type):
+        held = {f.name: getattr(given, f.name) for f in fields(given) if f.init}
+        return replace(given, **{name: mapped(part, change) for name, part in held.items()})
+    return given
+
+
+def apart(given: object) -> object:
+    """The same tensors as views, of which none is computed from another.
+
+    Args:
+        given: A tensor, or nested tuples, lists, dicts and dataclasses of them.
+
+    Returns:
+        The same nest; a tensor that occurs twice is one view.
+    """
+    views: dict[int, Tensor] = {}
+
+    def view(tensor: Tensor) -> Tensor:
+        if not tensor.requires_grad:
+            return tensor
+        return views.setdefault(id(tensor), tensor.view_as(tensor))
+
+    return mapped(given, view)

@@ -24,6 +24,8 @@ LAYERS = (
     nn.ConvTranspose2d,
     nn.ConvTranspose3d,
     nn.Embedding,
+    nn.EmbeddingBag,
+    nn.Bilinear,
 )
 NORMS = (
     nn.BatchNorm1d,
@@ -107,25 +109,48 @@ def is_linear(module: nn.Module) -> bool:
         True for the layers of ``LINEAR_FORWARDS`` as torch defines them.
     """
     plain = {name for name, _ in module.named_parameters(recurse=True)} <= {"weight", "bias"}
-    special = isinstance(module, nn.Embedding) and (
-        module.max_norm is not None or module.scale_grad_by_freq
+    own_forward = "forward" in vars(module)
+    chosen = isinstance(module, nn.EmbeddingBag) and (
+        module.mode == "max" or module.max_norm is not None or module.scale_grad_by_freq
     )
-    return plain and type(module).forward in LINEAR_FORWARDS and not special
+    return plain and type(module).forward in LINEAR_FORWARDS and not (own_forward or chosen)
 
 
 def couples_rows(student: nn.Module) -> bool:
-    """Whether the loss of one example depends on the others of its batch.
+    """Whether the gradient of one example depends on the others of its batch.
 
     Args:
         student: The student.
 
     Returns:
-        True where a batch normalisation is in training mode, or keeps no statistics.
+        True where a batch normalisation is in training mode, or keeps no statistics, and where
+        an embedding divides its gradient by how often the batch holds a token.
     """
-    return any(
-        isinstance(m, _BatchNorm) and (m.training or m.running_mean is None)
-        for m in student.modules()
-    )
+    return any(takes_statistics(m) or scales_by_frequency(m) for m in student.modules())
+
+
+def takes_statistics(module: nn.Module) -> bool:
+    """Whether it is a batch normalisation that normalises by the batch it is given.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        True if so.
+    """
+    return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
+
+
+def scales_by_frequency(module: nn.Module) -> bool:
+    """Whether it is an embedding whose gradient is divided by the frequency of tokens.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        True if so.
+    """
+    return isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.scale_grad_by_freq
 
 
 def selected(student: nn.Module, layers: Collection[str] | None) -> list[str]:
