@@ -45,8 +45,9 @@ Examples:
   tutelage train --resume runs/x"""
 REPRODUCE_HELP = """Check a paper's claim: run its arms with several seeds and compare.
 
-Prints the paper's numbers, ours, and a verdict: holds, does not hold, undecided. A run that was
-stopped goes on with what is missing when the same command is given again.
+Prints the paper's numbers, ours, and a verdict: holds, does not hold,
+undecided. A run that was stopped goes on with what is missing when the same
+command is given again.
 
 Examples:
   tutelage list

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.trained import one_line
+from tutelage.reproduction import campaign
+from tutelage.reproduction.jobs import Failure, finished
+from tutelage.reproduction.plan import Job
 
 
 def test_a_missing_ray_is_told_with_the_extra_that_brings_it(place, monkeypatch):
@@ -30,3 +33,13 @@ def test_ray_runs_the_jobs_and_finds_what_processes_find(place, monkeypatch):
     first = (place.out / "results/mini/tiny.json").read_text()
     assert place.reproduce("--seeds", 2, "--jobs", 1).code == 0
     assert (place.out / "results/mini/tiny.json").read_text() == first
+
+
+def test_what_another_machine_measured_is_written_here(tmp_path):
+    job = Job(tmp_path, "gar", 0)
+    other = Job(tmp_path, "gar", 1)
+    record = {"metrics": {"score": 1.0}}
+    failure = Failure("gar", 1, "RuntimeError: no")
+    assert list(campaign._kept([job, other], [record, failure])) == [failure]
+    assert finished(job, ["score"]) == record
+    assert finished(other, ["score"]) is None

@@ -128,14 +128,17 @@ def test_a_failing_job_is_told_and_does_not_lose_the_others(place):
 
 def test_a_process_that_dies_is_told_with_its_job(place):
     (place.switches / "die-broken-1").touch()
+    (place.switches / "fail-plain-0").touch()
     answer = place.reproduce("--seeds", 2, "--jobs", 2)
     assert answer.code == 1
+    assert "FAILED plain, seed 0: on fire" in answer.out
     assert "FAILED broken, seed 1: its process died (killed" in answer.out
-    assert stored(place)["arms"]["plain"]["score"][0] is not None
+    assert stored(place)["arms"]["gar"]["score"][0] is not None
     (place.switches / "die-broken-1").unlink()
+    (place.switches / "fail-plain-0").unlink()
     place.ran()
     assert place.reproduce("--seeds", 2, "--jobs", 2).code == 0
-    assert "plain-0" not in place.ran()
+    assert "gar-0" not in place.ran()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

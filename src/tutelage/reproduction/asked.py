@@ -26,8 +26,8 @@ DEVICES = ("auto", "cpu", "cuda")
 class Reproduce:
     """What ``tutelage reproduce`` was asked."""
 
-    recipe: Annotated[str, tyro.conf.Positional]
-    """Which one; ``tutelage list`` shows them."""
+    recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")]
+    """Which one; `tutelage list` shows them."""
 
     scale: str = "mini"
     """smoke (two steps), mini (minutes on two CPU cores), gpu (inside ten minutes on one
@@ -49,9 +49,9 @@ class Reproduce:
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""
 
-    set: tuple[str, ...] = ()
-    """Settings that replace the scale's own, as KEY=VALUE ...; needs a folder of its own
-    (--out), so that published results stay as they are."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
+    """Settings that replace the scale's own; needs a folder of its own (--out), so that
+    published results stay as they are."""
 
 
 def check(asked: Reproduce) -> None:

@@ -14,6 +14,7 @@ import joblib
 from tutelage.errors import MissingExtraError
 from tutelage.reproduction.jobs import Failure, finished, run_job
 from tutelage.reproduction.plan import Job, Plan
+from tutelage.runs import write_json
 
 DIED = "its process died (killed, or out of memory?)"
 
@@ -59,13 +60,28 @@ def run_jobs(
             answers = _results(calls, min(workers, len(jobs)), backend)
         except death as error:
             answers, why = [], f"{DIED}: {str(error).strip().splitlines()[-1]}"
-    told = [answer for answer in answers if answer is not None]
-    known = {(failure.arm, failure.seed) for failure in told}
-    lost = [job for job in jobs if (job.arm, job.seed) not in known and not job.file.exists()]
-    return told + [Failure(job.arm, job.seed, why) for job in lost]
+    return list(_kept(jobs, answers or [_lost(job, why) for job in jobs]))
 
 
-def _results(calls: list[Any], workers: int, backend: str) -> list[Failure | None]:
+def _lost(job: Job, why: str) -> Failure:
+    if job.error_file.exists():  # it had failed before another took its answer along
+        why = job.error_file.read_text(encoding="utf-8").strip().splitlines()[-1]
+    return Failure(job.arm, job.seed, why)
+
+
+def _kept(
+    jobs: Sequence[Job], answers: Sequence[dict[str, Any] | Failure]
+) -> Iterator[Failure]:
+    for job, answer in zip(jobs, answers, strict=True):
+        if job.file.exists():
+            continue
+        if isinstance(answer, Failure):
+            yield answer
+        else:  # it ran on another machine of the cluster, with a disk of its own
+            write_json(job.file, answer)
+
+
+def _results(calls: list[Any], workers: int, backend: str) -> list[Any]:
     # one job at a time to each worker: they are long, and what is finished shall be seen
     options: dict[str, Any] = {"n_jobs": workers, "batch_size": 1, "pre_dispatch": "all"}
     if backend == "ray":

@@ -30,7 +30,7 @@ class Failure(NamedTuple):
     """one line; the traceback lies beside the job's place"""
 
 
-def run_job(run: Run, job: Job, settings: Any, device: str) -> Failure | None:
+def run_job(run: Run, job: Job, settings: Any, device: str) -> dict[str, Any] | Failure:
     """Run one job on one thread and write down what it measured.
 
     Args:
@@ -40,7 +40,7 @@ def run_job(run: Run, job: Job, settings: Any, device: str) -> Failure | None:
         device: cpu or cuda.
 
     Returns:
-        None if all went well, else what went wrong: an error is no reason to lose the others.
+        What it wrote down, or what went wrong: an error is no reason to lose the others.
     """
     torch.set_num_threads(1)  # two threads made these small models 5 to 20 times slower
     if multiprocessing.parent_process() is not None:
@@ -54,8 +54,7 @@ def run_job(run: Run, job: Job, settings: Any, device: str) -> Failure | None:
         write_json(job.file, record)
     except Exception as error:  # noqa: BLE001 - whatever it was, it is told with arm and seed
         return _failed(job, error)
-    job.error_file.unlink(missing_ok=True)
-    return None
+    return record
 
 
 @cache
