@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from tests.cases import C, D, InputWeigher, Seen, build, stream
+from tests.cases import C, D, InputWeigher, Seen, build, stream, watched
 from tests.tutoring import Copies, mixed_student, teaching
 from tutelage.objectives import cross_entropy
-from tutelage.signals import Lookahead, Reversible, Unrolled
+from tutelage.signals import Lookahead, Replayed, Reversible, Unrolled
 from tutelage.teachers import InternalState
 from tutelage.tutor import Tutor
 
@@ -110,3 +110,38 @@ def test_a_step_under_autocast_gives_full_precision_to_student_and_teacher(signa
     for p in itertools.chain(student.parameters(), teacher.parameters()):
         assert p.dtype == torch.float32
         assert p.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("memory", "named"), [("sqrt", "steps 14 to 15"), ("log", "step 15"), (3, "step 15")]
+)
+def test_a_segment_that_replays_differently_is_named(memory, named) -> None:
+    class Counting(nn.Module):
+        """Keeps a count that is neither parameter nor buffer."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.map = nn.Linear(D, C)
+            self.calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return self.map(x) * (1 + 1e-9 * self.calls)
+
+    torch.manual_seed(0)
+    module = Counting().double()
+    optimizer = Adam(module.parameters(), lr=0.01)
+    call = watched(module, optimizer, InputWeigher().double(), steps=16)
+    with pytest.raises(FloatingPointError, match=f"Replaying {named} gave another map"):
+        Replayed(16, memory)(*call)
+
+
+@pytest.mark.parametrize("memory", ["sqrt", "log", 2, 5])
+@pytest.mark.parametrize("steps", [1, 2, 7, 23])
+def test_every_way_of_keeping_states_gives_the_unrolled_hypergradient(steps, memory) -> None:
+    module = build("group norm")  # its gradient rounds differently when it keeps a graph
+    optimizer = Adam(module.parameters(), lr=0.01)
+    call = watched(module, optimizer, InputWeigher().double(), steps=steps, before=1)
+    got, want = Replayed(steps, memory)(*call).grad, Unrolled(steps)(*call).grad
+    for key, value in want.items():
+        torch.testing.assert_close(got[key], value, rtol=1e-7, atol=1e-12)

@@ -11,7 +11,7 @@ from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
 from tutelage.signals.adjoint import Adjoint, Link, link
 from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
-from tutelage.trees import leaves, named_grad
+from tutelage.trees import grads_of_both, leaves
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,7 @@ class Replayed:
         end, segments = replay.run(start, steps)
         judged = end._replace(params=leaves(end.params))
         loss = task.held_out_loss(judged, teacher, held_out)
-        named = {f"teacher/{k}": p for k, p in teacher.items()}
-        direct = named_grad(loss, named | judged.params)
-        adjoint = Adjoint.at(
-            end,
-            {k: direct[k] for k in end.params},
-            {k: direct[f"teacher/{k}"] for k in teacher},
-        )
+        adjoint = Adjoint.at(end, *grads_of_both(loss, judged.params, teacher))
         reached = end.params
         for segment in segments:
             links = replay.links(segment, reached)

@@ -117,9 +117,12 @@ class Reversible:
             # the same gradient, bit for bit, that undoing the step will take
             linearised = self.product.linearise(task, end, teacher, step)
             reached = {k: g for k, g in linearised.gradient.items() if k in step.settings}
-            taken.append(step._replace(settings={k: step.settings[k] for k in reached}))
+            same = reached.keys() == step.settings.keys()
+            settings = step.settings if same else {k: step.settings[k] for k in reached}
+            taken.append(step._replace(settings=settings))
             history.take(step, reached)
             end = StudentState(history.params, linearised.buffers, {})
+            del linearised, reached  # before the next one is made
         bits = history.bits(len(steps))
         slots = {"momentum_buffer": history.velocities}
         estimate = self._back(task, teacher, end, taken, held_out, history)
@@ -143,12 +146,18 @@ class Reversible:
             linearised = self.product.linearise(task, state, teacher, step)
             mixed, hessian = linearised.both(_signed(d_velocity, step))
             history.undo_velocity(step, linearised.gradient)
+            del linearised  # before the next one is made
             total = plus(total, mixed)
             d_theta = plus(plus(d_theta, hessian), _decayed(d_velocity, step))
             d_velocity = _through_params(_through_velocity(d_velocity, step), d_theta, earlier)
         state = end._replace(params=history.params_before(steps[0]))
         direction = _signed(d_velocity, steps[0])
-        last = self.product.mixed(task, state, teacher, steps[0], direction)
+        if (
+            self.exact
+        ):  # torch's forward mode takes 20 MiB to load: too much for one of many steps
+            last, _ = self.product.linearise(task, state, teacher, steps[0]).both(direction)
+        else:
+            last = self.product.mixed(task, state, teacher, steps[0], direction)
         return Estimate(plus(total, last), loss.detach())
 
 
