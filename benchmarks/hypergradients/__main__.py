@@ -24,12 +24,12 @@ from benchmarks.hypergradients.whole_run import adam_case, momentum_case
 from tutelage.runs import environment, write_json
 
 CASES: dict[str, Case] = {
-    "adam, 25 steps": adam_case(25, 9),
-    "adam, 100 steps": adam_case(100, 7),
+    "adam, 25 steps": adam_case(25, 15),
+    "adam, 100 steps": adam_case(100, 9),
     "adam, 400 steps": adam_case(400, 3),
-    "adam, 1000 steps": adam_case(1000, 3),
-    "momentum, 100 steps": momentum_case(100, 7),
-    "momentum, 400 steps": momentum_case(400, 3),
+    "adam, 1000 steps": adam_case(1000, 2),
+    "momentum, 100 steps": momentum_case(100, 9),
+    "momentum, 400 steps": momentum_case(400, 5),
     "implicit, 0 terms": implicit_case(0),
     "implicit, 1 term": implicit_case(1),
     **ONE_STEP,

@@ -47,7 +47,7 @@ def measured(name: str, case: Case, rounds: int) -> list[dict[str, Any]]:
     Args:
         name: The case's name, by which fresh processes find it.
         case: The case.
-        rounds: How often every variant is timed, after one round that is not counted.
+        rounds: How often every variant is timed, after a first go that gives its error.
 
     Returns:
         One row per variant; a variant that cannot run says why under ``missing``.
@@ -82,19 +82,19 @@ def timed(ready: Mapping[str, Once], rounds: int) -> dict[str, list[float]]:
 
     Args:
         ready: The variants.
-        rounds: How many rounds are counted, after one that is not.
+        rounds: How many.
 
     Returns:
         One number per round for each variant.
     """
     times: dict[str, list[float]] = {variant: [] for variant in ready}
-    for number in range(rounds + 1):
+    for number in range(rounds):
         for variant in list(ready)[:: 1 if number % 2 else -1]:
             gc.collect()
             started = time.process_time()
             ready[variant]()
             times[variant].append(time.process_time() - started)
-    return {variant: seconds[1:] for variant, seconds in times.items()}
+    return times
 
 
 def peak(case: str, variant: str) -> float:

@@ -1,0 +1,1 @@
+"""What this library costs, measured side by side."""

@@ -1,0 +1,1 @@
+"""What hypergradients cost, ours and those of other libraries."""
