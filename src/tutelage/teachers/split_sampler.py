@@ -1,5 +1,6 @@
 """A learned distribution over the parts of the training data, from which batches are drawn."""
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
@@ -76,7 +77,7 @@ class SplitSampler(nn.Module):
             return s.log_softmax(0)
         own = torch.eye(len(s), dtype=torch.bool, device=s.device)
         others = s.expand(len(s), -1).masked_fill(own, -torch.inf).logsumexp(1)
-        return others - s.logsumexp(0) - torch.log(torch.tensor(len(s) - 1.0)).to(s)
+        return others - s.logsumexp(0) - math.log(len(s) - 1)
 
     @torch.no_grad()
     def draw(self, size: int, *, generator: torch.Generator) -> Draw:
