@@ -1,1 +1,1 @@
-"""What this library costs, measured side by side."""
+"""What things cost, here and with other libraries."""

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from benchmarks.hypergradients.implicit import implicit_case
+from benchmarks.hypergradients.look_ahead import ONE_STEP
 from benchmarks.hypergradients.measure import Case, measured, own_peak
-from benchmarks.hypergradients.one_step import ONE_STEP
 from benchmarks.hypergradients.whole_run import adam_case, momentum_case
 from tutelage.runs import environment, write_json
 

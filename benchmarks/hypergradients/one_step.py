@@ -7,7 +7,6 @@ step under the new weights. The unit is one plain SGD step.
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 
 import torch
@@ -15,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from benchmarks.hypergradients.measure import Build, Case, Once
-from benchmarks.hypergradients.students import Norm, group_norm, resnet20
+from benchmarks.hypergradients.measure import Once
+from benchmarks.hypergradients.students import Norm, resnet20
 
 RATE = 0.05
 
@@ -248,28 +247,3 @@ def with_betty(norm: Norm, dtype: torch.dtype) -> Once:
         return RATE * torch.cat([g.flatten() for g in found])  # it leaves the rate out
 
     return once
-
-
-def one_step_case(norm: Norm) -> Case:
-    """Meta-Weight-Net.
-
-    Args:
-        norm: The student's.
-
-    Returns:
-        The case.
-    """
-    variants: dict[str, Build] = {
-        "plain SGD step": partial(plain, norm),
-        "plain torch": partial(by_hand, norm),
-        "higher": partial(with_higher, norm),
-        "torchopt MetaSGD": partial(with_torchopt, norm),
-        "betty darts": partial(with_betty, norm),
-    }
-    return Case("plain SGD step", partial(by_hand, norm), variants)
-
-
-ONE_STEP = {
-    "one step, group norm": one_step_case(group_norm),
-    "one step, batch norm": one_step_case(nn.BatchNorm2d),
-}

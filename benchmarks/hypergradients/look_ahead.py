@@ -1,0 +1,145 @@
+"""One step ahead with ``tutelage.Lookahead``, on the task of ``one_step``."""
+
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.hypergradients.measure import Build, Case, Once
+from benchmarks.hypergradients.one_step import (
+    RATE,
+    Iteration,
+    by_hand,
+    plain,
+    with_betty,
+    with_higher,
+    with_torchopt,
+)
+from benchmarks.hypergradients.students import Norm, group_norm
+from tutelage.records import Batch, Estimate, Lesson, Observation, Params, Window
+from tutelage.signals import Lookahead
+from tutelage.signals.products import Alignment
+from tutelage.task import Task
+from tutelage.tutor import Tutor
+
+
+class ByLoss(nn.Module):
+    """The weight network of the task, as a teacher."""
+
+    normalise: ClassVar = None
+
+    def __init__(self, weigher: nn.Module) -> None:
+        super().__init__()
+        self.weigher = weigher
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+        """Weights by loss.
+
+        Args:
+            lesson: What the student saw.
+            observation: What it revealed.
+
+        Returns:
+            [L].
+        """
+        return self.weigher(observation.losses[:, None])
+
+
+class Shown(Lookahead):
+    """Looks ahead and lets its last estimate be seen."""
+
+    found: ClassVar[list[Tensor]] = []
+
+    def __call__(
+        self, task: Task, teacher: Params, window: Window, held_out: Batch
+    ) -> Estimate:
+        """Estimate.
+
+        Args:
+            task: See ``Lookahead``.
+            teacher: See ``Lookahead``.
+            window: See ``Lookahead``.
+            held_out: See ``Lookahead``.
+
+        Returns:
+            The estimate.
+        """
+        estimate = super().__call__(task, teacher, window, held_out)
+        self.found[:] = [torch.cat([g.flatten() for g in estimate.grad.values()])]
+        return estimate
+
+
+def look_ahead(norm: Norm, signal: Lookahead, dtype: torch.dtype) -> Once:
+    """Ordinary steps of a tutor.
+
+    Args:
+        norm: The student's.
+        signal: How the teacher learns.
+        dtype: Of all numbers.
+
+    Returns:
+        What does it once.
+    """
+    it = Iteration(norm, dtype)
+    optimizer = torch.optim.SGD(it.student.parameters(), RATE)
+    tutor = Tutor(it.student, optimizer, ByLoss(it.weigher), it.learner, signal=signal)
+    rows = torch.arange(64)
+    batch = Batch(it.inputs, it.targets, rows)
+    held_out = Batch(it.held_inputs, it.held_targets, rows)
+
+    def once() -> Tensor | None:
+        tutor.step(batch, held_out if tutor.wants_held_out else None)
+        return None if signal.next_judges else Shown.found[0]
+
+    return once
+
+
+def ours(norm: Norm) -> dict[str, Build]:
+    """Every way of looking ahead.
+
+    Args:
+        norm: The student's.
+
+    Returns:
+        Variants by name.
+    """
+    signals = {
+        "ours, re-step": Shown(mode="restep"),
+        "ours, re-step, ghost": Shown(Alignment("ghost"), mode="restep"),
+        "ours, online": Shown(),
+        "ours, online, ghost": Shown(Alignment("ghost")),
+        "ours, online, forward": Shown(Alignment("forward")),
+        "ours, online, lean": Shown(Alignment("difference")),
+        "ours, next judges": Shown(judge="next"),
+        "ours, next, ghost": Shown(Alignment("ghost"), judge="next"),
+        "ours, next, lean": Shown(Alignment("difference"), judge="next"),
+    }
+    redundant = "online, forward" if norm is nn.BatchNorm2d else ", ghost"
+    signals = {k: s for k, s in signals.items() if redundant not in k}  # Automatic's choice
+    return {name: partial(look_ahead, norm, signal) for name, signal in signals.items()}
+
+
+def one_step_case(norm: Norm) -> Case:
+    """Meta-Weight-Net.
+
+    Args:
+        norm: The student's.
+
+    Returns:
+        The case.
+    """
+    peers: dict[str, Build] = {
+        "plain SGD step": partial(plain, norm),
+        "plain torch": partial(by_hand, norm),
+        "higher": partial(with_higher, norm),
+        "torchopt MetaSGD": partial(with_torchopt, norm),
+        "betty darts": partial(with_betty, norm),
+    }
+    return Case("plain SGD step", partial(by_hand, norm), peers | ours(norm))
+
+
+ONE_STEP = {
+    "one step, group norm": one_step_case(group_norm),
+    "one step, batch norm": one_step_case(nn.BatchNorm2d),
+}
