@@ -66,17 +66,26 @@ def test_overwritten_inputs_are_told() -> None:
         recording.dots(direction_for(student), recording.ones())
 
 
-def test_two_passes_and_two_losses_add_up() -> None:
+def test_two_passes_of_the_same_rows_add_up() -> None:
     student, x, again = network(), numbers(4, 72), numbers(4, 72, seed=8)
     g = direction_for(student)
     expected = 3 * one_by_one(student, x, g) + one_by_one(student, again, g)
     recorder = Recorder(student)
     for _ in range(2):
         with recorder.record(4) as recording:
-            losses = losses_of(student(x)).sum()
-            losses.backward(retain_graph=True)
-            (2 * losses + losses_of(student(again)).sum()).backward()
+            (3 * losses_of(student(x)).sum()).backward()
+            losses_of(student(again)).sum().backward()
         torch.testing.assert_close(recording.dots(g, recording.ones()), expected)
+
+
+def test_a_graph_used_twice_is_told() -> None:
+    student, x = network(), numbers(4, 72)
+    with Recorder(student).record(4) as recording:
+        losses = losses_of(student(x)).sum()
+        losses.backward(retain_graph=True)
+        losses.backward()
+    with pytest.raises(RuntimeError, match="one backward pass"):
+        recording.dots(direction_for(student), recording.ones())
 
 
 def test_a_mean_has_the_scale_of_a_sum() -> None:

@@ -41,6 +41,8 @@ class Call:
 
     kind: torch.dtype | None = None
     """of the gradient that came"""
+    repeated: bool = False
+    """whether another gradient came after the inputs had been let go"""
 
     @property
     def reached(self) -> bool:
@@ -56,6 +58,9 @@ class Call:
         """
         out, delta = self.outputs[place], delta.detach()
         self.kind = delta.dtype
+        self.repeated = bool(self.sums)  # without inputs nothing can be made of a second one
+        if self.repeated:
+            return
         if self.before is None and keeps_sums(self.unit, self.given, delta, out.row_dim):
             self.take_sums(delta, out.row_dim)
             return
@@ -73,13 +78,8 @@ class Call:
         """
         device = delta.device.type
         with torch.no_grad(), torch.autocast(device, enabled=False):
-            found = row_gradients(self.unit, self.given, delta, row_dim, self.saved)
-        self.sums = {k: v + self.sums[k] if self.sums else v for k, v in found.items()}
-
-    def finish(self) -> None:
-        """Let go of the inputs where gradients are kept; nothing more will come."""
-        if self.sums:
-            self.given = Given((), {})
+            self.sums = row_gradients(self.unit, self.given, delta, row_dim, self.saved)
+        self.given, self.saved = Given((), {}), None
 
     def dots(self, direction: Params) -> Tensor:
         """This call's share of every row's dot product.
@@ -91,8 +91,13 @@ class Call:
             [rows].
 
         Raises:
-            RuntimeError: If the inputs were overwritten since.
+            RuntimeError: If the inputs were overwritten since, or a graph was used twice.
         """
+        if self.repeated:
+            raise RuntimeError(
+                "Two backward passes went through one graph of the student's while it was "
+                "recorded. Add up the losses, and run one backward pass."
+            )
         names = self.unit.params
         local = {k: direction[name] for k, name in names.items() if name in direction}
         if not local or not self.reached:

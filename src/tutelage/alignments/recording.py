@@ -39,8 +39,6 @@ class Recording:
         """Let go of all that no gradient came to."""
         self.called = bool(self.calls)
         self.calls = [call for call in self.calls if call.reached]
-        for call in self.calls:
-            call.finish()
 
     def ones(self) -> Tensor:
         """Coefficients where the sum of the losses was differentiated.
