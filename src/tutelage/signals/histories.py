@@ -192,7 +192,8 @@ def fixed_gradient(gradient: Params, names: list[str], theta: Tensor, s: Setting
         int64, shaped like ``theta``.
     """
     g = join(gradient, names).double()
-    return fixed(whole_gradient(g, theta.double() * UNIT, s))
+    here = theta.double() * UNIT if s["weight_decay"] else theta
+    return fixed(whole_gradient(g, here, s))
 
 
 def whole_gradient(gradient: Tensor, param: Tensor, s: Settings) -> Tensor:
@@ -206,7 +207,8 @@ def whole_gradient(gradient: Tensor, param: Tensor, s: Settings) -> Tensor:
     Returns:
         With weight decay and the sign of ``maximize``.
     """
-    return (-gradient if s["maximize"] else gradient) + s["weight_decay"] * param
+    g = -gradient if s["maximize"] else gradient
+    return g + s["weight_decay"] * param if s["weight_decay"] else g
 
 
 def fixed(x: Tensor) -> Tensor:
@@ -218,7 +220,7 @@ def fixed(x: Tensor) -> Tensor:
     Returns:
         int64, in units of ``UNIT``.
     """
-    return (x.double() / UNIT).round().long()
+    return (x.double() / UNIT).round_().long()
 
 
 def scaled(x: Tensor, factor: float) -> Tensor:
@@ -231,7 +233,7 @@ def scaled(x: Tensor, factor: float) -> Tensor:
     Returns:
         int64.
     """
-    return (x.double() * factor).round().long()
+    return (x.double() * factor).round_().long()
 
 
 def ratio(mu: float) -> Fraction:

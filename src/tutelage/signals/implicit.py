@@ -53,5 +53,4 @@ class Implicit:
             return {k: image[k] + decay[k] * u[k] for k in u}
 
         solved = self.solve(matvec, {k: sought[k] for k in step.settings})
-        mixed, _ = linearised.both(solved)
-        return Estimate(plus(direct, mixed, -1.0), loss.detach())
+        return Estimate(plus(direct, linearised.mixed(solved), -1.0), loss.detach())

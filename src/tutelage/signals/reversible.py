@@ -155,7 +155,7 @@ class Reversible:
         if (
             self.exact
         ):  # torch's forward mode takes 20 MiB to load: too much for one of many steps
-            last, _ = self.product.linearise(task, state, teacher, steps[0]).both(direction)
+            last = self.product.linearise(task, state, teacher, steps[0]).mixed(direction)
         else:
             last = self.product.mixed(task, state, teacher, steps[0], direction)
         return Estimate(plus(total, last), loss.detach())

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from tutelage.precision import autocast_to
 from tutelage.records import Params, Step, StudentState
 from tutelage.task import Task
-from tutelage.trees import inner, leaves, named_grad, reached_grad
+from tutelage.trees import leaves, reached_grad
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,7 @@ class DoubleBackward:
         Returns:
             Keyed like the teacher.
         """
-        graph = self.linearise(task, state, teacher, step)
-        return named_grad(graph.along(v), teacher)
+        return self.linearise(task, state, teacher, step).mixed(v)
 
 
 @dataclass(frozen=True)
@@ -72,17 +70,6 @@ class GradientGraph:
         """dL/dtheta, detached, for the parameters that the loss reaches."""
         return {k: g.detach() for k, g in self.attached.items()}
 
-    def along(self, v: Params) -> Tensor:
-        """``<dL/dtheta, v>`` with its graph.
-
-        Args:
-            v: Direction; a missing parameter counts as zero.
-
-        Returns:
-            A scalar.
-        """
-        return inner({k: g for k, g in self.attached.items() if k in v}, v)
-
     def both(self, v: Params) -> tuple[Params, Params]:
         """Both products in one backward pass.
 
@@ -96,6 +83,17 @@ class GradientGraph:
         grads = self._backward(v, named | self.theta)
         mixed = {k: grads[f"teacher/{k}"] for k in self.teacher}
         return mixed, {k: grads[k] for k in self.theta}
+
+    def mixed(self, v: Params) -> Params:
+        """``M v`` alone.
+
+        Args:
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            Keyed like the teacher.
+        """
+        return self._backward(v, self.teacher)
 
     def hessian(self, v: Params) -> Params:
         """``H v`` alone.

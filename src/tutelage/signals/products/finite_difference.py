@@ -66,7 +66,7 @@ class FiniteDifference:
         Returns:
             Keyed like the teacher.
         """
-        return self.linearise(task, state, teacher, step).both(v)[0]
+        return self.linearise(task, state, teacher, step).mixed(v)
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,17 @@ class Differences:
                     f"size={self.how.size:g}. Use DoubleBackward, or raise bound."
                 )
         return near[0], zeros | near[1]
+
+    def mixed(self, v: Params) -> Params:
+        """``M v`` alone.
+
+        Args:
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            Keyed like the teacher.
+        """
+        return self.both(v)[0]
 
     def hessian(self, v: Params) -> Params:
         """``H v``.

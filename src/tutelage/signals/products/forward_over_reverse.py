@@ -56,7 +56,7 @@ class ForwardOverReverse:
         Returns:
             Keyed like the teacher.
         """
-        return self.linearise(task, state, teacher, step).both(v)[0]
+        return self.linearise(task, state, teacher, step).mixed(v)
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,17 @@ class AlongDirections:
         rest = {k: torch.zeros_like(p) for k, p in self.all_params.items()}
         hessian = rest | {k: slopes[k].detach() for k in self.theta}
         return {k: slopes[f"teacher/{k}"].detach() for k in self.phi}, hessian
+
+    def mixed(self, v: Params) -> Params:
+        """``M v`` alone.
+
+        Args:
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            Keyed like the teacher.
+        """
+        return self.both(v)[0]
 
     def hessian(self, v: Params) -> Params:
         """``H v``.

@@ -35,6 +35,17 @@ class Linearised(Protocol):
         """
         ...
 
+    def mixed(self, v: Params) -> Params:
+        """``M v`` alone, which may be cheaper.
+
+        Args:
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            Keyed like the teacher.
+        """
+        ...
+
     def hessian(self, v: Params) -> Params:
         """``H v`` alone.
 
