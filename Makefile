@@ -20,10 +20,11 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmarks: $(BIN)/python  ## What hypergradients cost beside other libraries; needs 30 minutes.
+benchmarks: $(BIN)/python  ## What hypergradients and rewards cost beside other libraries; needs an hour.
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[benchmarks]'
 	$(PIP) install --quiet --no-deps betty-ml
 	$(BIN)/python -m benchmarks.hypergradients
+	$(BIN)/python -m benchmarks.alignment
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

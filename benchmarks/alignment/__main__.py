@@ -1,0 +1,213 @@
+"""What one gradient-alignment reward costs, here and with other libraries.
+
+    python -m benchmarks.alignment [--students NAME ...] [--rounds 9] [--out FILE]
+
+Time is CPU time of one torch thread, beyond that of two plain training steps, in percent of
+ONE: every round runs all variants in alternating order, and what is printed is the median of
+the rounds with its quartiles. Memory is the peak of a fresh process above what it holds once
+student and data are built, in percent more than that of plain steps. Error (in norm) and rank
+correlation are against a backward pass per example in float64, on sixteen examples.
+
+A variant that a library refuses or that is not installed says so.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.alignment.peers import PEERS
+from benchmarks.alignment.students import STUDENTS
+from benchmarks.alignment.variants import OURS, Once, Pair, naive
+from benchmarks.hypergradients.measure import TIGHT, own_peak, timed
+from tutelage.runs import environment, write_json
+
+VARIANTS: dict[str, Callable[[Pair], Once]] = OURS | PEERS | {"naive loop": naive}
+FEW = 16
+REFUSALS = (RuntimeError, AttributeError, ValueError, TypeError, KeyError)
+"""what libraries raise at a student that they cannot treat"""
+
+
+def ranks(values: Tensor) -> Tensor:
+    """Centred ranks.
+
+    Args:
+        values: Any numbers [n].
+
+    Returns:
+        [n].
+    """
+    found = values.argsort().argsort().double()
+    return found - found.mean()
+
+
+@cache
+def expected_of(student: str) -> Tensor:
+    """Rewards of a few examples by the naive loop in float64.
+
+    Args:
+        student: The student's name.
+
+    Returns:
+        [B].
+    """
+    return naive(Pair(student, torch.float64, FEW))()
+
+
+def accuracy(student: str, variant: str) -> dict[str, Any]:
+    """Error and rank correlation on a few examples.
+
+    Args:
+        student: The student's name.
+        variant: The variant's.
+
+    Returns:
+        ``error`` and ``spearman``, or why there is none under ``missing``.
+    """
+    expected = expected_of(student)
+    try:
+        got = VARIANTS[variant](Pair(student, torch.float32, FEW))().double()
+    except ImportError as error:
+        return {"missing": f"not installed ({error.name})"}
+    except REFUSALS as error:
+        return {"missing": f"{type(error).__name__}: {str(error).splitlines()[0][:90]}"}
+    a, b = ranks(got), ranks(expected)
+    gap = float((got - expected).norm() / expected.norm())
+    return {"error": gap, "spearman": float(a @ b / (a.norm() * b.norm()))}
+
+
+def peak(student: str, variant: str) -> float:
+    """Peak memory of two goes in a fresh process.
+
+    Args:
+        student: The student's name.
+        variant: The variant's.
+
+    Returns:
+        MiB.
+    """
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.alignment"]
+    done = subprocess.run(
+        [*command, "--peak", student, variant],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | TIGHT,
+    )
+    return float(done.stdout.split()[-1])
+
+
+def peak_here(student: str, variant: str) -> float:
+    """Peak memory of two goes in this process.
+
+    Args:
+        student: The student's name.
+        variant: The variant's.
+
+    Returns:
+        MiB.
+    """
+
+    def build(dtype: torch.dtype) -> Once:
+        once = VARIANTS[variant](Pair(student, dtype))
+
+        def twice() -> Tensor:
+            once()
+            return once()
+
+        return twice
+
+    return own_peak(build)
+
+
+def measured(student: str, variants: list[str], rounds: int) -> list[dict[str, Any]]:
+    """Measure variants on one student.
+
+    Args:
+        student: Its name.
+        variants: Names of variants; ``plain`` among them.
+        rounds: How many are counted.
+
+    Returns:
+        One row per variant.
+    """
+    rows = {v: {} if v == "plain" else accuracy(student, v) for v in variants}
+    able = [v for v in variants if "missing" not in rows[v]]
+    ready = {v: VARIANTS[v](Pair(student, torch.float32)) for v in able if v != "naive loop"}
+    times = timed(ready, rounds)
+    if "naive loop" in able:
+        slow = {"naive loop": naive(Pair(student, torch.float32)), "plain": ready["plain"]}
+        once = timed(slow, 1)
+        ratio = once["naive loop"][0] / once["plain"][0]
+        rows["naive loop"] |= {"time": 200 * (ratio - 1), "quartiles": None, "n": 1}
+    peaks = {v: peak(student, v) for v in able}
+    for variant in ready:
+        pairs = zip(times[variant], times["plain"], strict=True)
+        low, middle, high = statistics.quantiles(
+            [200 * (a / b - 1) for a, b in pairs], n=4, method="inclusive"
+        )
+        rows[variant] |= {"time": middle, "quartiles": [low, high], "n": rounds}
+    for variant in able:
+        more = 100 * (peaks[variant] / peaks["plain"] - 1)
+        rows[variant] |= {"peak_mib": peaks[variant], "memory": more}
+    return [{"student": student, "variant": v} | rows[v] for v in variants]
+
+
+def line(row: dict[str, Any]) -> str:
+    """A variant's row of the table.
+
+    Args:
+        row: What was measured.
+
+    Returns:
+        One line.
+    """
+    if "missing" in row:
+        return f"  {row['variant']:24} {row['missing']}"
+    spread = "" if row["quartiles"] is None else "[{:.0f}, {:.0f}]".format(*row["quartiles"])
+    told = f"  {row['variant']:24} {row['time']:+7.0f} % {spread:14} n={row['n']:<3}"
+    told += f"{row['peak_mib']:7.0f} MiB {row['memory']:+6.0f} %"
+    return told + (f"   {row['error']:.1e}  {row['spearman']:.3f}" if "error" in row else "")
+
+
+def main() -> None:
+    """Measure the students asked for, print a table and write it as JSON where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--students", nargs="*", choices=STUDENTS, default=list(STUDENTS))
+    parser.add_argument("--variants", nargs="*", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    if asked.peak is not None:
+        print(peak_here(*asked.peak))
+        return
+    variants = ["plain", *(v for v in asked.variants if v != "plain")]
+    fast = [v for v in variants if v != "naive loop"]
+    results = []
+    print(
+        "  variant                  added time              peak memory        error  spearman"
+    )
+    for student in asked.students:
+        print(student)
+        wide = student.startswith("wrn")  # a step takes seconds, the naive loop minutes
+        for row in measured(student, fast if wide else variants, asked.rounds):
+            print(line(row), flush=True)
+            results.append(row)
+        if asked.out is not None:
+            write_json(asked.out, {"environment": environment(), "results": results})
+
+
+if __name__ == "__main__":
+    main()
