@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.reproduction.tiny import RECIPE
+from tests.reproduction.tiny import RECIPE, recipe
 from tutelage.errors import UsageError
 from tutelage.reproduction.jobs import Failure
 from tutelage.reproduction.page import page, write_page
 from tutelage.reproduction.plan import Plan
-from tutelage.reproduction.results import MISSED, OPEN, REPRODUCED, result, rows, store, stored
+from tutelage.reproduction.results import MISSED, OPEN, WITHIN, result, rows, store, stored
 from tutelage.runs import write_json
 
 ROOT = Path(__file__).parents[2]
@@ -46,8 +46,8 @@ PRINTED = 0.65
 @pytest.mark.parametrize(
     ("scores", "scale", "match"),
     [
-        ([0.60, 0.65, 0.71], "mini", REPRODUCED),
-        ([0.645, 0.646, 0.645], "mini", REPRODUCED),  # as near as two decimals can tell
+        ([0.60, 0.65, 0.71], "mini", WITHIN),
+        ([0.645, 0.646, 0.645], "mini", WITHIN),  # as near as two decimals can tell
         ([0.63, 0.631, 0.632], "mini", MISSED),
         ([0.9, 0.91, 0.92], "paper", MISSED),
         ([0.65], "mini", OPEN),
@@ -104,6 +104,17 @@ def test_other_files_are_passed_over_and_damaged_ones_named(tmp_path):
     other.write_text("{")
     with pytest.raises(UsageError, match=r"other\.json is damaged"):
         stored(tmp_path)
+
+
+def test_a_claim_that_is_not_the_papers_is_judged_and_marked_but_decides_nothing(tmp_path):
+    made = planned(tmp_path, {"gar": [3.0, 3.1], "plain": [1.0, 1.1]})
+    first, second = RECIPE.claims
+    ours = recipe(claims=(first, second._replace(of_paper=False)))
+    content = result(made._replace(recipe=ours), [])
+    assert [claim["verdict"] for claim in content["claims"]] == ["holds", "does not hold"]
+    assert content["claim"]["verdict"] == "holds"
+    assert content["claim"]["text"] == first.text
+    assert f"**Claim:** (Not the paper's.) {second.text}" in page([content])
 
 
 def test_a_result_is_plain_json(tmp_path):

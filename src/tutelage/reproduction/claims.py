@@ -56,6 +56,8 @@ class Claim(NamedTuple):
 
     text: str
     comparisons: tuple[Comparison, ...]
+    of_paper: bool = True
+    """False: an expectation of ours, which is judged but not part of the recipe's verdict"""
 
 
 class Judged(NamedTuple):

@@ -74,7 +74,7 @@ def _section(content: Mapping[str, Any]) -> str:
 
 
 def _claim(claim: Mapping[str, Any]) -> str:
-    lines = [f"**Claim:** {claim['text']} **Verdict: {claim['verdict']}.**", ""]
+    lines = [f"**Claim:** {words.spoken(claim)} **Verdict: {claim['verdict']}.**", ""]
     lines += [
         f"* {judged['text']}: {judged['verdict']}; {words.reason(judged)}"
         for judged in claim["comparisons"]

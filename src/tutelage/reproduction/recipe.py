@@ -52,8 +52,8 @@ class Recipe:
 
     Raises:
         ValueError: If a scale lacks settings or minutes, an arm is no file name, the paper is
-            unknown, a printed number is not among the paper's, or a claim or plot names an
-            unknown arm or metric.
+            unknown, a printed number is not among the paper's, nothing is claimed, or a claim
+            or plot names an unknown arm or metric.
     """
 
     name: str
@@ -102,6 +102,8 @@ class Recipe:
             raise ValueError(f"{self.name}: arms {odd} cannot be names of files.")
         if self.paper not in PAPERS:
             raise ValueError(f"{self.name}: paper '{self.paper}'; allowed: {list(PAPERS)}.")
+        if not any(claim.of_paper for claim in self.claims):
+            raise ValueError(f"{self.name} makes no claim that is the paper's.")
         claimed = [m for claim in self.claims for c in claim.comparisons for m in c.measures]
         for arm, metric in (*claimed, *self.printed):
             if arm not in self.arms or metric not in self.metrics:

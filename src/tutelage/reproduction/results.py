@@ -18,11 +18,12 @@ from tutelage.reproduction.printed import PAPERS, printed
 from tutelage.reproduction.recipe import Recipe
 from tutelage.runs import write_json
 
-REPRODUCED, MISSED, OPEN = "reproduced", "not reproduced", "open"
+WITHIN, MISSED, OPEN = "within our interval", "not reproduced", "open"
 NUMBERS_RULE = (
-    "A printed number counts as reproduced where it lies in the 95% interval of our mean, "
-    "widened by the spread that is printed beside it and by half a unit of its last decimal; "
-    "as open with one seed, without a finite number in every seed, or at smoke scale."
+    "A printed number is within our interval where it lies in the 95% interval of our mean, "
+    "widened by the spread that is printed beside it and by half a unit of its last decimal, "
+    "and not reproduced where it lies outside; a wide interval holds much, so look at ± and n. "
+    "It is open with one seed, without a finite number in every seed, and at smoke scale."
 )
 
 
@@ -36,7 +37,7 @@ class Row(NamedTuple):
     paper: Mapping[str, Any] | None
     """the printed number as plain values; None where none is printed"""
     match: str
-    """``REPRODUCED``, ``MISSED``, ``OPEN``, or nothing where none is printed"""
+    """``WITHIN``, ``MISSED``, ``OPEN``, or nothing where none is printed"""
 
     @property
     def known(self) -> list[float]:
@@ -109,11 +110,17 @@ def _verdicts(claims: Sequence[Claim], arms: Arms, scale: str) -> dict[str, Any]
             judged = [j._replace(verdict=UNDECIDED, why="smoke scale") for j in judged]
         verdict = together([j.verdict for j in judged])
         each = [j._asdict() for j in judged]
-        told.append({"text": claim.text, "verdict": verdict, "comparisons": each})
+        told.append({
+            "text": claim.text,
+            "of_paper": claim.of_paper,
+            "verdict": verdict,
+            "comparisons": each,
+        })
+    papers = [claim for claim in told if claim["of_paper"]]
     whole = {
-        "text": " ".join(claim["text"] for claim in told),
+        "text": " ".join(claim["text"] for claim in papers),
         "rule": RULE if scale != "smoke" else f"Not decided at smoke scale: {SCALES['smoke']}.",
-        "verdict": together([claim["verdict"] for claim in told]),
+        "verdict": together([claim["verdict"] for claim in papers]),
     }
     return {"claim": whole, "claims": told}
 
@@ -150,7 +157,7 @@ def _match(values: Sequence[float | None], cell: Mapping[str, Any] | None, scale
         return OPEN
     reach = float(student_t.ppf(0.975, len(known) - 1)) * stdev(known) / len(known) ** 0.5
     reach += (cell["spread"] or 0.0) + 0.5 * 10.0 ** -cell["decimals"]
-    return REPRODUCED if abs(fmean(known) - cell["value"]) <= reach + 1e-12 else MISSED
+    return WITHIN if abs(fmean(known) - cell["value"]) <= reach + 1e-12 else MISSED
 
 
 def result_file(root: Path, scale: str, recipe: str) -> Path:

@@ -35,7 +35,7 @@ def tell(console: Console, found: Found) -> None:
         say(f"Scale {content['scale']}: the settings are not the paper's; see its claims.")
     say(words.score(every))
     for claim in content["claims"]:
-        say(f"\nClaim: {claim['text']}\nVerdict: {claim['verdict']}")
+        say(f"\nClaim: {words.spoken(claim)}\nVerdict: {claim['verdict']}")
         for judged in claim["comparisons"]:
             say(f"  {judged['text']}: {judged['verdict']}; {words.reason(judged)}")
     say(f"\nRule: {content['claim']['rule']}")

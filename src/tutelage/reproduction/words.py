@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from tutelage.reproduction.results import MISSED, REPRODUCED, Row
+from tutelage.reproduction.results import MISSED, WITHIN, Row
 
 DASH = "\N{EN DASH}"
 HEADER = ("arm", "metric", "paper", "ours, mean ± std", "n", "printed number")
@@ -102,9 +102,21 @@ def score(table: Sequence[Row]) -> str:
     shown = [row for row in table if row.match]
     if not shown:
         return "The paper prints no number for these arms."
-    good = sum(row.match == REPRODUCED for row in shown)
+    good = sum(row.match == WITHIN for row in shown)
     missed = [f"{row.metric} of {row.arm}" for row in shown if row.match == MISSED]
-    told = f"{good} of {len(shown)} printed numbers reproduced"
+    told = f"{good} of {len(shown)} printed numbers lie within our intervals"
     rest = len(shown) - good - len(missed)
     told += f", {rest} open" if rest else ""
     return f"{told}; not reproduced: {', '.join(missed)}." if missed else f"{told}."
+
+
+def spoken(claim: Mapping[str, Any]) -> str:
+    """A claim as it is shown.
+
+    Args:
+        claim: One of the claims of a result.
+
+    Returns:
+        Its text; one that is not the paper's says so.
+    """
+    return claim["text"] if claim["of_paper"] else f"(Not the paper's.) {claim['text']}"
