@@ -18,7 +18,7 @@ LAYERS: tuple[set[str], ...] = (
     {"alignments"},
     {"task"},
     {"teachers", "signals", "augment", "data", "models"},
-    {"look"},
+    {"look", "learner"},
     {"tutor"},
     {"loops"},
     {"runs", "report", "config"},

@@ -232,11 +232,12 @@ def test_a_teacher_step_that_raises_does_not_spoil_the_next_window() -> None:
     tutor = teaching(signal)
     batches = stream()
     tutor.step(next(batches))
-    tutor.signal = Unrolled(2)
+    assert tutor.learner is not None
+    tutor.learner.signal = Unrolled(2)
     bad = next(batches)
     with pytest.raises(IndexError):
         tutor.step(bad, bad._replace(targets=bad.targets + 100))
-    tutor.signal = signal
+    tutor.learner.signal = signal
     before = tutor.task.student.snapshot()
     for _ in range(2):
         tutor.step(next(batches), next(batches))

@@ -62,6 +62,15 @@ class StudentView:
         slots = {k: detached(v) for k, v in slots_of(self.optimizer, self.names).items()}
         return StudentState(detached(dict(self.params)), detached(buffers), slots)
 
+    def gradient(self) -> Params:
+        """The gradient that the optimiser is about to use.
+
+        Returns:
+            One tensor per parameter of the optimiser; zeros where none has come.
+        """
+        own = self.params.items()
+        return {k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in own}
+
     def snapshot(self) -> StudentState:
         """A copy of the state that later steps leave alone.
 

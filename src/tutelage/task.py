@@ -23,7 +23,15 @@ from tutelage.records import (
 )
 from tutelage.rules import Rule, rule_for
 from tutelage.student import StudentView
-from tutelage.teaching import acts_at_test, is_deep, normalise_of, prepare, taps_of, weigh
+from tutelage.teaching import (
+    acts_at_test,
+    is_deep,
+    log_prob,
+    normalise_of,
+    prepare,
+    taps_of,
+    weigh,
+)
 from tutelage.trees import detached, leaves, named_grad, reached_grad
 
 Objective = Callable[[Tensor, Tensor], Tensor]
@@ -91,6 +99,21 @@ class Task:
         shown = seen if is_deep(self.teacher) else detach(seen)
         with as_taken(lesson, seed + 2):
             return weigh(self.teacher, teacher, lesson, shown)
+
+    def log_prob(self, teacher: Params, step: Step, seen: Observation) -> Tensor:
+        """The log-probability of what the teacher sampled at a step.
+
+        Args:
+            teacher: Teacher parameters as they were.
+            step: The step.
+            seen: What the student's forward pass revealed, detached.
+
+        Returns:
+            [B], differentiable in ``teacher``.
+        """
+        lesson = self.lesson(teacher, step.batch)
+        with as_taken(lesson, step.batch.seed + 2):
+            return log_prob(self.teacher, teacher, lesson, seen)
 
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
         """The weighted loss, or the same reduction of any other quantity per row.

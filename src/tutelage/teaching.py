@@ -1,7 +1,11 @@
-"""What a teacher is: an ``nn.Module`` with two optional moments, and traits with defaults.
+"""What a teacher is: an ``nn.Module`` with optional moments, and traits with defaults.
 
 * ``prepare(batch: Batch) -> Lesson``, before the student's forward pass;
-* ``weigh(lesson: Lesson, observation: Observation) -> Tensor [L]``, after it.
+* ``weigh(lesson: Lesson, observation: Observation) -> Tensor [L]``, after it;
+* ``log_prob(lesson: Lesson, observation: Observation) -> Tensor [B]``, where ``weigh`` samples:
+  the log-probability of what it sampled, drawn again from the same random numbers. A teacher
+  that samples in ``prepare`` gives it with the lesson;
+* ``entropy() -> Tensor``, a scalar: of what it samples, where a signal rewards that.
 
 Traits are plain attributes:
 
@@ -75,6 +79,54 @@ def weigh(
     if not hasattr(teacher, "weigh"):
         return torch.ones_like(observation.losses)
     return _call(teacher, "weigh", params, lesson, observation)
+
+
+def log_prob(
+    teacher: nn.Module, params: Params, lesson: Lesson, observation: Observation
+) -> Tensor:
+    """The log-probability of what the teacher sampled.
+
+    Args:
+        teacher: The teacher.
+        params: Parameters to run it on, its buffers left alone; none: the teacher as it is.
+        lesson: What the student saw, made by the same parameters.
+        observation: What its forward pass revealed.
+
+    Returns:
+        [B], one for each example's action.
+
+    Raises:
+        ValueError: If it samples nothing.
+    """
+    if lesson.log_prob is not None:
+        return lesson.log_prob
+    if not hasattr(teacher, "log_prob"):
+        raise ValueError(
+            f"{type(teacher).__name__} samples nothing, so that a reward cannot teach it: give "
+            "its lessons a log_prob, or use a signal that differentiates, such as Lookahead."
+        )
+    return _call(teacher, "log_prob", params, lesson, observation)
+
+
+def entropy(teacher: nn.Module, params: Params) -> Tensor:
+    """The entropy of what the teacher samples.
+
+    Args:
+        teacher: The teacher.
+        params: Parameters to run it on.
+
+    Returns:
+        A scalar, nats.
+
+    Raises:
+        ValueError: If it does not say.
+    """
+    if not hasattr(teacher, "entropy"):
+        raise ValueError(
+            f"{type(teacher).__name__} has no method entropy() to be rewarded for: "
+            "give entropy=0."
+        )
+    return _call(teacher, "entropy", params)
 
 
 def _call(teacher: nn.Module, method: str, params: Params, *args: object):  # noqa: ANN202 - the method's own

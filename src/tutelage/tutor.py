@@ -13,27 +13,28 @@ from torch.optim import Optimizer
 from tutelage.alignments import Recorder
 from tutelage.differentiable import compiled_parts, eager, require_learnable
 from tutelage.errors import UnsupportedStudentError
+from tutelage.learner import Learner
 from tutelage.look import Look, ahead, look, look_again, prepared, weighed
 from tutelage.objectives import cross_entropy
-from tutelage.precision import FULL, autocast_now, autocast_to
+from tutelage.precision import autocast_now
 from tutelage.randomness import mixed_seed
 from tutelage.records import (
     Batch,
     Judgement,
     Params,
     Progress,
-    Recorded,
     Step,
     Window,
     Witness,
 )
 from tutelage.records import StudentState as State
 from tutelage.rules import rule_for, settings_of
-from tutelage.signals import OneStep, Signal
+from tutelage.signals import Signal
 from tutelage.student import StudentView
 from tutelage.task import Objective, Task, detach, require_same_numbers
+from tutelage.teachers.plain import Plain
 from tutelage.teaching import uses_progress
-from tutelage.trees import cloned, is_finite, leaves
+from tutelage.trees import cloned, leaves
 
 
 class Record(NamedTuple):
@@ -65,15 +66,16 @@ class Tutor:
         teacher_optimizer: The teacher's optimiser. None: the teacher stays as it is, as a
             stored commentary or a baseline does.
         signal: How the teacher learns; needed if and only if it has an optimiser.
-        teacher_every: Student steps between two teacher steps.
+        teacher_every: Student steps between two looks of the signal.
+        aggregate: Looks whose estimates make one teacher step, by their mean.
         total_steps: Student steps of the whole run; needed by teachers that use progress.
         objective: Logits [L, C] and targets to losses [L].
         seed: Where the randomness of lessons and of dropout starts from.
 
     Raises:
         ValueError: If the signal looks back further than ``teacher_every`` steps, only one of
-            signal and teacher optimiser is given, the teacher has nothing to learn, or
-            ``total_steps`` is missing or below 1.
+            signal and teacher optimiser is given, the teacher has nothing to learn,
+            ``aggregate`` is below 1, or ``total_steps`` is missing or below 1.
     """
 
     def __init__(
@@ -85,22 +87,13 @@ class Tutor:
         *,
         signal: Signal | None = None,
         teacher_every: int = 1,
+        aggregate: int = 1,
         total_steps: int | None = None,
         objective: Objective = cross_entropy,
         seed: int = 0,
     ) -> None:
         if (signal is None) != (teacher_optimizer is None):
             raise ValueError("Give both signal and teacher_optimizer, or neither.")
-        if signal is not None and not 1 <= signal.steps <= teacher_every:
-            raise ValueError(
-                f"The signal looks back over {signal.steps} steps, but teacher_every is "
-                f"{teacher_every}: give teacher_every={signal.steps} or more."
-            )
-        if signal is not None and not any(p.requires_grad for p in teacher.parameters()):
-            raise ValueError(
-                f"{type(teacher).__name__} has no parameter to learn: leave signal and "
-                "teacher_optimizer away."
-            )
         if total_steps is not None and total_steps < 1:
             raise ValueError(f"total_steps must be at least 1, got {total_steps}.")
         if total_steps is None and uses_progress(teacher):
@@ -111,22 +104,21 @@ class Tutor:
         self.student = student
         self.optimizer = optimizer
         self.teacher = teacher
-        self.teacher_optimizer = teacher_optimizer
-        self.signal = signal
-        self.teacher_every = teacher_every
+        self.learner: Learner | None = None
+        if signal is not None and teacher_optimizer is not None:
+            self.learner = Learner(teacher, signal, teacher_optimizer, teacher_every, aggregate)
+            rule_for(optimizer)  # refuses optimisers that cannot be differentiated
         self.total_steps = total_steps
         self.seed = seed
         view = StudentView(student, optimizer)
-        if signal is not None:
-            rule_for(optimizer)  # refuses optimisers that cannot be differentiated
         self.task = Task(view, teacher, objective)
         self.steps = 0
         self.best_accuracy = 0.0
-        self.skipped_teacher_steps = 0
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=view.device)
         self._weightless = torch.zeros((), dtype=torch.int64, device=view.device)
         self._warned = False
         self._unproven = signal is not None and bool(compiled_parts(student))
+        self._before: State | None = None
         self._recorder = Recorder(view.module)
         self._start: State | None = None
         self._window: list[Step] = []
@@ -134,8 +126,14 @@ class Tutor:
 
     @property
     def wants_held_out(self) -> bool:
-        """Whether the coming step ends with a teacher step, which needs a held-out batch."""
-        return self._due and not self._next_judges
+        """Whether the coming step is judged by a held-out batch, which has to be given."""
+        learner = self.learner
+        return learner is not None and learner.due(self.steps) and not learner.next_judges
+
+    @property
+    def skipped_teacher_steps(self) -> int:
+        """Teacher steps left out because their gradient was not finite."""
+        return 0 if self.learner is None else self.learner.skipped
 
     @property
     def progress(self) -> Progress:
@@ -170,119 +168,97 @@ class Tutor:
             require_learnable("held_out", held_out)
         now = autocast_now(batch.inputs.device)
         batch = batch._replace(seed=mixed_seed(self.seed, self.steps), autocast=now)
-        progress = self.progress
-        due, phi = self._due, self._learning()
-        if due and self._next_judges:  # changed before its turn comes
-            phi = cloned(phi)
-        if self._in_window and not self._window:
-            self._start = self._kept_start()
-        sight, recorded = self._descend(batch, progress, due=due)
-        step = Step(batch, progress, self._settings())
-        witness = Witness(sight.lesson, detach(sight.seen), recorded)
-        judged = self._pass_on(sight.loss, batch) if self._pending is not None else None
-        if due and self._retakes:
-            assert held_out is not None
-            window = ahead(self.task, step, witness)
-            judged = self._teach(window, held_out, phi)
-            sight = self._descend_again(sight, batch)
-        taken = [step] if self._in_window and not self._retakes else []
-        self.optimizer.step()
-        self._window += taken
-        self._count(sight)
-        if due and not self._retakes:
-            judged = self._look_back(witness, held_out, phi, judged)
-        weights = sight.weights.detach().reshape(sight.seen.losses.shape)
-        losses = sight.seen.losses.detach()
-        return Record(sight.loss.detach(), losses, weights, sight.lesson.ids, judged)
+        self._before = self.task.student.snapshot() if self._unproven else None
+        learner = self.learner
+        if learner is not None and learner.watches(self.steps):
+            return self._watched(learner, batch, held_out)
+        plain = learner is not None and learner.plain_between
+        task = replace(self.task, teacher=Plain()) if plain else self.task
+        sight = look(task, self.student, batch, prepared(task, batch), self.progress)
+        self._descend(sight, batch)
+        judged = self._pass_on(sight.loss, batch)
+        self._move(sight)
+        return record(sight, judged)
 
-    def _descend(
-        self, batch: Batch, progress: Progress, *, due: bool
-    ) -> tuple[Look, Recorded | None]:
-        before = self.task.student.snapshot() if self._unproven else None
-        lesson = prepared(self.task, batch)
-        records = due and self._one_step is not None and self._one_step.records(self.task)
+    def _watched(self, learner: Learner, batch: Batch, held_out: Batch | None) -> Record:
+        due, phi = learner.due(self.steps), learner.params
+        if learner.next_judges:  # the teacher moves on before this step's turn comes
+            phi = cloned(phi)
+        if not self._window and learner.signal.keeps_start and not learner.retakes:
+            self._start = self.task.student.snapshot()
+        sight, step, witness = self._see(learner, batch, due=due)
+        judged = self._pass_on(sight.loss, batch)
+        if learner.retakes and held_out is not None:
+            judged = self._learn(learner, ahead(self.task, step, witness), held_out, phi)
+            sight = weighed(self.task, batch, sight.lesson, sight.seen)
+            self._descend(sight, batch)
+        self._move(sight)
+        if not learner.retakes:
+            self._window.append(step)
+        if due and not learner.retakes:
+            judged = self._look_back(learner, witness, held_out, phi, judged)
+        return record(sight, judged)
+
+    def _see(self, learner: Learner, batch: Batch, *, due: bool) -> tuple[Look, Step, Witness]:
+        lesson, progress = prepared(self.task, batch), self.progress
         with ExitStack() as stack:
             student, recorded = self.student, None
-            if records:  # hooks are not seen by compiled code
+            if due and learner.records(self.task):  # hooks are not seen by compiled code
                 student = self.task.student.module
                 stack.enter_context(eager(student))
                 recorded = stack.enter_context(self._recorder.record(len(lesson.ids)))
             sight = look(self.task, student, batch, lesson, progress)
-            if before is not None:
-                step = Step(batch, progress, {})
-                require_same_numbers(self.task, before, lesson, step, sight.seen)
-                self._unproven = False
-            self.optimizer.zero_grad(set_to_none=True)
-            sight.loss.backward(retain_graph=due and self._retakes)
-        return sight, recorded
+            self._descend(sight, batch, again=learner.retakes)
+        step = Step(batch, progress, self._settings())
+        return sight, step, Witness(lesson, detach(sight.seen), recorded)
 
-    def _descend_again(self, sight: Look, batch: Batch) -> Look:
-        again = weighed(self.task, batch, sight.lesson, sight.seen)
+    def _descend(self, sight: Look, batch: Batch, *, again: bool = False) -> None:
+        if self._before is not None:
+            step = Step(batch, sight.seen.progress, {})
+            require_same_numbers(self.task, self._before, sight.lesson, step, sight.seen)
+            self._before, self._unproven = None, False
         self.optimizer.zero_grad(set_to_none=True)
-        again.loss.backward()
-        return again
+        sight.loss.backward(retain_graph=again)
 
-    def _look_back(
-        self, witness: Witness, held_out: Batch | None, phi: Params, judged: Tensor | None
-    ) -> Tensor | None:
-        seen = witness if self._one_step is not None else None
-        end = self.task.student.state()
-        window = Window(self._start, tuple(self._window), end, seen)
-        self._start, self._window = None, []
-        if self._next_judges:
-            self._pending = window, phi
-            return judged
-        assert held_out is not None
-        return self._teach(window, held_out, phi)
-
-    def _pass_on(self, loss: Tensor, batch: Batch) -> Tensor:
-        assert self._pending is not None
-        (window, phi), self._pending = self._pending, None
-        if window.witness is None:  # training was resumed in between
-            assert window.start is not None
-            again = look_again(self.task, self._recorder, phi, window.start, window.steps[-1])
-            records = self._one_step is not None and self._one_step.records(self.task)
-            window = replace(
-                window, witness=again if records else again._replace(recorded=None)
-            )
-        params = self.task.student.params
-        grads = {
-            k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in params.items()
-        }
-        verdict = Judgement(loss.detach(), grads, {})
-        return self._teach(replace(window, judgement=verdict), batch, leaves(phi))
-
-    def _kept_start(self) -> State | None:
-        assert self.signal is not None
-        keep = self.signal.keeps_start and not self._retakes
-        return self.task.student.snapshot() if keep else None
-
-    def _count(self, sight: Look) -> None:
+    def _move(self, sight: Look) -> None:
+        self.optimizer.step()
         self.steps += 1
         self._loss_sum += sight.loss.detach().to(self._loss_sum)
         self._weightless += sight.weights.detach().sum() == 0
 
-    @property
-    def _in_window(self) -> bool:
-        if self.signal is None:
-            return False
-        return self.steps % self.teacher_every >= self.teacher_every - self.signal.steps
+    def _look_back(
+        self,
+        learner: Learner,
+        witness: Witness,
+        held_out: Batch | None,
+        phi: Params,
+        judged: Tensor | None,
+    ) -> Tensor | None:
+        seen = witness if learner.one_step is not None else None
+        window = Window(self._start, tuple(self._window), self.task.student.state(), seen)
+        self._start, self._window = None, []
+        if learner.next_judges:
+            self._pending = window, phi
+        elif held_out is not None:
+            return self._learn(learner, window, held_out, phi)
+        return judged
 
-    @property
-    def _due(self) -> bool:
-        return self.signal is not None and (self.steps + 1) % self.teacher_every == 0
+    def _pass_on(self, loss: Tensor, batch: Batch) -> Tensor | None:
+        if self._pending is None or self.learner is None:
+            return None
+        (window, phi), self._pending = self._pending, None
+        start, step = window.start, window.steps[-1]
+        if window.witness is None and start is not None:  # training was resumed in between
+            again = look_again(self.task, self._recorder, phi, start, step)
+            known = again if self.learner.records(self.task) else again._replace(recorded=None)
+            window = replace(window, witness=known)
+        verdict = Judgement(loss.detach(), self.task.student.gradient(), {})
+        return self._learn(self.learner, replace(window, judgement=verdict), batch, leaves(phi))
 
-    @property
-    def _one_step(self) -> OneStep | None:
-        return self.signal if isinstance(self.signal, OneStep) else None
-
-    @property
-    def _retakes(self) -> bool:
-        return self._one_step is not None and self._one_step.retakes
-
-    @property
-    def _next_judges(self) -> bool:
-        return self._one_step is not None and self._one_step.next_judges
+    def _learn(self, learner: Learner, window: Window, held_out: Batch, phi: Params) -> Tensor:
+        self._warn_of_weightless_steps()
+        seed = mixed_seed(self.seed, self.steps, 1)
+        return learner.learn(self.task, window, held_out._replace(seed=seed), phi)
 
     def _settings(self) -> Mapping[str, Mapping[str, float | bool]]:
         params = self.task.student.params
@@ -294,26 +270,6 @@ class Tutor:
                 f"{', '.join(params)}."
             )
         return moved
-
-    def _learning(self) -> Params:
-        return {k: p for k, p in self.teacher.named_parameters() if p.requires_grad}
-
-    def _teach(self, window: Window, held_out: Batch, phi: Params) -> Tensor:
-        assert self.signal is not None
-        assert self.teacher_optimizer is not None
-        self._warn_of_weightless_steps()
-        seed, now = mixed_seed(self.seed, self.steps, 1), autocast_now(held_out.inputs.device)
-        held_out = held_out._replace(seed=seed, autocast=now)
-        with autocast_to(FULL, held_out.inputs.device):  # sums and products in full precision
-            estimate = self.signal(self.task, phi, window, held_out)
-        if is_finite(estimate.grad):
-            for name, p in self._learning().items():
-                p.grad = estimate.grad[name].to(p.dtype)
-            self.teacher_optimizer.step()
-            self.teacher_optimizer.zero_grad(set_to_none=True)
-        else:
-            self.skipped_teacher_steps += 1
-        return estimate.held_out_loss
 
     def _warn_of_weightless_steps(self) -> None:
         if not self._warned and int(self._weightless):
@@ -330,15 +286,13 @@ class Tutor:
         Returns:
             Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely.
         """
-        learner = self.teacher_optimizer
         return {
             "student": self.student.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "teacher": self.teacher.state_dict(),
-            "teacher_optimizer": {} if learner is None else learner.state_dict(),
+            "learner": {} if self.learner is None else self.learner.state_dict(),
             "steps": self.steps,
             "best_accuracy": self.best_accuracy,
-            "skipped_teacher_steps": self.skipped_teacher_steps,
             "loss_sum": self._loss_sum,
             "weightless": self._weightless,
             "start": [] if self._start is None else list(self._start),
@@ -355,11 +309,10 @@ class Tutor:
         self.student.load_state_dict(state["student"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.teacher.load_state_dict(state["teacher"])
-        if self.teacher_optimizer is not None:
-            self.teacher_optimizer.load_state_dict(state["teacher_optimizer"])
+        if self.learner is not None:
+            self.learner.load_state_dict(state["learner"])
         self.steps = state["steps"]
         self.best_accuracy = state["best_accuracy"]
-        self.skipped_teacher_steps = state["skipped_teacher_steps"]
         self._loss_sum = state["loss_sum"].clone()
         self._weightless = state["weightless"].clone()
         self._start = State(*state["start"]) if state["start"] else None
@@ -371,6 +324,21 @@ class Tutor:
         self, start: list[Any], step: Mapping[str, Any], phi: Params
     ) -> tuple[Window, Params]:
         return Window(State(*start), (_unpacked(step),), self.task.student.state()), phi
+
+
+def record(sight: Look, judged: Tensor | None) -> Record:
+    """What happened in a step.
+
+    Args:
+        sight: How the student saw its lesson.
+        judged: The held-out loss, where the teacher looked.
+
+    Returns:
+        The record, detached.
+    """
+    losses = sight.seen.losses.detach()
+    weights = sight.weights.detach().reshape(losses.shape)
+    return Record(sight.loss.detach(), losses, weights, sight.lesson.ids, judged)
 
 
 def _packed(step: Step) -> dict[str, Any]:

@@ -2,17 +2,21 @@
 
 from tutelage.signals.implicit import Implicit
 from tutelage.signals.lookahead import Lookahead
-from tutelage.signals.protocol import OneStep, Signal, WholeRun
+from tutelage.signals.protocol import Combining, OneStep, Signal, WholeRun
 from tutelage.signals.replayed import Replayed
 from tutelage.signals.reversible import Reversible
+from tutelage.signals.rewards import GradientAlignment, NextStepLoss
 from tutelage.signals.solvers import ConjugateGradient, Neumann
 from tutelage.signals.unrolled import Unrolled
 
 __all__ = [
+    "Combining",
     "ConjugateGradient",
+    "GradientAlignment",
     "Implicit",
     "Lookahead",
     "Neumann",
+    "NextStepLoss",
     "OneStep",
     "Replayed",
     "Reversible",

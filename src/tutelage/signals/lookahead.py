@@ -6,23 +6,22 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from tutelage.errors import UnsupportedStudentError
 from tutelage.records import (
     Batch,
     Estimate,
     Params,
-    Recorded,
     Step,
     StudentState,
     Window,
     Witness,
 )
+from tutelage.signals.dots import dots_of
 from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
+from tutelage.signals.protocol import Judge
 from tutelage.task import Task
-from tutelage.trees import detached, leaves, named_grad, plus, reached_grad
+from tutelage.trees import leaves, named_grad, plus, reached_grad
 
 Mode = Literal["online", "restep"]
-Judge = Literal["held-out", "next"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,8 @@ class Lookahead:
     SGD). With ``"online"`` the student's real step is the look-ahead, and the changed teacher
     serves the next one; with ``"restep"`` the look-ahead is only tried, and the real step is
     taken with the changed teacher's weights, from the same forward pass. ``judge="next"`` takes
-    the loss of the next training batch for the held-out loss: its gradient is computed anyway.
+    the loss of the next training step for the held-out loss: its gradient is computed anyway;
+    with ``"plain"`` the steps in between, that one included, are taken without the teacher.
 
     Source: Shu et al. 2019, Meta-Weight-Net; Ren et al. 2018, Learning to Reweight Examples;
     gradient-alignment reward, section 3 (``judge="next"``).
@@ -60,18 +60,15 @@ class Lookahead:
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
-        if self.mode == "restep" and self.judge == "next":
-            raise ValueError("judge='next' needs the real step to be taken: use mode='online'.")
+        if self.mode == "restep" and self.judge != "held-out":
+            raise ValueError(
+                f"judge='{self.judge}' needs the real step to be taken: use mode='online'."
+            )
 
     @property
     def retakes(self) -> bool:
         """Whether the real step is taken with the weights that came of looking ahead of it."""
         return self.mode == "restep"
-
-    @property
-    def next_judges(self) -> bool:
-        """Whether the next training step's loss takes the place of a held-out batch."""
-        return self.judge == "next"
 
     def records(self, task: Task) -> bool:
         """Whether the step's passes are to be recorded, the student being what it now is.
@@ -115,58 +112,12 @@ class Lookahead:
         v: Params,
         witness: Witness | None,
     ) -> Params:
-        reads = isinstance(self.product, Automatic | Alignment)
-        lesson = task.lesson(teacher, step.batch)
+        product, lesson = self.product, task.lesson(teacher, step.batch)
+        reads = isinstance(product, Automatic | Alignment)
         if witness is None or not reads or not only_weighs(task, lesson):
-            return self.product.mixed(task, start, teacher, step, v)
-        try:
-            dots = self._dots(task, start, teacher, step, v, witness)
-        except UnsupportedStudentError:  # the passes do not show everything
-            dots = Alignment().dots(task, start, witness.lesson, step, v)
+            return product.mixed(task, start, teacher, step, v)
+        dots = dots_of(task, product, start, teacher, step, v, witness)
         return weighed(task, teacher, step, witness, dots)
-
-    def _dots(
-        self,
-        task: Task,
-        start: StudentState,
-        teacher: Params,
-        step: Step,
-        v: Params,
-        witness: Witness,
-    ) -> Tensor:
-        if witness.recorded is not None:
-            return told(task, teacher, step, v, witness, witness.recorded)
-        way = self.product if isinstance(self.product, Alignment) else Alignment()
-        return way.dots(task, start, witness.lesson, step, v)
-
-
-def told(
-    task: Task, teacher: Params, step: Step, v: Params, witness: Witness, recorded: Recorded
-) -> Tensor:
-    """Dot products read off the step's own passes.
-
-    Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters.
-        step: The step.
-        v: Direction, keyed like the student's parameters; a missing one counts as zero.
-        witness: The step as it was seen.
-        recorded: Its passes.
-
-    Returns:
-        [L].
-
-    Raises:
-        UnsupportedStudentError: If they do not show every row's gradient.
-    """
-    lesson = witness.lesson
-    weights = task.weights(detached(teacher), lesson, witness.seen, step.batch.seed)
-    losses = witness.seen.losses.detach().requires_grad_()
-    reduced = task.reduce(losses, weights, lesson)
-    (coefficients,) = torch.autograd.grad(reduced, losses)
-    if bool((coefficients == 0).any()):
-        raise UnsupportedStudentError("A row of weight zero left nothing to read off.")
-    return recorded.dots(v, coefficients)
 
 
 def weighed(task: Task, teacher: Params, step: Step, witness: Witness, dots: Tensor) -> Params:

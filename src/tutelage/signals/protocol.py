@@ -1,7 +1,7 @@
 """What every learning signal that differentiates offers."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
 from tutelage.task import Task
@@ -36,6 +36,11 @@ class Signal(Protocol):
         ...
 
 
+Judge = Literal["held-out", "next", "plain"]
+"""who judges a step: a held-out batch; the next training step's loss, whose gradient is had
+anyway; the same, with every step that is not itself judged taken without the teacher"""
+
+
 @runtime_checkable
 class OneStep(Protocol):
     """A signal that looks at one real step while it is taken."""
@@ -46,8 +51,8 @@ class OneStep(Protocol):
         ...
 
     @property
-    def next_judges(self) -> bool:
-        """Whether the next training step's loss takes the place of a held-out batch."""
+    def judge(self) -> Judge:
+        """Who judges the step."""
         ...
 
     def records(self, task: Task) -> bool:
@@ -58,6 +63,24 @@ class OneStep(Protocol):
 
         Returns:
             True if so.
+        """
+        ...
+
+
+@runtime_checkable
+class Combining(Protocol):
+    """A signal whose estimates are not simply averaged into one teacher step."""
+
+    def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:
+        """The gradient for one teacher step.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            estimates: Those since the last one.
+
+        Returns:
+            Keyed like the teacher's parameters.
         """
         ...
 

@@ -77,7 +77,7 @@ def _check_arm(arm: str, settings: TrainSettings, material: Material, streams: S
         raise
     except ValueError as error:  # the tutor's own: look_back and teacher_every do not fit
         raise UsageError(f"look_back does not fit: {error}") from error
-    every = tutor.teacher_every if tutor.signal is not None else 1
+    every = 1 if tutor.learner is None else tutor.learner.every
     if steps < every:
         raise UsageError(
             f"The run has {steps} student steps, but the teacher {arm} learns after every "

@@ -111,7 +111,7 @@ def judge(
     }
     if material.wrong is not None:
         result |= trust(seen.weights, material.wrong)
-    if tutor.teacher_optimizer is not None:
+    if tutor.learner is not None:
         came = Provenance(
             student=type(tutor.student).__name__,
             data=material.train.name,

@@ -2,6 +2,7 @@
 
 from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
+from tutelage.teachers.keep_or_drop import KeepOrDrop
 from tutelage.teachers.loss_weigher import LossWeigher
 from tutelage.teachers.plain import Plain
 from tutelage.teachers.split_sampler import Draw, SplitSampler
@@ -13,6 +14,7 @@ __all__ = [
     "Curriculum",
     "Draw",
     "InternalState",
+    "KeepOrDrop",
     "LossWeigher",
     "Plain",
     "SplitSampler",

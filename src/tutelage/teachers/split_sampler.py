@@ -79,6 +79,15 @@ class SplitSampler(nn.Module):
         others = s.expand(len(s), -1).masked_fill(own, -torch.inf).logsumexp(1)
         return others - s.logsumexp(0) - math.log(len(s) - 1)
 
+    def entropy(self) -> Float[Tensor, ""]:
+        """The entropy of the distribution over parts, differentiable in the logits.
+
+        Returns:
+            Nats; ``log K`` where it is uniform.
+        """
+        found = self.log_probs()
+        return -(found.exp() * found).sum()
+
     @torch.no_grad()
     def draw(self, size: int, *, generator: torch.Generator) -> Draw:
         """Draw the examples of one batch, with replacement.

@@ -1,0 +1,89 @@
+"""Dot products of a real step's rows, from what was seen of it while it was taken."""
+
+import torch
+from torch import Tensor
+
+from tutelage.errors import UnsupportedStudentError
+from tutelage.records import Params, Recorded, Step, StudentState, Witness
+from tutelage.signals.products import Alignment, Automatic
+from tutelage.task import Task, detach
+from tutelage.trees import detached
+
+
+def dots_of(
+    task: Task,
+    product: Automatic | Alignment,
+    start: StudentState,
+    teacher: Params,
+    step: Step,
+    v: Params,
+    witness: Witness,
+) -> Tensor:
+    """``<d l_i / d theta, v>`` at the step, read off its own passes where these show enough.
+
+    Args:
+        task: The student learning under the teacher.
+        product: How they are taken where nothing was recorded.
+        start: The student before the step.
+        teacher: Teacher parameters as they were.
+        step: The step.
+        v: Direction, keyed like the student's parameters; a missing one counts as zero.
+        witness: The step as it was seen.
+
+    Returns:
+        [L].
+    """
+    way = product if isinstance(product, Alignment) else Alignment()
+    if witness.recorded is not None:
+        try:
+            return told(task, teacher, step, v, witness, witness.recorded)
+        except UnsupportedStudentError:  # the passes do not show everything
+            way = Alignment()
+    return way.dots(task, start, witness.lesson, step, v)
+
+
+def seen_again(task: Task, teacher: Params, start: StudentState, step: Step) -> Witness:
+    """What was seen of a step, from the state before it.
+
+    Args:
+        task: The student learning under the teacher.
+        teacher: Teacher parameters as they were.
+        start: The student before the step.
+        step: The step.
+
+    Returns:
+        The witness, nothing recorded.
+    """
+    with torch.no_grad():
+        lesson = task.lesson(detached(teacher), step.batch)
+        seen, _ = task.observe(start, lesson, step)
+    return Witness(lesson, detach(seen), None)
+
+
+def told(
+    task: Task, teacher: Params, step: Step, v: Params, witness: Witness, recorded: Recorded
+) -> Tensor:
+    """Dot products read off the step's own passes.
+
+    Args:
+        task: The student learning under the teacher.
+        teacher: Teacher parameters.
+        step: The step.
+        v: Direction, keyed like the student's parameters; a missing one counts as zero.
+        witness: The step as it was seen.
+        recorded: Its passes.
+
+    Returns:
+        [L].
+
+    Raises:
+        UnsupportedStudentError: If they do not show every row's gradient.
+    """
+    lesson = witness.lesson
+    weights = task.weights(detached(teacher), lesson, witness.seen, step.batch.seed)
+    losses = witness.seen.losses.detach().requires_grad_()
+    reduced = task.reduce(losses, weights, lesson)
+    (coefficients,) = torch.autograd.grad(reduced, losses)
+    if bool((coefficients == 0).any()):
+        raise UnsupportedStudentError("A row of weight zero left nothing to read off.")
+    return recorded.dots(v, coefficients)

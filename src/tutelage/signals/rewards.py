@@ -1,0 +1,263 @@
+"""Rewards for what a teacher sampled at a step, and the policy gradient that they make."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from tutelage.records import Batch, Estimate, Params, Step, Window, Witness
+from tutelage.signals.dots import dots_of, seen_again
+from tutelage.signals.products import Alignment, Automatic
+from tutelage.signals.protocol import Judge
+from tutelage.task import Task
+from tutelage.teaching import entropy
+from tutelage.trees import named_grad, plus
+
+Normalise = Literal["standard", "mean", "none"]
+TINY = 1e-8
+"""keeps the deviation of rewards that are all alike from dividing by zero"""
+
+
+@dataclass(frozen=True)
+class GradientAlignment:
+    """The reward ``r_i = <grad l_i(theta_t), grad L(theta_{t+1})>``, for sampling teachers.
+
+    Where example i's gradient pointed the way that the step after it goes, what was sampled for
+    it becomes more likely: ascends ``(1/B) sum_i r_i log p(a_i)``. For plain SGD that is, in
+    expectation and up to the learning rate, the exact gradient of ``L(theta_{t+1})`` (theorem
+    1); the factors that momentum or Adam put between are left out, as in the paper.
+
+    ``"standard"`` rewards have mean 0 and deviation 1 over the batch, ``"mean"`` only the mean
+    taken off (a baseline), ``"none"`` are as they are. Where a lesson holds several rows of an
+    example, its reward is their sum. ``facts["reward"]`` is the mean before that.
+
+    Raises:
+        ValueError: If ``entropy`` is negative.
+
+    Source: Müller et al. 2021, In-Loop Meta-Learning with Gradient-Alignment Reward.
+    """
+
+    product: Automatic | Alignment = field(default_factory=Automatic)
+    """how the dot products are taken"""
+    judge: Judge = "next"
+    normalise: Normalise = "standard"
+    entropy: float = 0.0
+    """weight of the entropy of what is sampled, which is ascended too"""
+    steps: int = field(default=1, init=False)
+    keeps_start: ClassVar[bool] = True
+    retakes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_not_negative(self.entropy)
+
+    def records(self, task: Task) -> bool:
+        """Whether the step's passes are to be recorded, the student being what it now is.
+
+        Args:
+            task: The student learning under the teacher.
+
+        Returns:
+            True if the product reads dot products off them.
+        """
+        return self.product.records(task)
+
+    def __call__(
+        self, task: Task, teacher: Params, window: Window, held_out: Batch
+    ) -> Estimate:
+        """Estimate the policy gradient.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            window: The last step, with the state before it.
+            held_out: The batch that judges, where ``judge="held-out"``.
+
+        Returns:
+            What a teacher that descends should follow.
+        """
+        assert window.start is not None
+        step = window.steps[-1]
+        verdict = window.judgement or task.judge(window.end, teacher, held_out)
+        witness = window.witness or seen_again(task, teacher, window.start, step)
+        g = {k: v for k, v in verdict.student.items() if k in step.settings}
+        rows = dots_of(task, self.product, window.start, teacher, step, g, witness)
+        reward = rows.new_zeros(len(step.batch.ids)).index_add(0, witness.lesson.group, rows)
+        weights = normalised(reward, self.normalise)
+        found = policy_gradient(task, teacher, step, witness, weights)
+        return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
+
+    def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:
+        """The gradient for one teacher step: the mean, and what entropy adds.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            estimates: Those since the last teacher step.
+
+        Returns:
+            Keyed like the teacher's parameters.
+        """
+        equal = torch.ones(len(estimates))
+        return with_entropy(task, teacher, weighted_mean(estimates, equal), self.entropy)
+
+
+@dataclass(frozen=True)
+class NextStepLoss:
+    """The reward ``-L(theta_{t+1})``, the same for all that was sampled at a step.
+
+    One number per step says little about each example; it is the baseline that gradient
+    alignment improves on. It is normalised over the steps that make one teacher step, so give
+    the tutor ``aggregate`` above 1, or take ``normalise="none"``. ``facts["reward"]`` is what
+    it was before.
+
+    Raises:
+        ValueError: If ``entropy`` is negative.
+
+    Source: Müller et al. 2021, section 4 (NSLR).
+    """
+
+    judge: Judge = "next"
+    normalise: Normalise = "standard"
+    entropy: float = 0.0
+    """weight of the entropy of what is sampled, which is ascended too"""
+    steps: int = field(default=1, init=False)
+    keeps_start: ClassVar[bool] = True
+    retakes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_not_negative(self.entropy)
+
+    def records(self, task: Task) -> bool:  # noqa: ARG002 - the seam
+        """Whether the step's passes are to be recorded.
+
+        Args:
+            task: The student learning under the teacher.
+
+        Returns:
+            False.
+        """
+        return False
+
+    def __call__(
+        self, task: Task, teacher: Params, window: Window, held_out: Batch
+    ) -> Estimate:
+        """Estimate the policy gradient for a reward of one.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            window: The last step, with the state before it.
+            held_out: The batch that judges, where ``judge="held-out"``.
+
+        Returns:
+            The gradient of minus the mean log-probability, with the reward aside.
+        """
+        assert window.start is not None
+        step = window.steps[-1]
+        verdict = window.judgement or task.judge(window.end, teacher, held_out)
+        witness = window.witness or seen_again(task, teacher, window.start, step)
+        one = torch.ones(len(step.batch.ids), device=verdict.loss.device)
+        found = policy_gradient(task, teacher, step, witness, one)
+        return Estimate(found, verdict.loss, {"reward": -float(verdict.loss)})
+
+    def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:
+        """The gradient for one teacher step: each step's by its normalised reward.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            estimates: Those since the last teacher step.
+
+        Returns:
+            Keyed like the teacher's parameters.
+        """
+        rewards = torch.tensor([e.facts["reward"] for e in estimates], dtype=torch.float64)
+        weights = normalised(rewards, self.normalise)
+        return with_entropy(task, teacher, weighted_mean(estimates, weights), self.entropy)
+
+
+def policy_gradient(
+    task: Task, teacher: Params, step: Step, witness: Witness, reward: Tensor
+) -> Params:
+    """``-(1/B) sum_i r_i d log p(a_i) / d phi`` (REINFORCE).
+
+    Args:
+        task: The student learning under the teacher.
+        teacher: Teacher parameters as they were when it sampled, requiring grad.
+        step: The step.
+        witness: What was seen of it.
+        reward: [B].
+
+    Returns:
+        Keyed like the teacher: what a teacher that descends should follow.
+
+    Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
+    """
+    chosen = task.log_prob(teacher, step, witness.seen)
+    return named_grad(-(reward.to(chosen.dtype) * chosen).mean(), teacher)
+
+
+def normalised(rewards: Tensor, how: Normalise) -> Tensor:
+    """Rewards with their mean taken off and divided by their deviation, or part of that.
+
+    Args:
+        rewards: [N].
+        how: See ``GradientAlignment``.
+
+    Returns:
+        [N]; a single reward becomes zero unless ``how`` is "none".
+    """
+    if how == "none":
+        return rewards
+    centred = rewards - rewards.mean()
+    if how == "mean" or len(rewards) < 2:
+        return centred
+    return centred / (rewards.std() + TINY)
+
+
+def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:
+    """``(1/N) sum_t w_t grad_t``.
+
+    Args:
+        estimates: N of them.
+        weights: [N].
+
+    Returns:
+        Keyed like their gradients.
+    """
+    total = {k: torch.zeros_like(g) for k, g in estimates[0].grad.items()}
+    for estimate, weight in zip(estimates, weights.tolist(), strict=True):
+        total = plus(total, estimate.grad, weight / len(estimates))
+    return total
+
+
+def with_entropy(task: Task, teacher: Params, grad: Params, weight: float) -> Params:
+    """A gradient that also ascends the entropy of what the teacher samples.
+
+    Args:
+        task: The student learning under the teacher.
+        teacher: Teacher parameters, requiring grad.
+        grad: What a teacher that descends follows.
+        weight: Of the entropy.
+
+    Returns:
+        Keyed like ``grad``.
+    """
+    if not weight:
+        return grad
+    return plus(grad, named_grad(entropy(task.teacher, teacher), teacher), -weight)
+
+
+def require_not_negative(weight: float) -> None:
+    """Refuse an entropy that would be descended.
+
+    Args:
+        weight: Of the entropy.
+
+    Raises:
+        ValueError: If it is negative.
+    """
+    if not weight >= 0:
+        raise ValueError(f"entropy must be 0 or above, got {weight}.")

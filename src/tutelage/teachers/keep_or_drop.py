@@ -1,0 +1,75 @@
+"""Keep or drop each example, by a probability that another teacher gives."""
+
+from collections.abc import Callable
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.objectives import Normalise
+from tutelage.records import Lesson, Observation
+from tutelage.teaching import taps_of, uses_progress
+
+TINY = 1e-6
+"""probabilities are kept this far from 0 and 1, so that their logarithms are finite"""
+
+
+class KeepOrDrop(nn.Module):
+    """Weight 1 with probability p_i, else 0, with p_i what another teacher would weigh by.
+
+    The student's loss is the mean over what is kept; a batch of which all is dropped teaches
+    nothing. It learns by a reward (``GradientAlignment``, ``NextStepLoss``) for what it drew.
+
+    Source: Fan et al. 2018, Learning to Teach (L2T-data): logistic regression on surface facts,
+    which is ``KeepOrDrop(InternalState(student, ..., surface=PAPER_SURFACE))``.
+
+    Args:
+        keeps: A teacher with ``weigh``, whose weights lie between 0 and 1.
+
+    Raises:
+        TypeError: If it does not weigh.
+    """
+
+    normalise: ClassVar[Normalise] = "mean"
+
+    def __init__(self, keeps: nn.Module) -> None:
+        super().__init__()
+        if not hasattr(keeps, "weigh"):
+            raise TypeError(f"{type(keeps).__name__} has no method 'weigh'.")
+        self.keeps = keeps
+        self.taps = taps_of(keeps)
+        self.uses_progress = uses_progress(keeps)
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """Draw.
+
+        Args:
+            lesson: What the student saw.
+            observation: What its forward pass revealed.
+
+        Returns:
+            [L], each 0 or 1.
+        """
+        p = self._probability(lesson, observation)
+        return self._kept(p).to(p.dtype)
+
+    def log_prob(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """The log-probability of what ``weigh`` draws from the same random numbers.
+
+        Args:
+            lesson: What the student saw.
+            observation: What its forward pass revealed.
+
+        Returns:
+            [L], differentiable in the probabilities.
+        """
+        p = self._probability(lesson, observation)
+        return torch.where(self._kept(p), p, 1 - p).log()
+
+    def _probability(self, lesson: Lesson, observation: Observation) -> Tensor:
+        weigh = cast(Callable[..., Tensor], self.keeps.weigh)
+        p = weigh(lesson, observation).reshape(len(observation.losses))
+        return p.clamp(TINY, 1 - TINY)
+
+    def _kept(self, p: Tensor) -> Tensor:
+        return torch.rand_like(p.detach()) < p.detach()
