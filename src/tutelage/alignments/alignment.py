@@ -11,11 +11,12 @@ from tutelage.alignments.forward import Losses, forward_dots
 from tutelage.alignments.recorder import Recorder
 from tutelage.alignments.recording import Recording
 from tutelage.alignments.units import couples_rows, selected, without_padding
+from tutelage.differentiable import original
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.objectives import cross_entropy
 from tutelage.randomness import seeded
 from tutelage.records import Batch, Params
-from tutelage.student import evaluate, original
+from tutelage.student import evaluate
 from tutelage.trees import detached, leaves
 
 Method = Literal["auto", "ghost", "forward", "difference"]

@@ -13,8 +13,8 @@ from tutelage.alignments.forward import load_forward_mode, without_fast_attentio
 from tutelage.alignments.given import Given
 from tutelage.alignments.rows import inner_of, tensors_in
 from tutelage.alignments.units import scales_by_frequency
+from tutelage.differentiable import differentiable
 from tutelage.records import Params
-from tutelage.student import differentiable
 from tutelage.trees import wide
 
 

@@ -11,8 +11,8 @@ from tutelage.alignments.probe import Places, find_places
 from tutelage.alignments.recording import Recording
 from tutelage.alignments.units import selected, units_of
 from tutelage.alignments.watch import Watch
+from tutelage.differentiable import original
 from tutelage.records import Params
-from tutelage.student import original
 
 
 class Recorder:
