@@ -18,7 +18,7 @@ LAYERS: tuple[set[str], ...] = (
     {"alignments"},
     {"task"},
     {"teachers", "signals", "augment", "data", "models"},
-    {"look", "learner"},
+    {"look", "learner", "packing"},
     {"tutor"},
     {"loops"},
     {"runs", "report", "config"},

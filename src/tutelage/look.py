@@ -23,6 +23,21 @@ from tutelage.teaching import is_deep, prepare, taps_of
 from tutelage.trees import detached, leaves
 
 
+class Record(NamedTuple):
+    """What happened in one student step."""
+
+    loss: Tensor
+    """scalar: the loss the student descended"""
+    losses: Tensor
+    """[L] per row of the lesson, unweighted"""
+    weights: Tensor
+    """[L] the teacher's weights, before normalisation"""
+    ids: Tensor
+    """[L] which examples these rows came from"""
+    held_out_loss: Tensor | None
+    """scalar where the teacher took a step too, else None"""
+
+
 class Look(NamedTuple):
     """A lesson as the student saw it, attached to the student's own graph."""
 
@@ -32,6 +47,21 @@ class Look(NamedTuple):
     """[L], before normalisation"""
     loss: Tensor
     """scalar: what the student descends"""
+
+
+def record(sight: Look, judged: Tensor | None) -> Record:
+    """What happened in a step.
+
+    Args:
+        sight: How the student saw its lesson.
+        judged: The held-out loss, where the teacher looked.
+
+    Returns:
+        The record, detached.
+    """
+    losses = sight.seen.losses.detach()
+    weights = sight.weights.detach().reshape(losses.shape)
+    return Record(sight.loss.detach(), losses, weights, sight.lesson.ids, judged)
 
 
 def prepared(task: Task, batch: Batch) -> Lesson:

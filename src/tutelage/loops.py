@@ -6,6 +6,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.look import Record
 from tutelage.objectives import cross_entropy
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
@@ -15,7 +16,7 @@ from tutelage.signals import WholeRun
 from tutelage.student import StudentView
 from tutelage.task import Objective, Task
 from tutelage.trees import is_finite
-from tutelage.tutor import Record, Tutor
+from tutelage.tutor import Tutor
 
 
 class Episode(NamedTuple):

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,9 @@ from tutelage.alignments import Recorder
 from tutelage.differentiable import compiled_parts, eager, require_learnable
 from tutelage.errors import UnsupportedStudentError
 from tutelage.learner import Learner
-from tutelage.look import Look, ahead, look, look_again, prepared, weighed
+from tutelage.look import Look, Record, ahead, look, look_again, prepared, record, weighed
 from tutelage.objectives import cross_entropy
+from tutelage.packing import packed, packed_window, unpacked, unpacked_window
 from tutelage.precision import autocast_now
 from tutelage.randomness import mixed_seed
 from tutelage.records import (
@@ -35,21 +36,6 @@ from tutelage.task import Objective, Task, detach, require_same_numbers
 from tutelage.teachers.plain import Plain
 from tutelage.teaching import uses_progress
 from tutelage.trees import cloned, leaves
-
-
-class Record(NamedTuple):
-    """What happened in one student step."""
-
-    loss: Tensor
-    """scalar: the loss the student descended"""
-    losses: Tensor
-    """[L] per row of the lesson, unweighted"""
-    weights: Tensor
-    """[L] the teacher's weights, before normalisation"""
-    ids: Tensor
-    """[L] which examples these rows came from"""
-    held_out_loss: Tensor | None
-    """scalar where the teacher took a step too, else None"""
 
 
 class Tutor:
@@ -296,8 +282,8 @@ class Tutor:
             "loss_sum": self._loss_sum,
             "weightless": self._weightless,
             "start": [] if self._start is None else list(self._start),
-            "window": [_packed(step) for step in self._window],
-            "pending": [] if self._pending is None else _packed_window(*self._pending),
+            "window": [packed(step) for step in self._window],
+            "pending": [] if self._pending is None else packed_window(*self._pending),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -316,40 +302,7 @@ class Tutor:
         self._loss_sum = state["loss_sum"].clone()
         self._weightless = state["weightless"].clone()
         self._start = State(*state["start"]) if state["start"] else None
-        self._window = [_unpacked(step) for step in state["window"]]
+        self._window = [unpacked(step) for step in state["window"]]
         pending = state["pending"]
-        self._pending = self._resumed(*pending) if pending else None
-
-    def _resumed(
-        self, start: list[Any], step: Mapping[str, Any], phi: Params
-    ) -> tuple[Window, Params]:
-        return Window(State(*start), (_unpacked(step),), self.task.student.state()), phi
-
-
-def record(sight: Look, judged: Tensor | None) -> Record:
-    """What happened in a step.
-
-    Args:
-        sight: How the student saw its lesson.
-        judged: The held-out loss, where the teacher looked.
-
-    Returns:
-        The record, detached.
-    """
-    losses = sight.seen.losses.detach()
-    weights = sight.weights.detach().reshape(losses.shape)
-    return Record(sight.loss.detach(), losses, weights, sight.lesson.ids, judged)
-
-
-def _packed(step: Step) -> dict[str, Any]:
-    settings = {name: dict(own) for name, own in step.settings.items()}
-    return {"batch": list(step.batch), "progress": list(step.progress), "settings": settings}
-
-
-def _packed_window(window: Window, phi: Params) -> list[Any]:
-    assert window.start is not None
-    return [list(window.start), _packed(window.steps[-1]), phi]
-
-
-def _unpacked(packed: Mapping[str, Any]) -> Step:
-    return Step(Batch(*packed["batch"]), Progress(*packed["progress"]), packed["settings"])
+        now = self.task.student.state()
+        self._pending = unpacked_window(pending, now) if pending else None

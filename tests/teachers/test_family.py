@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tutelage.look import Record
 from tutelage.records import Batch, Estimate, Lesson, Observation, Progress, as_lesson
 from tutelage.signals import Unrolled
 from tutelage.teachers import (
@@ -19,7 +20,7 @@ from tutelage.teachers import (
 )
 from tutelage.teaching import taps_of
 from tutelage.trees import leaves
-from tutelage.tutor import Record, Tutor
+from tutelage.tutor import Tutor
 
 SIZE, CLASSES = 4, 3
 

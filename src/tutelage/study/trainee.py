@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
+from tutelage.look import Record
 from tutelage.runs import write_atomically
 from tutelage.study.arms import build_tutor, device_of
 from tutelage.study.judgement import accuracy, judge
 from tutelage.study.material import Material, Streams, open_streams
 from tutelage.study.settings import TrainSettings
-from tutelage.tutor import Record, Tutor
+from tutelage.tutor import Tutor
 
 TOLD_EVERY = 0.5
 """seconds between two notes of how far a student is, and two looks whether to stop"""
