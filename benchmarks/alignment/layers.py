@@ -32,7 +32,7 @@ HELD_OUT, SHOWN, JUDGED, BATCH = 500, 2000, 500, 100
 EPOCHS = {"cnn": 3, "resnet20": 3}
 LAYERS: dict[str, dict[str, list[str]]] = {
     "cnn": {"head": ["fc"], "head and last block": ["fc", "conv2", "bn2"]},
-    "resnet20": {"head": ["fc"], "head and last stage": ["fc", "layer3"]},
+    "resnet20": {"head": ["fc"], "head and last stage": ["fc", "stage3"]},
 }
 Ways = dict[str, Callable[[nn.Module, Batch, Params], Tensor]]
 
