@@ -30,8 +30,9 @@ def test_every_arm_runs_at_smoke_scale(name):
         outcome: Outcome = recipe.run(arm, 0, recipe.settings["smoke"], device)
         assert outcome.metrics.keys() == recipe.metrics.keys(), arm
         assert all(math.isfinite(value) for value in outcome.metrics.values()), arm
-        again = recipe.run(arm, 0, recipe.settings["smoke"], device)
-        assert again == outcome, arm
+        if recipe.repeatable:
+            again = recipe.run(arm, 0, recipe.settings["smoke"], device)
+            assert again == outcome, arm
         drawn = {s for p in recipe.plots for a, s in p.lines.values() if a == arm}
         assert drawn <= outcome.series.keys()
 

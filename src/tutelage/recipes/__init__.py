@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["RECIPES", "load_recipe"]
 
 RECIPES = {
+    "gar-overhead": "tutelage.recipes.gar_overhead",
     "gar-splits": "tutelage.recipes.gar_splits",
 }
 """the module of each recipe by name; its ``RECIPE`` is imported when it is wanted"""

@@ -84,6 +84,8 @@ class Recipe:
     told in one line where it is missing"""
     notes: tuple[str, ...] = ()
     """what differs from the paper, or is not said there; a sentence each"""
+    repeatable: bool = True
+    """whether a job gives the same numbers again; times do not"""
 
     def __post_init__(self) -> None:
         """Check that all parts speak of the same arms, metrics and scales; see the class."""
