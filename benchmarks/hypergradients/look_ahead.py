@@ -90,7 +90,7 @@ def look_ahead(norm: Norm, signal: Lookahead, dtype: torch.dtype) -> Once:
 
     def once() -> Tensor | None:
         tutor.step(batch, held_out if tutor.wants_held_out else None)
-        return None if signal.next_judges else Shown.found[0]
+        return None if signal.judge != "held-out" else Shown.found[0]
 
     return once
 
