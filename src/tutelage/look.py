@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.alignments import Recorder
+from tutelage.objectives import logits_of, losses_of
 from tutelage.records import (
     Batch,
     Lesson,
@@ -96,9 +97,10 @@ def look(
     taps = taps_of(task.teacher)
     module = task.student.module if taps else student
     with as_taken(batch, batch.seed + 1), tapped(module, taps) as features:
-        logits = module(lesson.inputs)
-        losses = task.objective(logits, lesson.targets)
-    return weighed(task, batch, lesson, Observation(losses, logits, features, progress))
+        outputs = module(lesson.inputs)
+        losses = losses_of(task.objective, outputs, lesson)
+    seen = Observation(losses, logits_of(outputs), features, progress)
+    return weighed(task, batch, lesson, seen)
 
 
 def weighed(task: Task, batch: Batch, lesson: Lesson, seen: Observation) -> Look:

@@ -7,14 +7,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tutelage.look import Record
-from tutelage.objectives import cross_entropy
+from tutelage.objectives import Objective, cross_entropy
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Progress, Step, StudentState
 from tutelage.rules import settings_of
 from tutelage.signals import WholeRun
 from tutelage.student import StudentView
-from tutelage.task import Objective, Task
+from tutelage.task import Task
 from tutelage.trees import is_finite
 from tutelage.tutor import Tutor
 
@@ -56,7 +56,7 @@ def episodic(
         batches: From an episode's number to the batches of that student's run.
         held_out: From an episode's number to the batch that judges the student at the end.
         signal: How the hypergradient through the whole run is taken.
-        objective: Logits [L, C] and targets to losses [L].
+        objective: Logits [L, C] and targets to losses [L]; see ``tutelage.objectives``.
         seed: Where the randomness of lessons and of dropout starts from.
 
     Yields:

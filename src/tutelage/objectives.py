@@ -1,5 +1,7 @@
 """From logits to one loss per example, and from weighted losses to one number."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -7,7 +9,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tutelage.records import Lesson, Outputs
+
 Normalise = Literal["mean", "group"] | None
+Objective = Callable[..., Tensor]
+"""The student's outputs and targets to losses [L], such as ``cross_entropy``; where a lesson
+has auxiliary targets, they are a third argument, see ``Auxiliary``."""
 
 
 def cross_entropy(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor, "B"]:
@@ -21,6 +28,89 @@ def cross_entropy(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor
         One loss per example.
     """
     return F.cross_entropy(logits, targets, reduction="none")
+
+
+def binary_cross_entropy(
+    logits: Float[Tensor, "B C"], targets: Float[Tensor, "B C"]
+) -> Float[Tensor, "B"]:
+    """Mean binary cross entropy over C attributes of every example, in nats.
+
+    Args:
+        logits: One log-odds per attribute.
+        targets: Whether each attribute is there, in 0..1.
+
+    Returns:
+        One loss per example.
+    """
+    return F.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(1)
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """``objective(logits, targets) + mean_d (t^_d - t_d)^2``: a second output is taught, too.
+
+    For a student that gives a tuple (logits, t^) and a teacher whose lessons have auxiliary
+    targets t, [L, ...] as t^. Without them, as on held-out examples, the objective alone.
+
+    Source: Raghu et al. 2021, Teaching with Commentaries, appendix A.
+    """
+
+    objective: Callable[[Tensor, Tensor], Tensor]
+
+    def __call__(
+        self, outputs: tuple[Tensor, Tensor], targets: Tensor, aux: Tensor | None = None
+    ) -> Tensor:
+        """One loss per example.
+
+        Args:
+            outputs: Logits, and what the student makes of the auxiliary targets.
+            targets: As the objective takes them.
+            aux: Auxiliary targets; None leaves their part out.
+
+        Returns:
+            [L].
+
+        Raises:
+            ValueError: If the second output and ``aux`` differ in shape, which would broadcast.
+        """
+        logits, second = outputs
+        losses = self.objective(logits, targets)
+        if aux is None:
+            return losses
+        if second.shape != aux.shape:
+            raise ValueError(
+                f"The student's second output has shape {tuple(second.shape)} but the "
+                f"auxiliary targets {tuple(aux.shape)}: give its second head as many units."
+            )
+        return losses + (second - aux).square().flatten(1).mean(1)
+
+
+def logits_of(outputs: Outputs) -> Tensor:
+    """The logits among what a student gives.
+
+    Args:
+        outputs: Logits, or a tuple that begins with them.
+
+    Returns:
+        [L, C].
+    """
+    return outputs if isinstance(outputs, Tensor) else outputs[0]
+
+
+def losses_of(objective: Objective, outputs: Outputs, lesson: Lesson) -> Tensor:
+    """The loss of every row of a lesson, auxiliary targets included where it has them.
+
+    Args:
+        objective: From outputs and targets, and auxiliary targets, to losses.
+        outputs: What the student gives.
+        lesson: What it saw.
+
+    Returns:
+        [L].
+    """
+    if lesson.aux is None:
+        return objective(outputs, lesson.targets)
+    return objective(outputs, lesson.targets, lesson.aux)
 
 
 def weighted_loss(

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 Params = dict[str, Tensor]
+Outputs = Tensor | tuple[Tensor, ...]
+"""what a student gives: logits [L, C], or a tuple that begins with them"""
 
 
 class Batch(NamedTuple):

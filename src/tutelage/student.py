@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -84,7 +85,7 @@ class StudentView:
 
     def evaluate(
         self, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str]
-    ) -> tuple[Tensor, Params, Params]:
+    ) -> tuple[Any, Params, Params]:
         """Run the student on other parameters; the module's own state is left alone.
 
         Args:
@@ -94,14 +95,14 @@ class StudentView:
             taps: Names of submodules whose outputs are wanted.
 
         Returns:
-            Logits [L, C]; features by tap; the buffers afterwards.
+            What it gives, see ``records.Outputs``; features by tap; the buffers afterwards.
         """
         return evaluate(self.module, params, buffers, inputs, taps)
 
 
 def evaluate(
     module: nn.Module, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str] = ()
-) -> tuple[Tensor, Params, Params]:
+) -> tuple[Any, Params, Params]:
     """Run a module on other parameters, where second derivatives and forward mode work.
 
     Args:
@@ -112,12 +113,12 @@ def evaluate(
         taps: Names of submodules whose outputs are wanted.
 
     Returns:
-        Logits [L, C]; features by tap; the buffers afterwards.
+        What it gives, see ``records.Outputs``; features by tap; the buffers afterwards.
     """
     own = params | cloned(buffers)
     with differentiable(module), tapped(module, taps) as features:
-        logits = functional_call(module, own, (inputs,))
-    return logits, features, {name: own[name] for name in buffers}
+        outputs = functional_call(module, own, (inputs,))
+    return outputs, features, {name: own[name] for name in buffers}
 
 
 @contextmanager

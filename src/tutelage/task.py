@@ -1,6 +1,6 @@
 """A student learning under a teacher, as pure functions of both their parameters."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tutelage.errors import UnsupportedStudentError
 from tutelage.joint import update_jointly
-from tutelage.objectives import weighted_loss
+from tutelage.objectives import Objective, logits_of, losses_of, weighted_loss
 from tutelage.precision import autocast_to
 from tutelage.randomness import seeded
 from tutelage.records import (
@@ -34,8 +34,6 @@ from tutelage.teaching import (
 )
 from tutelage.trees import detached, leaves, named_grad, reached_grad
 
-Objective = Callable[[Tensor, Tensor], Tensor]
-
 
 @dataclass(frozen=True)
 class Task:
@@ -44,7 +42,7 @@ class Task:
     student: StudentView
     teacher: nn.Module
     objective: Objective
-    """logits [L, C] and targets to losses [L]"""
+    """see ``tutelage.objectives.Objective``"""
 
     @property
     def rule(self) -> Rule:
@@ -78,11 +76,11 @@ class Task:
             The observation, attached to the graph of ``state.params``; the buffers afterwards.
         """
         with as_taken(lesson, step.batch.seed + 1):
-            logits, features, buffers = self.student.evaluate(
+            outputs, features, buffers = self.student.evaluate(
                 state.params, state.buffers, lesson.inputs, taps_of(self.teacher)
             )
-            losses = self.objective(logits, lesson.targets)
-        return Observation(losses, logits, features, step.progress), buffers
+            losses = losses_of(self.objective, outputs, lesson)
+        return Observation(losses, logits_of(outputs), features, step.progress), buffers
 
     def weights(self, teacher: Params, lesson: Lesson, seen: Observation, seed: int) -> Tensor:
         """How much each row counts; blind to the student's graph unless the teacher is deep.
@@ -204,7 +202,7 @@ class Task:
             )
 
     def held_out_loss(self, state: StudentState, teacher: Params, held_out: Batch) -> Tensor:
-        """The mean loss on held-out examples, unweighted.
+        """The mean loss on held-out examples, unweighted and without auxiliary targets.
 
         Args:
             state: The student.
@@ -216,8 +214,8 @@ class Task:
         """
         lesson = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
         with as_taken(held_out, held_out.seed + 1):
-            logits, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
-            return self.objective(logits, lesson.targets).mean()
+            out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
+            return self.objective(out, lesson.targets).mean()
 
     def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> Judgement:
         """The held-out loss with its gradients.

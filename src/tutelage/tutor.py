@@ -15,7 +15,7 @@ from tutelage.differentiable import compiled_parts, eager, require_learnable
 from tutelage.errors import UnsupportedStudentError
 from tutelage.learner import Learner
 from tutelage.look import Look, Record, ahead, look, look_again, prepared, record, weighed
-from tutelage.objectives import cross_entropy
+from tutelage.objectives import Objective, cross_entropy
 from tutelage.packing import packed, packed_window, unpacked, unpacked_window
 from tutelage.precision import autocast_now
 from tutelage.randomness import mixed_seed
@@ -32,7 +32,7 @@ from tutelage.records import StudentState as State
 from tutelage.rules import rule_for, settings_of
 from tutelage.signals import Signal
 from tutelage.student import StudentView
-from tutelage.task import Objective, Task, detach, require_same_numbers
+from tutelage.task import Task, detach, require_same_numbers
 from tutelage.teachers.plain import Plain
 from tutelage.teaching import uses_progress
 from tutelage.trees import cloned, leaves
@@ -55,7 +55,7 @@ class Tutor:
         teacher_every: Student steps between two looks of the signal.
         aggregate: Looks whose estimates make one teacher step, by their mean.
         total_steps: Student steps of the whole run; needed by teachers that use progress.
-        objective: Logits [L, C] and targets to losses [L].
+        objective: Logits [L, C] and targets to losses [L]; see ``tutelage.objectives``.
         seed: Where the randomness of lessons and of dropout starts from.
 
     Raises:

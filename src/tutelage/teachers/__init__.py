@@ -1,5 +1,6 @@
 """Teachers: what decides what a student trains on and how much each example counts."""
 
+from tutelage.teachers.auxiliary_targets import AuxiliaryTargets
 from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
 from tutelage.teachers.keep_or_drop import KeepOrDrop
@@ -11,6 +12,7 @@ from tutelage.teachers.together import Together
 __all__ = [
     "PAPER_SURFACE",
     "SURFACE",
+    "AuxiliaryTargets",
     "Curriculum",
     "Draw",
     "InternalState",

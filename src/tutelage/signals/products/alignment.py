@@ -136,8 +136,9 @@ def only_weighs(task: Task, lesson: Lesson) -> bool:
     Returns:
         False where the lesson depends on them, or weights on the student's parameters.
     """
-    return not (
-        is_deep(task.teacher) or lesson.inputs.requires_grad or lesson.targets.requires_grad
+    shown = (lesson.inputs, lesson.targets, lesson.aux)
+    return not is_deep(task.teacher) and not any(
+        part is not None and part.requires_grad for part in shown
     )
 
 

@@ -1,0 +1,37 @@
+"""Auxiliary targets: what else a student should predict of each input."""
+
+from torch import Tensor, nn
+
+from tutelage.records import Batch, Lesson, as_lesson
+
+
+class AuxiliaryTargets(nn.Module):
+    """``t(x) = tanh(network(x))``: targets in (-1, 1) for a second head of the student.
+
+    The student gives a tuple (logits, t^) and is trained with ``objectives.Auxiliary``, which
+    adds the mean squared distance of t^ from t. On held-out examples the logits are judged.
+
+    Source: Raghu et al. 2021, Teaching with Commentaries, appendix A (40 targets for CelebA).
+
+    Note: batch normalisation of ``network`` stays in the mode it is in; training mode is how it
+    learnt.
+
+    Args:
+        network: From inputs [B, ...] to one row of numbers each, [B, ...].
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """The batch as it came, with auxiliary targets.
+
+        Args:
+            batch: A batch of B examples.
+
+        Returns:
+            A lesson whose ``aux`` is [B, ...], as the network's output.
+        """
+        aux: Tensor = self.network(batch.inputs).tanh()
+        return as_lesson(batch)._replace(aux=aux)
