@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.records import Batch, Estimate
-from tutelage.signals import Signal, Unrolled
+from tutelage.signals import Implicit, Signal, Unrolled
 from tutelage.task import as_taken
 from tutelage.teachers import Plain
 from tutelage.teaching import acts_at_test, prepare
@@ -101,3 +101,16 @@ def move(own: dict[str, nn.Parameter], along: dict[str, Tensor], by: float) -> N
     """Move parameters in place."""
     for name, p in own.items():
         p.add_(by * along[name])
+
+
+def direct_term(
+    build: Callable[[], nn.Module], teacher: nn.Module, batch: Batch, held_out: Batch
+) -> dict[str, Tensor]:
+    """What is left of the implicit gradient where the student could not move."""
+
+    def nothing(matvec: object, v: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG001 - the seam
+        return {k: torch.zeros_like(t) for k, t in v.items()}
+
+    estimate, _ = train(build, teacher, [batch], held_out, Implicit(nothing))
+    assert estimate is not None
+    return estimate.grad

@@ -1,11 +1,15 @@
 """Teachers: what decides what a student trains on and how much each example counts."""
 
 from tutelage.teachers.auxiliary_targets import AuxiliaryTargets
+from tutelage.teachers.blending import Blending
 from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
 from tutelage.teachers.keep_or_drop import KeepOrDrop
 from tutelage.teachers.loss_weigher import LossWeigher
+from tutelage.teachers.mixup import Mixup
 from tutelage.teachers.plain import Plain
+from tutelage.teachers.random_blending import RandomBlending
+from tutelage.teachers.shuffled import Shuffled
 from tutelage.teachers.split_sampler import Draw, SplitSampler
 from tutelage.teachers.together import Together
 
@@ -13,12 +17,16 @@ __all__ = [
     "PAPER_SURFACE",
     "SURFACE",
     "AuxiliaryTargets",
+    "Blending",
     "Curriculum",
     "Draw",
     "InternalState",
     "KeepOrDrop",
     "LossWeigher",
+    "Mixup",
     "Plain",
+    "RandomBlending",
+    "Shuffled",
     "SplitSampler",
     "Together",
 ]

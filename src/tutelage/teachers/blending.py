@@ -1,0 +1,117 @@
+"""Label-dependent blending: how much of another image to mix in, learnt for each class pair."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from tutelage.records import Batch, Lesson, as_lesson
+
+
+class Blending(nn.Module):
+    """Each example is mixed with another of its batch, by a share learnt for their classes.
+
+    ``lambda_b = 1 - sigma(phi[y_b, y_pi(b)]) / 2`` in (1/2, 1), with a permutation pi drawn for
+    each batch. Inputs and labels are both blended by it, ``lambda_b`` of the example's own and
+    ``1 - lambda_b`` of its partner's, and phi learns through both. Where soft labels are given,
+    lambda is its mean over the pairs of classes.
+
+    Source: Raghu et al. 2021, Teaching with Commentaries, section 4.
+
+    Note: held-out examples are not blended. The random baseline of the official code, which
+    draws phi in place of lambda, is this teacher with phi drawn from [1/2, 1].
+
+    Args:
+        classes: C.
+        start: What every entry of phi starts at: 0, that is lambda = 0.75, in the paper;
+            -1, that is 0.87, in its official code.
+
+    Attributes:
+        phi: [C, C], by the example's own class and its partner's; not symmetric.
+    """
+
+    def __init__(self, classes: int, *, start: float = 0.0) -> None:
+        super().__init__()
+        self.start = start
+        self.phi = nn.Parameter(torch.full((classes, classes), start))
+
+    @property
+    def shares(self) -> Float[Tensor, "C C"]:
+        """How much of an example is its own, lambda, by its class and its partner's."""
+        return 1 - self.phi.sigmoid() / 2
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """Blend a batch.
+
+        Args:
+            batch: B examples, targets [B] or [B, C].
+
+        Returns:
+            B rows with soft labels [B, C] that sum to one.
+        """
+        return blend_by_class(batch, self.shares)
+
+
+def blend_by_class(batch: Batch, shares: Float[Tensor, "C C"]) -> Lesson:
+    """Blend a batch with a permutation of itself, by a share for each pair of classes.
+
+    Args:
+        batch: B examples, targets [B] or [B, C].
+        shares: How much of an example is its own, by its class and its partner's.
+
+    Returns:
+        The lesson, differentiable in the shares.
+    """
+    partner = drawn_partner(batch)
+    labels = soft_labels(batch, len(shares)).to(shares.dtype)
+    own = (labels @ shares * labels[partner]).sum(1)
+    return blend(batch, partner, own, len(shares))
+
+
+def blend(
+    batch: Batch, partner: Int64[Tensor, "B"], own: Float[Tensor, "B"], classes: int
+) -> Lesson:
+    """``own_b x_b + (1 - own_b) x_partner(b)``, and the same of the labels.
+
+    Args:
+        batch: B examples.
+        partner: Which row of the batch each is mixed with.
+        own: How much of each row is its own, in 0..1.
+        classes: C.
+
+    Returns:
+        B rows with soft labels [B, C], each with the identity of its own example.
+    """
+    x, y = batch.inputs, soft_labels(batch, classes)
+    share = own.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
+    inputs = share * x + (1 - share) * x[partner]
+    mine = own.to(y.dtype).unsqueeze(1)
+    targets = mine * y + (1 - mine) * y[partner]
+    return as_lesson(batch)._replace(inputs=inputs, targets=targets)
+
+
+def drawn_partner(batch: Batch) -> Int64[Tensor, "B"]:
+    """A permutation of the batch's rows, from torch's random numbers as they stand.
+
+    Args:
+        batch: B examples.
+
+    Returns:
+        The row that each is mixed with; it may be its own.
+    """
+    return torch.randperm(len(batch.ids)).to(batch.ids.device)
+
+
+def soft_labels(batch: Batch, classes: int) -> Float[Tensor, "B C"]:
+    """A batch's targets as probabilities.
+
+    Args:
+        batch: B examples, targets [B] or [B, C].
+        classes: C.
+
+    Returns:
+        One-hot rows where classes were given; soft labels as they are.
+    """
+    if batch.targets.ndim == 2:
+        return batch.targets
+    return F.one_hot(batch.targets, classes).to(batch.inputs.dtype)

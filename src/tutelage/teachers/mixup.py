@@ -1,0 +1,43 @@
+"""Mixup: every example of a batch is blended by one drawn share."""
+
+import torch
+from torch import nn
+from torch.distributions import Beta
+
+from tutelage.records import Batch, Lesson
+from tutelage.teachers.blending import blend, drawn_partner
+
+
+class Mixup(nn.Module):
+    """``lambda ~ Beta(alpha, alpha)``, one for the whole batch; it learns nothing.
+
+    Source: Zhang et al. 2018, mixup; the baseline of Raghu et al. 2021 has ``alpha=1``.
+
+    Args:
+        classes: C.
+        alpha: Concentration of the distribution; 1 is uniform in 0..1.
+
+    Raises:
+        ValueError: If alpha is not positive.
+    """
+
+    def __init__(self, classes: int, *, alpha: float) -> None:
+        super().__init__()
+        if not alpha > 0:
+            raise ValueError(f"alpha must be above 0, got {alpha}.")
+        self.classes = classes
+        self.alpha = alpha
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """Blend a batch.
+
+        Args:
+            batch: B examples, targets [B] or [B, C].
+
+        Returns:
+            B rows with soft labels [B, C] that sum to one.
+        """
+        partner, x = drawn_partner(batch), batch.inputs
+        alpha = torch.tensor(self.alpha, dtype=torch.float64, device="cpu")
+        share = Beta(alpha, alpha).sample().to(x.device, x.dtype)
+        return blend(batch, partner, share.expand(len(x)), self.classes)

@@ -1,0 +1,41 @@
+"""Blending by shares that were drawn once and are never learnt: a baseline."""
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.records import Batch, Lesson
+from tutelage.teachers.blending import blend_by_class
+
+
+class RandomBlending(nn.Module):
+    """``Blending`` with lambda itself uniform in [1/2, 1] for each class pair, fixed by a seed.
+
+    Source: Raghu et al. 2021, Teaching with Commentaries, section 4 (the random baseline).
+
+    Args:
+        classes: C.
+        seed: What the shares are drawn from.
+
+    Attributes:
+        shares: lambda [C, C]; a buffer.
+    """
+
+    shares: Tensor
+
+    def __init__(self, classes: int, *, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.empty(classes, classes).uniform_(0.5, 1, generator=generator)
+        self.register_buffer("shares", drawn)
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """Blend a batch.
+
+        Args:
+            batch: B examples, targets [B] or [B, C].
+
+        Returns:
+            B rows with soft labels [B, C] that sum to one.
+        """
+        return blend_by_class(batch, self.shares)

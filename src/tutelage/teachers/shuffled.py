@@ -1,0 +1,44 @@
+"""Blending by a learnt grid whose entries have changed places: a baseline."""
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.records import Batch, Lesson
+from tutelage.teachers.blending import Blending, blend_by_class
+
+
+class Shuffled(nn.Module):
+    """The learnt amounts of blending, for the wrong pairs of classes; it learns nothing.
+
+    The entries of the grid, the diagonal included, are permuted once.
+
+    Source: Raghu et al. 2021, Teaching with Commentaries, section 4 (the shuffled baseline).
+
+    Args:
+        learned: The learnt grid; copied.
+        seed: What the permutation is drawn from.
+
+    Attributes:
+        shares: lambda [C, C]; a buffer.
+    """
+
+    shares: Tensor
+
+    def __init__(self, learned: Blending, *, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        shares = learned.shares.detach()
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.randperm(shares.numel(), generator=generator).to(shares.device)
+        self.register_buffer("shares", shares.flatten()[order].reshape(shares.shape))
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """Blend a batch.
+
+        Args:
+            batch: B examples, targets [B] or [B, C].
+
+        Returns:
+            B rows with soft labels [B, C] that sum to one.
+        """
+        return blend_by_class(batch, self.shares)
