@@ -10,6 +10,7 @@ from tutelage.models.cifar_resnet import (
     resnet56,
     resnet110,
 )
+from tutelage.models.mask_unet import MaskUNet
 from tutelage.models.resnet_cifar_stem import CifarStemResNet, resnet18_cifar, resnet34_cifar
 from tutelage.models.torchvision_models import torchvision_model
 from tutelage.models.two_block_cnn import TwoBlockCNN
@@ -19,6 +20,7 @@ __all__ = [
     "STUDENTS",
     "CifarResNet",
     "CifarStemResNet",
+    "MaskUNet",
     "TwoBlockCNN",
     "WideResNet",
     "build_student",

@@ -1,5 +1,6 @@
 """Teachers: what decides what a student trains on and how much each example counts."""
 
+from tutelage.teachers.attention_mask import AttentionMask
 from tutelage.teachers.auxiliary_targets import AuxiliaryTargets
 from tutelage.teachers.blending import Blending
 from tutelage.teachers.curriculum import Curriculum
@@ -7,8 +8,10 @@ from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalSta
 from tutelage.teachers.keep_or_drop import KeepOrDrop
 from tutelage.teachers.loss_weigher import LossWeigher
 from tutelage.teachers.mixup import Mixup
+from tutelage.teachers.permuted import Permuted
 from tutelage.teachers.plain import Plain
 from tutelage.teachers.random_blending import RandomBlending
+from tutelage.teachers.random_mask import RandomMask
 from tutelage.teachers.shuffled import Shuffled
 from tutelage.teachers.split_sampler import Draw, SplitSampler
 from tutelage.teachers.together import Together
@@ -16,6 +19,7 @@ from tutelage.teachers.together import Together
 __all__ = [
     "PAPER_SURFACE",
     "SURFACE",
+    "AttentionMask",
     "AuxiliaryTargets",
     "Blending",
     "Curriculum",
@@ -24,8 +28,10 @@ __all__ = [
     "KeepOrDrop",
     "LossWeigher",
     "Mixup",
+    "Permuted",
     "Plain",
     "RandomBlending",
+    "RandomMask",
     "Shuffled",
     "SplitSampler",
     "Together",

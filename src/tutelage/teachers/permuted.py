@@ -1,0 +1,78 @@
+"""A learnt commentary given to the wrong examples: a baseline."""
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.objectives import Normalise
+from tutelage.records import Batch, Lesson, Observation, as_lesson
+from tutelage.teaching import (
+    acts_at_test,
+    is_deep,
+    normalise_of,
+    taps_of,
+    uses_progress,
+    weigh,
+)
+
+
+class Permuted(nn.Module):
+    """The masks or weights of another teacher, permuted among the examples of each batch.
+
+    What they are like on the whole stays; which example they belong to is lost.
+
+    Source: Raghu et al. 2021, Teaching with Commentaries, appendix D (permuted learned mask).
+
+    Note: the paper pairs masks and images once over the whole set. Here the pairs are drawn
+    anew for each batch, which for a batch drawn at random gives each image a random one of the
+    set's masks, another one each time.
+
+    Args:
+        learned: A teacher with ``weigh``, or with ``mask`` as ``AttentionMask`` has it.
+
+    Raises:
+        TypeError: If it has neither.
+    """
+
+    def __init__(self, learned: nn.Module) -> None:
+        super().__init__()
+        if not hasattr(learned, "mask") and not hasattr(learned, "weigh"):
+            raise TypeError(f"{type(learned).__name__} has no method 'mask' or 'weigh'.")
+        self.learned = learned
+        self.normalise: Normalise = normalise_of(learned)
+        self.taps = taps_of(learned)
+        self.deep = is_deep(learned)
+        self.at_test = acts_at_test(learned)
+        self.uses_progress = uses_progress(learned)
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """Show each image through another one's mask.
+
+        Args:
+            batch: B examples.
+
+        Returns:
+            The masked images; the batch as it came where the learnt teacher has no masks.
+        """
+        if not hasattr(self.learned, "mask"):
+            return as_lesson(batch)
+        mask = cast(Callable[..., Tensor], self.learned.mask)(batch.inputs)
+        return as_lesson(batch)._replace(inputs=batch.inputs * _permuted(mask))
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """Weigh each row as another one was meant to be.
+
+        Args:
+            lesson: What the student saw.
+            observation: What its forward pass revealed.
+
+        Returns:
+            Weights [L]; ones where the learnt teacher does not weigh.
+        """
+        return _permuted(weigh(self.learned, {}, lesson, observation))
+
+
+def _permuted(rows: Tensor) -> Tensor:
+    return rows[torch.randperm(len(rows), device="cpu").to(rows.device)]
