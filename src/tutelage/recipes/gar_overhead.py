@@ -84,7 +84,7 @@ RECIPE = Recipe(
         "gpu": Settings(),
         "paper": Settings(),
     },
-    minutes={"smoke": 0.5, "mini": 3, "gpu": 2, "paper": 2},
+    minutes={"smoke": 0.5, "mini": 4, "gpu": 2, "paper": 2},
     run=run,
     repeatable=False,
     claims=(
