@@ -1,6 +1,7 @@
 """One step ahead within real training, against the same written by hand."""
 
 import gc
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, Optimizer
 
-from tests.cases import OPTIMIZERS, InputWeigher, build, stream
+from tests.cases import OPTIMIZERS, C, D, InputWeigher, build, stream
 from tests.tutoring import live_tensors, same
 from tutelage.records import Batch, Params
 from tutelage.signals import Lookahead
@@ -145,9 +146,7 @@ def test_the_next_step_judges_by_its_own_weighted_loss(name: str) -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize(
-    "optimizer", ["dampening", "adam", "scheduled groups"]
-)
+@pytest.mark.parametrize("optimizer", ["dampening", "adam", "scheduled groups"])
 @pytest.mark.parametrize("mode", ["online", "restep", "next"])
 @pytest.mark.parametrize("name", STUDENTS)
 def test_what_is_read_off_the_passes_equals_a_double_backward(name, mode, optimizer) -> None:
@@ -220,6 +219,68 @@ def test_a_run_stopped_before_its_judge_came_resumes_bit_for_bit(name: str) -> N
     for _ in range(3):
         second.step(next(train_stream))
     assert same(second.state_dict(), whole.state_dict())
+
+
+@pytest.mark.parametrize("product", [Automatic(), Alignment("ghost")], ids=str)
+def test_a_trainable_parameter_that_the_optimiser_leaves_out_does_not_hinder_resuming(
+    product,
+) -> None:
+    def build_tutor() -> Tutor:
+        student = build("relu network")
+        assert isinstance(student, nn.Sequential)
+        torch.manual_seed(3)
+        teacher = InputWeigher().double()
+        learner = SGD(teacher.parameters(), lr=5.0)
+        head = Adam(student[2].parameters(), lr=0.01)
+        return Tutor(student, head, teacher, learner, signal=Lookahead(product, judge="next"))
+
+    whole = build_tutor()
+    train(whole, 4)
+    first, second = build_tutor(), build_tutor()
+    batches = stream(0)
+    for _ in range(2):
+        first.step(next(batches))
+    second.load_state_dict(first.state_dict())
+    for _ in range(2):
+        second.step(next(batches))
+    assert same(second.state_dict(), whole.state_dict())
+
+
+class Tanh(torch.autograd.Function):
+    """Has derivatives of every order, but no forward mode."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.tanh()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grads[0] * (1 - x.tanh() ** 2)
+
+
+class WithoutForwardMode(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return Tanh.apply(x)
+
+
+@pytest.mark.parametrize("mode", ["online", "restep"])
+@pytest.mark.parametrize("weigher", [InputWeigher, Sparing])
+def test_an_operator_without_forward_mode_is_looked_at_in_another_way(weigher, mode) -> None:
+    trained = []
+    for product in (Automatic(), DoubleBackward()):
+        torch.manual_seed(3)
+        middle = (nn.BatchNorm1d(5), WithoutForwardMode(), nn.Dropout(0.2))
+        student = nn.Sequential(nn.Linear(D, 5), *middle, nn.Linear(5, C)).double()
+        teacher = weigher().double()
+        learner = SGD(teacher.parameters(), lr=5.0)
+        optimizer = Adam(student.parameters(), lr=0.01)
+        tutor = Tutor(student, optimizer, teacher, learner, signal=Lookahead(product, mode))
+        train(tutor, 3)
+        trained.append([*clones(tutor.teacher), *clones(tutor.student)])
+    for ours, theirs in zip(*trained, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
 
 
 def test_restep_uses_the_students_own_optimiser_and_statistics_once() -> None:

@@ -68,7 +68,7 @@ class Recorder:
 
         Args:
             rows: B, the number of examples in the batch.
-            params: The parameters that the student runs on, where not its own.
+            params: The parameters that the student runs on in place of its own.
 
         Yields:
             The recording, complete at the end of the block.
@@ -76,7 +76,7 @@ class Recorder:
         names = selected(self.student, self.layers)
         everything = [name for name, _ in self.student.named_parameters()]
         recording = Recording(names, everything, rows)
-        own = dict(self.student.named_parameters()) if params is None else params
+        own: Params = dict(self.student.named_parameters()) | (params or {})
         with ExitStack() as stack:
             # hooks set after compiling are not run by compiled code
             stack.enter_context(torch.compiler.set_stance("force_eager"))

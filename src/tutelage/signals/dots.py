@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UnsupportedStudentError
-from tutelage.records import Params, Recorded, Step, StudentState, Witness
+from tutelage.records import Lesson, Params, Recorded, Step, StudentState, Witness
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.task import Task, detach
-from tutelage.trees import detached
+from tutelage.trees import detached, leaves, reached_grad
 
 
 def dots_of(
@@ -33,13 +33,39 @@ def dots_of(
     Returns:
         [L].
     """
-    way = product if isinstance(product, Alignment) else Alignment()
     if witness.recorded is not None:
         try:
             return told(task, teacher, step, v, witness, witness.recorded)
         except UnsupportedStudentError:  # the passes do not show everything
-            way = Alignment()
-    return way.dots(task, start, witness.lesson, step, v)
+            pass
+    elif isinstance(product, Alignment):
+        return product.dots(task, start, witness.lesson, step, v)
+    try:
+        return Alignment().dots(task, start, witness.lesson, step, v)
+    except NotImplementedError:  # an operator of the student has no forward mode
+        return backward_dots(task, start, witness.lesson, step, v)
+
+
+def backward_dots(
+    task: Task, start: StudentState, lesson: Lesson, step: Step, v: Params
+) -> Tensor:
+    """``d <g, v> / d u_i`` with ``g = d (sum_i u_i l_i) / d theta``: two backward passes.
+
+    Args:
+        task: The student learning under the teacher.
+        start: The student before the step.
+        lesson: The rows to look at.
+        step: The step whose seed and progress apply.
+        v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+    Returns:
+        [L].
+    """
+    theta = leaves({k: start.params[k] for k in v})
+    seen, _ = task.observe(start._replace(params=start.params | theta), lesson, step)
+    u = torch.ones_like(seen.losses, requires_grad=True)
+    g = reached_grad((u * seen.losses).sum(), theta, create_graph=True)
+    return torch.autograd.grad(list(g.values()), u, [v[k] for k in g])[0]
 
 
 def seen_again(task: Task, teacher: Params, start: StudentState, step: Step) -> Witness:
