@@ -17,16 +17,22 @@ def test_the_copy_in_the_named_folder_is_read(tmp_path, monkeypatch):
 def test_without_a_copy_the_hub_is_asked_and_the_way_out_told(tmp_path, monkeypatch):
     asked = []
 
-    def refuse(source: str) -> None:
+    def refuse(source: str, **_: None) -> None:
         asked.append(source)
         raise UsageError("no network")
 
-    monkeypatch.setattr(local, "load", refuse)
+    monkeypatch.setattr(local, "load_stored", refuse)
     for folder in ("", str(tmp_path)):
         monkeypatch.setenv("TUTELAGE_DATA", folder)
         with pytest.raises(UsageError, match=r"set TUTELAGE_DATA .* subfolder cifar10"):
             load_known("cifar10")
     assert asked == ["uoft-cs/cifar10"] * 2
+
+
+def test_what_the_hub_does_not_have_is_asked_of_nobody(monkeypatch):
+    monkeypatch.delenv("TUTELAGE_DATA", raising=False)
+    with pytest.raises(UsageError, match="pneumoniamnist is not here: set TUTELAGE_DATA"):
+        load_known("pneumoniamnist")
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from tutelage.data import arrow, mnist5k
+from tutelage.data import arrow, mnist5k, sources
 from tutelage.data.sources import load
 from tutelage.errors import UsageError
 
@@ -111,7 +111,7 @@ def test_words_for_nothing_are_classes(tmp_path):
 @pytest.mark.parametrize("source", ["", "./nowhere", "/no/such folder", "a/b/c", "C:\\data"])
 def test_what_is_nothing_names_the_kinds_allowed(source):
     with pytest.raises(
-        UsageError, match=r"give the word mnist5k, an existing folder, .* id such"
+        UsageError, match=r"give one of the words mnist5k, .* an existing folder, .* id such"
     ):
         load(source)
 
@@ -123,12 +123,28 @@ def test_an_id_goes_to_the_hub_with_its_configuration(monkeypatch):
         asked.append((arguments, columns))
         raise UsageError("far away")
 
-    monkeypatch.setattr("tutelage.data.sources.read_hub", read_hub)
+    monkeypatch.setattr("tutelage.data.stored.read_hub", read_hub)
     for source in ("some-words", "owner/name:small"):
         with pytest.raises(UsageError, match="far away"):
             load(source, label_column="kind")
     columns = {"image_column": None, "label_column": "kind"}
     assert asked == [(("some-words", None), columns), (("owner/name", "small"), columns)]
+
+
+def test_words_come_before_folders_and_folders_before_known_names(tmp_path, monkeypatch):
+    for name in ("mnist5k", "mnist"):
+        class_folders(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    known = load(str(tmp_path / "mnist"))
+    asked = []
+    monkeypatch.setattr(
+        sources, "load_known", lambda name, **columns: asked.append((name, columns)) or known
+    )
+    assert len(load("mnist").train) == 8
+    assert not asked
+    load("cifar10", label_column="kind")
+    assert asked == [("cifar10", {"image_column": None, "label_column": "kind"})]
+    assert load("mnist5k").train.name == "mnist5k"
 
 
 def test_relative_paths_start_from_the_working_folder(monkeypatch, tmp_path):

@@ -1,24 +1,25 @@
 """The one door to data: a word, a path or the id of a Hugging Face data set."""
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-from tutelage.data.assemble import Examples, assemble
-from tutelage.data.cache import cached
-from tutelage.data.decode import PILLOW
-from tutelage.data.folders import class_folders, folder_files, read_folders
-from tutelage.data.hub import read_hub
 from tutelage.data.images import Splits
+from tutelage.data.local import KNOWN, load_known
 from tutelage.data.mnist5k import NAME as MNIST5K
 from tutelage.data.mnist5k import read_mnist5k
-from tutelage.data.parquet import parquet_files, parquet_splits, read_parquet
-from tutelage.data.tables import lists_images, read_tables, table_files, table_splits
+from tutelage.data.stored import is_source, load_stored, refuse_columns
+from tutelage.data.synthetic import named
 from tutelage.errors import UsageError
 
-_HUB_ID = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?::([\w.-]+))?")
+WORDS: Mapping[str, Callable[[], Splits]] = {
+    MNIST5K: read_mnist5k,
+    "rotated-mnist": named.rotated_mnist,
+    "rotated-mnist-overlapping": named.rotated_mnist_overlapping,
+    "coloured-mnist": named.coloured_mnist,
+    "digits-on-backgrounds": named.digits_on_backgrounds,
+    "objects-on-backgrounds": named.objects_on_backgrounds,
+}
+"""data that has a name of its own"""
 
 
 def load(
@@ -28,17 +29,11 @@ def load(
 
     A source is, tried in this order,
 
-    * the word ``mnist5k``: 5,000 real digits, 4,000 to train and 1,000 to test on;
-    * a folder of parquet files in the form of the Hugging Face Hub (or one such file);
-    * a folder with a csv file that lists paths and labels (or that file);
-    * a folder with one folder of images for each class, perhaps below train/ and test/;
+    * one of ``WORDS``: ``mnist5k``, 5,000 real digits, 4,000 to train and 1,000 to test on, or
+      what is made from other sets (see :mod:`tutelage.data.synthetic.named`);
+    * a folder or file, as :func:`tutelage.data.stored.load_stored` reads it;
+    * the name of a well-known set (see :func:`tutelage.data.local.load_known`);
     * the id of a Hugging Face data set: ``name``, ``owner/name``, or either with ``:config``.
-
-    The test split is ``test``, or else ``validation`` or ``val``; where there is none, a
-    fixed fifth of every class of train is held out.
-
-    All but a data set of the Hub is decoded once and then read from the user's cache folder,
-    for as long as its files stay the same (see :func:`tutelage.data.cache.cached`).
 
     Args:
         source: What to load.
@@ -53,72 +48,15 @@ def load(
             size in at least two classes.
     """
     columns = {"image_column": image_column, "label_column": label_column}
-    path = Path(source).expanduser()
-    match = _HUB_ID.fullmatch(source)
-    if source == MNIST5K:
-        _refuse_columns(source, **columns)
-        return read_mnist5k()
-    if source and (path.is_dir() or _is_table(path)):
-        place = path.resolve()
-        found = _find(path, **columns)
-        return cached(
-            lambda: assemble(*found.read(), name=place.name),
-            files=found.files,
-            arguments=[PILLOW, str(place), image_column, label_column],
-        )
-    if path.exists() or match is None:
+    if source in WORDS:
+        refuse_columns(source, **columns)
+        return WORDS[source]()
+    if source in KNOWN and not Path(source).exists():
+        return load_known(source, **columns)
+    if not is_source(source):
         raise UsageError(
-            f"'{source}' is not a source of data; give the word {MNIST5K}, an existing folder, "
-            ".csv or .parquet file, or a Hugging Face data set id such as owner/name."
+            f"'{source}' is not a source of data; give one of the words {', '.join(WORDS)}, an "
+            "existing folder, .csv or .parquet file, or a Hugging Face data set id such as "
+            "owner/name."
         )
-    return assemble(*read_hub(match[1], match[2], **columns), name=source)
-
-
-class _Found(NamedTuple):
-    """A local source before its images are decoded."""
-
-    files: Sequence[Path]
-    """all that its images and labels depend on; none where that cannot be told"""
-    read: Callable[[], tuple[Examples, Examples | None]]
-
-
-def _find(path: Path, *, image_column: str | None, label_column: str | None) -> _Found:
-    columns = {"image_column": image_column, "label_column": label_column}
-    if parquet := _parquet(path):
-        files = parquet_files(parquet, image_column=image_column)
-        return _Found(files, partial(read_parquet, parquet, **columns))
-    if tables := _tables(path, **columns):
-        return _Found(table_files(tables, **columns), partial(read_tables, tables, **columns))
-    _refuse_columns(str(path), **columns)
-    return _Found(folder_files(path), partial(read_folders, path))
-
-
-def _is_table(path: Path) -> bool:
-    return path.is_file() and path.suffix.casefold() in (".parquet", ".csv")
-
-
-def _parquet(path: Path) -> Mapping[str, Sequence[Path]]:
-    if path.is_dir():
-        return parquet_splits(path)
-    return {"train": [path]} if path.suffix.casefold() == ".parquet" else {}
-
-
-def _tables(
-    path: Path, *, image_column: str | None, label_column: str | None
-) -> Mapping[str, Path]:
-    if not path.is_dir():
-        return {"train": path}
-    tables = table_splits(path)
-    columns = {"image_column": image_column, "label_column": label_column}
-    # A csv file beside class folders may be about something else.
-    if tables and class_folders(path) and not lists_images(tables["train"], **columns):
-        return {}
-    return tables
-
-
-def _refuse_columns(source: str, *, image_column: str | None, label_column: str | None) -> None:
-    for option, column in (("image_column", image_column), ("label_column", label_column)):
-        if column is not None:
-            raise UsageError(
-                f"{option} is '{column}', but {source} has no columns; leave {option} out."
-            )
+    return load_stored(source, **columns)

@@ -23,9 +23,12 @@ class TrainSettings:
     """Everything that decides what a run of ``tutelage train`` computes."""
 
     data: Annotated[str, tyro.conf.Positional] = EMBEDDED
-    """Where the images come from: mnist5k (5,000 real digits that ship with a package), a
-    folder (Parquet files as the Hugging Face Hub has them, one subfolder per class, or a CSV
-    with a path and a label column), or the id of a Hugging Face data set."""
+    """Where the images come from: mnist5k (5,000 real digits that ship with a package), a set
+    made from others (rotated-mnist, rotated-mnist-overlapping, coloured-mnist,
+    digits-on-backgrounds, objects-on-backgrounds), a folder (Parquet files as the Hugging Face
+    Hub has them, one subfolder per class, or a CSV with a path and a label column), a
+    well-known set of which there is a copy (cifar10, cifar100, mnist, pneumoniamnist), or the
+    id of a Hugging Face data set."""
 
     teacher: tuple[str, ...] = ("margin-loss", "internal-state")
     """Teachers to train with, beside the untaught student: margin-loss, internal-state, loss,

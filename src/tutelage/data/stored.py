@@ -1,0 +1,143 @@
+"""Data as it is stored: a path, or the id of a Hugging Face data set."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from tutelage.data.assemble import Examples, assemble
+from tutelage.data.cache import cached
+from tutelage.data.decode import PILLOW
+from tutelage.data.folders import class_folders, folder_files, read_folders
+from tutelage.data.hub import read_hub
+from tutelage.data.images import Splits
+from tutelage.data.parquet import parquet_files, parquet_splits, read_parquet
+from tutelage.data.tables import lists_images, read_tables, table_files, table_splits
+from tutelage.errors import UsageError
+
+_HUB_ID = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?::([\w.-]+))?")
+
+
+def load_stored(
+    source: str, *, image_column: str | None = None, label_column: str | None = None
+) -> Splits:
+    """The images and labels of a source, as a train and a test split.
+
+    A source is, tried in this order,
+
+    * a folder of parquet files in the form of the Hugging Face Hub (or one such file);
+    * a folder with a csv file that lists paths and labels (or that file);
+    * a folder with one folder of images for each class, perhaps below train/ and test/;
+    * the id of a Hugging Face data set: ``name``, ``owner/name``, or either with ``:config``.
+
+    The test split is ``test``, or else ``validation`` or ``val``; where there is none, a
+    fixed fifth of every class of train is held out.
+
+    All but a data set of the Hub is decoded once and then read from the user's cache folder,
+    for as long as its files stay the same (see :func:`tutelage.data.cache.cached`).
+
+    Args:
+        source: What to load.
+        image_column: The column of images (or of paths to them); None to guess.
+        label_column: The column of labels; None to guess.
+
+    Returns:
+        Both splits, in memory.
+
+    Raises:
+        UsageError: If the source does not exist, is broken, or is not a set of images of one
+            size in at least two classes.
+    """
+    columns = {"image_column": image_column, "label_column": label_column}
+    path = Path(source).expanduser()
+    if not is_source(source):
+        raise UsageError(
+            f"'{source}' is not a source of data; give an existing folder, .csv or .parquet "
+            "file, or a Hugging Face data set id such as owner/name."
+        )
+    if not path.exists():
+        identity, _, config = source.partition(":")
+        return assemble(*read_hub(identity, config or None, **columns), name=source)
+    place = path.resolve()
+    found = _find(path, **columns)
+    return cached(
+        lambda: assemble(*found.read(), name=place.name),
+        files=found.files,
+        arguments=[PILLOW, str(place), image_column, label_column],
+    )
+
+
+def is_source(source: str) -> bool:
+    """Whether a text names a folder or table that exists, or may name a set on the Hub.
+
+    Args:
+        source: The text.
+
+    Returns:
+        False for a file of another kind, and for what is neither a file nor an id.
+    """
+    path = Path(source).expanduser()
+    if source and path.exists():
+        return path.is_dir() or _is_table(path)
+    return _HUB_ID.fullmatch(source) is not None
+
+
+class _Found(NamedTuple):
+    """A local source before its images are decoded."""
+
+    files: Sequence[Path]
+    """all that its images and labels depend on; none where that cannot be told"""
+    read: Callable[[], tuple[Examples, Examples | None]]
+
+
+def _find(path: Path, *, image_column: str | None, label_column: str | None) -> _Found:
+    columns = {"image_column": image_column, "label_column": label_column}
+    if parquet := _parquet(path):
+        files = parquet_files(parquet, image_column=image_column)
+        return _Found(files, partial(read_parquet, parquet, **columns))
+    if tables := _tables(path, **columns):
+        return _Found(table_files(tables, **columns), partial(read_tables, tables, **columns))
+    refuse_columns(str(path), **columns)
+    return _Found(folder_files(path), partial(read_folders, path))
+
+
+def _is_table(path: Path) -> bool:
+    return path.is_file() and path.suffix.casefold() in (".parquet", ".csv")
+
+
+def _parquet(path: Path) -> Mapping[str, Sequence[Path]]:
+    if path.is_dir():
+        return parquet_splits(path)
+    return {"train": [path]} if path.suffix.casefold() == ".parquet" else {}
+
+
+def _tables(
+    path: Path, *, image_column: str | None, label_column: str | None
+) -> Mapping[str, Path]:
+    if not path.is_dir():
+        return {"train": path}
+    tables = table_splits(path)
+    columns = {"image_column": image_column, "label_column": label_column}
+    # A csv file beside class folders may be about something else.
+    if tables and class_folders(path) and not lists_images(tables["train"], **columns):
+        return {}
+    return tables
+
+
+def refuse_columns(source: str, *, image_column: str | None, label_column: str | None) -> None:
+    """Check that nobody asks a source without columns for one.
+
+    Args:
+        source: The source.
+        image_column: None where none is asked for.
+        label_column: None where none is asked for.
+
+    Raises:
+        UsageError: If one is.
+    """
+    for option, column in (("image_column", image_column), ("label_column", label_column)):
+        if column is not None:
+            raise UsageError(
+                f"{option} is '{column}', but {source} has no columns; leave {option} out."
+            )
