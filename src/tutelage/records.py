@@ -51,7 +51,7 @@ class Progress(NamedTuple):
     """How far the student's training has come."""
 
     fraction: float = 0.0
-    """steps taken / steps of the whole run, in 0..1"""
+    """steps taken / steps of the whole run; above 1 where training goes on after it"""
     mean_loss: float = 0.0
     """average training loss so far, nats"""
     best_accuracy: float = 0.0

@@ -79,9 +79,9 @@ def test_unknown_name_is_answered_with_the_nearest_and_all():
     with pytest.raises(UsageError) as caught:
         build("resnet-32")
     assert str(caught.value) == (
-        "unknown student 'resnet-32'. Did you mean 'resnet32'? Allowed: cnn, resnet8, resnet20,"
-        " resnet32, resnet44, resnet56, resnet110, resnet18-cifar, resnet34-cifar, wrn-D-K such"
-        " as wrn-28-10, or a torchvision classification model such as resnet18."
+        "unknown student 'resnet-32'. Did you mean 'resnet32'? Allowed: cnn, cnn4, resnet8,"
+        " resnet20, resnet32, resnet44, resnet56, resnet110, resnet18-cifar, resnet34-cifar,"
+        " wrn-D-K such as wrn-28-10, or a torchvision classification model such as resnet18."
     )
     with pytest.raises(UsageError, match="Did you mean 'mobilenet_v2'"):
         build("mobilenetv2")

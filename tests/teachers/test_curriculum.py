@@ -6,9 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.teachers.finite import assert_exact
+from tests.trained import unchecked
 from tutelage.models import TwoBlockCNN
 from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
 from tutelage.teachers import Curriculum
+from tutelage.tutor import Tutor
 
 L = 16
 Padding = Literal["zeros", "circular"]
@@ -74,3 +77,65 @@ def test_weights_are_one_per_example_in_0_to_1_and_not_rescaled() -> None:
     assert weights.shape == (L,)
     assert ((weights > 0) & (weights < 1)).all()
     assert Curriculum.normalise is None
+
+
+@pytest.mark.parametrize(("beyond", "want"), [("paper", 16.5), ("safe", 1.0)])
+def test_beyond_the_run_it_learnt_on_the_iteration_is_raw_or_one(
+    beyond: Literal["paper", "safe"], want: float
+) -> None:
+    for fraction in (0.25, 16.5):
+        watching = Watching()
+        Curriculum(watching, beyond=beyond).weigh(images(), at(fraction))
+        channel = watching.seen[:, 1:]
+        assert torch.equal(channel, torch.full_like(channel, min(fraction, want)))
+
+
+def test_training_beyond_total_steps_is_seen_by_the_teacher() -> None:
+    watching = Watching()
+    student = nn.Sequential(nn.Flatten(), nn.Linear(784, 2))
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+    tutor = Tutor(student, optimizer, Curriculum(watching), total_steps=2)
+    for step in range(4):
+        lesson = images()
+        tutor.step(Batch(lesson.inputs, lesson.targets, lesson.ids))
+        assert watching.seen[0, 1, 0, 0].item() == step / 2
+
+
+def test_an_unknown_way_beyond_is_refused_with_the_known() -> None:
+    with unchecked(), pytest.raises(ValueError, match=r"'save'.*mean 'safe'.*paper, safe"):
+        Curriculum(Watching(), beyond="save")  # pyright: ignore[reportArgumentType] - refused
+
+
+def test_its_batch_normalisation_stays_with_the_batch_at_hand() -> None:
+    teacher = Curriculum(network(2))
+    weights = teacher.weigh(images(), at(0.5))
+    teacher.eval()
+    assert not teacher.training
+    assert teacher.network.training
+    assert torch.equal(teacher.weigh(images(), at(0.5)), weights)
+
+
+def tiny(*, iteration: bool) -> Curriculum:
+    torch.manual_seed(1)
+    head = nn.Linear(3 * 16, 1)
+    convolution = nn.Conv2d(1 + iteration, 3, 3, padding=1, bias=False)
+    layers = nn.Sequential(convolution, nn.BatchNorm2d(3), nn.Tanh(), nn.Flatten(), head)
+    return Curriculum(layers, iteration=iteration).double()
+
+
+def small_student() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+
+
+def small_batch(seed: int) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(5, 1, 4, 4, generator=generator, dtype=torch.float64)
+    return Batch(x, torch.randint(0, 3, (5,), generator=generator), torch.arange(5))
+
+
+@pytest.mark.parametrize("iteration", [True, False])
+def test_the_hypergradient_is_the_slope_of_real_training(iteration) -> None:
+    batches = [small_batch(1), small_batch(2)]
+    estimate = assert_exact(small_student, tiny(iteration=iteration), batches, small_batch(9))
+    assert all(grad.isfinite().all() and grad.any() for grad in estimate.grad.values())

@@ -10,6 +10,7 @@ from tutelage.models.cifar_resnet import (
     resnet56,
     resnet110,
 )
+from tutelage.models.four_block_cnn import FourBlockCNN, FourBlocks
 from tutelage.models.mask_unet import MaskUNet
 from tutelage.models.resnet_cifar_stem import CifarStemResNet, resnet18_cifar, resnet34_cifar
 from tutelage.models.torchvision_models import torchvision_model
@@ -20,6 +21,8 @@ __all__ = [
     "STUDENTS",
     "CifarResNet",
     "CifarStemResNet",
+    "FourBlockCNN",
+    "FourBlocks",
     "MaskUNet",
     "TwoBlockCNN",
     "WideResNet",

@@ -17,6 +17,7 @@ from tutelage.models.cifar_resnet import (
     resnet56,
     resnet110,
 )
+from tutelage.models.four_block_cnn import FourBlockCNN
 from tutelage.models.resnet_cifar_stem import resnet18_cifar, resnet34_cifar
 from tutelage.models.torchvision_models import torchvision_model, torchvision_names
 from tutelage.models.two_block_cnn import TwoBlockCNN
@@ -34,6 +35,7 @@ class Images(NamedTuple):
 
 STUDENTS: dict[str, Callable[[Images], nn.Module]] = {
     "cnn": lambda of: TwoBlockCNN(of.channels, of.classes, of.size),
+    "cnn4": lambda of: FourBlockCNN(of.channels, of.classes, of.size),
     "resnet8": lambda of: resnet8(classes=of.classes, channels=of.channels),
     "resnet20": lambda of: resnet20(classes=of.classes, channels=of.channels),
     "resnet32": lambda of: resnet32(classes=of.classes, channels=of.channels),

@@ -35,7 +35,7 @@ class TrainSettings:
     curriculum."""
 
     student: str = "cnn"
-    """Network to train: cnn, resnet8, resnet20, resnet32, resnet44, resnet56, resnet110,
+    """Network to train: cnn, cnn4, resnet8, resnet20, resnet32, resnet44, resnet56, resnet110,
     resnet18-cifar, resnet34-cifar, wrn-D-K, or any torchvision classification model."""
 
     tap: str | None = None

@@ -14,6 +14,7 @@ from tutelage.teachers.random_blending import RandomBlending
 from tutelage.teachers.random_mask import RandomMask
 from tutelage.teachers.shuffled import Shuffled
 from tutelage.teachers.split_sampler import Draw, SplitSampler
+from tutelage.teachers.support_weights import SupportWeights
 from tutelage.teachers.together import Together
 
 __all__ = [
@@ -34,5 +35,6 @@ __all__ = [
     "RandomMask",
     "Shuffled",
     "SplitSampler",
+    "SupportWeights",
     "Together",
 ]

@@ -1,21 +1,25 @@
 """Example-weight curricula: a network of the input and of how far training has come."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from tutelage.errors import nearest
 from tutelage.objectives import Normalise
 from tutelage.records import Lesson, Observation
+
+Beyond = Literal["paper", "safe"]
 
 
 class Curriculum(nn.Module):
     """``t(x, i) = sigma(network(x, i / N))``, one weight in (0, 1) per example, not rescaled.
 
-    The iteration enters as one more input channel of the constant value i / N. Keep batch
-    normalisation of ``network`` in training mode, also when the commentary is reused: that is
-    how it was learnt. In training mode a constant channel reaches the output only through the
-    zero padding of the first convolution, so the padding must be zeros.
+    The iteration enters as one more input channel of the constant value i / N, where N is the
+    tutor's ``total_steps``. ``network`` stays in training mode, whatever ``train`` and ``eval``
+    say: batch normalisation by the batch at hand is how a commentary is learnt and reused. It
+    takes a constant channel out but at the zero padding of the first convolution, through which
+    alone the iteration is seen, so the padding must be zeros.
 
     Source: Raghu et al. 2021, Teaching with Commentaries, section 3.
 
@@ -23,14 +27,38 @@ class Curriculum(nn.Module):
         network: From [B, channels + 1, H, W] (or without the extra channel) to [B, 1].
         iteration: Whether ``network`` takes the iteration channel; without it the commentary
             is the paper's non-curriculum ablation.
+        beyond: What the channel holds where training goes on beyond the N steps that the
+            teacher learnt on: ``"paper"`` i / N as it is (its official code, up to 17), which
+            no teacher has seen; ``"safe"`` 1.
+
+    Raises:
+        ValueError: If there is no such ``beyond``.
     """
 
     normalise: ClassVar[Normalise] = None
 
-    def __init__(self, network: nn.Module, *, iteration: bool = True) -> None:
+    def __init__(
+        self, network: nn.Module, *, iteration: bool = True, beyond: Beyond = "paper"
+    ) -> None:
         super().__init__()
+        if beyond not in get_args(Beyond):
+            raise ValueError(f"Unknown beyond '{beyond}'. {nearest(beyond, get_args(Beyond))}")
         self.network = network
         self.uses_progress = iteration
+        self.beyond: Beyond = beyond
+
+    def train(self, mode: bool = True) -> "Curriculum":
+        """Set the mode of the teacher, but not of its network, which stays in training mode.
+
+        Args:
+            mode: Whether to train.
+
+        Returns:
+            The teacher itself.
+        """
+        super().train(mode)
+        self.network.train()
+        return self
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
         """How much each row counts.
@@ -44,6 +72,7 @@ class Curriculum(nn.Module):
         """
         inputs = lesson.inputs
         if self.uses_progress:
-            when = torch.full_like(inputs[:, :1], observation.progress.fraction)
-            inputs = torch.cat([inputs, when], 1)
+            when = observation.progress.fraction
+            when = min(when, 1.0) if self.beyond == "safe" else when
+            inputs = torch.cat([inputs, torch.full_like(inputs[:, :1], when)], 1)
         return self.network(inputs).sigmoid().squeeze(1)

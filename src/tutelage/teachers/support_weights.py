@@ -1,0 +1,75 @@
+"""Weights for the few examples that a student adapts to, by image, label and step."""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tutelage.objectives import Normalise, nonzero
+from tutelage.records import Lesson, Observation
+
+
+class SupportWeights(nn.Module):
+    """``w_s = |S| t_s / sum t``, of mean exactly 1 over the support set S.
+
+    ``t = sigma(MLP(network(x, k / K), embedding of y))``, one hidden ReLU layer. Step k of K
+    enters as one more constant input channel, as in ``Curriculum``; it is 1 where the student
+    goes on for more than K steps. ``network`` stays in training mode, whatever ``train`` and
+    ``eval`` say: batch normalisation is always by the batch at hand.
+
+    Source: Raghu et al. 2021, Teaching with Commentaries, appendix B.3 (an embedding of 64,
+    five steps); the width of the hidden layer and the step channel are ours.
+
+    Args:
+        network: From [S, channels + 1, H, W] to [S, F], such as ``tutelage.models.FourBlocks``.
+        features: F.
+        classes: C, of one task.
+        width: Units of the label's embedding and of the hidden layer.
+    """
+
+    normalise: ClassVar[Normalise] = None
+    uses_progress = True
+
+    def __init__(
+        self, network: nn.Module, *, features: int, classes: int, width: int = 64
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.features = features
+        self.classes = classes
+        self.width = width
+        self.embed = nn.Linear(classes, width)
+        self.head = nn.Sequential(
+            nn.Linear(features + width, width), nn.ReLU(), nn.Linear(width, 1)
+        )
+
+    def train(self, mode: bool = True) -> "SupportWeights":
+        """Set the mode of the teacher, but not of its network, which stays in training mode.
+
+        Args:
+            mode: Whether to train.
+
+        Returns:
+            The teacher itself.
+        """
+        super().train(mode)
+        self.network.train()
+        return self
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """How much each example of the support set counts.
+
+        Args:
+            lesson: The support set, inputs [S, channels, H, W], targets [S].
+            observation: Its progress: step k of K.
+
+        Returns:
+            Weights [S], positive, of mean 1.
+        """
+        x = lesson.inputs
+        step = torch.full_like(x[:, :1], min(observation.progress.fraction, 1.0))
+        image = self.network(torch.cat([x, step], 1))
+        label = F.one_hot(lesson.targets, self.classes).to(x.dtype)
+        t = self.head(torch.cat([image, self.embed(label)], 1)).sigmoid().squeeze(1)
+        return len(t) * t / nonzero(t.sum())
