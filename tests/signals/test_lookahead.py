@@ -1,7 +1,6 @@
 """One step ahead within real training, against the same written by hand."""
 
 import gc
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, Optimizer
 
 from tests.cases import OPTIMIZERS, C, D, InputWeigher, build, stream
-from tests.tutoring import live_tensors, same
+from tests.tutoring import WithoutForwardMode, live_tensors, same
 from tutelage.records import Batch, Params
 from tutelage.signals import Lookahead
 from tutelage.signals.products import Alignment, Automatic, DoubleBackward
@@ -244,25 +243,6 @@ def test_a_trainable_parameter_that_the_optimiser_leaves_out_does_not_hinder_res
     for _ in range(2):
         second.step(next(batches))
     assert same(second.state_dict(), whole.state_dict())
-
-
-class Tanh(torch.autograd.Function):
-    """Has derivatives of every order, but no forward mode."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.tanh()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return grads[0] * (1 - x.tanh() ** 2)
-
-
-class WithoutForwardMode(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return Tanh.apply(x)
 
 
 @pytest.mark.parametrize("mode", ["online", "restep"])

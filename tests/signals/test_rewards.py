@@ -1,6 +1,7 @@
 """Rewards for what was sampled: their sign, their factor and their bookkeeping."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 
 import pytest
 import torch
@@ -10,12 +11,13 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
 from tests.cases import C, D, InputWeigher, build, stream
-from tests.tutoring import live_tensors, same
+from tests.tutoring import Copies, WithoutForwardMode, live_tensors, same, teaching
+from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Observation, Progress, as_lesson
 from tutelage.signals import GradientAlignment, Lookahead, NextStepLoss, Signal
 from tutelage.signals.products import Alignment
-from tutelage.signals.rewards import normalised
-from tutelage.teachers import KeepOrDrop, SplitSampler
+from tutelage.signals.rewards import normalised, require_sound
+from tutelage.teachers import KeepOrDrop, SplitSampler, Together
 from tutelage.tutor import Tutor
 
 RATE = 0.3
@@ -240,6 +242,84 @@ def test_rewards_leave_no_tensor_behind(signal) -> None:
     for _ in range(5):
         tutor.step(next(batches))
     assert live_tensors() == before
+
+
+class Column(KeepOrDrop):
+    """Gives its log-probabilities as a column, which would broadcast against the rewards."""
+
+    def log_prob(self, lesson, observation) -> Tensor:
+        return super().log_prob(lesson, observation).unsqueeze(1)
+
+
+@pytest.mark.parametrize("signal", [GradientAlignment(), NextStepLoss()], ids=str)
+def test_log_probabilities_of_another_shape_are_refused(signal) -> None:
+    tutor = teaching(signal, teacher=Column(InputWeigher()).double())
+    batches = stream()
+    tutor.step(next(batches))
+    with pytest.raises(ValueError, match=r"log_prob of shape \[6, 1\].*\[6\]"):
+        tutor.step(next(batches))
+
+
+def test_what_was_kept_of_an_examples_copies_is_one_action() -> None:
+    keeps, copies = InputWeigher(), Copies()
+    teacher = Together(copies, KeepOrDrop(keeps)).double()
+    signal = GradientAlignment(judge="held-out", normalise="none")
+    tutor, batches = teaching(signal, teacher=teacher), stream()
+    batch, judging = next(batches), next(batches)
+    with torch.random.fork_rng():
+        torch.manual_seed(mixed_seed(0, 0))  # as the tutor draws at its first step
+        lesson = copies.prepare(batch)
+    before = deepcopy(keeps)
+    p = before.weigh(lesson, None)
+    rows = [(x[None], y[None]) for x, y in zip(lesson.inputs, lesson.targets, strict=True)]
+    grads = [torch.cat(gradients_of(tutor.student, *row)) for row in rows]
+    kept = tutor.step(batch, judging).weights
+
+    g = torch.cat(gradients_of(tutor.student, judging.inputs, judging.targets))
+    reward = (torch.stack(grads) @ g).reshape(-1, 2).sum(1)
+    chosen = torch.where(kept == 1, p, 1 - p).log().reshape(-1, 2).sum(1)
+    ascent = torch.autograd.grad((reward * chosen).mean(), list(before.parameters()))
+    for now, was, g in zip(keeps.parameters(), before.parameters(), ascent, strict=True):
+        torch.testing.assert_close(now - was, 0.1 * g)
+
+
+def gradients_of(student: nn.Module, inputs: Tensor, targets: Tensor) -> list[Tensor]:
+    loss = cross_entropy(student(inputs), targets)
+    return [g.flatten() for g in torch.autograd.grad(loss, list(student.parameters()))]
+
+
+def test_a_teacher_under_autocast_keeps_as_often_as_it_says() -> None:
+    class Rarely(nn.Module):
+        def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the seam
+            return torch.full((20000,), 1e-3, dtype=torch.bfloat16)
+
+    torch.manual_seed(0)
+    zeros = torch.zeros(20000)
+    seen = Observation(zeros, zeros.unsqueeze(1), {}, Progress())
+    lesson = as_lesson(Batch(zeros, zeros.long(), zeros.long()))
+    kept = KeepOrDrop(Rarely()).weigh(lesson, seen).sum()
+    assert 5 < float(kept) < 40  # twenty expected; bfloat16 draws a zero every 256 numbers
+
+
+def test_an_operator_without_forward_mode_has_rewards_too() -> None:
+    found = []
+    for activation in (WithoutForwardMode(), nn.Tanh()):
+        torch.manual_seed(0)
+        student = nn.Sequential(nn.Linear(D, 5), nn.BatchNorm1d(5), activation, nn.Linear(5, C))
+        teacher = KeepOrDrop(InputWeigher()).double()
+        tutor = teaching(GradientAlignment(), student=student.double(), teacher=teacher)
+        for _, batch in zip(range(3), stream(), strict=False):
+            tutor.step(batch)
+        found.append([p.detach() for p in teacher.parameters()])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_unknown_words_are_refused() -> None:
+    with pytest.raises(ValueError, match="judge must be one of held-out, next, plain, got no"):
+        require_sound("no", "mean", 0.0)
+    with pytest.raises(ValueError, match="normalise must be one of standard, mean, none, got"):
+        require_sound("next", "std", 0.0)
 
 
 def test_what_cannot_be_rewarded_is_refused() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ class GradientAlignment:
     example, its reward is their sum. ``facts["reward"]`` is the mean before that.
 
     Raises:
-        ValueError: If ``entropy`` is negative.
+        ValueError: If ``judge`` or ``normalise`` is unknown, or ``entropy`` negative.
 
     Source: Müller et al. 2021, In-Loop Meta-Learning with Gradient-Alignment Reward.
     """
@@ -50,7 +50,7 @@ class GradientAlignment:
     retakes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require_not_negative(self.entropy)
+        require_sound(self.judge, self.normalise, self.entropy)
 
     def records(self, task: Task) -> bool:
         """Whether the step's passes are to be recorded, the student being what it now is.
@@ -113,7 +113,7 @@ class NextStepLoss:
     it was before.
 
     Raises:
-        ValueError: If ``entropy`` is negative.
+        ValueError: If ``judge`` or ``normalise`` is unknown, or ``entropy`` negative.
 
     Source: Müller et al. 2021, section 4 (NSLR).
     """
@@ -127,7 +127,7 @@ class NextStepLoss:
     retakes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require_not_negative(self.entropy)
+        require_sound(self.judge, self.normalise, self.entropy)
 
     def records(self, task: Task) -> bool:  # noqa: ARG002 - the seam
         """Whether the step's passes are to be recorded.
@@ -193,9 +193,17 @@ def policy_gradient(
     Returns:
         Keyed like the teacher: what a teacher that descends should follow.
 
+    Raises:
+        ValueError: If there is not one log-probability for each example.
+
     Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
     """
     chosen = task.log_prob(teacher, step, witness.seen)
+    if chosen.shape != reward.shape:  # which might broadcast
+        raise ValueError(
+            f"{type(task.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
+            f"one for each example of the batch is needed: {list(reward.shape)}."
+        )
     return named_grad(-(reward.to(chosen.dtype) * chosen).mean(), teacher)
 
 
@@ -250,14 +258,22 @@ def with_entropy(task: Task, teacher: Params, grad: Params, weight: float) -> Pa
     return plus(grad, named_grad(entropy(task.teacher, teacher), teacher), -weight)
 
 
-def require_not_negative(weight: float) -> None:
-    """Refuse an entropy that would be descended.
+def require_sound(judge: str, normalise: str, entropy: float) -> None:
+    """Refuse words that nobody knows, which would pass for others, and a descended entropy.
 
     Args:
-        weight: Of the entropy.
+        judge: Who judges.
+        normalise: What is done to rewards.
+        entropy: Weight of the entropy.
 
     Raises:
-        ValueError: If it is negative.
+        ValueError: If one of them has no meaning.
     """
-    if not weight >= 0:
-        raise ValueError(f"entropy must be 0 or above, got {weight}.")
+    for name, value, allowed in (
+        ("judge", judge, get_args(Judge)),
+        ("normalise", normalise, get_args(Normalise)),
+    ):
+        if value not in allowed:
+            raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
+    if not entropy >= 0:
+        raise ValueError(f"entropy must be 0 or above, got {entropy}.")

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tutelage.objectives import Normalise
 from tutelage.records import Lesson, Observation
 from tutelage.teaching import taps_of, uses_progress
+from tutelage.trees import wide
 
 TINY = 1e-6
 """probabilities are kept this far from 0 and 1, so that their logarithms are finite"""
@@ -61,15 +62,17 @@ class KeepOrDrop(nn.Module):
             observation: What its forward pass revealed.
 
         Returns:
-            [L], differentiable in the probabilities.
+            [B], differentiable in the probabilities; of an example's copies together.
         """
         p = self._probability(lesson, observation)
-        return torch.where(self._kept(p), p, 1 - p).log()
+        rows = torch.where(self._kept(p), p, 1 - p).log()
+        examples = int(lesson.group.max()) + 1 if len(rows) else 0
+        return rows.new_zeros(examples).index_add(0, lesson.group, rows)
 
     def _probability(self, lesson: Lesson, observation: Observation) -> Tensor:
         weigh = cast(Callable[..., Tensor], self.keeps.weigh)
         p = weigh(lesson, observation).reshape(len(observation.losses))
-        return p.clamp(TINY, 1 - TINY)
+        return wide(p).clamp(TINY, 1 - TINY)  # bfloat16 draws a zero every 256 numbers
 
     def _kept(self, p: Tensor) -> Tensor:
         return torch.rand_like(p.detach()) < p.detach()

@@ -7,7 +7,14 @@ from torch import Tensor, nn
 
 from tutelage.objectives import Normalise
 from tutelage.records import Batch, Lesson, Observation
-from tutelage.teaching import acts_at_test, is_deep, normalise_of, taps_of, uses_progress
+from tutelage.teaching import (
+    acts_at_test,
+    is_deep,
+    log_prob,
+    normalise_of,
+    taps_of,
+    uses_progress,
+)
 
 
 class Together(nn.Module):
@@ -56,3 +63,15 @@ class Together(nn.Module):
             The second teacher's weights [L].
         """
         return cast(Callable[..., Tensor], self.weighs.weigh)(lesson, observation)
+
+    def log_prob(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """The log-probability of what the second teacher sampled, where it samples.
+
+        Args:
+            lesson: What the student saw.
+            observation: What its forward pass revealed.
+
+        Returns:
+            [B].
+        """
+        return log_prob(self.weighs, {}, lesson, observation)
