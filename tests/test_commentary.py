@@ -22,18 +22,38 @@ from tests.trained import found, unchecked
 from tutelage import commentary
 from tutelage.commentary import Provenance, load_commentary, read_card, save_commentary
 from tutelage.errors import UsageError
-from tutelage.models import TwoBlockCNN, build_student
-from tutelage.records import Lesson, Observation, Progress
+from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
+from tutelage.records import Batch, Lesson, Observation, Progress
 from tutelage.student import tapped
+from tutelage.task import as_taken
 from tutelage.teachers import (
     PAPER_SURFACE,
     SURFACE,
+    AttentionMask,
+    AuxiliaryTargets,
+    Blending,
     Curriculum,
     InternalState,
+    KeepOrDrop,
     LossWeigher,
+    Mixup,
+    Permuted,
     Plain,
+    RandomBlending,
+    RandomMask,
+    Shuffled,
+    SupportWeights,
+    Together,
 )
-from tutelage.teaching import is_deep, normalise_of, taps_of, uses_progress
+from tutelage.teaching import (
+    acts_at_test,
+    is_deep,
+    normalise_of,
+    prepare,
+    taps_of,
+    uses_progress,
+    weigh,
+)
 
 C, SIZE = 3, 16
 CLASSES = ("cat", "dog", "emu")
@@ -75,6 +95,8 @@ def teacher_named(name: str) -> nn.Module:
     torch.manual_seed(0)
     if name in INTERNAL:
         teacher = InternalState(STUDENT, classes=C, **INTERNAL[name])
+    elif name in OTHERS:
+        return OTHERS[name]()
     elif name.startswith("curriculum"):
         teacher = curriculum(iteration=name == "curriculum")
     else:
@@ -82,6 +104,33 @@ def teacher_named(name: str) -> nn.Module:
     for p in teacher.parameters():
         nn.init.normal_(p, std=0.3)
     return teacher
+
+
+def blending() -> Blending:
+    teacher = Blending(C)
+    nn.init.normal_(teacher.phi)
+    return teacher
+
+
+OTHERS: dict[str, Callable[[], nn.Module]] = {
+    "safe curriculum": lambda: Curriculum(FourBlockCNN(2, 1, SIZE, width=4), beyond="safe"),
+    "support weights": lambda: SupportWeights(
+        FourBlocks(2, SIZE, width=4), features=4, classes=C, width=8
+    ),
+    "blending": blending,
+    "random blending": lambda: RandomBlending(C, seed=3),
+    "shuffled": lambda: Shuffled(blending(), seed=3),
+    "mixup": lambda: Mixup(C, alpha=0.4),
+    "mask": lambda: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=3.0, background=0.1),
+    "random mask": lambda: RandomMask(sigma=3.0),
+    "auxiliary targets": lambda: AuxiliaryTargets(TwoBlockCNN(1, 5, SIZE)),
+    "permuted mask": lambda: Permuted(AttentionMask(MaskUNet(1, width=2), sigma=3.0)),
+    "permuted weights": lambda: Permuted(LossWeigher(width=4)),
+    "keep or drop": lambda: KeepOrDrop(
+        InternalState(STUDENT, classes=C, tap="pool", surface=PAPER_SURFACE)
+    ),
+    "together": lambda: Together(blending(), LossWeigher(width=4)),
+}
 
 
 TEACHERS = [*INTERNAL, "loss", "loss, narrow", "curriculum", "curriculum without iteration"]
@@ -122,6 +171,45 @@ def test_loaded_teacher_gives_the_same_weights(tmp_path, name):
     for trait in (taps_of, is_deep, normalise_of, uses_progress):
         assert trait(loaded) == trait(teacher)
     assert all(p.requires_grad for p in loaded.parameters())
+
+
+def work_of(teacher: nn.Module) -> tuple[Tensor, ...]:
+    """Everything that a teacher makes of a batch, with the same random numbers each time."""
+    shown, seen = seen_by(STUDENT, taps_of(teacher))
+    batch = Batch(shown.inputs, shown.targets, shown.ids)
+    with torch.no_grad(), as_taken(batch, 3):
+        lesson = prepare(teacher, {}, batch)
+        weights = weigh(teacher, {}, lesson, seen)
+    aux = torch.zeros(0) if lesson.aux is None else lesson.aux
+    return lesson.inputs, lesson.targets, aux, weights
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_loaded_teacher_of_another_kind_does_the_same(tmp_path, name):
+    torch.manual_seed(0)
+    teacher = OTHERS[name]()
+    save_commentary(teacher, tmp_path / "a")
+    loaded = load_commentary(tmp_path / "a", student_of(seed=5), classes=CLASSES)
+    assert type(loaded) is type(teacher)
+    for got, wanted in zip(work_of(loaded), work_of(teacher), strict=True):
+        assert torch.equal(got, wanted)
+    for trait in (taps_of, is_deep, normalise_of, uses_progress, acts_at_test):
+        assert trait(loaded) == trait(teacher)
+    save_commentary(loaded, tmp_path / "b")
+    assert found(tmp_path / "a") == found(tmp_path / "b")
+
+
+def test_part_made_for_other_classes_is_refused(tmp_path):
+    save_commentary(OTHERS["together"](), tmp_path / "a")
+    with pytest.raises(UsageError, match=r"made for 3 classes.* has 4\."):
+        load_commentary(tmp_path / "a", student_of(4), classes=("a", "b", "c", "d"))
+
+
+def test_part_of_a_part_is_refused(tmp_path):
+    nested = Together(blending(), Permuted(LossWeigher()))
+    with pytest.raises(UsageError, match="Permuted cannot be stored as part of a commentary"):
+        save_commentary(nested, tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", TEACHERS)
@@ -251,12 +339,17 @@ def test_folder_behind_a_link_is_written_to(tmp_path):
 
 def test_teacher_that_cannot_be_stored_is_refused_before_anything_is_written(tmp_path):
     for teacher in (Plain(), Curriculum(nn.Sequential(nn.Flatten(), nn.Linear(512, 1)))):
-        with pytest.raises(UsageError, match=r"cannot be stored.*InternalState, LossWeigher"):
+        with pytest.raises(
+            UsageError, match=r"cannot be stored.*: (InternalState|TwoBlockCNN)"
+        ):
             save_commentary(teacher, tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 
-KINDS = ("everything, narrow", "paper, I0 + M0", "loss", "curriculum")
+KINDS = (
+    *("everything, narrow", "paper, I0 + M0", "loss", "curriculum"),
+    *("mask", "together", "shuffled", "support weights"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -414,6 +507,40 @@ WRONG_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
             {"channels": 2, "outputs": 1, "size": SIZE, "more": 1},
         ),
     },
+}
+NET = {"kind": "MaskUNet", "channels": 1, "width": 4, "levels": 1}
+CNN = {"kind": "TwoBlockCNN", "channels": 2, "outputs": 1, "size": SIZE}
+PART = {"teacher": "LossWeigher", "settings": {"width": 4}}
+WRONG_VALUES["curriculum"]["beyond"] = (None, 3, "save", "", [], {})
+WRONG_VALUES["curriculum"]["network"] += (
+    *({**CNN, "size": size} for size in (HUGE, 20_000, 12, "16", 2.0, -1, None)),
+    *({**CNN, "kind": kind} for kind in ("", None, 3, [], "FourBlocks", "os.system")),
+    {**CNN, "more": 1},
+)
+WRONG_VALUES["mask"] = {
+    "sigma": (HUGE, 0.0, -1.0, float("nan"), float("inf"), "3", None, True, [3.0]),
+    "background": (float("nan"), float("inf"), "0", None, False, 0),
+    "network": (
+        *(None, [], {}, "MaskUNet"),
+        *({**NET, "levels": levels} for levels in (0, 2, 10, 10**6, HUGE, -1, "1", True)),
+        *({**NET, "width": width} for width in (0, 5, 2**31 - 1, HUGE, -1, "4", 4.0)),
+        *({**NET, "channels": channels} for channels in (0, 3, HUGE, None)),
+    ),
+}
+WRONG_VALUES["shuffled"] = {"classes": (*NUMBERS, 10**7, 2**31 - 1, "3", None, True)}
+WRONG_VALUES["support weights"] = {
+    "features": (*NUMBERS, 10**7, "4", None),
+    "width": (*NUMBERS, 10**7, "4", None),
+    "network": ({**CNN, "kind": "FourBlocks"}, NET, CNN, {}, None),
+}
+WRONG_VALUES["together"] = {
+    "weighs": (
+        *(None, 3, [], {}, "LossWeigher", {**PART, "more": 1}, {"teacher": "LossWeigher"}),
+        *({**PART, "teacher": name} for name in ("", None, [], "Together", "Mixup", "Losser")),
+        *({**PART, "settings": inside} for inside in (None, [], {}, {"width": 5})),
+        {"teacher": "Permuted", "settings": {"learned": PART}},
+    ),
+    "prepares": (None, {}, PART, {"teacher": "Blending", "settings": {"classes": 4}}),
 }
 SETTINGS = [
     pytest.param(kind, key, value, id=f"{kind}-{key}-{value!r:.40}")

@@ -5,7 +5,6 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import UnionType
 from typing import Any, NamedTuple
 
 import torch
@@ -13,32 +12,25 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from tutelage.described import check, classes_of, describe, rebuild
 from tutelage.errors import UsageError, nearest
-from tutelage.models import TwoBlockCNN
+from tutelage.kinds import KINDS
 from tutelage.runs import environment, write_json
-from tutelage.teachers import Curriculum, InternalState, LossWeigher
 
 SCHEMA = 1
 """version of the layout of ``commentary.json``"""
 FILES = {"commentary.json", "weights.safetensors", "README.md"}
-Kind = type | UnionType
-KINDS: dict[str, dict[str, Kind]] = {
-    "InternalState": {
-        "classes": int,
-        "tap": str | None,
-        "label": bool,
-        "surface": list,
-        "hidden_layers": int,
-        "width": int,
-        "deep": bool,
-        "tap_width": int | None,
-    },
-    "LossWeigher": {"width": int},
-    "Curriculum": {"iteration": bool, "network": dict},
-}
-"""the settings of every teacher that can be stored, and their types"""
-NETWORK: dict[str, Kind] = {"channels": int, "outputs": int, "size": int}
 TEACHERS = tuple(KINDS)
+DAMAGE = (
+    OSError,
+    SafetensorError,
+    RuntimeError,
+    TypeError,
+    KeyError,
+    ValueError,
+    ArithmeticError,
+)
+"""what reading a damaged commentary may raise"""
 
 
 class Provenance(NamedTuple):
@@ -64,12 +56,13 @@ def save_commentary(
     """Write a teacher as a commentary; an older commentary in the folder is replaced.
 
     Args:
-        teacher: An ``InternalState``, ``LossWeigher`` or ``Curriculum`` of a ``TwoBlockCNN``.
+        teacher: One of ``TEACHERS``; its network, if it has one, is of ``tutelage.models``.
         folder: Where it goes.
         provenance: Where it comes from.
 
     Raises:
-        UsageError: If the folder holds something that is not a commentary.
+        UsageError: If the folder holds something that is not a commentary, or the teacher
+            cannot be stored.
     """
     folder = Path(folder).resolve()
     try:
@@ -137,53 +130,43 @@ def load_commentary(
     folder = Path(folder)
     content = read_card(folder)
     settings = content["settings"]
-    if classes is not None and settings.get("classes", len(classes)) != len(classes):
-        raise UsageError(
-            f"The commentary {folder} was made for {settings['classes']} classes, but the data "
-            f"has {len(classes)}. Learn one on this data with tutelage train."
-        )
     try:
-        _check_settings(content["teacher"], settings)
         tensors = load_file(folder / "weights.safetensors")
-        teacher = _filled(content["teacher"], settings, tensors, student)
+        check(content["teacher"], settings, layers=len(tensors))
+        _require_classes(settings, classes)
+        return _filled(content["teacher"], settings, tensors, student)
     except UsageError as error:
         raise UsageError(f"The commentary {folder} does not fit: {error}") from error
-    except (OSError, SafetensorError, RuntimeError, TypeError, KeyError) as error:
+    except DAMAGE as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"The commentary {folder} is damaged: {reason}") from error
-    return teacher
+
+
+def _require_classes(settings: Mapping[str, Any], classes: Sequence[str] | None) -> None:
+    for made_for in classes_of(settings):
+        if classes is not None and made_for != len(classes):
+            raise UsageError(
+                f"it was made for {made_for} classes, but the data has {len(classes)}. "
+                "Learn one on this data with tutelage train."
+            )
 
 
 def _filled(
     name: str, settings: Mapping[str, Any], tensors: Mapping[str, Tensor], student: nn.Module
 ) -> nn.Module:
-    # made without memory first, so that absurd settings cost none
-    if settings.get("hidden_layers", 0) > len(tensors):
-        raise UsageError("hidden_layers is more than there are weights: damaged.")
-    with torch.device("meta"):
+    with torch.device("meta"):  # without memory first, so that absurd settings cost none
         teacher = rebuild(name, settings, student)
     state = teacher.state_dict()
     for key in state.keys() | tensors.keys():
-        if key not in state or key not in tensors or state[key].shape != tensors[key].shape:
+        if key not in state or key not in tensors or not _alike(state[key], tensors[key]):
             raise UsageError(f"the weights {key} are damaged.")
     teacher.load_state_dict(tensors, assign=True)
     return teacher.requires_grad_()
 
 
-def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    _check_types(settings, KINDS[name])
-    if "network" in settings:
-        _check_types(settings["network"], NETWORK)
-
-
-def _check_types(settings: Mapping[str, Any], kinds: Mapping[str, Kind]) -> None:
-    for key in kinds.keys() | settings.keys():
-        if key not in kinds or key not in settings:
-            raise UsageError(f"the setting '{key}' is unknown or missing: damaged.")
-        value, kind = settings[key], kinds[key]
-        wrong = not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
-        if wrong or (isinstance(value, int) and not 0 <= value < 2**31):
-            raise UsageError(f"the setting '{key}' is damaged: {str(value)[:50]}.")
+def _alike(made: Tensor, stored: Tensor) -> bool:
+    whole = made.is_floating_point() == stored.is_floating_point()
+    return whole and made.shape == stored.shape
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -220,65 +203,12 @@ def read_card(folder: Path) -> dict[str, Any]:
     return content
 
 
-def describe(teacher: nn.Module) -> tuple[str, dict[str, Any]]:
-    """A teacher's name and the settings that make it again.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        One of ``TEACHERS``, and plain values.
-
-    Raises:
-        UsageError: If the teacher cannot be stored.
-    """
-    if isinstance(teacher, InternalState):
-        return "InternalState", {
-            "classes": teacher.classes,
-            "tap": teacher.taps[0] if teacher.taps else None,
-            "label": teacher.label,
-            "surface": list(teacher.surface),
-            "hidden_layers": teacher.hidden_layers,
-            "width": teacher.width,
-            "deep": teacher.deep,
-            "tap_width": teacher.tap_width or None,
-        }
-    if isinstance(teacher, LossWeigher):
-        return "LossWeigher", {"width": teacher.width}
-    if isinstance(teacher, Curriculum) and isinstance(teacher.network, TwoBlockCNN):
-        network = teacher.network
-        shape = {"channels": network.channels, "outputs": 1, "size": network.size}
-        return "Curriculum", {"iteration": teacher.uses_progress, "network": shape}
-    raise UsageError(
-        f"{type(teacher).__name__} cannot be stored as a commentary. "
-        f"Allowed: {', '.join(TEACHERS)} (with a TwoBlockCNN as its network)."
-    )
-
-
-def rebuild(name: str, settings: Mapping[str, Any], student: nn.Module) -> nn.Module:
-    """The inverse of ``describe``; the weights are fresh.
-
-    Args:
-        name: One of ``TEACHERS``.
-        settings: As ``describe`` gave them.
-        student: The student that will be taught.
-
-    Returns:
-        The teacher; a student without its tap, or with another width there, is refused.
-    """
-    if name == "InternalState":
-        return InternalState(student, **settings)
-    if name == "LossWeigher":
-        return LossWeigher(**settings)
-    return Curriculum(TwoBlockCNN(**settings["network"]), iteration=settings["iteration"])
-
-
 def _card(name: str, settings: Mapping[str, Any], came: Provenance) -> str:
     facts = "\n".join(f"- {key}: `{value}`" for key, value in settings.items())
     metrics = "\n".join(f"- {key}: {value:.4g}" for key, value in came.metrics) or "- none"
     return f"""# Commentary: {name}
 
-A learned teacher for `tutelage`: how much each training example counts.
+A learned teacher for `tutelage`: what is shown of each training example, or how much it counts.
 
 Learnt on {came.data or "unnamed data"} with the student {came.student or "unnamed"}.
 Classes: {", ".join(came.classes) or "unnamed"}.

@@ -24,7 +24,6 @@ class RandomBlending(nn.Module):
 
     def __init__(self, classes: int, *, seed: int) -> None:
         super().__init__()
-        self.seed = seed
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.empty(classes, classes).uniform_(0.5, 1, generator=generator)
         self.register_buffer("shares", drawn)

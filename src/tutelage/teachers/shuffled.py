@@ -26,7 +26,6 @@ class Shuffled(nn.Module):
 
     def __init__(self, learned: Blending, *, seed: int) -> None:
         super().__init__()
-        self.seed = seed
         shares = learned.shares.detach()
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(shares.numel(), generator=generator).to(shares.device)

@@ -1,0 +1,128 @@
+"""A teacher as a name and plain settings, and back; damaged settings are refused."""
+
+import math
+from collections.abc import Iterator, Mapping
+from types import UnionType
+from typing import Any
+
+from torch import nn
+
+from tutelage.errors import UsageError
+from tutelage.kinds import COUNTS, KINDS, NETWORKS, PARTS, SIMPLE, Kind, Settings
+
+
+def describe(teacher: nn.Module) -> tuple[str, dict[str, Any]]:
+    """A teacher's name and the settings that make it again.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        One of ``KINDS``, and plain values.
+
+    Note: raises ``UsageError`` where the teacher cannot be stored.
+    """
+    return _described(teacher, KINDS, "a commentary")
+
+
+def _described(
+    module: nn.Module, kinds: Mapping[str, Kind], what: str
+) -> tuple[str, dict[str, Any]]:
+    name = next((k for k, kind in kinds.items() if isinstance(module, kind.module)), "")
+    if not name:
+        raise UsageError(
+            f"{type(module).__name__} cannot be stored as {what}. Allowed: {', '.join(kinds)}."
+        )
+    read = kinds[name].read(module)
+    settings: dict[str, Any] = {}
+    for key, kind in kinds[name].types.items():
+        value: Any = read[key] if key in read else getattr(module, key)
+        if key == "network":
+            network, inside = _described(value, NETWORKS, "the network of a commentary")
+            value = {"kind": network, **inside}
+        elif key in PARTS:
+            part, inside = _described(value, SIMPLE, "part of a commentary")
+            value = {"teacher": part, "settings": inside}
+        settings[key] = float(value) if kind is float else value
+    return name, settings
+
+
+def check(name: str, settings: Settings, *, layers: int) -> None:
+    """Refuse settings of the wrong names or types, or of more layers than there can be.
+
+    Args:
+        name: One of ``KINDS``.
+        settings: As they were read.
+        layers: How many tensors there are.
+
+    Note: raises ``UsageError`` where they are damaged.
+    """
+    _check(KINDS[name].types, settings, layers)
+    if "network" in settings:
+        network = settings["network"]
+        _check(_known(network, "kind", NETWORKS).types | {"kind": str}, network, layers)
+    for part in _parts(settings):
+        _known(part, "teacher", SIMPLE)
+        _check({"teacher": str, "settings": dict}, part, layers)
+        check(part["teacher"], part["settings"], layers=layers)
+
+
+def _parts(settings: Settings) -> Iterator[Settings]:
+    return (settings[key] for key in PARTS if key in settings)
+
+
+def _known(settings: Settings, key: str, kinds: Mapping[str, Kind]) -> Kind:
+    name = settings.get(key)
+    if not isinstance(name, str) or name not in kinds:
+        raise UsageError(f"the {key} '{str(name)[:50]}' is unknown: damaged.")
+    return kinds[name]
+
+
+def _check(types: Mapping[str, type | UnionType], settings: Settings, layers: int) -> None:
+    for key in types.keys() | settings.keys():
+        if key not in types or key not in settings:
+            raise UsageError(f"the setting '{key}' is unknown or missing: damaged.")
+        value, kind = settings[key], types[key]
+        wrong = not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+        most = layers if key in COUNTS else 2**31 - 1
+        if (
+            wrong
+            or (isinstance(value, int) and not 0 <= value <= most)
+            or (isinstance(value, float) and not math.isfinite(value))
+        ):
+            raise UsageError(f"the setting '{key}' is damaged: {str(value)[:50]}.")
+
+
+def classes_of(settings: Settings) -> set[int]:
+    """The numbers of classes that a teacher was made for, its parts included.
+
+    Args:
+        settings: Checked settings.
+
+    Returns:
+        Empty where it never sees a class.
+    """
+    own = {settings["classes"]} if "classes" in settings else set()
+    return own.union(*(classes_of(part["settings"]) for part in _parts(settings)))
+
+
+def rebuild(name: str, settings: Settings, student: nn.Module) -> nn.Module:
+    """The inverse of ``describe``; the weights are fresh.
+
+    Args:
+        name: One of ``KINDS``.
+        settings: As ``describe`` gave them.
+        student: The student that will be taught.
+
+    Returns:
+        The teacher; a student without its tap, or with another width there, is refused.
+    """
+    made = dict(settings)
+    if "network" in made:
+        inside = dict(made["network"])
+        made["network"] = NETWORKS[inside.pop("kind")].make(inside, student)
+    for key in PARTS:
+        if key in made:
+            part = made[key]
+            made[key] = rebuild(part["teacher"], part["settings"], student)
+    return KINDS[name].make(made, student)

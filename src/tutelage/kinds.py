@@ -1,0 +1,146 @@
+"""Which teachers can be stored, and of what plain settings each is made."""
+
+from collections.abc import Callable, Mapping
+from types import UnionType
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN
+from tutelage.teachers import (
+    AttentionMask,
+    AuxiliaryTargets,
+    Blending,
+    Curriculum,
+    InternalState,
+    KeepOrDrop,
+    LossWeigher,
+    Mixup,
+    Permuted,
+    RandomBlending,
+    RandomMask,
+    Shuffled,
+    SupportWeights,
+    Together,
+)
+
+Settings = Mapping[str, Any]
+Types = dict[str, type | UnionType]
+Making = Callable[[Settings, nn.Module], nn.Module]
+COUNTS = ("hidden_layers", "levels")
+"""settings that say how many layers there are; each has weights of its own"""
+PARTS = ("keeps", "learned", "prepares", "weighs")
+"""settings that are teachers, too"""
+
+
+class Kind(NamedTuple):
+    """A module that can be described by plain values."""
+
+    module: type[nn.Module]
+    types: Types
+    """its settings; each is an attribute of that name, unless ``read`` says otherwise"""
+    make: Making
+    """from the settings, with networks and teachers already made, and the student"""
+    read: Callable[[Any], Settings] = lambda _: {}
+
+
+NETWORKS: dict[str, Kind] = {
+    "TwoBlockCNN": Kind(
+        TwoBlockCNN,
+        {"channels": int, "outputs": int, "size": int},
+        lambda s, _: TwoBlockCNN(**s),
+        lambda network: {"outputs": network.fc.out_features},
+    ),
+    "FourBlockCNN": Kind(
+        FourBlockCNN,
+        {"channels": int, "outputs": int, "size": int, "width": int},
+        lambda s, _: FourBlockCNN(**s),
+        lambda network: {
+            "channels": network.pool.channels,
+            "outputs": network.fc.out_features,
+            "size": network.pool.size,
+            "width": network.pool.width,
+        },
+    ),
+    "FourBlocks": Kind(
+        FourBlocks,
+        {"channels": int, "size": int, "width": int},
+        lambda s, _: FourBlocks(**s),
+    ),
+    "MaskUNet": Kind(
+        MaskUNet,
+        {"channels": int, "width": int, "levels": int},
+        lambda s, _: MaskUNet(**s),
+    ),
+}
+"""the networks that a stored teacher may have"""
+
+KINDS: dict[str, Kind] = {
+    "InternalState": Kind(
+        InternalState,
+        {
+            "classes": int,
+            "tap": str | None,
+            "label": bool,
+            "surface": list,
+            "hidden_layers": int,
+            "width": int,
+            "deep": bool,
+            "tap_width": int | None,
+        },
+        lambda s, student: InternalState(student, **s),
+        lambda teacher: {
+            "tap": teacher.taps[0] if teacher.taps else None,
+            "surface": list(teacher.surface),
+            "tap_width": teacher.tap_width or None,
+        },
+    ),
+    "LossWeigher": Kind(LossWeigher, {"width": int}, lambda s, _: LossWeigher(**s)),
+    "Curriculum": Kind(
+        Curriculum,
+        {"iteration": bool, "beyond": str, "network": dict},
+        lambda s, _: Curriculum(**s),
+        lambda teacher: {"iteration": teacher.uses_progress},
+    ),
+    "SupportWeights": Kind(
+        SupportWeights,
+        {"features": int, "classes": int, "width": int, "network": dict},
+        lambda s, _: SupportWeights(**s),
+    ),
+    "Blending": Kind(
+        Blending,
+        {"classes": int},
+        lambda s, _: Blending(**s),
+        lambda teacher: {"classes": len(teacher.phi)},
+    ),
+    "RandomBlending": Kind(
+        RandomBlending,
+        {"classes": int},
+        lambda s, _: RandomBlending(**s, seed=0),
+        lambda teacher: {"classes": len(teacher.shares)},
+    ),
+    "Shuffled": Kind(
+        Shuffled,
+        {"classes": int},
+        lambda s, _: Shuffled(Blending(**s), seed=0),
+        lambda teacher: {"classes": len(teacher.shares)},
+    ),
+    "Mixup": Kind(Mixup, {"classes": int, "alpha": float}, lambda s, _: Mixup(**s)),
+    "AttentionMask": Kind(
+        AttentionMask,
+        {"sigma": float, "background": float, "network": dict},
+        lambda s, _: AttentionMask(**s),
+    ),
+    "RandomMask": Kind(
+        RandomMask, {"sigma": float, "background": float}, lambda s, _: RandomMask(**s)
+    ),
+    "AuxiliaryTargets": Kind(
+        AuxiliaryTargets, {"network": dict}, lambda s, _: AuxiliaryTargets(**s)
+    ),
+    "KeepOrDrop": Kind(KeepOrDrop, {"keeps": dict}, lambda s, _: KeepOrDrop(**s)),
+    "Permuted": Kind(Permuted, {"learned": dict}, lambda s, _: Permuted(**s)),
+    "Together": Kind(Together, {"prepares": dict, "weighs": dict}, lambda s, _: Together(**s)),
+}
+"""the teachers that can be stored"""
+SIMPLE = {name: kind for name, kind in KINDS.items() if not kind.types.keys() & set(PARTS)}
+"""those that may be part of another"""
