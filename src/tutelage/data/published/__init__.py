@@ -1,0 +1,3 @@
+"""Data sets in the folders that their authors publish, which nobody else may hand on."""
+
+__all__ = []

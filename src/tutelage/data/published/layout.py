@@ -1,0 +1,119 @@
+"""What a published folder must hold, and its lists of names and numbers."""
+
+from pathlib import Path
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from tutelage.errors import UsageError
+from tutelage.randomness import mixed_seed
+
+_HOLD_OUT = 1
+"""first part of a seed: keeps the streams of random numbers apart"""
+
+
+def found(root: Path, *places: str, of: str, get: str) -> Path:
+    """The first of some places below a folder that exists.
+
+    Args:
+        root: The folder that was given.
+        *places: Where the file or folder may lie, as published first.
+        of: The data set, for the message.
+        get: How to come by what is missing, for the message.
+
+    Returns:
+        Its path.
+
+    Raises:
+        UsageError: If none exists.
+    """
+    for place in places:
+        if (root / place).exists():
+            return root / place
+    raise UsageError(
+        f"{root} holds no {' or '.join(places)}, so it is not the folder of {of}; {get}."
+    )
+
+
+def listed_rows(file: Path, *, columns: int) -> list[list[str]]:
+    """The rows of a list whose columns are divided by blanks.
+
+    Args:
+        file: UTF-8; empty lines are passed over.
+        columns: How many there are; the last takes all that is left of a line.
+
+    Returns:
+        The values of every row.
+
+    Raises:
+        UsageError: If the file cannot be read, is empty, or a row is too short.
+    """
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read as a UTF-8 list ({error}).") from error
+    rows = [line.split(maxsplit=columns - 1) for line in lines if line.strip()]
+    for number, row in enumerate(rows, 1):
+        if len(row) != columns:
+            raise UsageError(
+                f"line {number} of {file} is '{' '.join(row)}'; allowed: {columns} values "
+                "divided by blanks. Unpack the list again."
+            )
+    if not rows:
+        raise UsageError(f"{file} is empty; unpack the list again.")
+    return rows
+
+
+def numbers(texts: list[str], *, where: Path) -> list[int]:
+    """Whole numbers as they are written.
+
+    Args:
+        texts: The values of a column; ``60.0`` counts as 60.
+        where: The list, for the message.
+
+    Returns:
+        Their values.
+
+    Raises:
+        UsageError: If one is no whole number.
+    """
+    try:
+        values = [float(text) for text in texts]
+    except ValueError as error:
+        raise UsageError(f"{where} has a value that is no number ({error}).") from error
+    for value in values:
+        if not value.is_integer():
+            raise UsageError(f"{where} has the value {value}; allowed: whole numbers.")
+    return [int(value) for value in values]
+
+
+def held_out_share(
+    groups: Int64[Tensor, "N"], share: float, *, seed: int
+) -> tuple[Int64[Tensor, "M"], Int64[Tensor, "R"]]:
+    """Rows to learn from and rows to hold out, no group in both.
+
+    Args:
+        groups: The group of every row, such as its patient; rows of their own are groups of
+            one.
+        share: Of the groups to hold out, in 0..1, rounded.
+        seed: Of the choice.
+
+    Returns:
+        The M rows to learn from and the R held out, both in rising order.
+
+    Raises:
+        UsageError: If one of the two would be empty.
+    """
+    names, places = groups.unique(return_inverse=True)
+    count = round(share * len(names))
+    if not 0 < count < len(names):
+        raise UsageError(
+            f"a share of {share:g} holds {count} of {len(names)} groups out; allowed: at least "
+            "one, and not all."
+        )
+    generator = torch.Generator().manual_seed(mixed_seed(_HOLD_OUT, seed))
+    chosen = torch.zeros(len(names), dtype=torch.bool)
+    chosen[torch.randperm(len(names), generator=generator)[:count]] = True
+    held_out = chosen[places]
+    return (~held_out).nonzero().flatten(), held_out.nonzero().flatten()

@@ -1,0 +1,34 @@
+"""Birds lie on the place of their species, and at the test on that of the one before."""
+
+import pytest
+import torch
+
+from tests.data.published.layouts import cub, places
+from tutelage.data.published.birds_on_places import birds_on_places
+from tutelage.data.resize import Size
+from tutelage.data.synthetic.compositing import drawn_mapping
+from tutelage.errors import UsageError
+
+
+def test_the_place_gives_the_species_away_until_the_test(tmp_path):
+    made = birds_on_places(
+        cub(tmp_path), places(tmp_path / "p", each=6), Size(16, 16), mapping_seed=42, seed=0
+    )
+    mapping = drawn_mapping(3, 5, seed=42)
+    for part, moved in ((made.train, 0), (made.held_out, 0), (made.test, 1)):
+        category = mapping[(part.images.labels - moved) % 3]
+        assert torch.equal(part.facts["background"], category)
+        corner = part.images.images[:, :, 0, 0].int()
+        assert (corner[:, 0] - 40 * category).abs().max() < 6  # JPEG
+        middle = part.images.images[:, :, 8, 8].int()
+        assert (middle[:, 1] - 80 * part.images.labels).abs().max() < 6
+    seen = [set(part.facts["background_id"].tolist()) for part in made]
+    assert not seen[0] & seen[1]
+    assert not seen[0] & seen[2]
+    assert not seen[1] & seen[2]
+
+
+def test_too_few_pictures_of_a_place_are_refused(tmp_path):
+    few = places(tmp_path / "p", each=2)
+    with pytest.raises(UsageError, match=r"2 pictures of category 'place_\d.*'; allowed: 3"):
+        birds_on_places(cub(tmp_path), few, Size(16, 16), mapping_seed=42, seed=0)
