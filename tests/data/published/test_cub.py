@@ -66,7 +66,9 @@ def test_lists_and_sizes_that_disagree_are_refused(tmp_path):
     with pytest.raises(UsageError, match=r"has the box '6.0 4.0 12.0'; allowed: x, y"):
         read_cub(home, SQUARE, held_out=0.2, seed=0)
     lines(home / "train_test_split.txt", ["1 1", "2 0"])
-    with pytest.raises(UsageError, match=r"list of split has 2 numbers, .*images.txt \(30\)"):
+    with pytest.raises(
+        UsageError, match=r"train_test_split.txt has 2 numbers, .*images.txt \(30\)"
+    ):
         read_cub(home, SQUARE, held_out=0.2, seed=0)
 
 

@@ -1,6 +1,6 @@
 """CUB-200-2011: birds, with their segmentations and boxes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -21,6 +21,8 @@ _MASKS = "unpack segmentations.tgz of the same page into it, or beside it"
 def read_cub(root: Path, size: Size, *, held_out: float, seed: int) -> ThreeParts:
     """Birds of 200 species with their segmentations.
 
+    It is a UsageError if a file is missing or broken, or lists disagree.
+
     Args:
         root: The folder ``CUB_200_2011`` with ``images``, ``images.txt``,
             ``image_class_labels.txt``, ``classes.txt``, ``train_test_split.txt`` and
@@ -34,32 +36,10 @@ def read_cub(root: Path, size: Size, *, held_out: float, seed: int) -> ThreePart
         and ``box`` [N, 4] float32: top, left, bottom, right of the bird in pixels of the new
         image, cut at its rim. Ids are the official numbers.
 
-    Raises:
-        UsageError: If a file is missing or broken, or lists disagree.
-
     Source: Wah et al., 2011, "The Caltech-UCSD Birds-200-2011 Dataset"; Koh et al., 2020,
         "Concept Bottleneck Models", for the held-out share.
     """
-    numbered = _column(root, "images.txt")
-    kinds = _column(root, "image_class_labels.txt")
-    trained = _column(root, "train_test_split.txt")
-    boxes = _column(root, "bounding_boxes.txt")
-    for name, column in (("labels", kinds), ("split", trained), ("boxes", boxes)):
-        if column.keys() != numbered.keys():
-            raise UsageError(
-                f"{root}: the list of {name} has {len(column)} numbers, other ones than "
-                f"images.txt ({len(numbered)}); unpack the lists again."
-            )
-    species = _column(root, "classes.txt")
-    classes = tuple(species[number].partition(".")[2] for number in sorted(species))
-    corners = {
-        number: _box_of(box, root / "bounding_boxes.txt") for number, box in boxes.items()
-    }
-    facts = _birds(root, numbered, corners, size)
-    labels = torch.tensor(_values(numbered, kinds, root / "image_class_labels.txt")) - 1
-    learned = torch.tensor(_values(numbered, trained, root / "train_test_split.txt")) == 1
-    images = ImageSet(facts.pop("pixels"), labels, torch.tensor(list(numbered)), classes, _OF)
-    birds = Described(images, facts)
+    birds, learned = _whole(root, size)
     train = learned.nonzero().flatten()
     kept, judged = held_out_share(train, held_out, seed=seed)
     return ThreeParts(
@@ -69,8 +49,25 @@ def read_cub(root: Path, size: Size, *, held_out: float, seed: int) -> ThreePart
     )
 
 
+def _whole(root: Path, size: Size) -> tuple[Described, Tensor]:
+    # All birds, and which of them are for training.
+    numbered = _column(root, "images.txt")
+    labels, learned, boxes = (
+        _in_order(numbered, _column(root, name), root / name)
+        for name in ("image_class_labels.txt", "train_test_split.txt", "bounding_boxes.txt")
+    )
+    species = _column(root, "classes.txt")
+    classes = tuple(species[number].partition(".")[2] for number in sorted(species))
+    corners = [_box_of(box, root / "bounding_boxes.txt") for box in boxes]
+    facts = _birds(root, numbered, corners, size)
+    kinds = torch.tensor(numbers(labels, where=root / "image_class_labels.txt")) - 1
+    images = ImageSet(facts.pop("pixels"), kinds, torch.tensor(list(numbered)), classes, _OF)
+    marks = numbers(learned, where=root / "train_test_split.txt")
+    return Described(images, facts), torch.tensor(marks) == 1
+
+
 def _birds(
-    root: Path, numbered: Mapping[int, str], boxes: Mapping[int, Sequence[float]], size: Size
+    root: Path, numbered: Mapping[int, str], boxes: Sequence[Sequence[float]], size: Size
 ) -> dict[str, Tensor]:
     pictures = found(root, "images", of=_OF, get=_PICTURES)
     masks = found(root, "segmentations", "../segmentations", of=_OF, get=_MASKS)
@@ -90,7 +87,7 @@ def _birds(
             )
         birds["pixels"][row] = covering(bird[None], size)[0].expand(3, -1, -1)
         birds["mask"][row] = covering(mask[None, :1], size)[0, 0]
-        birds["box"][row] = _in_new_pixels(boxes[number], Size(*bird.shape[1:]), size)
+        birds["box"][row] = _in_new_pixels(boxes[row], Size(*bird.shape[1:]), size)
     return birds
 
 
@@ -124,5 +121,10 @@ def _column(root: Path, name: str) -> dict[int, str]:
     )
 
 
-def _values(order: Iterable[int], column: Mapping[int, str], file: Path) -> list[int]:
-    return numbers([column[number] for number in order], where=file)
+def _in_order(order: Mapping[int, str], column: Mapping[int, str], file: Path) -> list[str]:
+    if column.keys() != order.keys():
+        raise UsageError(
+            f"{file} has {len(column)} numbers, other ones than images.txt ({len(order)}); "
+            "unpack the lists again."
+        )
+    return [column[number] for number in order]

@@ -17,7 +17,8 @@ def coloured_digits(digits: ImageSet, count: int, *, side: int, seed: int) -> De
 
     Digits are drawn with replacement, each uniformly and independently of the other; so are
     the quadrants, except that they differ. A digit fills its quadrant of side / 2 pixels; red
-    ink is in the first channel only and blue ink in the last only.
+    ink is in the first channel only and blue ink in the last only. It is a UsageError if the
+    images are not grey, or the side is odd or below 2.
 
     Args:
         digits: Grey images; the paper takes MNIST.
@@ -32,18 +33,9 @@ def coloured_digits(digits: ImageSet, count: int, *, side: int, seed: int) -> De
         from the centre of the first pixel), ``blue_label`` [N] int64, and ``red_base``,
         ``blue_base`` [N] int64, the ids of the digits.
 
-    Raises:
-        UsageError: If the images are not grey, or the side is odd or below 2.
-
     Source: Raghu et al., 2021, "Teaching with Commentaries", section 5 and appendix D.
     """
-    if side < 2 or side % 2:
-        raise UsageError(f"side is {side} pixels; allowed: even numbers from 2.")
-    if digits.images.shape[1] != 1 or not len(digits):
-        raise UsageError(
-            f"{digits.name} has images of shape {tuple(digits.images.shape)}; give at least "
-            "one grey image, [N, 1, H, W]."
-        )
+    _refuse_unfit(digits, side)
     generator = torch.Generator().manual_seed(seed)
     red, blue = (
         digits.rows(torch.randint(len(digits), (count,), generator=generator)) for _ in "rb"
@@ -80,3 +72,13 @@ def _centre(quadrants: Tensor, side: int) -> Tensor:
     half = side // 2
     places = torch.stack([quadrants // 2, quadrants % 2], 1)
     return places * float(half) + (half - 1) / 2
+
+
+def _refuse_unfit(digits: ImageSet, side: int) -> None:
+    if side < 2 or side % 2:
+        raise UsageError(f"side is {side} pixels; allowed: even numbers from 2.")
+    if digits.images.shape[1] != 1 or not len(digits):
+        raise UsageError(
+            f"{digits.name} has images of shape {tuple(digits.images.shape)}; give at least "
+            "one grey image, [N, 1, H, W]."
+        )
