@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD, Adam, lr_scheduler
 
 from tests.cases import C, D, build, stream
@@ -89,6 +89,34 @@ def test_a_run_that_stops_and_resumes_is_bit_equal_to_one_that_does_not(
     assert same(second.state_dict(), unbroken.state_dict())
     assert second.steps == 10
     assert any(record[-1] is not None for record in whole[stop:])
+
+
+@pytest.mark.filterwarnings("ignore:.*which is a no-op")  # of the meta device
+@pytest.mark.parametrize("signal", [Unrolled(2), Lookahead(judge="next")], ids=str)
+def test_what_was_loaded_onto_another_device_moves_to_the_students(signal) -> None:
+    tutor, batches = teaching(signal, aggregate=3), stream()
+    with torch.device("meta"):
+        there = teaching(signal, aggregate=3)
+    for _ in range(3):
+        tutor.step(next(batches), next(batches))
+    there.load_state_dict(tutor.state_dict())
+    state = there.state_dict()
+    for kept in ("loss_sum", "weightless", "start", "window", "pending", "learner"):
+        assert all(tensor.is_meta for tensor in tensors_in(state[kept])), kept
+    assert state["start"] or state["pending"]
+    assert state["learner"]["estimates"]
+
+
+def tensors_in(nest: Any) -> list[Tensor]:
+    if isinstance(nest, Tensor):
+        return [nest]
+    parts = nest.values() if isinstance(nest, dict) else nest
+    return [
+        tensor
+        for part in parts
+        if isinstance(part, dict | list | tuple | Tensor)
+        for tensor in tensors_in(part)
+    ]
 
 
 def test_the_count_of_skipped_teacher_steps_survives_a_resume() -> None:

@@ -10,7 +10,7 @@ from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.records import Batch, Estimate, Params, Window
 from tutelage.signals import Combining, OneStep, Signal
 from tutelage.task import Task
-from tutelage.trees import is_finite, plus
+from tutelage.trees import is_finite, moved_to, plus
 
 
 class Learner:
@@ -176,8 +176,12 @@ class Learner:
         """Continue from a state that ``state_dict`` gave.
 
         Args:
-            state: That state.
+            state: That state, on any device.
         """
         self.optimizer.load_state_dict(state["optimizer"])
         self.skipped = state["skipped"]
-        self.estimates = [Estimate(*packed) for packed in state["estimates"]]
+        device = next(self.teacher.parameters()).device
+        self.estimates = [
+            Estimate(moved_to(device, grad), loss.to(device), facts)
+            for grad, loss, facts in state["estimates"]
+        ]

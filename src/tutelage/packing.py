@@ -1,9 +1,12 @@
 """Steps and windows as plain values, for a checkpoint."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from tutelage.records import Batch, Params, Progress, Step, StudentState, Window
+from tutelage.trees import moved_to
 
 
 def packed(step: Step) -> dict[str, Any]:
@@ -19,16 +22,34 @@ def packed(step: Step) -> dict[str, Any]:
     return {"batch": list(step.batch), "progress": list(step.progress), "settings": settings}
 
 
-def unpacked(plain: Mapping[str, Any]) -> Step:
+def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
     """The step that ``packed`` gave.
 
     Args:
-        plain: That.
+        plain: That, on any device.
+        device: Where the student is now.
 
     Returns:
         The step.
     """
-    return Step(Batch(*plain["batch"]), Progress(*plain["progress"]), plain["settings"])
+    inputs, targets, ids, *drawn = plain["batch"]
+    batch = Batch(inputs.to(device), targets.to(device), ids.to(device), *drawn)
+    return Step(batch, Progress(*plain["progress"]), plain["settings"])
+
+
+def unpacked_state(plain: Sequence[Any], device: torch.device) -> StudentState:
+    """The student's state that a list holds.
+
+    Args:
+        plain: Its fields, on any device.
+        device: Where the student is now.
+
+    Returns:
+        The state; what counts the optimiser's steps stays where torch keeps it.
+    """
+    params, buffers, slots = plain
+    kept = {k: x if k == "step" else moved_to(device, x) for k, x in slots.items()}
+    return StudentState(moved_to(device, params), moved_to(device, buffers), kept)
 
 
 def packed_window(window: Window, teacher: Params) -> list[Any]:
@@ -45,15 +66,19 @@ def packed_window(window: Window, teacher: Params) -> list[Any]:
     return [list(window.start), packed(window.steps[-1]), teacher]
 
 
-def unpacked_window(plain: list[Any], end: StudentState) -> tuple[Window, Params]:
+def unpacked_window(
+    plain: list[Any], end: StudentState, device: torch.device
+) -> tuple[Window, Params]:
     """The window that ``packed_window`` gave; what was seen of its step is left out.
 
     Args:
-        plain: That.
+        plain: That, on any device.
         end: The student now.
+        device: Where it is.
 
     Returns:
         The window, and teacher parameters as they were.
     """
     start, step, teacher = plain
-    return Window(StudentState(*start), (unpacked(step),), end), teacher
+    window = Window(unpacked_state(start, device), (unpacked(step, device),), end)
+    return window, moved_to(device, teacher)

@@ -151,3 +151,16 @@ def cloned(params: Params) -> Params:
         Tensors with memory of their own.
     """
     return {k: v.detach().clone() for k, v in params.items()}
+
+
+def moved_to(device: torch.device, params: Params) -> Params:
+    """The same values on a device.
+
+    Args:
+        device: That.
+        params: Named tensors.
+
+    Returns:
+        The tensors themselves where they are there already.
+    """
+    return {k: v.to(device) for k, v in params.items()}

@@ -16,7 +16,13 @@ from tutelage.errors import UnsupportedStudentError
 from tutelage.learner import Learner
 from tutelage.look import Look, Record, ahead, look, look_again, prepared, record, weighed
 from tutelage.objectives import Objective, cross_entropy
-from tutelage.packing import packed, packed_window, unpacked, unpacked_window
+from tutelage.packing import (
+    packed,
+    packed_window,
+    unpacked,
+    unpacked_state,
+    unpacked_window,
+)
 from tutelage.precision import autocast_now
 from tutelage.randomness import mixed_seed
 from tutelage.records import (
@@ -290,7 +296,7 @@ class Tutor:
         """Continue from a state that ``state_dict`` gave.
 
         Args:
-            state: That state.
+            state: That state, on any device.
         """
         self.student.load_state_dict(state["student"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -299,10 +305,11 @@ class Tutor:
             self.learner.load_state_dict(state["learner"])
         self.steps = state["steps"]
         self.best_accuracy = state["best_accuracy"]
-        self._loss_sum = state["loss_sum"].clone()
-        self._weightless = state["weightless"].clone()
-        self._start = State(*state["start"]) if state["start"] else None
-        self._window = [unpacked(step) for step in state["window"]]
+        device = self.task.student.device  # checkpoints are often loaded onto the CPU
+        self._loss_sum = state["loss_sum"].to(device, copy=True)
+        self._weightless = state["weightless"].to(device, copy=True)
+        self._start = unpacked_state(state["start"], device) if state["start"] else None
+        self._window = [unpacked(step, device) for step in state["window"]]
         pending = state["pending"]
         now = self.task.student.state()
-        self._pending = unpacked_window(pending, now) if pending else None
+        self._pending = unpacked_window(pending, now, device) if pending else None
