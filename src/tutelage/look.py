@@ -17,10 +17,11 @@ from tutelage.records import (
     StudentState,
     Window,
     Witness,
+    as_lesson,
 )
 from tutelage.student import tapped
 from tutelage.task import Task, as_taken, detach
-from tutelage.teaching import is_deep, prepare, taps_of
+from tutelage.teaching import acts_at_test, is_deep, prepare, taps_of
 from tutelage.trees import detached, leaves
 
 
@@ -77,6 +78,19 @@ def prepared(task: Task, batch: Batch) -> Lesson:
     """
     with torch.no_grad(), as_taken(batch, batch.seed):
         return prepare(task.teacher, {}, batch)
+
+
+def shown(task: Task, batch: Batch) -> Lesson:
+    """What the student predicts from: a lesson where its teacher acts at test.
+
+    Args:
+        task: The student learning under the teacher.
+        batch: The batch as it came.
+
+    Returns:
+        The lesson; the batch itself for a teacher that acts in training alone.
+    """
+    return prepared(task, batch) if acts_at_test(task.teacher) else as_lesson(batch)
 
 
 def look(

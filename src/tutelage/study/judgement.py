@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from sklearn.metrics import roc_auc_score
-from torch import Tensor, nn
+from torch import Tensor
 
 from tutelage.commentary import Provenance, save_commentary
 from tutelage.data.batches import Batches
-from tutelage.records import Observation, as_lesson
+from tutelage.look import shown
+from tutelage.records import Observation
 from tutelage.runs import write_json
 from tutelage.student import tapped
 from tutelage.study.material import Material, Streams
@@ -36,20 +37,20 @@ class Opinion(NamedTuple):
 
 
 @torch.no_grad()
-def accuracy(student: nn.Module, batches: Batches) -> float:
+def accuracy(tutor: Tutor, batches: Batches) -> float:
     """Share of right answers, the student in evaluation mode.
 
     Args:
-        student: The student; left in the mode it was in.
+        tutor: The student, left in the mode it was in, with the teacher that it sees through.
         batches: The images to answer.
 
     Returns:
         In 0..1.
     """
-    mode = student.training
+    student, mode = tutor.student, tutor.student.training
     student.eval()
     right = [
-        (student(batch.inputs).argmax(1) == batch.targets).sum()
+        (student(shown(tutor.task, batch).inputs).argmax(1) == batch.targets).sum()
         for batch in batches.whole(AT_ONCE)
     ]
     student.train(mode)
@@ -72,11 +73,12 @@ def opinion(tutor: Tutor, batches: Batches) -> Opinion:
     student.eval()
     parts = []
     for batch in batches.whole(AT_ONCE):
+        lesson = shown(task, batch)
         with tapped(student, taps_of(tutor.teacher)) as features:
-            logits = student(batch.inputs)
+            logits = student(lesson.inputs)
         losses = task.objective(logits, batch.targets)
         seen = Observation(losses, logits, features, tutor.progress)
-        weights = task.weights({}, as_lesson(batch), seen, batch.seed)
+        weights = task.weights({}, lesson, seen, batch.seed)
         parts.append((logits.argmax(1), losses, weights))
     student.train(mode)
     return Opinion(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
@@ -103,7 +105,7 @@ def judge(
     seen = opinion(tutor, streams.train)
     write_examples(folder / "examples.parquet", material, seen)
     result: dict[str, float | int] = {
-        "test_accuracy": accuracy(tutor.student, streams.test),
+        "test_accuracy": accuracy(tutor, streams.test),
         "best_test_accuracy": max(entry["test_accuracy"] for entry in history),
         "held_out_accuracy": history[-1]["held_out_accuracy"],
         "seconds": seconds,

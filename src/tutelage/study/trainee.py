@@ -135,7 +135,7 @@ def _note(standing: Standing, record: Record, wrong: Tensor | None) -> None:
 def _finish_epoch(
     job: Job, tutor: Tutor, streams: Streams, standing: Standing, known: bool
 ) -> None:
-    held_out = accuracy(tutor.student, streams.held_out)
+    held_out = accuracy(tutor, streams.held_out)
     tutor.best_accuracy = max(tutor.best_accuracy, held_out)
     right, wrong = (
         total / rows if rows else float("nan")
@@ -146,7 +146,7 @@ def _finish_epoch(
         "step": tutor.steps,
         "train_loss": standing.loss / len(streams.train),
         "held_out_accuracy": held_out,
-        "test_accuracy": accuracy(tutor.student, streams.curve),
+        "test_accuracy": accuracy(tutor, streams.curve),
         "seconds": standing.seconds,
     }
     if not math.isfinite(standing.loss):
