@@ -8,14 +8,25 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.look import Record
+from tutelage.models import MaskUNet
+from tutelage.objectives import Auxiliary, Objective, cross_entropy, logits_of, losses_of
 from tutelage.records import Batch, Estimate, Lesson, Observation, Progress, as_lesson
 from tutelage.signals import Unrolled
 from tutelage.teachers import (
     SURFACE,
+    AttentionMask,
+    AuxiliaryTargets,
+    Blending,
     Curriculum,
     InternalState,
     LossWeigher,
+    Mixup,
+    Permuted,
     Plain,
+    RandomBlending,
+    RandomMask,
+    Shuffled,
+    SupportWeights,
     Together,
 )
 from tutelage.teaching import taps_of
@@ -43,6 +54,16 @@ def small_network(channels: int) -> nn.Module:
     return nn.Sequential(convolution, nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), head)
 
 
+def pixel_network() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3, padding=1), nn.SiLU(), nn.Conv2d(3, 1, 3, padding=1, bias=False)
+    )
+
+
+def features() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.SiLU(), nn.Flatten())
+
+
 def internal_state(student: nn.Module, hidden_layers: int = 0, *, deep: bool = False):
     return InternalState(
         student,
@@ -64,16 +85,56 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "curriculum, no iteration": lambda _: Curriculum(small_network(1), iteration=False),
     "brighter": lambda _: Brighter(),
     "together": lambda student: Together(Brighter(), internal_state(student)),
+    "blending": lambda _: Blending(CLASSES),
+    "random blending": lambda _: RandomBlending(CLASSES, seed=3),
+    "mixup": lambda _: Mixup(CLASSES, alpha=1.0),
+    "shuffled": lambda _: Shuffled(Blending(CLASSES), seed=3),
+    "mask": lambda _: AttentionMask(pixel_network(), sigma=1.5),
+    "mask u-net": lambda _: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=1.5),
+    "random mask": lambda _: RandomMask(sigma=1.5),
+    "permuted mask": lambda _: Permuted(AttentionMask(pixel_network(), sigma=1.5)),
+    "permuted weights": lambda _: Permuted(Curriculum(small_network(2))),
+    "auxiliary targets": lambda _: AuxiliaryTargets(small_network(1)),
+    "support weights": lambda _: SupportWeights(
+        features(), features=3 * SIZE**2, classes=CLASSES, width=4
+    ),
+    "blending and loss weigher": lambda _: Together(Blending(CLASSES), LossWeigher(width=8)),
+    "mask and curriculum": lambda _: Together(
+        AttentionMask(pixel_network(), sigma=1.5), Curriculum(small_network(2))
+    ),
 }
-LEARNING = [name for name in TEACHERS if name != "plain"]
-WEIGHING = [name for name in LEARNING if name != "brighter"]
+FIXED = ("plain", "random blending", "mixup", "shuffled", "random mask")
+PREPARING = (
+    *("brighter", "blending", "mask", "mask u-net"),
+    *("permuted mask", "auxiliary targets"),
+)
+LEARNING = [name for name in TEACHERS if name not in FIXED]
+WEIGHING = [name for name in LEARNING if name not in PREPARING]
 
 
-def build_student() -> nn.Sequential:
+class TwoHeads(nn.Module):
+    """Gives what a student gives, and an auxiliary prediction beside it."""
+
+    def __init__(self, student: nn.Sequential) -> None:
+        super().__init__()
+        self.body, self.head = student[:-1], student[-1]
+        self.second = nn.Linear(36, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.body(x)
+        return self.head(hidden), self.second(hidden)
+
+
+def build_student(name: str = "") -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(
+    student = nn.Sequential(
         nn.Conv2d(1, 4, 2), nn.GroupNorm(2, 4), nn.SiLU(), nn.Flatten(), nn.Linear(36, CLASSES)
     )
+    return TwoHeads(student) if name == "auxiliary targets" else student
+
+
+def objective_of(student: nn.Module) -> Objective:
+    return Auxiliary(cross_entropy) if isinstance(student, TwoHeads) else cross_entropy
 
 
 def build_teacher(name: str, student: nn.Module, seed: int = 1) -> nn.Module:
@@ -122,6 +183,7 @@ def train(
         signal=signal,
         teacher_every=2,
         total_steps=10,
+        objective=objective_of(student),
     )
     tutor.steps, tutor.best_accuracy = 4, 0.5
     records = [
@@ -132,7 +194,7 @@ def train(
 
 @pytest.mark.parametrize("name", LEARNING)
 def test_the_gradient_reaches_every_parameter_of_the_teacher(name) -> None:
-    student = build_student()
+    student = build_student(name)
     teacher = build_teacher(name, student)
     estimate, _ = train(teacher, student, 6)
     assert estimate.grad.keys() == {key for key, _ in teacher.named_parameters()}
@@ -144,7 +206,7 @@ def test_the_gradient_reaches_every_parameter_of_the_teacher(name) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", LEARNING)
 def test_the_teacher_works_in_either_precision(name, dtype) -> None:
-    student = build_student()
+    student = build_student(name)
     teacher = build_teacher(name, student)
     before = {k: p.detach().clone() for k, p in teacher.named_parameters()}
     estimate, records = train(teacher, student, 6, dtype)
@@ -157,27 +219,27 @@ def test_the_teacher_works_in_either_precision(name, dtype) -> None:
 
 def weights_of(teacher: nn.Module, student: nn.Module) -> Tensor:
     optimizer = torch.optim.SGD(student.parameters(), lr=0.5)
-    task = Tutor(student, optimizer, teacher, total_steps=4).task
+    objective = objective_of(student)
+    task = Tutor(student, optimizer, teacher, total_steps=4, objective=objective).task
     phi, view = leaves(dict(teacher.named_parameters())), task.student
     lesson = task.lesson(phi, batch_of(6))
     state = view.state()
-    logits, features, _ = view.evaluate(
+    outputs, features, _ = view.evaluate(
         state.params, state.buffers, lesson.inputs, taps_of(teacher)
     )
-    losses = task.objective(logits, lesson.targets)
-    seen = Observation(losses, logits, features, Progress(0.5, 1.0, 0.25))
+    losses = losses_of(objective, outputs, lesson)
+    seen = Observation(losses, logits_of(outputs), features, Progress(0.5, 1.0, 0.25))
     return task.weights(phi, lesson, seen, 0).detach()
 
 
 @pytest.mark.parametrize("name", TEACHERS)
 def test_a_stored_and_loaded_teacher_gives_the_same_weights(name) -> None:
-    student = build_student().double()
+    student = build_student(name).double()
     teacher = build_teacher(name, student, seed=1).double()
     other = build_teacher(name, student, seed=2).double()
-    if name != "plain":
-        with torch.no_grad():
-            for p in teacher.parameters():
-                p.add_(0.1)
+    with torch.no_grad():
+        for p in teacher.parameters():
+            p.add_(0.1)
     wanted = weights_of(teacher, student)
     if name in WEIGHING:
         assert not torch.equal(weights_of(other, student), wanted)
@@ -187,7 +249,7 @@ def test_a_stored_and_loaded_teacher_gives_the_same_weights(name) -> None:
 
 @pytest.mark.parametrize("name", LEARNING)
 def test_a_batch_of_one_trains_and_teaches(name) -> None:
-    student = build_student()
+    student = build_student(name)
     estimate, records = train(build_teacher(name, student), student, 1)
     assert all(record.weights.shape == (1,) for record in records)
     assert all(record.loss.isfinite() for record in records)
@@ -197,7 +259,7 @@ def test_a_batch_of_one_trains_and_teaches(name) -> None:
 
 @pytest.mark.parametrize("name", WEIGHING)
 def test_a_batch_without_weight_moves_nothing_and_gives_a_finite_hypergradient(name) -> None:
-    student = build_student()
+    student = build_student(name)
     teacher = build_teacher(name, student)
     last = [part for part in teacher.modules() if isinstance(part, nn.Linear)][-1]
     nn.init.constant_(last.bias, -1e5)
@@ -209,3 +271,19 @@ def test_a_batch_without_weight_moves_nothing_and_gives_a_finite_hypergradient(n
         assert record.loss.item() == 0.0
     assert all(torch.equal(p, before[k]) for k, p in student.state_dict().items())
     assert all(grad.isfinite().all() for grad in estimate.grad.values())
+
+
+@pytest.mark.parametrize("size", [1, 5])
+@pytest.mark.parametrize("name", FIXED)
+def test_a_baseline_trains_a_student_and_learns_nothing(name, size) -> None:
+    student = build_student()
+    teacher = build_teacher(name, student)
+    assert not list(teacher.parameters())
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.5)
+    tutor = Tutor(student, optimizer, teacher)
+    before = {k: p.clone() for k, p in student.state_dict().items()}
+    kept = {k: b.clone() for k, b in teacher.state_dict().items()}
+    for seed in (1, 2):
+        assert tutor.step(batch_of(size, seed, torch.float32)).loss.isfinite()
+    assert not all(torch.equal(p, before[k]) for k, p in student.state_dict().items())
+    assert all(torch.equal(b, kept[k]) for k, b in teacher.state_dict().items())
