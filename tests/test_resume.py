@@ -107,6 +107,17 @@ def test_what_was_loaded_onto_another_device_moves_to_the_students(signal) -> No
     assert state["learner"]["estimates"]
 
 
+def test_a_teacher_that_goes_on_with_fewer_looks_a_step_steps_at_once() -> None:
+    tutor, second = (teaching(Lookahead(), aggregate=looks) for looks in (4, 2))
+    batches = stream()
+    for _ in range(2):
+        tutor.step(next(batches), next(batches))
+    second.load_state_dict(tutor.state_dict())
+    before = {k: v.clone() for k, v in second.teacher.state_dict().items()}
+    second.step(next(batches), next(batches))
+    assert not same(dict(second.teacher.state_dict()), before)
+
+
 def tensors_in(nest: Any) -> list[Tensor]:
     if isinstance(nest, Tensor):
         return [nest]

@@ -138,7 +138,7 @@ class Learner:
         with autocast_to(FULL, device):  # sums and products in full precision
             self.estimates.append(self.signal(task, phi, window, held_out))
             judged = self.estimates[-1].held_out_loss
-            if len(self.estimates) == self.aggregate:
+            if len(self.estimates) >= self.aggregate:  # more where fewer were wanted before
                 self._step(self._combined(task, phi))
         return judged
 

@@ -37,7 +37,7 @@ class Record(NamedTuple):
     ids: Tensor
     """[L] which examples these rows came from"""
     held_out_loss: Tensor | None
-    """scalar where the teacher took a step too, else None"""
+    """scalar: the loss that judged a step, where the signal looked at one; else None"""
 
 
 class Look(NamedTuple):

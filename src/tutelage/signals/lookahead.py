@@ -41,7 +41,8 @@ class Lookahead:
 
     Note: it sees the student's own optimiser, momentum included, where the papers' virtual step
     is plain SGD; the two differ in where the held-out gradient is taken. What ``judge="next"``
-    leaves out: the next loss's own dependence on the teacher.
+    leaves out: the next loss's own dependence on the teacher. With ``"restep"`` a lesson that
+    the teacher prepared is kept as it is.
 
     Raises:
         ValueError: If mode or judge is unknown, or the next step should judge a step not taken.

@@ -1,4 +1,4 @@
-"""What every learning signal that differentiates offers."""
+"""What every learning signal offers, and what some offer besides."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol, runtime_checkable
