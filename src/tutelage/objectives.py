@@ -82,7 +82,8 @@ class Auxiliary:
                 f"The student's second output has shape {tuple(second.shape)} but the "
                 f"auxiliary targets {tuple(aux.shape)}: give its second head as many units."
             )
-        return losses + (second - aux).square().flatten(1).mean(1)
+        off = second.to(losses.dtype) - aux.to(losses.dtype)  # half under autocast
+        return losses + off.square().flatten(1).mean(1)
 
 
 def logits_of(outputs: Outputs) -> Tensor:

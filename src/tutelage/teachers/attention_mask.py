@@ -91,7 +91,9 @@ def expected_place(
     seen = (flat > -torch.inf).any(1, keepdim=True)
     p = torch.where(seen, flat, 0).softmax(1).reshape(logits.shape)
     rows, columns = (torch.arange(n, device=p.device, dtype=p.dtype) for n in (height, width))
-    return torch.stack([p.sum(2) @ rows, p.sum(1) @ columns], 1), seen.reshape(-1, 1, 1, 1)
+    # no matrix product: autocast would round pixels to eight bits
+    down, right = (p.sum(2) * rows).sum(1), (p.sum(1) * columns).sum(1)
+    return torch.stack([down, right], 1), seen.reshape(-1, 1, 1, 1)
 
 
 def gaussian(

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from tutelage.precision import FULL, autocast_to
 from tutelage.records import Batch, Lesson, as_lesson
 
 
@@ -64,7 +65,8 @@ def blend_by_class(batch: Batch, shares: Float[Tensor, "C C"]) -> Lesson:
     """
     partner = drawn_partner(batch)
     labels = soft_labels(batch, len(shares)).to(shares.dtype)
-    own = (labels @ shares * labels[partner]).sum(1)
+    with autocast_to(FULL, shares.device):
+        own = (labels @ shares * labels[partner]).sum(1)
     return blend(batch, partner, own, len(shares))
 
 

@@ -72,4 +72,5 @@ class SupportWeights(nn.Module):
         image = self.network(torch.cat([x, step], 1))
         label = F.one_hot(lesson.targets, self.classes).to(x.dtype)
         t = self.head(torch.cat([image, self.embed(label)], 1)).sigmoid().squeeze(1)
+        t = t.to(torch.promote_types(t.dtype, torch.float32))  # half under autocast
         return len(t) * t / nonzero(t.sum())
