@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage.records import Lesson, Outputs
 
 Normalise = Literal["mean", "group"] | None
@@ -108,9 +109,17 @@ def losses_of(objective: Objective, outputs: Outputs, lesson: Lesson) -> Tensor:
 
     Returns:
         [L].
+
+    Raises:
+        UsageError: If the lesson has auxiliary targets, but the student only logits.
     """
     if lesson.aux is None:
         return objective(outputs, lesson.targets)
+    if isinstance(outputs, Tensor):
+        raise UsageError(
+            "The teacher gives auxiliary targets, but the student predicts nothing beside its "
+            "logits: let it give a tuple, and train it with objectives.Auxiliary."
+        )
     return objective(outputs, lesson.targets, lesson.aux)
 
 

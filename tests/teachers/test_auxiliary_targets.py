@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from tests.cases import C, D, InputWeigher
 from tests.teachers.finite import assert_exact, train
-from tutelage.errors import UnsupportedStudentError
+from tutelage.errors import UnsupportedStudentError, UsageError
 from tutelage.objectives import Auxiliary, binary_cross_entropy, cross_entropy
 from tutelage.records import Batch, as_lesson
 from tutelage.signals import Implicit, Lookahead, Unrolled
@@ -69,6 +69,13 @@ def test_auxiliary_targets_of_another_shape_do_not_broadcast() -> None:
     outputs = student()(batch(0).inputs)
     with pytest.raises(ValueError, match=r"\(5, 4\) but the auxiliary targets \(5, 1\)"):
         OBJECTIVE(outputs, batch(0).targets, torch.zeros(5, 1))
+
+
+def test_a_student_without_a_second_output_is_told_what_it_lacks() -> None:
+    module = nn.Linear(D, C).double()
+    tutor = Tutor(module, torch.optim.SGD(module.parameters(), lr=0.1), teacher())
+    with pytest.raises(UsageError, match="predicts nothing beside its logits"):
+        tutor.step(batch(1))
 
 
 def test_binary_cross_entropy_is_the_mean_over_attributes() -> None:
