@@ -245,6 +245,23 @@ def test_a_trainable_parameter_that_the_optimiser_leaves_out_does_not_hinder_res
     assert same(second.state_dict(), whole.state_dict())
 
 
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_a_parameter_frozen_before_the_judge_came_does_not_hinder_resuming(optimizer) -> None:
+    whole, first, second = (
+        taught(Lookahead(judge="next"), "relu network", optimizer) for _ in range(3)
+    )
+    batches = stream(0)
+    batch, following = next(batches), next(batches)
+    for tutor in (whole, first):
+        tutor.step(batch)
+    second.load_state_dict(first.state_dict())
+    for tutor in (whole, second):
+        tutor.student.get_parameter("0.weight").requires_grad = False
+        tutor.step(following)
+    for ours, theirs in zip(clones(second.teacher), clones(whole.teacher), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("mode", ["online", "restep"])
 @pytest.mark.parametrize("weigher", [InputWeigher, Sparing])
 def test_an_operator_without_forward_mode_is_looked_at_in_another_way(weigher, mode) -> None:

@@ -152,11 +152,12 @@ def through_update(task: Task, window: Window, teacher: Params, adjoint: Params)
     """
     start, step = window.start, window.steps[-1]
     assert start is not None
+    recorded = None if window.witness is None else window.witness.recorded
     if task.rule.linear:  # the derivative does not depend on the gradient's value
         grads = {k: torch.zeros_like(start.params[k]) for k in step.settings}
-    elif window.witness is not None and window.witness.recorded is not None:
-        grads = {k: window.witness.recorded.gradient[k] for k in step.settings}
-    else:
+    elif recorded is not None and step.settings.keys() <= recorded.gradient.keys():
+        grads = {k: recorded.gradient[k] for k in step.settings}
+    else:  # nothing recorded, or looked at again after some parameters were frozen
         theta = leaves(start.params)
         loss, _ = task.taught_loss(start._replace(params=theta), teacher, step)
         grads = reached_grad(loss, {k: theta[k] for k in step.settings})
