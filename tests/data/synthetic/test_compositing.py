@@ -29,7 +29,7 @@ def test_no_two_classes_share_a_category_and_the_seed_decides():
     mapping = drawn_mapping(200, 365, seed=42)
     assert len(set(mapping.tolist())) == 200
     assert 0 <= int(mapping.min()) <= int(mapping.max()) < 365
-    np.random.seed(42)  # noqa: NPY002 - as the published draw does
+    np.random.seed(42)  # noqa: NPY002
     old = np.random.choice(365, 200, replace=False)  # noqa: NPY002
     assert mapping.tolist() == old.tolist()
     assert mapping.tolist() != drawn_mapping(200, 365, seed=43).tolist()

@@ -22,50 +22,51 @@ _CUT = 1
 
 
 def birds_on_places(
-    cub: Path, places: Path, size: Size, *, mapping_seed: int, seed: int
+    cub: Path, places: Path, size: Size, *, pictures: int, seed: int
 ) -> ThreeParts:
     """Every bird, cut out by its segmentation, on a picture of its species' place.
 
     A category of places is drawn for each species; at the test, the mapping is rolled by one.
-    The pictures of a category are divided among the three parts, so that no part shows a
-    background of another (a choice of this library).
+    The pictures behind the birds of the test are others than those behind all other birds.
 
     Args:
         cub: See :func:`tutelage.data.published.cub.read_cub`.
         places: See :func:`tutelage.data.published.places.read_places`.
         size: Of an image; the paper takes 224x224.
-        mapping_seed: Of the mapping; the published set takes 42.
-        seed: Of the held-out fifth and of which picture lies behind which bird.
+        pictures: Of each category behind the birds that are not of the test, and as many
+            behind those of the test: 1..50. The published generator takes 1: all training birds
+            of a species have the same picture behind them.
+        seed: Of the mapping, of the held-out fifth and of which picture lies behind which bird.
 
     Returns:
         RGB images with the facts ``mask``, ``box``, ``background`` and ``background_id``.
 
     Raises:
-        UsageError: If a category that is needed has fewer than three pictures.
+        UsageError: If a category that is needed has too few pictures.
 
     Source: Raghu et al., 2021, "Teaching with Commentaries", section 5.2 and table 3; Koh et
-        al., 2020, "Concept Bottleneck Models".
+        al., 2020, "Concept Bottleneck Models", and the generator in its code.
     """
     birds = read_cub(cub, size, held_out=HELD_OUT, seed=seed)
     classes, categories = len(birds.train.images.classes), len(place_categories(places))
-    mapping = drawn_mapping(classes, categories, seed=mapping_seed)
-    pictures = read_places(places, size, categories=mapping.tolist())
-    counts = torch.bincount(pictures.labels, minlength=categories)[mapping]
-    if int(counts.min()) < 3:
-        name = pictures.classes[int(mapping[counts.argmin()])]
+    mapping = drawn_mapping(classes, categories, seed=seed)
+    behind = read_places(places, size, categories=mapping.tolist())
+    fewest = int(torch.bincount(behind.labels, minlength=categories)[mapping].min())
+    if not 1 <= pictures <= fewest // 2:
         raise UsageError(
-            f"{places} has {int(counts.min())} pictures of category '{name}'; allowed: 3 and "
-            "above, one for each part. Unpack val_large.tar again."
+            f"{pictures} pictures of each category cannot be taken twice from {places}, where "
+            f"the rarest one needed has {fewest}; allowed: 1..{fewest // 2}."
         )
-    backgrounds = _thirds(pictures, mixed_seed(_CUT, seed))
-    return shifted_backgrounds(birds, backgrounds, mapping_seed=mapping_seed, seed=seed)
+    backgrounds = _two_sets(behind, pictures, mixed_seed(_CUT, seed))
+    return shifted_backgrounds(birds, backgrounds, mapping_seed=seed, seed=seed)
 
 
-def _thirds(pictures: ImageSet, seed: int) -> Pools:
-    # Every third picture of a category, in random order.
-    order = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(seed))
-    order = order[pictures.labels[order].argsort(stable=True)]
-    counts = torch.bincount(pictures.labels, minlength=len(pictures.classes))
+def _two_sets(behind: ImageSet, pictures: int, seed: int) -> Pools:
+    # Of each category, some pictures for the training split and as many others for the test.
+    order = torch.randperm(len(behind), generator=torch.Generator().manual_seed(seed))
+    order = order[behind.labels[order].argsort(stable=True)]
+    counts = torch.bincount(behind.labels, minlength=len(behind.classes))
     starts = counts.cumsum(0) - counts
-    place = torch.arange(len(order)) - starts[pictures.labels[order]]
-    return Pools(*(pictures.rows(order[place % 3 == part]) for part in range(3)))
+    place = (torch.arange(len(order)) - starts[behind.labels[order]]) // pictures
+    learned, tested = (behind.rows(order[place == part]) for part in (0, 1))
+    return Pools(learned, learned, tested)

@@ -23,7 +23,7 @@ def drawn_mapping(classes: int, categories: int, *, seed: int) -> Int64[Tensor, 
     Args:
         classes: C, classes of objects.
         categories: Categories of backgrounds, at least C.
-        seed: Of the draw; the published sets take 42.
+        seed: Of the draw.
 
     Returns:
         Category numbers.
@@ -31,14 +31,15 @@ def drawn_mapping(classes: int, categories: int, *, seed: int) -> Int64[Tensor, 
     Raises:
         UsageError: If there are fewer categories than classes, or no classes.
 
-    Source: Koh et al., 2020, "Concept Bottleneck Models", section 5 (the birds on places).
+    Source: Koh et al., 2020, "Concept Bottleneck Models", for birds on places. Their generator
+        draws in the same way, but shuffles other things first: no seed gives its very mapping.
     """
     if not 1 <= classes <= categories:
         raise UsageError(
             f"{classes} classes cannot each have one of {categories} background categories; "
             f"allowed: 1..{categories} classes."
         )
-    # The old generator, since the published draw comes from it.
+    # The old generator draws the same in every release of numpy.
     return torch.from_numpy(
         np.random.RandomState(seed).choice(categories, classes, replace=False)
     ).long()

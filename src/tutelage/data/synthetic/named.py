@@ -21,7 +21,7 @@ OBJECT_SIDE = 20
 """pixels, of an object on a background of 32"""
 BACKGROUND_SIDE = 32
 MAPPING_SEED = 42
-"""as in the published birds on places"""
+"""of the category of each class; the same for every seed of the rest"""
 _SEED = 0
 
 

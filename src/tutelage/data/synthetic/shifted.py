@@ -17,7 +17,7 @@ def shifted_backgrounds(
     Args:
         foregrounds: RGB images with the fact ``mask``.
         backgrounds: For each part, RGB images labelled by category.
-        mapping_seed: Of the mapping; the published sets take 42.
+        mapping_seed: Of the mapping.
         seed: Of the choice among a category's images.
 
     Returns:
