@@ -16,6 +16,7 @@ from tutelage.task import as_taken
 from tutelage.teachers import AttentionMask, LossWeigher, Permuted, Plain, RandomMask, Together
 from tutelage.teachers.attention_mask import expected_place, gaussian
 from tutelage.teaching import acts_at_test, prepare, weigh
+from tutelage.tutor import Tutor
 
 H, W, C = 5, 6, 3
 
@@ -240,3 +241,49 @@ def test_permuted_weights_are_the_same_weights_on_other_examples() -> None:
 def test_what_has_neither_masks_nor_weights_cannot_be_permuted() -> None:
     with pytest.raises(TypeError, match="Plain has no method 'mask' or 'weigh'"):
         Permuted(Plain())
+
+
+def two_patches(seed: int, size: int) -> tuple[Batch, Tensor]:
+    """A pattern in each of two quadrants: that in the first channel is the class.
+
+    Returns the batch, and where the middle of the first channel's pattern is.
+    """
+    patterns = (torch.rand(C, 5, 5, generator=torch.Generator().manual_seed(0)) > 0.5).double()
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.zeros(size, 2, 10, 10, dtype=torch.float64)
+    shown = torch.randint(0, C, (size, 2), generator=generator)
+    places = torch.stack([torch.randperm(4, generator=generator)[:2] for _ in range(size)])
+    for image, kinds, quadrants in zip(images, shown, places, strict=True):
+        for channel in (0, 1):
+            row, column = divmod(int(quadrants[channel]), 2)
+            spot = (slice(5 * row, 5 * row + 5), slice(5 * column, 5 * column + 5))
+            image[channel][spot] = patterns[kinds[channel]]
+    middle = 5 * torch.stack([places[:, 0] // 2, places[:, 0] % 2], 1) + 2
+    return Batch(images, shown[:, 0], torch.arange(size)), middle
+
+
+def test_masks_learn_which_of_two_spots_decides_the_class() -> None:
+    torch.manual_seed(0)
+    reader = nn.Sequential(
+        nn.Conv2d(2, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 16, C)
+    ).double()
+    teacher = AttentionMask(MaskUNet(2, width=4, levels=1), sigma=2.5).double()
+    test, middle = two_patches(99, 200)
+
+    def near() -> float:
+        with torch.no_grad():
+            centre, _ = expected_place(teacher.network(test.inputs).squeeze(1))
+        return float(((centre - middle).abs() < 2.5).all(1).double().mean())
+
+    before = near()
+    tutor = Tutor(
+        reader,
+        torch.optim.Adam(reader.parameters(), lr=0.01),
+        teacher,
+        torch.optim.Adam(teacher.parameters(), lr=0.01),
+        signal=Implicit(Neumann(1, 0.01)),
+    )
+    for step in range(60):
+        tutor.step(two_patches(step, 32)[0], two_patches(1000 + step, 32)[0])
+    assert before < 0.3
+    assert near() > 0.8
