@@ -99,7 +99,7 @@ WRONG = {
     "student": (
         "pets",
         ["--student", "rezn20"],
-        ["'rezn20'", "Did you mean 'resnet20'?", "cnn, resnet8", "wrn-D-K"],
+        ["'rezn20'", "Did you mean 'resnet20'?", "cnn, cnn4, resnet8", "wrn-D-K"],
     ),
     "tap": (
         "pets",
