@@ -110,10 +110,11 @@ def ours(norm: Norm) -> dict[str, Build]:
         "ours, online": Shown(),
         "ours, online, ghost": Shown(Alignment("ghost")),
         "ours, online, forward": Shown(Alignment("forward")),
-        "ours, online, lean": Shown(Alignment("difference")),
+        "ours, online, lean": Shown(Alignment("one-sided")),
+        "ours, online, central": Shown(Alignment("difference")),
         "ours, next judges": Shown(judge="next"),
         "ours, next, ghost": Shown(Alignment("ghost"), judge="next"),
-        "ours, next, lean": Shown(Alignment("difference"), judge="next"),
+        "ours, next, lean": Shown(Alignment("one-sided"), judge="next"),
     }
     redundant = "online, forward" if norm is nn.BatchNorm2d else ", ghost"
     signals = {k: s for k, s in signals.items() if redundant not in k}  # Automatic's choice

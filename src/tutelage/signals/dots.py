@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor
 
+from tutelage.alignments import forward_difference_dots
 from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Lesson, Params, Recorded, Step, StudentState, Witness
 from tutelage.signals.products import Alignment, Automatic
+from tutelage.signals.products.alignment import CLOSE, losses_near
 from tutelage.task import Task, detach
 from tutelage.trees import detached, leaves, reached_grad
 
@@ -39,11 +41,34 @@ def dots_of(
         except UnsupportedStudentError:  # the passes do not show everything
             pass
     elif isinstance(product, Alignment):
+        if product.method == "one-sided":
+            return one_sided(task, start, step, v, witness)
         return product.dots(task, start, witness.lesson, step, v)
     try:
         return Alignment().dots(task, start, witness.lesson, step, v)
     except NotImplementedError:  # an operator of the student has no forward mode
         return backward_dots(task, start, witness.lesson, step, v)
+
+
+def one_sided(
+    task: Task, start: StudentState, step: Step, v: Params, witness: Witness
+) -> Tensor:
+    """``(l_i(theta + e v) - l_i(theta)) / e``, the losses at the step itself being known.
+
+    One forward pass, where central differences take two.
+
+    Args:
+        task: The student learning under the teacher.
+        start: The student before the step.
+        step: The step.
+        v: Direction, keyed like the student's parameters; a missing one counts as zero.
+        witness: The step as it was seen.
+
+    Returns:
+        [L].
+    """
+    losses, _ = losses_near(task, start, witness.lesson, step)
+    return forward_difference_dots(losses, start.params, v, witness.seen.losses, CLOSE)
 
 
 def backward_dots(

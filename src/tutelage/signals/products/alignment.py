@@ -7,7 +7,13 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-from tutelage.alignments import Losses, Recorder, central_dots, forward_dots
+from tutelage.alignments import (
+    Losses,
+    Recorder,
+    central_dots,
+    forward_difference_dots,
+    forward_dots,
+)
 from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Lesson, Observation, Params, Step, StudentState
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
@@ -15,7 +21,10 @@ from tutelage.task import Task, detach
 from tutelage.teaching import is_deep
 from tutelage.trees import leaves, named_grad
 
-Method = Literal["forward", "ghost", "difference"]
+Method = Literal["forward", "ghost", "difference", "one-sided"]
+CLOSE = 3e-4
+"""norm of ``e v`` for differences to one side, whose bias grows with it: on a ResNet-20 a
+hypergradient's error was 0.2 to 0.4% here and 0.7 to 0.8% at three times as much"""
 
 
 @dataclass(frozen=True)
@@ -26,7 +35,8 @@ class Alignment:
     so that ``<dL/dtheta, v>`` is the same reduction of the dot products ``<dl_i/dtheta, v>``,
     and a backward pass through the teacher alone is left to do. See ``tutelage.alignments`` for
     the methods: ``"forward"`` is exact for every student, ``"ghost"`` is exact without batch
-    statistics, and ``"difference"`` is inexact and takes hardly any memory.
+    statistics, and ``"difference"`` (of losses, central) is inexact and takes hardly any
+    memory; ``"one-sided"`` takes a forward pass less where the losses at the step are known.
 
     Raises:
         ValueError: If there is no such method.
@@ -90,6 +100,10 @@ class Alignment:
                 return forward_dots(losses, params, v)
             case "difference":
                 return central_dots(losses, params, v)
+            case "one-sided":
+                with torch.no_grad():
+                    here = losses({})
+                return forward_difference_dots(losses, params, v, here, CLOSE)
             case _:
                 return ghost(task, losses, params, v, rows)
 
