@@ -21,6 +21,7 @@ LAYERS: tuple[set[str], ...] = (
     {"look", "learner", "packing"},
     {"tutor"},
     {"loops"},
+    {"few_shot"},
     {"runs", "report", "config", "kinds"},
     {"described"},
     {"commentary"},

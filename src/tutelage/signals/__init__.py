@@ -2,7 +2,7 @@
 
 from tutelage.signals.implicit import Implicit
 from tutelage.signals.lookahead import Lookahead
-from tutelage.signals.protocol import Combining, OneStep, Signal, WholeRun
+from tutelage.signals.protocol import Combining, FromStart, OneStep, Signal, WholeRun
 from tutelage.signals.replayed import Replayed
 from tutelage.signals.reversible import Reversible
 from tutelage.signals.rewards import GradientAlignment, NextStepLoss
@@ -12,6 +12,7 @@ from tutelage.signals.unrolled import Unrolled
 __all__ = [
     "Combining",
     "ConjugateGradient",
+    "FromStart",
     "GradientAlignment",
     "Implicit",
     "Lookahead",

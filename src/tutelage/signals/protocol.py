@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
-from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
+from tutelage.records import Batch, Estimate, Judgement, Params, Step, StudentState, Window
 from tutelage.task import Task
 
 
@@ -108,5 +108,33 @@ class WholeRun(Protocol):
 
         Returns:
             The estimate, and the student at the end.
+        """
+        ...
+
+
+@runtime_checkable
+class FromStart(Protocol):
+    """A signal that can also say how a student should have started."""
+
+    def to_start(
+        self,
+        task: Task,
+        teacher: Params,
+        start: StudentState,
+        steps: Sequence[Step],
+        held_out: Batch,
+    ) -> tuple[Judgement, StudentState]:
+        """Take the steps and differentiate the loss after them back to the student before.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad; there may be none.
+            start: The student before the first step.
+            steps: The steps.
+            held_out: The batch that judges the student after them.
+
+        Returns:
+            The verdict on ``start``, the steps being part of how it is judged, and the student
+            at the end.
         """
         ...

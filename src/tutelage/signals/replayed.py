@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import torch
 
-from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
+from tutelage.records import Batch, Estimate, Judgement, Params, Step, StudentState, Window
 from tutelage.signals.adjoint import Adjoint, Link, link
 from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
@@ -88,6 +88,29 @@ class Replayed:
         Returns:
             The estimate, and the student at the end.
         """
+        judged, end = self.to_start(task, teacher, start, steps, held_out)
+        return Estimate(judged.teacher, judged.loss), end
+
+    def to_start(
+        self,
+        task: Task,
+        teacher: Params,
+        start: StudentState,
+        steps: Sequence[Step],
+        held_out: Batch,
+    ) -> tuple[Judgement, StudentState]:
+        """Take the steps and differentiate the loss after them back to the student before.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            start: The student before the first step.
+            steps: The steps.
+            held_out: The batch that judges the student after them.
+
+        Returns:
+            The verdict on ``start``, and the student at the end.
+        """
         replay = Replay(task, self.product, teacher, *self._shape(len(steps)))
         end, segments = replay.run(start, steps)
         judged = end._replace(params=leaves(end.params))
@@ -99,7 +122,7 @@ class Replayed:
             while links:
                 adjoint = links.pop().through(adjoint)
             reached = segment.start.params
-        return Estimate(adjoint.teacher, loss.detach()), end
+        return Judgement(loss.detach(), adjoint.params, adjoint.teacher), end
 
     def _shape(self, steps: int) -> tuple[int, int]:
         # states kept at every level of the tree, and steps whose graphs are kept

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
+from torch import Tensor
+
+from tutelage.records import Batch, Estimate, Judgement, Params, Step, StudentState, Window
 from tutelage.task import Task
-from tutelage.trees import detached, leaves, named_grad
+from tutelage.trees import detached, grads_of_both, leaves, named_grad
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,44 @@ class Unrolled:
         Returns:
             The estimate, and the student at the end.
         """
-        state = start._replace(params=leaves(start.params))
-        for step in steps:
-            state = task.advance(state, teacher, step)
-        loss = task.held_out_loss(state, teacher, held_out)
-        estimate = Estimate(named_grad(loss, teacher), loss.detach())
-        slots = {slot: detached(memory) for slot, memory in state.slots.items()}
-        return estimate, StudentState(detached(state.params), state.buffers, slots)
+        loss, end = _run(task, teacher, _leaf(start), steps, held_out)
+        return Estimate(named_grad(loss, teacher), loss.detach()), end
+
+    def to_start(
+        self,
+        task: Task,
+        teacher: Params,
+        start: StudentState,
+        steps: Sequence[Step],
+        held_out: Batch,
+    ) -> tuple[Judgement, StudentState]:
+        """Take the steps and differentiate the loss after them back to the student before.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            start: The student before the first step.
+            steps: The steps.
+            held_out: The batch that judges the student after them.
+
+        Returns:
+            The verdict on ``start``, and the student at the end.
+        """
+        start = _leaf(start)
+        loss, end = _run(task, teacher, start, steps, held_out)
+        return Judgement(loss.detach(), *grads_of_both(loss, start.params, teacher)), end
+
+
+def _leaf(start: StudentState) -> StudentState:
+    return start._replace(params=leaves(start.params))
+
+
+def _run(
+    task: Task, teacher: Params, state: StudentState, steps: Sequence[Step], held_out: Batch
+) -> tuple[Tensor, StudentState]:
+    # the loss with its graph, the student at the end without
+    for step in steps:
+        state = task.advance(state, teacher, step)
+    loss = task.held_out_loss(state, teacher, held_out)
+    slots = {slot: detached(memory) for slot, memory in state.slots.items()}
+    return loss, StudentState(detached(state.params), state.buffers, slots)

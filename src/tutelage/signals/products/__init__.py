@@ -4,6 +4,7 @@ from tutelage.signals.products.alignment import Alignment, only_weighs
 from tutelage.signals.products.automatic import Automatic
 from tutelage.signals.products.double_backward import DoubleBackward
 from tutelage.signals.products.finite_difference import FiniteDifference
+from tutelage.signals.products.first_order import FirstOrder
 from tutelage.signals.products.forward_over_reverse import ForwardOverReverse
 from tutelage.signals.products.protocol import Linearised, Product
 
@@ -12,6 +13,7 @@ __all__ = [
     "Automatic",
     "DoubleBackward",
     "FiniteDifference",
+    "FirstOrder",
     "ForwardOverReverse",
     "Linearised",
     "Product",

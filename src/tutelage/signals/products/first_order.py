@@ -1,0 +1,132 @@
+"""Products of a student whose gradient is taken not to depend on where the student is."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from tutelage.records import Params, Step, StudentState
+from tutelage.signals.products.automatic import Automatic
+from tutelage.signals.products.protocol import Linearised, Product
+from tutelage.task import Task
+
+
+@dataclass(frozen=True)
+class FirstOrder:
+    """``H v = 0``, and ``M v`` as another way to take products gives it.
+
+    An approximation: with SGD the adjoint passes every step unchanged, so that the start's
+    gradient is the held-out gradient at the student's end, and the teacher's is
+    ``-lr sum_k M_k v`` with that one ``v``.
+
+    Source: Finn et al. 2017, Model-Agnostic Meta-Learning, section 5.2 (the start's gradient);
+    the teacher's is the same omission, and ours.
+    """
+
+    exact: Product = field(default_factory=Automatic)
+    """gives ``M v``"""
+
+    def linearise(
+        self, task: Task, state: StudentState, teacher: Params, step: Step
+    ) -> "WithoutHessian":
+        """The step's gradient at a student.
+
+        Args:
+            task: The student learning under the teacher.
+            state: The student before the step.
+            teacher: Teacher parameters, requiring grad; there may be none.
+            step: The step.
+
+        Returns:
+            The gradient, ready for products.
+        """
+        if teacher:
+            return WithoutHessian(self.exact.linearise(task, state, teacher, step), state)
+        return WithoutHessian(Taken(*task.gradient(state, teacher, step)), state)
+
+    def mixed(
+        self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
+    ) -> Params:
+        """``M v`` alone.
+
+        Args:
+            task: The student learning under the teacher.
+            state: The student before the step.
+            teacher: Teacher parameters, requiring grad.
+            step: The step.
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            Keyed like the teacher.
+        """
+        return self.exact.mixed(task, state, teacher, step, v)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A gradient without a graph, of a step in which no teacher learns."""
+
+    gradient: Params
+    buffers: Params
+    """the student's after the step"""
+
+    def mixed(self, v: Params) -> Params:  # noqa: ARG002 - the seam
+        """``M v``.
+
+        Args:
+            v: Direction.
+
+        Returns:
+            Nothing: there is no teacher.
+        """
+        return {}
+
+
+@dataclass(frozen=True)
+class WithoutHessian:
+    """A gradient that does not follow the student."""
+
+    known: Linearised | Taken
+    state: StudentState
+
+    @property
+    def gradient(self) -> Params:
+        """dL/dtheta, detached, for the parameters that the loss reaches."""
+        return self.known.gradient
+
+    @property
+    def buffers(self) -> Params:
+        """The student's buffers after the step."""
+        return self.known.buffers
+
+    def both(self, v: Params) -> tuple[Params, Params]:
+        """Both products.
+
+        Args:
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            ``M v`` keyed like the teacher, and zeros keyed like the student.
+        """
+        return self.mixed(v), self.hessian(v)
+
+    def mixed(self, v: Params) -> Params:
+        """``M v`` alone.
+
+        Args:
+            v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+        Returns:
+            Keyed like the teacher.
+        """
+        return self.known.mixed(v)
+
+    def hessian(self, v: Params) -> Params:  # noqa: ARG002 - the seam
+        """Nothing of ``H v``.
+
+        Args:
+            v: Direction.
+
+        Returns:
+            Zeros keyed like the student.
+        """
+        return {k: torch.zeros_like(p) for k, p in self.state.params.items()}
