@@ -14,6 +14,7 @@ RECIPES = {
     "commentaries-blending-mnist": "tutelage.recipes.commentaries_blending_mnist",
     "commentaries-masks-cifar": "tutelage.recipes.commentaries_masks_cifar",
     "commentaries-masks-coloured-mnist": "tutelage.recipes.commentaries_masks_coloured_mnist",
+    "commentaries-rotated-mnist": "tutelage.recipes.commentaries_rotated_mnist",
     "gar-overhead": "tutelage.recipes.gar_overhead",
     "gar-splits": "tutelage.recipes.gar_splits",
 }
