@@ -212,8 +212,7 @@ RECIPE = Recipe(
             (_against("overlapping", "smallest_angles", "below", "least_beyond"),),
         ),
         Claim(
-            "There weights and angles are positively rank-correlated, at the start and at the "
-            "end of a student's training.",
+            "There weights and angles are positively rank-correlated, at start and end.",
             _sign("overlapping", "above", "correlation_start", "correlation_end"),
         ),
         Claim(
@@ -238,12 +237,13 @@ RECIPE = Recipe(
     plots=tuple(draw(arm) for draw in (_by_angle, _along) for arm in ARMS),
     prepare=lambda _settings: load_known("mnist"),
     notes=(
-        "The paper shows curves and prints no number.",
+        "The paper shows curves and prints no number. Trials with another program, one seed "
+        "each, gave correlations of 0.1 to 0.35 where angles are shared (30 students), and "
+        "-0.12 at the end where they are not (15).",
         "At mini scale students learn on 4,000 images. Where angles are shared they take 100 "
         "steps of 16 images at 0.0005 instead of 500 of 10 at 0.0001, always from the same "
         "start, and 15 of them instead of 20. Where they are not, students are the paper's, "
-        "but 5 instead of 20: short students showed no sign in trials, and long ones cost "
-        "more time than a small scale has. At gpu scale there are 10 students.",
-        "Weights are those of all test images, taken as one batch by batch norm.",
+        "but 5 instead of 20, for want of time. At gpu scale there are 10 students.",
+        "Weights are those of all test images, as one batch to batch norm.",
     ),
 )
