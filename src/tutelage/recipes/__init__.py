@@ -12,6 +12,7 @@ __all__ = ["RECIPES", "load_recipe"]
 
 RECIPES = {
     "commentaries-blending-mnist": "tutelage.recipes.commentaries_blending_mnist",
+    "commentaries-fewshot": "tutelage.recipes.commentaries_fewshot",
     "commentaries-masks-cifar": "tutelage.recipes.commentaries_masks_cifar",
     "commentaries-masks-coloured-mnist": "tutelage.recipes.commentaries_masks_coloured_mnist",
     "commentaries-rotated-mnist": "tutelage.recipes.commentaries_rotated_mnist",
