@@ -112,7 +112,7 @@ MINI = Settings(
     start_steps=100,
     start_lr=2e-3,
     group=2,
-    tested=60,
+    tested=40,
 )
 RECIPE = Recipe(
     name="commentaries-fewshot",
