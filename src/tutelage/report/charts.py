@@ -1,6 +1,6 @@
 """The charts of a report, each one inline SVG."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -151,6 +151,37 @@ def kinds(examples: Examples) -> Kinds:
         return [("all examples", looks.UNKNOWN, np.ones(len(examples.ids), dtype=bool))]
     right = examples.given == examples.true
     return [("right labels", looks.RIGHT, right), ("wrong labels", looks.WRONG, ~right)]
+
+
+def lines(
+    across: Sequence[float],
+    tracks: Mapping[str, Sequence[float]],
+    axes: tuple[str, str],
+    *,
+    mark: str,
+    title: str,
+) -> str:
+    """Named lines over the same places, in the looks of ``looks.arm_looks``.
+
+    Args:
+        across: Where the values stand.
+        tracks: Values by name.
+        axes: What is across and what upwards.
+        mark: Begins every id in the drawing; must be unique on the page.
+        title: What the drawing shows, in words.
+
+    Returns:
+        An ``<svg>`` element.
+    """
+    across_label, upward_label = axes
+
+    def paint(drawn: Axes) -> None:
+        for name, look in looks.arm_looks(list(tracks)).items():
+            every = 1 + len(across) // 13
+            drawn.plot(across, tracks[name], **looks.line(look), markevery=every)
+        drawn.set(xlabel=across_label, ylabel=upward_label)
+
+    return panel(paint, mark=mark, title=title)
 
 
 def _by_arm(

@@ -1,6 +1,7 @@
 """The report of one run as a single HTML file that needs nothing else."""
 
 import os
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -55,12 +56,29 @@ def render(content: RunContent) -> str:
         },
         "repeat": ("How to repeat this", sections.repeat(content)),
     }
+    return document(content.title, content.data, content.verdict, parts)
+
+
+def document(
+    title: str, data: str, verdict: Sequence[str], parts: Mapping[str, tuple[str, str]]
+) -> str:
+    """A page of sections.
+
+    Args:
+        title: Text of the heading.
+        data: One line of text under it.
+        verdict: Sentences; the first is the headline.
+        parts: Name and HTML of each section by its anchor; without HTML it is left out.
+
+    Returns:
+        An HTML5 document without scripts or outside references.
+    """
     told = {anchor: part for anchor, part in parts.items() if part[1]}
-    lead, *rest = content.verdict or ("",)
+    lead, *rest = verdict or ("",)
     return _PAGE.substitute(
-        title=escape(content.title),
+        title=escape(title),
         style=resources.files("tutelage.report").joinpath("page.css").read_text("utf-8"),
-        data=escape(content.data),
+        data=escape(data),
         verdict=elements.paragraph(lead, style="lead")
         + "".join(elements.paragraph(sentence, style="verdict") for sentence in rest),
         contents="".join(
@@ -78,7 +96,16 @@ def write(content: RunContent, path: Path) -> None:
         content: What the report says.
         path: The file; its folder must exist. A file that is there already is replaced.
     """
-    text = render(content)
+    write_page(render(content), path)
+
+
+def write_page(text: str, path: Path) -> None:
+    """Write a page to a file, all of it or nothing.
+
+    Args:
+        text: The page.
+        path: The file; its folder must exist. A file that is there already is replaced.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}")  # as what is swept up after a kill
     try:
         part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections.abc import Mapping
 from html import escape
 
 import numpy as np
@@ -59,9 +60,30 @@ def _figure(picture: Picture) -> str:
         kind = "right" if picture.true == picture.given else "wrong"
     facts["weight"] = formats.number(picture.weight)
     facts["loss"] = formats.number(picture.loss)
+    alt = f"Training example {picture.id}, labelled {picture.given}"
+    return pictured(picture.image, alt, facts, kind=kind)
+
+
+def pictured(
+    image: UInt8[np.ndarray, "H W"] | UInt8[np.ndarray, "H W 3"],
+    alt: str,
+    facts: Mapping[str, str],
+    *,
+    kind: str,
+) -> str:
+    """One picture above what is known of it.
+
+    Args:
+        image: Grey or colour, in bytes.
+        alt: What it shows, for those who cannot see it.
+        facts: Text by name.
+        kind: CSS class: right, wrong or unknown.
+
+    Returns:
+        A ``<figure>`` element, for a ``<div class="gallery">``.
+    """
     listed = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
-    alt = escape(f"Training example {picture.id}, labelled {picture.given}")
     return (
-        f'<figure class="picture {kind}"><img src="{data_uri(picture.image)}" alt="{alt}">'
+        f'<figure class="picture {kind}"><img src="{data_uri(image)}" alt="{escape(alt)}">'
         f"<figcaption><dl>{listed}</dl></figcaption></figure>"
     )

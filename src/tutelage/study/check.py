@@ -27,18 +27,13 @@ def check(settings: TrainSettings) -> Source:
     Returns:
         The data.
 
-    Raises:
-        UsageError: If the settings do not fit the data or this machine.
+    Note: raises ``UsageError`` where the settings do not fit the data or this machine.
     """
-    _check_device(settings)
+    check_device(settings)
     source = read_source(settings)
     material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, device_of(settings))
-    if settings.batch_size > len(material.train):
-        raise UsageError(
-            f"batch_size is {settings.batch_size}, but there are {len(material.train)} images "
-            "to train on: give that or less."
-        )
+    check_batch(settings, material)
     for arm in settings.arms:
         _check_arm(arm, settings, material, streams)
     return source
@@ -62,7 +57,32 @@ def fingerprint(source: Source) -> str:
     return made.hexdigest()
 
 
-def _check_device(settings: TrainSettings) -> None:
+def check_batch(settings: TrainSettings, material: Material) -> None:
+    """Refuse a batch that the training set cannot fill.
+
+    Args:
+        settings: The study's settings.
+        material: The data of a seed.
+
+    Raises:
+        UsageError: If there are fewer images.
+    """
+    if settings.batch_size > len(material.train):
+        raise UsageError(
+            f"batch_size is {settings.batch_size}, but there are {len(material.train)} images "
+            "to train on: give that or less."
+        )
+
+
+def check_device(settings: TrainSettings) -> None:
+    """Refuse a device that is unknown or not there.
+
+    Args:
+        settings: The study's settings.
+
+    Raises:
+        UsageError: If it cannot be used.
+    """
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", settings.device):
         raise UsageError(f"Unknown device '{settings.device}'. Allowed: cpu, cuda, auto.")
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
