@@ -26,7 +26,7 @@ LAYERS: tuple[set[str], ...] = (
     {"described"},
     {"commentary"},
     {"study", "reproduction"},
-    {"recipes"},
+    {"recipes", "learning"},
     {"__init__"},
     {"cli"},
     {"__main__"},

@@ -1,4 +1,4 @@
-"""The command line: ``tutelage train``, ``tutelage reproduce`` and ``tutelage list``.
+"""The command line: ``tutelage`` train, commentary, reproduce and list.
 
 Only light packages are imported here; torch and all that needs it come in with a command.
 """
@@ -19,6 +19,7 @@ from rich.table import Table
 
 from tutelage.config import from_plain, load_settings, to_plain
 from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError
+from tutelage.learning.asked import Commentary, Learn, Show
 from tutelage.recipes import RECIPES, load_recipe
 from tutelage.reproduction.asked import Reproduce, check, check_word
 from tutelage.runs import (
@@ -43,6 +44,7 @@ Examples:
   tutelage train my-images/ --noise flip2:0.4 --held-out 1000 --out runs/x
   tutelage train my-images/ --commentary runs/x/commentary
   tutelage train --resume runs/x"""
+COMMENTARY_HELP = "Learn a commentary with one student, or show what one has learnt."
 REPRODUCE_HELP = """Check a paper's claim: run its arms with several seeds and compare.
 
 Prints the paper's numbers, ours, and a verdict: holds, does not hold,
@@ -93,6 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked = parse(words)
         if isinstance(asked, List):
             return list_names()
+        if isinstance(asked, Commentary):
+            return commentary(asked.asked)
         return reproduce(asked) if isinstance(asked, Reproduce) else train(asked)
     except KeyboardInterrupt:
         print("tutelage: interrupted.", file=sys.stderr)
@@ -102,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_USE
 
 
-def parse(words: Sequence[str]) -> Train | Reproduce | List:
+def parse(words: Sequence[str]) -> Train | Commentary | Reproduce | List:
     """What the words ask for; prints help or a mistake and exits where they ask for that.
 
     Args:
@@ -116,6 +120,7 @@ def parse(words: Sequence[str]) -> Train | Reproduce | List:
             Train,
             tyro.conf.subcommand("train", default=Train(_base(words)), description=TRAIN_HELP),
         ]
+        | Annotated[Commentary, tyro.conf.subcommand("commentary", description=COMMENTARY_HELP)]
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce", description=REPRODUCE_HELP)]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
     )
@@ -223,6 +228,26 @@ def _own_settings(asked: Train, run: Path) -> TrainSettings:
     if asked.settings != stored or asked.out is not None:
         raise UsageError(_keeps_settings(run))
     return stored
+
+
+def commentary(asked: Learn | Show) -> int:
+    """Learn or show a commentary.
+
+    Args:
+        asked: What was asked.
+
+    Returns:
+        The exit code.
+    """
+    from tutelage.learning.command import commentary as run
+
+    console = Console()
+    try:
+        run(asked, console)
+    except KeyboardInterrupt:
+        console.print("Stopped. The same command goes on after the last whole round.")
+        return STOPPED
+    return 0
 
 
 def reproduce(asked: Reproduce) -> int:

@@ -48,6 +48,8 @@ class Provenance(NamedTuple):
     """per channel, in 0..1"""
     metrics: tuple[tuple[str, float], ...] = ()
     """what was measured when it was learnt"""
+    command: str = ""
+    """the command that learnt it"""
 
 
 def save_commentary(
@@ -212,6 +214,7 @@ A learned teacher for `tutelage`: what is shown of each training example, or how
 
 Learnt on {came.data or "unnamed data"} with the student {came.student or "unnamed"}.
 Classes: {", ".join(came.classes) or "unnamed"}.
+Learnt by: `{came.command or "not recorded"}`
 
 Use it:
 

@@ -1,0 +1,66 @@
+"""``tutelage commentary``: what is printed, and what stops it."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from tutelage.errors import UsageError
+from tutelage.learning.asked import Learn, Show
+from tutelage.learning.settings import LearnSettings
+from tutelage.runs import exists, free_folder
+
+TOLD = 10
+"""rounds that are told of, about"""
+
+
+def commentary(asked: Learn | Show, console: Console) -> None:
+    """Do what was asked and print what came of it.
+
+    Args:
+        asked: What was asked.
+        console: Where to print.
+    """
+    if isinstance(asked, Learn):
+        _learn(asked, console)
+    else:
+        _show(asked, console)
+
+
+def _learn(asked: Learn, console: Console) -> None:
+    settings = asked.settings
+    out = asked.out or _free(settings)
+    if exists(out):
+        raise UsageError(f"{out} exists. Name another folder with --out.")
+    # torch comes in here, after everything that can be refused without it
+    from tutelage.learning.learn import learn
+
+    every = max(1, settings.rounds // TOLD)
+
+    def tell(number: int, loss: float) -> None:
+        if number == 1 or number % every == 0 or number == settings.rounds:
+            console.print(
+                f"round {number} of {settings.rounds}: held-out loss {loss:.4f}",
+                highlight=False,
+            )
+
+    learn(settings, out, tell)
+    for line in (
+        f"Commentary: {out}",
+        f"Look at it: tutelage commentary show {out}",
+        f"Use it:     tutelage train {settings.data} --commentary {out}",
+    ):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _free(settings: LearnSettings) -> Path:
+    name = Path(settings.data).resolve().name or "data"
+    return free_folder(Path("commentaries"), f"{name}-{settings.teacher}")
+
+
+def _show(asked: Show, console: Console) -> None:
+    from tutelage.learning.show import show
+
+    out = asked.out or asked.folder.resolve().with_suffix(".html")
+    for line in show(asked.folder, asked.data, out):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    console.print(f"Page: {out}", soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,129 @@
+"""Pictures of what a teacher learnt, by its kind, as sections of a page."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tutelage.learning.on_images import Exhibit, curriculum, masks
+from tutelage.report import charts, elements, formats
+from tutelage.report.heat_map import heat_map
+from tutelage.teachers import AttentionMask, Blending, Curriculum, InternalState, LossWeigher
+from tutelage.teachers.internal_state import SURFACE
+
+Parts = dict[str, tuple[str, str]]
+"""name and HTML of each section, by its anchor"""
+MOST_CLASSES = 30
+"""classes up to which every pair of them is shown"""
+PAIRS = 15
+"""pairs of classes that are named, most and least"""
+LOSSES = torch.linspace(0, 10, 101)
+"""nats"""
+
+
+@torch.no_grad()
+def drawn(of: Exhibit) -> Parts:
+    """The sections with pictures of what a teacher learnt.
+
+    Args:
+        of: The teacher, and images.
+
+    Returns:
+        None of them where nothing is known to draw of such a teacher.
+    """
+    for kind, draw in DRAWN.items():
+        if isinstance(of.teacher, kind):
+            title, html = draw(of)
+            return {"learnt": (title, elements.section(title, html, anchor="learnt"))}
+    return {}
+
+
+def _blending(of: Exhibit) -> tuple[str, str]:
+    assert isinstance(of.teacher, Blending)
+    mixed = 1 - of.teacher.shares.numpy().astype(np.float64)
+    names = of.classes or tuple(map(str, range(len(mixed))))
+    html = ""
+    if len(names) <= MOST_CLASSES:
+        html += heat_map("Share of the second image, by row its own class", names, mixed)
+    order = np.argsort(mixed, axis=None)
+    apart = [(i, j) for i, j in zip(*np.unravel_index(order, mixed.shape), strict=True)]
+    ends = {"blended most": apart[::-1][:PAIRS], "blended least": apart[:PAIRS]}
+    tables = "".join(
+        elements.table(
+            f"Pairs {caption}",
+            ("class", "with", "share"),
+            [(names[i], names[j], formats.number(float(mixed[i, j]))) for i, j in pairs],
+            style="examples",
+        )
+        for caption, pairs in ends.items()
+    )
+    others = (mixed.sum(1) - mixed.diagonal()) / max(len(names) - 1, 1)
+    means = {names[i]: formats.number(others[i]) for i in np.argsort(-others)}
+    html += f'<div class="columns">{tables}'
+    html += f"{elements.pairs('Mean share of other classes', means)}</div>"
+    return "How much of another image each class is shown", html
+
+
+def _loss(of: Exhibit) -> tuple[str, str]:
+    weights = of.teacher.get_submodule("net")(LOSSES.unsqueeze(1)).sigmoid().squeeze(1)
+    drawing = charts.lines(
+        LOSSES.tolist(),
+        {"weight": weights.tolist()},
+        ("loss, nats", "weight"),
+        mark="loss",
+        title=f"Weight over loss, from {float(weights[0]):.3f} at 0 to "
+        f"{float(weights[-1]):.3f} at {float(LOSSES[-1]):g}.",
+    )
+    note = "Weights are divided by their mean over the batch before they count."
+    html = elements.chart("Weight over loss", drawing) + elements.paragraph(note, style="note")
+    return "How much an example counts, by its loss", html
+
+
+def _internal_state(of: Exhibit) -> tuple[str, str]:
+    teacher = of.teacher
+    assert isinstance(teacher, InternalState)
+    first = next(layer for layer in teacher.net if isinstance(layer, nn.Linear))
+    assert isinstance(first.weight, Tensor)
+    linear = teacher.hidden_layers == 0
+    rows = []
+    for name, start, end in _columns(teacher, of.classes):
+        block = first.weight[:, start:end]
+        one = linear and end - start == 1
+        size = float(block) if one else float(block.norm())
+        rows.append((
+            name,
+            str(end - start),
+            "pull" if one else "strength",
+            formats.number(size),
+        ))
+    note = (
+        "Pull: what one unit more adds to the weight's logit. "
+        if linear
+        else "The teacher has hidden layers: which way a feature pulls depends on the others. "
+    ) + "Strength: Euclidean norm of the first layer's coefficients of all its features."
+    header = ("what is looked at", "features", "measure", "value")
+    table = elements.table("What pulls the weight", header, rows, style="examples")
+    return "What pulls the weight", table + elements.paragraph(note, style="note")
+
+
+def _columns(teacher: InternalState, names: tuple[str, ...]) -> list[tuple[str, int, int]]:
+    classes = names or tuple(map(str, range(teacher.classes)))
+    widths = [(f"student's {tap}", teacher.tap_width) for tap in teacher.taps]
+    widths += [(f"label {name}", 1) for name in classes if teacher.label]
+    widths += [(f, teacher.classes if f == "prediction" else 1) for f in teacher.surface]
+    assert all(fact in SURFACE for fact in teacher.surface)
+    ends = np.cumsum([0, *(width for _, width in widths)]).tolist()
+    spans = pairwise(ends)
+    return [(name, *span) for (name, _), span in zip(widths, spans, strict=True)]
+
+
+DRAWN: dict[type[nn.Module], Callable[[Exhibit], tuple[str, str]]] = {
+    Blending: _blending,
+    LossWeigher: _loss,
+    Curriculum: curriculum,
+    AttentionMask: masks,
+    InternalState: _internal_state,
+}
+"""how what a teacher learnt is drawn, by its kind"""
