@@ -232,7 +232,7 @@ def test_folder_holds_no_pickle_and_can_be_read_by_everybody(tmp_path):
 
 
 def test_provenance_is_kept(tmp_path):
-    came = Provenance("cnn", "pets [v1] é", CLASSES, (0.5,), (0.25,), (("auroc", 0.75),))
+    came = Provenance("cnn", "pets [v1] é", CLASSES, (0.5,), (0.25,), (("auroc", 0.75),), "learn")
     save_commentary(teacher_named("loss"), tmp_path / "a", came)
     card = read_card(tmp_path / "a")
     assert card["schema"] == 1
@@ -245,6 +245,7 @@ def test_provenance_is_kept(tmp_path):
         "mean": [0.5],
         "std": [0.25],
         "metrics": {"auroc": 0.75},
+        "command": "learn",
     }
     assert "torch" in card["environment"]
     readme = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
@@ -707,6 +708,8 @@ def mutate_bytes(data: bytes, draw: random.Random) -> bytes:
 def test_no_mutation_raises_anything_but_a_usage_error(stored, tmp_path):
     draw = random.Random(0)
     loaded = 0
+    for kind in KINDS:  # what torch imports at first is not what a change costs
+        load_commentary(stored / kind, STUDENT, classes=CLASSES)
     with within(15):
         for number in range(500):
             kind = draw.choice(KINDS)
