@@ -232,7 +232,9 @@ def test_folder_holds_no_pickle_and_can_be_read_by_everybody(tmp_path):
 
 
 def test_provenance_is_kept(tmp_path):
-    came = Provenance("cnn", "pets [v1] é", CLASSES, (0.5,), (0.25,), (("auroc", 0.75),), "learn")
+    came = Provenance(
+        "cnn", "pets [v1] é", CLASSES, (0.5,), (0.25,), (("auroc", 0.75),), "learn"
+    )
     save_commentary(teacher_named("loss"), tmp_path / "a", came)
     card = read_card(tmp_path / "a")
     assert card["schema"] == 1
