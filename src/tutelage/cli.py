@@ -15,7 +15,7 @@ from typing import Annotated
 
 import tyro
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from tutelage.config import from_plain, load_settings, to_plain
 from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError
@@ -284,7 +284,7 @@ def list_names() -> int:
     from tutelage.models.catalogue import STUDENTS
 
     console = Console()
-    recipes = Table("Recipe", "What it checks", "Minutes")
+    recipes = Table(Column("Recipe", no_wrap=True), "What it checks", "Minutes")
     for name in RECIPES:
         recipe = load_recipe(name)
         minutes = ", ".join(f"{scale} {time:g}" for scale, time in recipe.minutes.items())

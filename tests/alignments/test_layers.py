@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -238,6 +238,8 @@ def test_any_transposed_convolution_equals_a_gradient_per_example(
     norm=st.sampled_from(["none", "layer", "rms"]),
 )
 def test_linear_and_norms_of_any_shape(rows, between, given_size, out, norm) -> None:
+    # normed, a single feature is constant: no gradient tells rows from positions
+    assume(norm == "none" or out > 1)
     kinds = {"none": nn.Identity, "layer": nn.LayerNorm, "rms": nn.RMSNorm}
     last = kinds[norm]() if norm == "none" else kinds[norm](out)
     student = nn.Sequential(nn.Linear(given_size, out), nn.Tanh(), last).to(F64)
