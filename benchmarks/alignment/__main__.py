@@ -12,10 +12,7 @@ A variant that a library refuses or that is not installed says so.
 """
 
 import argparse
-import os
 import statistics
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -28,7 +25,7 @@ from torch import Tensor
 from benchmarks.alignment.peers import PEERS
 from benchmarks.alignment.students import STUDENTS
 from benchmarks.alignment.variants import OURS, Once, Pair, naive
-from benchmarks.hypergradients.measure import TIGHT, own_peak, timed
+from benchmarks.hypergradients.measure import own_peak, peak, timed
 from tutelage.runs import environment, write_json
 
 VARIANTS: dict[str, Callable[[Pair], Once]] = OURS | PEERS | {"naive loop": naive}
@@ -85,27 +82,6 @@ def accuracy(student: str, variant: str) -> dict[str, Any]:
     return {"error": gap, "spearman": float(a @ b / (a.norm() * b.norm()))}
 
 
-def peak(student: str, variant: str) -> float:
-    """Peak memory of two goes in a fresh process.
-
-    Args:
-        student: The student's name.
-        variant: The variant's.
-
-    Returns:
-        MiB.
-    """
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.alignment"]
-    done = subprocess.run(
-        [*command, "--peak", student, variant],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | TIGHT,
-    )
-    return float(done.stdout.split()[-1])
-
-
 def peak_here(student: str, variant: str) -> float:
     """Peak memory of two goes in this process.
 
@@ -149,7 +125,7 @@ def measured(student: str, variants: list[str], rounds: int) -> list[dict[str, A
         once = timed(slow, 1)
         ratio = once["naive loop"][0] / once["plain"][0]
         rows["naive loop"] |= {"time": 200 * (ratio - 1), "quartiles": None, "n": 1}
-    peaks = {v: peak(student, v) for v in able}
+    peaks = {v: peak("benchmarks.alignment", student, v) for v in able}
     for variant in ready:
         pairs = zip(times[variant], times["plain"], strict=True)
         low, middle, high = statistics.quantiles(

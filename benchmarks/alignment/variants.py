@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from benchmarks.alignment.students import ROWS, built
 from tutelage.alignments import (
+    Losses,
     Recorder,
     central_dots,
     forward_difference_dots,
@@ -149,33 +150,13 @@ def ghost(pair: Pair, store: torch.dtype | None = None) -> Once:
     return once
 
 
-def forward(pair: Pair) -> Once:
-    """In forward mode at the first step's parameters.
+def afterwards(pair: Pair, read: Callable[[Losses, Params, Params, Tensor], Tensor]) -> Once:
+    """Go back to the first step once the second one's gradient is there.
 
     Args:
         pair: The student.
-
-    Returns:
-        What does it once.
-    """
-
-    def once() -> Tensor:
-        params, buffers = pair.before()
-        _, g = pair.gradient(0)
-        pair.move(g)
-        _, g = pair.gradient(1)
-        found = forward_dots(pair.losses_at(buffers), params, g)
-        pair.move(g)
-        return found
-
-    return once
-
-
-def difference(pair: Pair) -> Once:
-    """By one more forward pass, from the losses that the step knows.
-
-    Args:
-        pair: The student.
+        read: Takes the dot products, from the losses as a function, the first step's
+            parameters, the second one's gradient and the first one's losses.
 
     Returns:
         What does it once.
@@ -186,11 +167,23 @@ def difference(pair: Pair) -> Once:
         losses, g = pair.gradient(0)
         pair.move(g)
         _, g = pair.gradient(1)
-        found = forward_difference_dots(pair.losses_at(buffers), params, g, losses)
+        found = read(pair.losses_at(buffers), params, g, losses)
         pair.move(g)
         return found
 
     return once
+
+
+def forward(pair: Pair) -> Once:
+    """In forward mode at the first step's parameters.
+
+    Args:
+        pair: The student.
+
+    Returns:
+        What does it once.
+    """
+    return afterwards(pair, lambda losses, at, g, _: forward_dots(losses, at, g))
 
 
 def central(pair: Pair) -> Once:
@@ -202,17 +195,19 @@ def central(pair: Pair) -> Once:
     Returns:
         What does it once.
     """
+    return afterwards(pair, lambda losses, at, g, _: central_dots(losses, at, g))
 
-    def once() -> Tensor:
-        params, buffers = pair.before()
-        _, g = pair.gradient(0)
-        pair.move(g)
-        _, g = pair.gradient(1)
-        found = central_dots(pair.losses_at(buffers), params, g)
-        pair.move(g)
-        return found
 
-    return once
+def difference(pair: Pair) -> Once:
+    """By one more forward pass, from the losses that the step knows.
+
+    Args:
+        pair: The student.
+
+    Returns:
+        What does it once.
+    """
+    return afterwards(pair, forward_difference_dots)
 
 
 def naive(pair: Pair) -> Once:

@@ -60,7 +60,7 @@ def measured(name: str, case: Case, rounds: int) -> list[dict[str, Any]]:
             rows[variant] = {"missing": f"not installed ({error.name})"}
     reference = case.reference(torch.float64)()
     errors = {k: _error(case.variants[k](torch.float32)(), reference) for k in ready}
-    peaks = {k: peak(name, k) for k in ready}
+    peaks = {k: peak("benchmarks.hypergradients", name, k) for k in ready}
     times = timed(ready, min(rounds, case.rounds))
     for variant in ready:
         spent = [a / b for a, b in zip(times[variant], times[case.unit], strict=True)]
@@ -97,17 +97,18 @@ def timed(ready: Mapping[str, Once], rounds: int) -> dict[str, list[float]]:
     return times
 
 
-def peak(case: str, variant: str) -> float:
+def peak(benchmark: str, case: str, variant: str) -> float:
     """Peak memory of a variant above that of its models and data, in a fresh process.
 
     Args:
-        case: The case's name.
+        benchmark: The benchmark's module, which takes ``--peak``.
+        case: The case's name there.
         variant: The variant's name.
 
     Returns:
         MiB.
     """
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.hypergradients"]
+    command = [sys.executable, "-W", "ignore", "-m", benchmark]
     done = subprocess.run(
         [*command, "--peak", case, variant],
         capture_output=True,

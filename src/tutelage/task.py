@@ -32,7 +32,7 @@ from tutelage.teaching import (
     taps_of,
     weigh,
 )
-from tutelage.trees import detached, leaves, named_grad, reached_grad
+from tutelage.trees import detached, grads_of_both, leaves, reached_grad
 
 
 @dataclass(frozen=True)
@@ -230,10 +230,7 @@ class Task:
         """
         theta = leaves(state.params)
         loss = self.held_out_loss(state._replace(params=theta), teacher, held_out)
-        named = {f"teacher/{k}": p for k, p in teacher.items()}
-        found = named_grad(loss, named | theta)
-        direct = {k: found[f"teacher/{k}"] for k in teacher}
-        return Judgement(loss.detach(), {k: found[k] for k in theta}, direct)
+        return Judgement(loss.detach(), *grads_of_both(loss, theta, teacher))
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from tutelage.records import (
 from tutelage.records import StudentState as State
 from tutelage.rules import rule_for, settings_of
 from tutelage.signals import Signal
+from tutelage.signals.dots import seen_again
 from tutelage.student import StudentView
 from tutelage.task import Task, detach, require_same_numbers
 from tutelage.teachers.plain import Plain
@@ -241,9 +242,11 @@ class Tutor:
         (window, phi), self._pending = self._pending, None
         start, step = window.start, window.steps[-1]
         if window.witness is None and start is not None:  # training was resumed in between
-            again = look_again(self.task, self._recorder, phi, start, step)
-            known = again if self.learner.records(self.task) else again._replace(recorded=None)
-            window = replace(window, witness=known)
+            if self.learner.records(self.task):
+                again = look_again(self.task, self._recorder, phi, start, step)
+            else:
+                again = seen_again(self.task, phi, start, step)
+            window = replace(window, witness=again)
         verdict = Judgement(loss.detach(), self.task.student.gradient(), {})
         return self._learn(self.learner, replace(window, judgement=verdict), batch, leaves(phi))
 

@@ -7,7 +7,7 @@ from tutelage.records import Batch, Estimate, Params, Window
 from tutelage.signals.products import DoubleBackward, Product
 from tutelage.signals.solvers import Solver
 from tutelage.task import Task
-from tutelage.trees import grads_of_both, leaves, plus
+from tutelage.trees import plus
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,7 @@ class Implicit:
             The gradient, exact at an optimum up to the solver's error.
         """
         step = window.steps[-1]
-        end = window.end._replace(params=leaves(window.end.params))
-        loss = task.held_out_loss(end, teacher, held_out)
-        sought, direct = grads_of_both(loss, end.params, teacher)
+        loss, sought, direct = task.judge(window.end, teacher, held_out)
         linearised = self.product.linearise(task, window.end, teacher, step)
         decay = {k: float(s["weight_decay"]) for k, s in step.settings.items()}
 
@@ -53,4 +51,4 @@ class Implicit:
             return {k: image[k] + decay[k] * u[k] for k in u}
 
         solved = self.solve(matvec, {k: sought[k] for k in step.settings})
-        return Estimate(plus(direct, linearised.mixed(solved), -1.0), loss.detach())
+        return Estimate(plus(direct, linearised.mixed(solved), -1.0), loss)

@@ -11,7 +11,6 @@ from tutelage.records import Batch, Estimate, Judgement, Params, Step, StudentSt
 from tutelage.signals.adjoint import Adjoint, Link, link
 from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
-from tutelage.trees import grads_of_both, leaves
 
 
 @dataclass(frozen=True)
@@ -113,16 +112,16 @@ class Replayed:
         """
         replay = Replay(task, self.product, teacher, *self._shape(len(steps)))
         end, segments = replay.run(start, steps)
-        judged = end._replace(params=leaves(end.params))
-        loss = task.held_out_loss(judged, teacher, held_out)
-        adjoint = Adjoint.at(end, *grads_of_both(loss, judged.params, teacher))
+        loss, *direct = task.judge(end, teacher, held_out)
+        adjoint = Adjoint.at(end, *direct)
+        del direct
         reached = end.params
         for segment in segments:
             links = replay.links(segment, reached)
             while links:
                 adjoint = links.pop().through(adjoint)
             reached = segment.start.params
-        return Judgement(loss.detach(), adjoint.params, adjoint.teacher), end
+        return Judgement(loss, adjoint.params, adjoint.teacher), end
 
     def _shape(self, steps: int) -> tuple[int, int]:
         # states kept at every level of the tree, and steps whose graphs are kept

@@ -13,7 +13,7 @@ from tutelage.rules import MomentumSGD, Rule, Settings
 from tutelage.signals.histories import ExactHistory, FloatHistory
 from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
-from tutelage.trees import grads_of_both, leaves, plus
+from tutelage.trees import plus
 
 WORST_DRIFT = 1e-3
 """estimated relative error of a recovered state above which a window is refused; the estimate
@@ -137,9 +137,7 @@ class Reversible:
         held_out: Batch,
         history: FloatHistory | ExactHistory,
     ) -> Estimate:
-        judged = end._replace(params=leaves(end.params))
-        loss = task.held_out_loss(judged, teacher, held_out)
-        d_theta, total = grads_of_both(loss, judged.params, teacher)
+        loss, d_theta, total = task.judge(end, teacher, held_out)
         d_velocity = _through_params({}, d_theta, steps[-1])
         for step, earlier in zip(steps[:0:-1], steps[-2::-1], strict=True):
             state = end._replace(params=history.params_before(step))
@@ -152,13 +150,11 @@ class Reversible:
             d_velocity = _through_params(_through_velocity(d_velocity, step), d_theta, earlier)
         state = end._replace(params=history.params_before(steps[0]))
         direction = _signed(d_velocity, steps[0])
-        if (
-            self.exact
-        ):  # torch's forward mode takes 20 MiB to load: too much for one of many steps
+        if self.exact:  # forward mode takes 20 MiB to load: too much for one of many steps
             last = self.product.linearise(task, state, teacher, steps[0]).mixed(direction)
         else:
             last = self.product.mixed(task, state, teacher, steps[0], direction)
-        return Estimate(plus(total, last), loss.detach())
+        return Estimate(plus(total, last), loss)
 
 
 def _signed(d_velocity: Params, step: Step) -> Params:

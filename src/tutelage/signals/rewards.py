@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from tutelage.records import Batch, Estimate, Params, Step, Window, Witness
+from tutelage.records import Batch, Estimate, Judgement, Params, Step, Window, Witness
 from tutelage.signals.dots import dots_of, seen_again
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.protocol import Judge
@@ -78,9 +78,7 @@ class GradientAlignment:
             What a teacher that descends should follow.
         """
         assert window.start is not None
-        step = window.steps[-1]
-        verdict = window.judgement or task.judge(window.end, teacher, held_out)
-        witness = window.witness or seen_again(task, teacher, window.start, step)
+        step, verdict, witness = judged(task, teacher, window, held_out)
         g = {k: v for k, v in verdict.student.items() if k in step.settings}
         rows = dots_of(task, self.product, window.start, teacher, step, g, witness)
         reward = rows.new_zeros(len(step.batch.ids)).index_add(0, witness.lesson.group, rows)
@@ -154,10 +152,7 @@ class NextStepLoss:
         Returns:
             The gradient of minus the mean log-probability, with the reward aside.
         """
-        assert window.start is not None
-        step = window.steps[-1]
-        verdict = window.judgement or task.judge(window.end, teacher, held_out)
-        witness = window.witness or seen_again(task, teacher, window.start, step)
+        step, verdict, witness = judged(task, teacher, window, held_out)
         one = torch.ones(len(step.batch.ids), device=verdict.loss.device)
         found = policy_gradient(task, teacher, step, witness, one)
         return Estimate(found, verdict.loss, {"reward": -float(verdict.loss)})
@@ -176,6 +171,26 @@ class NextStepLoss:
         rewards = torch.tensor([e.facts["reward"] for e in estimates], dtype=torch.float64)
         weights = normalised(rewards, self.normalise)
         return with_entropy(task, teacher, weighted_mean(estimates, weights), self.entropy)
+
+
+def judged(
+    task: Task, teacher: Params, window: Window, held_out: Batch
+) -> tuple[Step, Judgement, Witness]:
+    """The step that is rewarded, what came of it, and what was seen of it.
+
+    Args:
+        task: The student learning under the teacher.
+        teacher: Teacher parameters, requiring grad.
+        window: The step, with the state before it.
+        held_out: The batch that judges, where the window does not hold the verdict.
+
+    Returns:
+        All three.
+    """
+    assert window.start is not None
+    step = window.steps[-1]
+    verdict = window.judgement or task.judge(window.end, teacher, held_out)
+    return step, verdict, window.witness or seen_again(task, teacher, window.start, step)
 
 
 def policy_gradient(
