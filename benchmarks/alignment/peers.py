@@ -1,6 +1,7 @@
 """The same rewards with other libraries, imported only where they are run."""
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 import torch
 import torch.nn.functional as F
@@ -76,17 +77,14 @@ def backpack(pair: Pair) -> Once:
     Returns:
         What does it once.
     """
-    from backpack import backpack as extended
-    from backpack import extend
-    from backpack.extensions import BatchGrad
-
-    student = extend(pair.student, use_converter=False)
-    loss_of = extend(nn.CrossEntropyLoss(reduction="sum"))
+    extended, extensions = import_module("backpack"), import_module("backpack.extensions")
+    student = extended.extend(pair.student, use_converter=False)
+    loss_of = extended.extend(nn.CrossEntropyLoss(reduction="sum"))
 
     def once() -> Tensor:
         inputs, targets = pair.batches[0]
         student.zero_grad()
-        with extended(BatchGrad()):
+        with extended.backpack(extensions.BatchGrad()):
             loss_of(student(inputs), targets).backward()
         parameters = pair.params.values()
         rows = [p.grad_batch for p in parameters]  # pyright: ignore[reportAttributeAccessIssue]
@@ -112,9 +110,8 @@ def opacus(pair: Pair) -> Once:
     Returns:
         What does it once.
     """
-    from opacus.grad_sample import GradSampleModule
-
-    wrapped = GradSampleModule(pair.student, loss_reduction="sum")
+    opacus = import_module("opacus.grad_sample")
+    wrapped = opacus.GradSampleModule(pair.student, loss_reduction="sum")
 
     def once() -> Tensor:
         inputs, targets = pair.batches[0]
