@@ -13,7 +13,7 @@ ROOT = Path(tutelage.__file__).parent
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"trees"},
-    {"objectives", "rules", "differentiable"},
+    {"objectives", "probability_losses", "rules", "differentiable"},
     {"student", "teaching", "joint"},
     {"alignments"},
     {"task"},
