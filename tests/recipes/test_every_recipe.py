@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tutelage.recipes import RECIPES, load_recipe
-from tutelage.reproduction.recipe import Outcome
+from tutelage.reproduction.recipe import Outcome, Panel, Plot
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -33,8 +33,11 @@ def test_every_arm_runs_at_smoke_scale(name):
         if recipe.repeatable:
             again = recipe.run(arm, 0, recipe.settings["smoke"], device)
             assert again == outcome, arm
-        drawn = {s for p in recipe.plots for a, s in p.lines.values() if a == arm}
+        plots = [plot for plot in recipe.plots if isinstance(plot, Plot)]
+        drawn = {s for plot in plots for a, s in plot.lines.values() if a == arm}
         assert drawn <= outcome.series.keys()
+        panels = [plot for plot in recipe.plots if isinstance(plot, Panel)]
+        assert {p.drawing for p in panels if p.arm == arm} <= outcome.drawings.keys()
 
 
 def test_the_papers_numbers_travel_with_the_package():

@@ -6,7 +6,7 @@ import pytest
 
 from tests.reproduction.tiny import Settings, recipe
 from tutelage.reproduction.claims import Claim, Comparison
-from tutelage.reproduction.recipe import Plot
+from tutelage.reproduction.recipe import Panel, Plot
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,7 @@ from tutelage.reproduction.recipe import Plot
         ({"claims": (Claim("x", (), of_paper=False),)}, "no claim"),
         ({"printed": {("gar", "score"): ("FC / GAR", "Noisy")}}, "no cell"),
         ({"plots": (Plot("Score", "points", {"x": ("xx", "score")}),)}, "xx"),
+        ({"plots": (Panel("Grid", "xx", "shares"),)}, "xx"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(changes, part):

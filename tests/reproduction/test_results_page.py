@@ -10,6 +10,7 @@ from tutelage.errors import UsageError
 from tutelage.reproduction.jobs import Failure
 from tutelage.reproduction.page import page, write_page
 from tutelage.reproduction.plan import Plan
+from tutelage.reproduction.recipe import Panel
 from tutelage.reproduction.results import MISSED, OPEN, WITHIN, result, rows, store, stored
 from tutelage.runs import write_json
 
@@ -115,6 +116,18 @@ def test_a_claim_that_is_not_the_papers_is_judged_and_marked_but_decides_nothing
     assert content["claim"]["verdict"] == "holds"
     assert content["claim"]["text"] == first.text
     assert f"**Claim:** (Not the paper's.) {second.text}" in page([content])
+
+
+def test_a_drawing_is_kept_once_of_the_first_seed_that_has_it(tmp_path):
+    made = planned(tmp_path, {"gar": [None, 3.0, 3.1]})
+    for job in made.jobs:
+        if job.file.exists():
+            content = json.loads(job.file.read_text())
+            write_json(job.file, content | {"drawings": {"map": job.seed, "other": 0}})
+    shows = recipe(plots=(Panel("Map", "gar", "map"), Panel("No", "gar", "none")))
+    content = result(made._replace(recipe=shows), [])
+    assert content["drawings"] == {"gar": {"map": 1}}
+    assert "![Figures of tiny" in page([content])
 
 
 def test_a_result_is_plain_json(tmp_path):

@@ -1,6 +1,7 @@
 """The figure of a result: its plots beside one another in one SVG file."""
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from tutelage.report import looks
 from tutelage.report.svg import FONT, NAMESPACE, panel
+from tutelage.reproduction.painting import painted
 from tutelage.reproduction.words import number
 from tutelage.runs import write_atomically
 
@@ -58,23 +60,34 @@ def figure(content: Mapping[str, Any]) -> str:
 
 
 def _panel(content: Mapping[str, Any], plot: Mapping[str, Any], place: int) -> str:
+    inside = _curves(content, plot, place) if "lines" in plot else _drawn(content, plot, place)
+    x, y = WIDTH * (place % ACROSS), (HEIGHT + TITLE) * (place // ACROSS)
+    sized = f'<svg x="{x}" y="{y + TITLE}" width="{WIDTH}" height="{HEIGHT}" '
+    head = (
+        f'<text x="{x + WIDTH / 2:g}" y="{y + 15}" text-anchor="middle" font-size="11" '
+        f'font-weight="600" font-family="{FONT}">{escape(plot["title"])}</text>'
+    )
+    return head + inside.replace("<svg ", sized, 1)
+
+
+def _drawn(content: Mapping[str, Any], plot: Mapping[str, Any], place: int) -> str:
+    drawing = content["drawings"].get(plot["arm"], {}).get(plot["drawing"])
+    if drawing is None:  # every job of the arm failed
+        return f'<svg xmlns="{NAMESPACE}"><title>Nothing to show.</title></svg>'
+    return painted(drawing, plot["title"], f"plot{place}", (WIDTH, HEIGHT))
+
+
+def _curves(content: Mapping[str, Any], plot: Mapping[str, Any], place: int) -> str:
     lines = [
         _line(name, content["series"].get(arm, {}).get(series, []))
         for name, (arm, series) in plot["lines"].items()
     ]
     shown = [line for line in lines if len(line.mean)]
-    drawing = panel(
+    return panel(
         lambda axes: _paint(axes, shown, [line.name for line in lines], plot),
         mark=f"plot{place}",
         title=_spoken(plot["title"], shown),
     )
-    x, y = WIDTH * (place % ACROSS), (HEIGHT + TITLE) * (place // ACROSS)
-    sized = f'<svg x="{x}" y="{y + TITLE}" width="{WIDTH}" height="{HEIGHT}" '
-    head = (
-        f'<text x="{x + WIDTH / 2:g}" y="{y + 15}" text-anchor="middle" font-size="11" '
-        f'font-weight="600" font-family="{FONT}">{_escaped(plot["title"])}</text>'
-    )
-    return head + drawing.replace("<svg ", sized, 1)
 
 
 def _paint(
@@ -108,7 +121,3 @@ def _line(name: str, seeds: Sequence[Sequence[float | None] | None]) -> Line:
 def _spoken(title: str, lines: Sequence[Line]) -> str:
     last = "; ".join(f"{line.name}: {number(float(line.mean[-1]))}" for line in lines)
     return f"{title}. At the end {last or 'nothing'}."
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")

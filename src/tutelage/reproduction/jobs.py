@@ -86,6 +86,7 @@ def _record(job: Job, outcome: Outcome, device: str, seconds: float) -> dict[str
         "seed": job.seed,
         "metrics": {name: finite(value) for name, value in outcome.metrics.items()},
         "series": {name: [finite(v) for v in line] for name, line in outcome.series.items()},
+        "drawings": dict(outcome.drawings),
         "seconds": round(seconds, 3),
         "hardware": hardware(device),
         "versions": environment(),

@@ -69,7 +69,8 @@ def _section(content: Mapping[str, Any]) -> str:
     ]
     if content["plots"]:
         place = f"../results/{content['scale']}/{content['recipe']}.svg"
-        parts.append(f"![Series of {content['recipe']} over training]({place})")
+        what = "Series" if all("lines" in plot for plot in content["plots"]) else "Figures"
+        parts.append(f"![{what} of {content['recipe']} over training]({place})")
     return "\n\n".join([*parts, _facts(content)])
 
 

@@ -10,6 +10,7 @@ import torch
 
 from tutelage.reproduction.asked import SCALES
 from tutelage.reproduction.claims import Claim
+from tutelage.reproduction.drawings import Drawing
 from tutelage.reproduction.printed import PAPERS, printed
 
 
@@ -20,6 +21,8 @@ class Outcome(NamedTuple):
     """one number for every metric of the recipe, in the paper's unit"""
     series: Mapping[str, Sequence[float]] = MappingProxyType({})
     """one number per epoch, for the plots"""
+    drawings: Mapping[str, Drawing] = MappingProxyType({})
+    """made by the functions of ``tutelage.reproduction.drawings``, for the panels"""
 
 
 class Plot(NamedTuple):
@@ -32,6 +35,15 @@ class Plot(NamedTuple):
     """what the legend says, to arm and series"""
     across: str = "epoch"
     """what the series are over"""
+
+
+class Panel(NamedTuple):
+    """A drawing of one arm, as the first seed that has it made it."""
+
+    title: str
+    arm: str
+    drawing: str
+    """its name in the arm's outcome"""
 
 
 Run = Callable[[str, int, Any, torch.device], Outcome]
@@ -78,7 +90,8 @@ class Recipe:
     """the table of the paper's numbers below; nothing where it prints none"""
     printed: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     """arm and metric, to the row and column of ``table``"""
-    plots: tuple[Plot, ...] = ()
+    plots: tuple[Plot | Panel, ...] = ()
+    """what the figure shows, two beside one another"""
     prepare: Callable[[Any], object] = nothing
     """called with the settings before any job: reads the data once, so that it is cached, or
     told in one line where it is missing"""
@@ -111,5 +124,9 @@ class Recipe:
             if arm not in self.arms or metric not in self.metrics:
                 raise ValueError(f"{self.name}: '{metric}' of '{arm}' is not measured.")
         for plot in self.plots:
-            if unknown := {arm for arm, _ in plot.lines.values()} - set(self.arms):
+            if unknown := _arms(plot) - set(self.arms):
                 raise ValueError(f"{self.name}: the plot '{plot.title}' names {unknown}.")
+
+
+def _arms(plot: Plot | Panel) -> set[str]:
+    return {plot.arm} if isinstance(plot, Panel) else {arm for arm, _ in plot.lines.values()}

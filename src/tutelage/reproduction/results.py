@@ -15,7 +15,7 @@ from tutelage.reproduction.claims import RULE, UNDECIDED, Arms, Claim, judge, to
 from tutelage.reproduction.jobs import Failure, finished
 from tutelage.reproduction.plan import Plan
 from tutelage.reproduction.printed import PAPERS, printed
-from tutelage.reproduction.recipe import Recipe
+from tutelage.reproduction.recipe import Panel, Recipe
 from tutelage.runs import write_json
 
 WITHIN, MISSED, OPEN = "within our interval", "not reproduced", "open"
@@ -84,6 +84,7 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
         "seconds": round(sum(record["seconds"] for record in found), 1),
         "series": {a: {s: v for s, v in of.items() if any(v)} for a, of in series.items()},
         "plots": [plot._asdict() for plot in recipe.plots],
+        "drawings": _drawings(plan, records),
     }
 
 
@@ -91,6 +92,17 @@ def _column(
     plan: Plan, records: Mapping[tuple[str, int], Any], arm: str, part: str, name: str
 ) -> list[Any]:
     return [records[arm, seed].get(part, {}).get(name) for seed in range(plan.seeds)]
+
+
+def _drawings(plan: Plan, records: Mapping[tuple[str, int], Any]) -> dict[str, dict[str, Any]]:
+    # those that the figure shows, of one seed: they are large
+    drawn: dict[str, dict[str, Any]] = {}
+    for panel in plan.recipe.plots:
+        if isinstance(panel, Panel):
+            seeds = [records[panel.arm, s].get("drawings", {}) for s in range(plan.seeds)]
+            if has := [of[panel.drawing] for of in seeds if panel.drawing in of]:
+                drawn.setdefault(panel.arm, {})[panel.drawing] = has[0]
+    return drawn
 
 
 def _printed(recipe: Recipe) -> list[dict[str, Any]]:
