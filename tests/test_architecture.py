@@ -14,7 +14,7 @@ LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"trees"},
     {"objectives", "probability_losses", "rules", "differentiable"},
-    {"student", "teaching", "joint"},
+    {"student", "teaching", "memory", "joint"},
     {"alignments"},
     {"task"},
     {"teachers", "signals", "augment", "data", "models"},

@@ -36,11 +36,14 @@ from tutelage.teachers import (
     InternalState,
     KeepOrDrop,
     LossWeigher,
+    MentorNetDD,
+    MentorNetPD,
     Mixup,
     Permuted,
     Plain,
     RandomBlending,
     RandomMask,
+    SelfPaced,
     Shuffled,
     SupportWeights,
     Together,
@@ -112,6 +115,11 @@ def blending() -> Blending:
     return teacher
 
 
+def remembering(teacher: MentorNetPD | MentorNetDD) -> nn.Module:
+    teacher.average.level.fill_(0.7)
+    return teacher
+
+
 OTHERS: dict[str, Callable[[], nn.Module]] = {
     "safe curriculum": lambda: Curriculum(FourBlockCNN(2, 1, SIZE, width=4), beyond="safe"),
     "support weights": lambda: SupportWeights(
@@ -130,6 +138,9 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
         InternalState(STUDENT, classes=C, tap="pool", surface=PAPER_SURFACE)
     ),
     "together": lambda: Together(blending(), LossWeigher(width=4)),
+    "self-paced": lambda: SelfPaced(start=0.25, full_at=0.75),
+    "MentorNet PD": lambda: remembering(MentorNetPD(width=0.5, percentile=0.75)),
+    "MentorNet DD": lambda: remembering(MentorNetDD(C, decay=0.25)),
 }
 
 
@@ -352,6 +363,7 @@ def test_teacher_that_cannot_be_stored_is_refused_before_anything_is_written(tmp
 KINDS = (
     *("everything, narrow", "paper, I0 + M0", "loss", "curriculum"),
     *("mask", "together", "shuffled", "support weights"),
+    *("self-paced", "MentorNet DD"),
 )
 
 
@@ -544,6 +556,12 @@ WRONG_VALUES["together"] = {
         {"teacher": "Permuted", "settings": {"learned": PART}},
     ),
     "prepares": (None, {}, PART, {"teacher": "Blending", "settings": {"classes": 4}}),
+}
+WRONG_VALUES["self-paced"] = {"start": (0.0, 1.5, float("nan"), "1", None, True, 1)}
+WRONG_VALUES["MentorNet DD"] = {
+    "classes": (*NUMBERS, 10**7, "3", None),
+    "decay": (1.0, -0.1, float("inf"), "0.5", None, True),
+    "burn_in": (-0.1, 1.5, float("nan"), None),
 }
 SETTINGS = [
     pytest.param(kind, key, value, id=f"{kind}-{key}-{value!r:.40}")

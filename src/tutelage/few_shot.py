@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from tutelage.data.few_shot.episodes import Episode
 from tutelage.errors import UsageError
 from tutelage.loops import whole_run
+from tutelage.memory import require_no_memory
 from tutelage.objectives import logits_of
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
@@ -98,6 +99,7 @@ def judge_start(
     Returns:
         The verdict on the start.
     """
+    require_no_memory(task.teacher)
     teacher: Params = {k: p for k, p in task.teacher.named_parameters() if p.requires_grad}
     taken = adaptation(task, episode.support, steps, of=steps, seed=seed)
     now = autocast_now(task.student.device)

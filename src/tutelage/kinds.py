@@ -15,10 +15,13 @@ from tutelage.teachers import (
     InternalState,
     KeepOrDrop,
     LossWeigher,
+    MentorNetDD,
+    MentorNetPD,
     Mixup,
     Permuted,
     RandomBlending,
     RandomMask,
+    SelfPaced,
     Shuffled,
     SupportWeights,
     Together,
@@ -74,6 +77,15 @@ NETWORKS: dict[str, Kind] = {
     ),
 }
 """the networks that a stored teacher may have"""
+
+MENTOR: Types = {"percentile": float, "decay": float, "burn_in": float, "dropout": float}
+"""settings that both MentorNets have"""
+
+
+def _percentile(teacher: MentorNetPD | MentorNetDD) -> Settings:
+    average = teacher.average
+    return {"percentile": average.percentile, "decay": average.decay}
+
 
 KINDS: dict[str, Kind] = {
     "InternalState": Kind(
@@ -136,6 +148,15 @@ KINDS: dict[str, Kind] = {
     ),
     "AuxiliaryTargets": Kind(
         AuxiliaryTargets, {"network": dict}, lambda s, _: AuxiliaryTargets(**s)
+    ),
+    "SelfPaced": Kind(
+        SelfPaced, {"start": float, "full_at": float}, lambda s, _: SelfPaced(**s)
+    ),
+    "MentorNetPD": Kind(
+        MentorNetPD, {"width": float, **MENTOR}, lambda s, _: MentorNetPD(**s), _percentile
+    ),
+    "MentorNetDD": Kind(
+        MentorNetDD, {"classes": int, **MENTOR}, lambda s, _: MentorNetDD(**s), _percentile
     ),
     "KeepOrDrop": Kind(KeepOrDrop, {"keeps": dict}, lambda s, _: KeepOrDrop(**s)),
     "Permuted": Kind(Permuted, {"learned": dict}, lambda s, _: Permuted(**s)),

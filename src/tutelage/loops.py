@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tutelage.look import Record
+from tutelage.memory import require_no_memory
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
@@ -62,6 +63,7 @@ def episodic(
     Yields:
         One record per student; take as many as there shall be teacher steps.
     """
+    require_no_memory(teacher)
     number = 0
     while True:
         module, optimizer = make_student(number)

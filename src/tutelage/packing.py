@@ -19,7 +19,9 @@ def packed(step: Step) -> dict[str, Any]:
         Plain dictionaries, lists, numbers and tensors.
     """
     settings = {name: dict(own) for name, own in step.settings.items()}
-    return {"batch": list(step.batch), "progress": list(step.progress), "settings": settings}
+    *numbers, memory = step.progress
+    progress = [*numbers, dict(memory)]
+    return {"batch": list(step.batch), "progress": progress, "settings": settings}
 
 
 def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
@@ -34,7 +36,9 @@ def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
     """
     inputs, targets, ids, *drawn = plain["batch"]
     batch = Batch(inputs.to(device), targets.to(device), ids.to(device), *drawn)
-    return Step(batch, Progress(*plain["progress"]), plain["settings"])
+    *numbers, memory = plain["progress"]
+    progress = Progress(*numbers)._replace(memory=moved_to(device, memory))
+    return Step(batch, progress, plain["settings"])
 
 
 def unpacked_state(plain: Sequence[Any], device: torch.device) -> StudentState:

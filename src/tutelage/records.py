@@ -56,6 +56,8 @@ class Progress(NamedTuple):
     """average training loss so far, nats"""
     best_accuracy: float = 0.0
     """best held-out accuracy so far, in 0..1"""
+    memory: Mapping[str, Tensor] = MappingProxyType({})
+    """what the teacher remembers of the steps before this one, by the names of its buffers"""
 
 
 class Observation(NamedTuple):

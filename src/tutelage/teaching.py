@@ -5,7 +5,11 @@
 * ``log_prob(lesson: Lesson, observation: Observation) -> Tensor [B]``, where ``weigh`` samples:
   the log-probability of what it sampled, drawn again from the same random numbers. A teacher
   that samples in ``prepare`` gives it with the lesson;
-* ``entropy() -> Tensor``, a scalar: of what it samples, where a signal rewards that.
+* ``entropy() -> Tensor``, a scalar: of what it samples, where a signal rewards that;
+* ``remember(lesson: Lesson, observation: Observation) -> Params``, after each real step that it
+  taught, by the teacher or any part of it: new values for those of its buffers that ``memory``
+  names. A step that is taken again sees them as they were (``Progress.memory``); ``prepare``
+  and ``entropy`` do not see them.
 
 Traits are plain attributes:
 
@@ -13,10 +17,12 @@ Traits are plain attributes:
 * ``taps``: names of the student's modules whose outputs it wants to see; none if absent;
 * ``deep``: keep the path from weights to student parameters, ``dw/dtheta``; False if absent;
 * ``at_test``: ``prepare`` belongs to prediction too (masks do); False if absent;
-* ``uses_progress``: what it does depends on ``Progress``; False if absent.
+* ``uses_progress``: what it does depends on ``Progress``; False if absent;
+* ``memory``: names of the buffers that ``remember`` gives values for; none if absent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -78,7 +84,8 @@ def weigh(
     """
     if not hasattr(teacher, "weigh"):
         return torch.ones_like(observation.losses)
-    return _call(teacher, "weigh", params, lesson, observation)
+    memory = observation.progress.memory
+    return _call(teacher, "weigh", params, lesson, observation, memory=memory)
 
 
 def log_prob(
@@ -105,7 +112,8 @@ def log_prob(
             f"{type(teacher).__name__} samples nothing, so that a reward cannot teach it: give "
             "its lessons a log_prob, or use a signal that differentiates, such as Lookahead."
         )
-    return _call(teacher, "log_prob", params, lesson, observation)
+    memory = observation.progress.memory
+    return _call(teacher, "log_prob", params, lesson, observation, memory=memory)
 
 
 def entropy(teacher: nn.Module, params: Params) -> Tensor:
@@ -129,11 +137,18 @@ def entropy(teacher: nn.Module, params: Params) -> Tensor:
     return _call(teacher, "entropy", params)
 
 
-def _call(teacher: nn.Module, method: str, params: Params, *args: object):  # noqa: ANN202 - the method's own
+def _call(  # noqa: ANN202 - the method's own
+    teacher: nn.Module,
+    method: str,
+    params: Params,
+    *args: object,
+    memory: Mapping[str, Tensor] = MappingProxyType({}),
+):
     if not params and next(teacher.buffers(), None) is None:
         return getattr(teacher, method)(*args)
     own = {f"teacher.{name}": tensor for name, tensor in params.items()}
-    buffers = {f"teacher.{name}": b.clone() for name, b in teacher.named_buffers()}
+    now = dict(teacher.named_buffers()) | dict(memory)
+    buffers = {f"teacher.{name}": b.clone() for name, b in now.items()}
     return functional_call(_Moment(teacher, method), (own, buffers), args)
 
 

@@ -15,6 +15,7 @@ from tutelage.differentiable import compiled_parts, eager, require_learnable
 from tutelage.errors import UnsupportedStudentError
 from tutelage.learner import Learner
 from tutelage.look import Look, Record, ahead, look, look_again, prepared, record, weighed
+from tutelage.memory import memory_of, remember
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.packing import (
     packed,
@@ -132,11 +133,10 @@ class Tutor:
     def progress(self) -> Progress:
         """How far the student's training has come."""
         fraction = 0.0 if self.total_steps is None else self.steps / self.total_steps
-        if not uses_progress(self.teacher):  # reading the mean loss waits for the device
-            return Progress(fraction, 0.0, self.best_accuracy)
-        return Progress(
-            fraction, float(self._loss_sum) / max(self.steps, 1), self.best_accuracy
-        )
+        mean = 0.0
+        if uses_progress(self.teacher):  # reading the mean loss waits for the device
+            mean = float(self._loss_sum) / max(self.steps, 1)
+        return Progress(fraction, mean, self.best_accuracy, memory_of(self.teacher))
 
     def step(self, batch: Batch, held_out: Batch | None = None) -> Record:
         """Take one student step, and a teacher step where one is due.
@@ -170,7 +170,7 @@ class Tutor:
         sight = look(task, self.student, batch, prepared(task, batch), self.progress)
         self._descend(sight, batch)
         judged = self._pass_on(sight.loss, batch)
-        self._move(sight)
+        self._move(task, sight)
         return record(sight, judged)
 
     def _watched(self, learner: Learner, batch: Batch, held_out: Batch | None) -> Record:
@@ -185,7 +185,7 @@ class Tutor:
             judged = self._learn(learner, ahead(self.task, step, witness), held_out, phi)
             sight = weighed(self.task, batch, sight.lesson, sight.seen)
             self._descend(sight, batch)
-        self._move(sight)
+        self._move(self.task, sight)
         if not learner.retakes:
             self._window.append(step)
         if due and not learner.retakes:
@@ -213,8 +213,9 @@ class Tutor:
         self.optimizer.zero_grad(set_to_none=True)
         sight.loss.backward(retain_graph=again)
 
-    def _move(self, sight: Look) -> None:
+    def _move(self, task: Task, sight: Look) -> None:
         self.optimizer.step()
+        remember(task.teacher, sight.lesson, detach(sight.seen))
         self.steps += 1
         self._loss_sum += sight.loss.detach().to(self._loss_sum)
         self._weightless += sight.weights.detach().sum() == 0

@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from tutelage.memory import memory_of
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.records import Batch, Estimate
 from tutelage.signals import Implicit, Signal, Unrolled
@@ -41,6 +42,8 @@ def train(
     objective: Objective = cross_entropy,
 ) -> tuple[Estimate | None, Tensor]:
     """Train a real student; an estimate at the end, if asked for, and its held-out loss."""
+    for name in memory_of(teacher):  # of the student before
+        teacher.get_buffer(name).zero_()
     student = build()
     rule = torch.optim.SGD(student.parameters(), lr=0.3, momentum=0.5)
     watched = None if signal is None else Watched(signal)

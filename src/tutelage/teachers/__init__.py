@@ -7,11 +7,13 @@ from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
 from tutelage.teachers.keep_or_drop import KeepOrDrop
 from tutelage.teachers.loss_weigher import LossWeigher
+from tutelage.teachers.mentor_net import MentorNetDD, MentorNetPD
 from tutelage.teachers.mixup import Mixup
 from tutelage.teachers.permuted import Permuted
 from tutelage.teachers.plain import Plain
 from tutelage.teachers.random_blending import RandomBlending
 from tutelage.teachers.random_mask import RandomMask
+from tutelage.teachers.self_paced import SelfPaced
 from tutelage.teachers.shuffled import Shuffled
 from tutelage.teachers.split_sampler import Draw, SplitSampler
 from tutelage.teachers.support_weights import SupportWeights
@@ -28,11 +30,14 @@ __all__ = [
     "InternalState",
     "KeepOrDrop",
     "LossWeigher",
+    "MentorNetDD",
+    "MentorNetPD",
     "Mixup",
     "Permuted",
     "Plain",
     "RandomBlending",
     "RandomMask",
+    "SelfPaced",
     "Shuffled",
     "SplitSampler",
     "SupportWeights",

@@ -1,0 +1,75 @@
+"""What a teacher remembers of a student's earlier steps: buffers that each real step renews.
+
+A teacher, or any part of one, names them in its trait ``memory`` and gives their new values by
+its method ``remember``. A step that is taken again sees them as they were, since they travel
+with its ``Progress``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.errors import UsageError
+from tutelage.records import Lesson, Observation, Params
+
+
+@torch.no_grad()
+def remember(teacher: nn.Module, lesson: Lesson, observation: Observation) -> None:
+    """Let the teacher's buffers take in a real step that was taken.
+
+    Args:
+        teacher: The teacher.
+        lesson: What the student saw.
+        observation: What its forward pass revealed, detached.
+    """
+    for part in teacher.modules():
+        if memory_names(part):
+            renew = cast(Callable[..., Mapping[str, Tensor]], part.remember)
+            for name, value in renew(lesson, observation).items():
+                part.get_buffer(name).copy_(value)
+
+
+def memory_of(teacher: nn.Module) -> Params:
+    """What the teacher remembers of the steps that were taken.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Copies of the buffers in question, by their names in ``teacher``; often none.
+    """
+    return {
+        f"{at}.{name}" if at else name: part.get_buffer(name).clone()
+        for at, part in teacher.named_modules()
+        for name in memory_names(part)
+    }
+
+
+def require_no_memory(teacher: nn.Module) -> None:
+    """Refuse a teacher that remembers steps, where nobody takes real ones.
+
+    Args:
+        teacher: The teacher.
+
+    Raises:
+        UsageError: If it does.
+    """
+    if names := ", ".join(memory_of(teacher)):
+        raise UsageError(
+            f"{type(teacher).__name__} remembers earlier steps ({names}), but whole runs that "
+            "a signal takes are not remembered: teach with a Tutor."
+        )
+
+
+def memory_names(part: nn.Module) -> Sequence[str]:
+    """The buffers that a teacher, or a part of one, remembers steps by; parts aside.
+
+    Args:
+        part: A teacher or any module in it.
+
+    Returns:
+        Its trait ``memory``.
+    """
+    return getattr(part, "memory", ())

@@ -1,0 +1,62 @@
+"""A moving average of a percentile of each batch's losses, to compare losses with."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.records import Lesson, Observation
+from tutelage.trees import wide
+
+
+class LossPercentile(nn.Module):
+    """``level <- decay level + (1 - decay) percentile_p(losses)``, from 0, at every real step.
+
+    Source: Jiang et al. 2018, MentorNet; the percentile is the nearest loss, and the average
+    starts at 0, as in the paper's code.
+
+    Args:
+        percentile: p, a share.
+        decay: Of the average, per step.
+
+    Raises:
+        ValueError: If one of them does not lie in [0, 1], or ``decay`` is 1.
+    """
+
+    memory: ClassVar = ("level",)
+
+    def __init__(self, *, percentile: float, decay: float) -> None:
+        super().__init__()
+        if not 0 <= percentile <= 1:
+            raise ValueError(f"percentile is a share in [0, 1], got {percentile}.")
+        if not 0 <= decay < 1:
+            raise ValueError(f"decay must lie in [0, 1), got {decay}.")
+        self.percentile = percentile
+        self.decay = decay
+        self.level: Tensor
+        self.register_buffer("level", torch.zeros(()))
+
+    def forward(self, losses: Tensor) -> Tensor:
+        """The average with this batch taken in; the buffer is left as it is.
+
+        Args:
+            losses: [L].
+
+        Returns:
+            A scalar.
+        """
+        now = wide(losses).quantile(self.percentile, interpolation="nearest")
+        return self.decay * self.level + (1 - self.decay) * now
+
+    def remember(self, lesson: Lesson, observation: Observation) -> Mapping[str, Tensor]:  # noqa: ARG002 - the seam
+        """What the average is after a step.
+
+        Args:
+            lesson: What the student saw.
+            observation: Its losses.
+
+        Returns:
+            The new value.
+        """
+        return {"level": self(observation.losses)}

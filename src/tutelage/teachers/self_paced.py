@@ -1,0 +1,55 @@
+"""Self-paced learning: the easiest examples of each batch, more of them as training goes on."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.objectives import Normalise
+from tutelage.records import Lesson, Observation
+
+
+class SelfPaced(nn.Module):
+    """Weight 1 for the share of a batch whose losses are lowest, else 0; nothing is learnt.
+
+    At step t of T it is ``min(1, start + (1 - start) t / (full_at T))``. At least one example
+    is kept; of equal losses, those that come first.
+
+    Source: Kumar et al. 2010, Self-Paced Learning for Latent Variable Models, where a threshold
+    on the loss grows. Fan et al. 2021 compare with it and give no schedule: the defaults are
+    ours.
+
+    Args:
+        start: Share kept at first.
+        full_at: Share of the run after which all are kept.
+
+    Raises:
+        ValueError: If one of them does not lie in (0, 1].
+    """
+
+    normalise: ClassVar[Normalise] = "mean"
+    uses_progress = True
+
+    def __init__(self, *, start: float = 0.5, full_at: float = 0.5) -> None:
+        super().__init__()
+        for name, share in (("start", start), ("full_at", full_at)):
+            if not 0 < share <= 1:
+                raise ValueError(f"{name} must lie in (0, 1], got {share}.")
+        self.start = start
+        self.full_at = full_at
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+        """Keep the easiest.
+
+        Args:
+            lesson: What the student saw.
+            observation: Its losses, and how far training has come.
+
+        Returns:
+            [L], each 0 or 1.
+        """
+        losses = observation.losses
+        grown = min(observation.progress.fraction / self.full_at, 1.0)
+        share = self.start + (1 - self.start) * grown
+        easiest = losses.argsort(stable=True)[: max(round(share * len(losses)), 1)]
+        return torch.zeros_like(losses).index_fill(0, easiest, 1.0)

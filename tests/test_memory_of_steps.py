@@ -1,0 +1,165 @@
+"""What a teacher remembers is renewed by real steps alone and returns with steps and runs."""
+
+import io
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from tests.cases import B, C, InputWeigher, build, stream
+from tests.tutoring import same, teaching
+from tutelage.errors import UsageError
+from tutelage.few_shot import Episode, judge_start
+from tutelage.loops import episodic
+from tutelage.memory import memory_of
+from tutelage.records import Observation, Progress, as_lesson
+from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
+from tutelage.student import StudentView
+from tutelage.task import Task
+from tutelage.teachers import KeepOrDrop, MentorNetDD, Permuted, Together
+from tutelage.tutor import Tutor
+
+
+class Counting(nn.Module):
+    """Weighs by a learned input weight and by how many steps it remembers."""
+
+    memory: ClassVar = ("count",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = InputWeigher()
+        self.count: Tensor
+        self.register_buffer("count", torch.zeros(()))
+
+    def weigh(self, lesson, observation) -> Tensor:
+        return self.inner.weigh(lesson, observation) / (1 + self.count)
+
+    def remember(self, lesson, observation):  # noqa: ARG002 - the seam
+        assert not observation.losses.requires_grad
+        return {"count": self.count + 1}
+
+
+SIGNALS = [
+    *(Unrolled(2), Reversible(2), Replayed(2)),
+    *(Lookahead(), Lookahead(mode="restep"), Lookahead(judge="next")),
+]
+
+
+@pytest.mark.parametrize("signal", SIGNALS, ids=str)
+def test_every_real_step_is_remembered_once_and_looks_are_not(signal) -> None:
+    teacher = Counting().double()
+    tutor, batches = teaching(signal, teacher=teacher), stream()
+    for number in range(4):
+        assert teacher.count == number
+        tutor.step(next(batches), next(batches))
+
+
+def test_steps_without_the_teacher_are_not_remembered() -> None:
+    teacher = Counting().double()
+    tutor = teaching(Lookahead(judge="plain"), every=2, teacher=teacher)
+    batches = stream()
+    for _ in range(4):
+        tutor.step(next(batches))
+    assert teacher.count == 2
+
+
+def test_the_memory_of_parts_is_found_by_their_names() -> None:
+    wrapped = {
+        "keeps.count": KeepOrDrop(Counting()),
+        "learned.count": Permuted(Counting()),
+        "weighs.count": Together(nn_prepares(), Counting()),
+        "average.level": MentorNetDD(C),
+    }
+    for name, teacher in wrapped.items():
+        assert list(memory_of(teacher)) == [name]
+
+
+def nn_prepares() -> nn.Module:
+    class Nothing(nn.Module):
+        def prepare(self, batch):
+            return as_lesson(batch)
+
+    return Nothing()
+
+
+def test_weights_are_those_of_the_step_that_they_are_asked_for() -> None:
+    teacher, batch = Counting().double(), next(stream())
+    student = build("relu network")
+    task = Task(StudentView(student, SGD(student.parameters(), lr=0.1)), teacher, torch.add)
+    losses = torch.ones(B, dtype=torch.float64)
+    lesson = as_lesson(batch)
+    teacher.count.fill_(5)
+
+    def weights(count: float) -> Tensor:
+        progress = Progress(memory={"count": torch.tensor(count, dtype=torch.float64)})
+        seen = Observation(losses, losses.unsqueeze(1), {}, progress)
+        return task.weights({}, lesson, seen, 0)
+
+    torch.testing.assert_close(weights(0.0), 2 * weights(1.0))
+    now = Observation(losses, losses.unsqueeze(1), {}, Progress())
+    torch.testing.assert_close(task.weights({}, lesson, now, 0), weights(5.0))
+    assert teacher.count == 5
+
+
+def remembering(signal: Signal, every: int) -> Tutor:
+    torch.manual_seed(0)
+    return teaching(
+        signal,
+        every=every,
+        student=build("dropout"),
+        teacher=MentorNetDD(C, burn_in=0.2).double(),
+        total_steps=20,
+    )
+
+
+@pytest.mark.parametrize("stop", [3, 5])
+@pytest.mark.parametrize("signal", SIGNALS, ids=str)
+def test_a_stopped_run_goes_on_bit_for_bit(signal, stop) -> None:
+    def run(tutor: Tutor, numbers: range) -> list[Any]:
+        return [
+            list(
+                tutor.step(
+                    next(stream(n)), next(stream(100 + n)) if tutor.wants_held_out else None
+                )
+            )
+            for n in numbers
+        ]
+
+    unbroken = remembering(signal, 3)
+    whole = run(unbroken, range(10))
+    first, second = remembering(signal, 3), remembering(signal, 3)
+    begun = run(first, range(stop))
+    stored = io.BytesIO()
+    torch.save(first.state_dict(), stored)
+    stored.seek(0)
+    second.load_state_dict(torch.load(stored, weights_only=True))
+    assert same(begun + run(second, range(stop, 10)), whole)
+    assert same(second.state_dict(), unbroken.state_dict())
+
+
+def test_whole_runs_refuse_a_teacher_that_remembers() -> None:
+    teacher, student = Counting().double(), build("relu network")
+    rule = SGD(student.parameters(), lr=0.1)
+    learner = SGD(teacher.parameters(), lr=0.1)
+    batch = next(stream())
+    found = episodic(
+        lambda _: (student, rule),
+        teacher,
+        learner,
+        lambda _: [batch],
+        lambda _: batch,
+        signal=Unrolled(1),
+    )
+    with pytest.raises(UsageError, match=r"Counting remembers earlier steps \(count\).*Tutor"):
+        next(found)
+    task = Task(StudentView(student, rule), teacher, nn.CrossEntropyLoss(reduction="none"))
+    with pytest.raises(UsageError, match="Counting remembers"):
+        judge_start(
+            task,
+            Episode(batch, batch, torch.zeros(B, dtype=torch.bool)),
+            Unrolled(1),
+            1,
+            seed=0,
+        )
