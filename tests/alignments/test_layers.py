@@ -169,9 +169,10 @@ CONVOLUTIONS = {
     (2, True): nn.ConvTranspose2d,
     (3, True): nn.ConvTranspose3d,
 }
-SHORT = settings(deadline=None, max_examples=40)
+SHORT = settings(deadline=None, max_examples=40, derandomize=True)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")
 @SHORT
 @given(
     dims=st.integers(1, 3),
