@@ -17,7 +17,7 @@ LAYERS: tuple[set[str], ...] = (
     {"student", "teaching", "memory", "joint"},
     {"alignments"},
     {"task"},
-    {"teachers", "signals", "augment", "data", "models"},
+    {"teachers", "signals", "augment", "data", "models", "metrics"},
     {"look", "learner", "packing"},
     {"tutor"},
     {"loops"},

@@ -6,7 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tutelage.objectives import Normalise, cross_entropy, nonzero, weighted_loss
+from tutelage.objectives import (
+    Normalise,
+    TokenCrossEntropy,
+    cross_entropy,
+    nonzero,
+    weighted_loss,
+)
 
 RULES: tuple[Normalise, ...] = ("mean", "group", None)
 
@@ -163,3 +169,30 @@ def test_soft_labels_mix_the_losses_of_the_classes() -> None:
 def test_cross_entropy_is_in_nats_and_one_per_example() -> None:
     got = cross_entropy(torch.zeros(2, 4, dtype=torch.float64), torch.tensor([0, 3]))
     torch.testing.assert_close(got, torch.log(tensor(4, 4)))
+
+
+def test_tokens_of_a_sequence_are_averaged_and_padding_is_left_out():
+    torch.manual_seed(0)
+    logits = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
+    targets = torch.tensor([[1, 2, -100, -100], [0, 3, 4, 1], [-100] * 4])
+    losses = TokenCrossEntropy()(logits, targets)
+    by_hand = -logits.log_softmax(2)
+    wanted = [by_hand[0, [0, 1], [1, 2]].mean(), by_hand[1, range(4), [0, 3, 4, 1]].mean()]
+    torch.testing.assert_close(losses[:2], torch.stack(wanted))
+    assert losses[2] == 0
+    losses.sum().backward()
+    assert logits.grad is not None
+    assert (logits.grad[0, 2:] == 0).all()
+    assert (logits.grad[2] == 0).all()
+
+
+def test_smoothed_tokens_share_a_little_with_all_others():
+    logits, targets = torch.randn(1, 2, 5, dtype=torch.float64), torch.tensor([[3, -100]])
+    log = logits[0, 0].log_softmax(0)
+    wanted = -(0.9 * log[3] + 0.1 * log.mean())
+    torch.testing.assert_close(TokenCrossEntropy(0.1)(logits, targets), wanted.unsqueeze(0))
+
+
+def test_tokens_that_do_not_match_their_logits_are_refused():
+    with pytest.raises(ValueError, match=r"give logits \[B, T, V\]"):
+        TokenCrossEntropy()(torch.randn(2, 4, 5), torch.zeros(2, 3, dtype=torch.int64))

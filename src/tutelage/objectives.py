@@ -47,6 +47,46 @@ def binary_cross_entropy(
 
 
 @dataclass(frozen=True)
+class TokenCrossEntropy:
+    """Mean cross entropy over the tokens of every sequence, in nats; padding never counts.
+
+    Source: Szegedy et al. 2016, for label smoothing.
+    """
+
+    smoothing: float = 0.0
+    """share of a target's mass that is spread over all tokens, in 0..1"""
+    ignored: int = -100
+    """the target that is no token"""
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """One loss per sequence.
+
+        Args:
+            logits: [B, T, V].
+            targets: Token ids, int64 [B, T].
+
+        Returns:
+            [B]; 0 for a sequence without a token.
+
+        Raises:
+            ValueError: If the two do not match.
+        """
+        if logits.ndim != 3 or logits.shape[:2] != targets.shape:
+            raise ValueError(
+                f"logits have shape {tuple(logits.shape)} but targets {tuple(targets.shape)}: "
+                "give logits [B, T, V] for tokens [B, T]."
+            )
+        found = F.cross_entropy(
+            logits.transpose(1, 2),
+            targets,
+            ignore_index=self.ignored,
+            reduction="none",
+            label_smoothing=self.smoothing,
+        )
+        return found.sum(1) / (targets != self.ignored).sum(1).clamp(min=1)
+
+
+@dataclass(frozen=True)
 class Auxiliary:
     """``objective(logits, targets) + mean_d (t^_d - t_d)^2``: a second output is taught, too.
 

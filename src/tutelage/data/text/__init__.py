@@ -1,0 +1,1 @@
+"""Texts: sentence pairs, their tokens and their minibatches."""

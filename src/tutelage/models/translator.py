@@ -1,0 +1,161 @@
+"""A sequence-to-sequence Transformer as a student: sentence pairs to logits of every token."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.errors import MissingExtraError, UnsupportedStudentError
+
+STATE = "state"
+"""the tap that gives the mean decoder state [B, D]"""
+
+
+class MeanState(nn.Module):
+    """The mean of the decoder's last hidden state over a pair's target positions."""
+
+    def forward(self, hidden: Tensor, counted: Tensor) -> Tensor:
+        """Average over positions.
+
+        Args:
+            hidden: [B, T, D].
+            counted: Which positions belong to the target, bool [B, T].
+
+        Returns:
+            [B, D]; zero where none does.
+        """
+        share = counted / counted.sum(1, keepdim=True).clamp(min=1)
+        return (hidden * share.to(hidden.dtype).unsqueeze(2)).sum(1)
+
+
+class Translator(nn.Module):
+    """Any encoder-decoder of ``transformers`` with an output layer ``lm_head``.
+
+    Padding is never seen: the encoder's is masked, the decoder's comes after what is counted.
+    Tap ``state`` for the mean decoder state, the internal state of Fan et al. 2021, section 5.
+
+    Args:
+        model: Such as ``MarianMTModel``; its ``config.pad_token_id`` marks padding.
+
+    Raises:
+        UnsupportedStudentError: If it is no encoder-decoder with an output layer.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        if not (hasattr(model, "lm_head") and getattr(model.config, "is_encoder_decoder", 0)):
+            raise UnsupportedStudentError(
+                f"{type(model).__name__} is no encoder-decoder of transformers with lm_head; "
+                "give one such as MarianMTModel."
+            )
+        self.model = model
+        self.state = MeanState()
+
+    def forward(self, pairs: Tensor) -> Tensor:
+        """Logits of every next target token.
+
+        Args:
+            pairs: Source tokens and what the decoder is given, int64 [B, 2, L].
+
+        Returns:
+            [B, L, V].
+        """
+        source, given = pairs.unbind(1)
+        padding = self.model.config.pad_token_id
+        hidden = self.model.model(
+            input_ids=source, attention_mask=source != padding, decoder_input_ids=given
+        ).last_hidden_state
+        self.state(hidden, given != padding)
+        logits = self.model.lm_head(hidden)
+        bias = getattr(self.model, "final_logits_bias", None)
+        return logits if bias is None else logits + bias
+
+    @torch.no_grad()
+    def translate(self, sources: Tensor, *, beams: int, longest: int) -> list[list[int]]:
+        """Translations by beam search, in evaluation mode.
+
+        Args:
+            sources: int64 [B, S], padded.
+            beams: Hypotheses kept; 1 is greedy.
+            longest: Tokens of a translation.
+
+        Returns:
+            B lists of ids, special tokens among them.
+        """
+        training = self.model.training
+        self.model.eval()
+        found = self.model.generate(
+            input_ids=sources,
+            attention_mask=sources != self.model.config.pad_token_id,
+            num_beams=beams,
+            max_new_tokens=longest,
+            do_sample=False,
+        )
+        self.model.train(training)
+        return [tokens[1:] for tokens in found.tolist()]
+
+
+def marian(
+    words: int,
+    special: Sequence[int],
+    *,
+    width: int,
+    hidden: int,
+    layers: int,
+    heads: int,
+    dropout: float,
+    longest: int,
+) -> Translator:
+    """A Transformer of Marian's architecture with one embedding for all, newly drawn.
+
+    Draws from torch's global generator.
+
+    Args:
+        words: V, tokens of the vocabulary.
+        special: Ids of padding, start and end.
+        width: Of a state.
+        hidden: Of the feed-forward layers.
+        layers: Of encoder and decoder each.
+        heads: Of every attention.
+        dropout: In 0..1.
+        longest: Tokens that a side may have.
+
+    Returns:
+        The student.
+
+    Raises:
+        MissingExtraError: If transformers is not installed.
+    """
+    try:
+        from transformers import MarianConfig, MarianMTModel
+    except ImportError as error:
+        raise MissingExtraError("transformers", "text") from error
+    padding, start, end = special
+    config = MarianConfig(
+        vocab_size=words,
+        d_model=width,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=hidden,
+        decoder_ffn_dim=hidden,
+        dropout=dropout,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        activation_function="relu",
+        max_position_embeddings=longest + 1,
+        scale_embedding=True,
+        share_encoder_decoder_embeddings=True,
+        tie_word_embeddings=True,
+        init_std=width**-0.5,
+        pad_token_id=padding,
+        bos_token_id=start,
+        eos_token_id=end,
+        forced_eos_token_id=end,
+        decoder_start_token_id=start,
+    )
+    model = MarianMTModel(config)
+    model.set_attn_implementation("eager")  # fused attention has no second derivative
+    return Translator(model)
