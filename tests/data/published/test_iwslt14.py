@@ -25,11 +25,11 @@ def test_parts_are_those_of_the_script(tmp_path):
     assert parts.held_out is not None
     assert parts.test is not None
     # 1 title and 47 sentences fit: neither the empty one nor 4 words to 1 does
-    assert parts.held_out.sources == (
+    assert list(parts.held_out.sources) == [
         "ein titel hier",
         "satz 22 mit worten",
         "satz 45 mit worten",
-    )
+    ]
     assert len(parts.train) == 45
     assert parts.train.sources[0] == "satz 0 mit worten"
     assert not set(parts.train.ids.tolist()) & set(parts.held_out.ids.tolist())

@@ -33,7 +33,7 @@ class EncodedPairs:
         Returns:
             Those pairs in that order, with their ids.
         """
-        places = which.tolist()
+        places: list[int] = which.tolist()
         sources = [self.sources[n] for n in places]
         targets = [self.targets[n] for n in places]
         return EncodedPairs(sources, targets, self.ids[which], self.name)

@@ -40,7 +40,7 @@ class SentencePairs:
         Returns:
             Those pairs in that order, with their ids.
         """
-        places = which.tolist()
+        places: list[int] = which.tolist()
         sources = [self.sources[n] for n in places]
         targets = [self.targets[n] for n in places]
         return SentencePairs(sources, targets, self.ids[which], self.name)
