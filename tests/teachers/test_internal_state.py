@@ -68,6 +68,32 @@ def test_the_margin_is_the_lead_of_the_given_label_in_probability() -> None:
     torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64))
 
 
+def test_the_margin_of_a_sequence_is_the_mean_over_its_tokens() -> None:
+    torch.manual_seed(2)
+    logits = torch.randn(2, 3, C, dtype=torch.float64)
+    labels = torch.tensor([[0, 2, -100], [1, 1, 0]])
+    teacher = InternalState(
+        student(), classes=C, label=False, surface=("margin",), hidden_layers=0
+    ).double()
+    nn.init.constant_(next(teacher.parameters()), 1.0)
+    lesson = as_lesson(Batch(torch.zeros(2, 3), labels, torch.arange(2)))
+    seen = Observation(torch.zeros(2, dtype=torch.float64), logits, {}, PROGRESS)
+    for row, weight in enumerate(teacher.weigh(lesson, seen).tolist()):
+        pairs = zip(logits[row], labels[row].tolist(), strict=True)
+        by_token = [margin_by_hand(token, y) for token, y in pairs if y >= 0]
+        want = 1 / (1 + math.exp(-sum(by_token) / len(by_token)))
+        assert weight == pytest.approx(want, abs=1e-12)
+
+
+def test_a_sequence_has_no_label_to_show() -> None:
+    lesson = as_lesson(Batch(torch.zeros(2, 3), torch.zeros(2, 3).long(), torch.arange(2)))
+    seen = Observation(torch.zeros(2), torch.zeros(2, 3, C), {}, PROGRESS)
+    for label, surface in ((True, ()), (False, ("prediction",))):
+        teacher = InternalState(student(), classes=C, label=label, surface=surface)
+        with pytest.raises(UsageError, match="sequence has no one label"):
+            teacher.weigh(lesson, seen)
+
+
 def test_the_margin_of_a_sure_student_is_one_or_minus_one() -> None:
     logits = torch.tensor([[100.0, 0, 0], [100.0, 0, 0]])
     assert margin(logits, torch.eye(3)[:2]).squeeze(1).tolist() == [1.0, -1.0]
@@ -79,7 +105,7 @@ def test_the_linear_teacher_computes_the_papers_formula() -> None:
     lesson, seen = shown(module, "1")
     (layer,) = teacher.net
     assert isinstance(layer, nn.Linear)
-    for row, weight in enumerate(teacher.weigh(lesson, seen)):
+    for row, weight in enumerate(teacher.weigh(lesson, seen).tolist()):
         terms = zip(layer.weight[0].tolist(), columns_by_hand(lesson, seen, row), strict=True)
         z = sum(w * x for w, x in terms) + layer.bias.item()
         assert weight.item() == pytest.approx(1 / (1 + math.exp(-z)), rel=1e-12)

@@ -87,11 +87,19 @@ class InternalState(nn.Module):
 
         Returns:
             Weights [L] in (0, 1).
+
+        Raises:
+            UsageError: If it looks at the label or prediction, but rows are sequences.
         """
         logits = observation.logits
+        if logits.ndim == 3 and (self.label or "prediction" in self.surface):
+            raise UsageError(
+                "A sequence has no one label or prediction to show the teacher: give "
+                "label=False, and surface facts other than 'prediction'."
+            )
         looks = self.label or "margin" in self.surface
         one_hot = (
-            _one_hot(lesson.targets, self.classes).to(logits.dtype)
+            _one_hot(lesson.targets, logits.shape[-1]).to(logits.dtype)
             if looks
             else torch.zeros_like(logits)
         )
@@ -134,22 +142,28 @@ def _zero_start_mlp(size: int, width: int, hidden_layers: int) -> nn.Sequential:
 
 
 def _one_hot(targets: Tensor, classes: int) -> Tensor:
-    return targets if targets.ndim == 2 else F.one_hot(targets, classes)
+    if targets.is_floating_point():
+        return targets
+    known = F.one_hot(targets.clamp(min=0), classes)
+    return known * (targets >= 0).unsqueeze(-1)  # padding of sequences is negative
 
 
 def margin(logits: Tensor, one_hot: Tensor) -> Tensor:
     """``p_y - max_{c != y} p_c``: how far the given label leads in probability.
 
     Args:
-        logits: [L, C].
-        one_hot: The given labels, [L, C].
+        logits: [L, C], or [L, T, C] of sequences.
+        one_hot: The given labels, of the same shape; all zero at a position that is padding.
 
     Returns:
-        [L, 1] in -1..1.
+        [L, 1] in -1..1; of a sequence the mean over its positions.
     """
-    p = logits.softmax(1)
-    given = (p * one_hot).sum(1, keepdim=True)
-    return given - (p - 2 * one_hot).amax(1, keepdim=True)
+    p = logits.softmax(-1)
+    lead = (p * one_hot).sum(-1) - (p - 2 * one_hot).amax(-1)
+    if lead.ndim == 1:
+        return lead.unsqueeze(1)
+    counted = one_hot.sum(-1)
+    return ((lead * counted).sum(1) / counted.sum(1).clamp(min=1)).unsqueeze(1)
 
 
 def _constant(observation: Observation, value: float) -> Tensor:
