@@ -20,7 +20,7 @@ LAYERS: tuple[set[str], ...] = (
     {"teachers", "signals", "augment", "data", "models", "metrics"},
     {"look", "learner", "packing"},
     {"tutor"},
-    {"loops"},
+    {"loops", "meta_weight_net"},
     {"few_shot"},
     {"runs", "report", "config", "kinds"},
     {"described"},

@@ -250,7 +250,7 @@ def test_provenance_is_kept(tmp_path):
     card = read_card(tmp_path / "a")
     assert card["schema"] == 1
     assert card["teacher"] == "LossWeigher"
-    assert card["settings"] == {"width": 100}
+    assert card["settings"] == {"width": 100, "normalise": "mean"}
     assert card["learnt_on"] == {
         "student": "cnn",
         "data": "pets [v1] é",
@@ -502,7 +502,10 @@ WRONG_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
         "tap": ("pol", 3, ["pool"], "", {}, True),
         "tap_width": (*NUMBERS, "64", [64], True),
     },
-    "loss": {"width": (*NUMBERS, 5 * 10**7, "100", None, [100], True)},
+    "loss": {
+        "width": (*NUMBERS, 5 * 10**7, "100", None, [100], True),
+        "normalise": ("group", "", 1, ["mean"], True),
+    },
     "curriculum": {
         "iteration": ("no", 2, [], {}, None, 0),
         "network": (
@@ -525,7 +528,7 @@ WRONG_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 NET = {"kind": "MaskUNet", "channels": 1, "width": 4, "levels": 1}
 CNN = {"kind": "TwoBlockCNN", "channels": 2, "outputs": 1, "size": SIZE}
-PART = {"teacher": "LossWeigher", "settings": {"width": 4}}
+PART = {"teacher": "LossWeigher", "settings": {"width": 4, "normalise": "mean"}}
 WRONG_VALUES["curriculum"]["beyond"] = (None, 3, "save", "", [], {})
 WRONG_VALUES["curriculum"]["network"] += (
     *({**CNN, "size": size} for size in (HUGE, 20_000, 12, "16", 2.0, -1, None)),
@@ -552,7 +555,8 @@ WRONG_VALUES["together"] = {
     "weighs": (
         *(None, 3, [], {}, "LossWeigher", {**PART, "more": 1}, {"teacher": "LossWeigher"}),
         *({**PART, "teacher": name} for name in ("", None, [], "Together", "Mixup", "Losser")),
-        *({**PART, "settings": inside} for inside in (None, [], {}, {"width": 5})),
+        *({**PART, "settings": inside} for inside in (None, [], {}, {"width": 4})),
+        {**PART, "settings": {"width": 5, "normalise": "mean"}},
         {"teacher": "Permuted", "settings": {"learned": PART}},
     ),
     "prepares": (None, {}, PART, {"teacher": "Blending", "settings": {"classes": 4}}),

@@ -107,7 +107,9 @@ KINDS: dict[str, Kind] = {
             "tap_width": teacher.tap_width or None,
         },
     ),
-    "LossWeigher": Kind(LossWeigher, {"width": int}, lambda s, _: LossWeigher(**s)),
+    "LossWeigher": Kind(
+        LossWeigher, {"width": int, "normalise": str | None}, lambda s, _: LossWeigher(**s)
+    ),
     "Curriculum": Kind(
         Curriculum,
         {"iteration": bool, "beyond": str, "network": dict},

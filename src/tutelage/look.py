@@ -154,7 +154,7 @@ def ahead(task: Task, step: Step, witness: Witness) -> Window:
     grads = {k: g for k in step.settings if (g := params[k].grad) is not None}
     with torch.no_grad():
         end = task.rule.update(state, grads, step.settings)
-    return Window(state, (step,), end, witness)
+    return Window(state, (step,), end, witness, gradient=grads)
 
 
 def look_again(

@@ -138,6 +138,8 @@ class Window:
     """of the last step, where the signal looks at it"""
     judgement: Judgement | None = None
     """on ``end``, where it is known without a held-out batch"""
+    gradient: Params | None = None
+    """of the loss at the last step, where the optimiser has yet to take it"""
 
 
 class Estimate(NamedTuple):

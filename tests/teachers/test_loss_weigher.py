@@ -8,6 +8,7 @@ from tests.cases import B, stream
 from tutelage.objectives import weighted_loss
 from tutelage.records import Lesson, Observation, Progress, as_lesson
 from tutelage.teachers import LossWeigher
+from tutelage.teaching import normalise_of
 
 
 def shown(losses: torch.Tensor) -> tuple[Lesson, Observation]:
@@ -45,5 +46,8 @@ def test_equal_losses_get_equal_weights_and_so_train_as_no_teacher_does() -> Non
     assert loss.item() == pytest.approx(2.0, rel=1e-14)
 
 
-def test_its_weights_are_rescaled_over_the_batch() -> None:
-    assert LossWeigher.normalise == "mean"
+def test_its_weights_are_rescaled_over_the_batch_unless_asked_otherwise() -> None:
+    assert normalise_of(LossWeigher()) == "mean"
+    assert normalise_of(LossWeigher(normalise=None)) is None
+    with pytest.raises(ValueError, match="'mean' or None, got 'group'"):
+        LossWeigher(normalise="group")

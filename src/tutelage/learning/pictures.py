@@ -12,6 +12,7 @@ from tutelage.report import charts, elements, formats
 from tutelage.report.heat_map import heat_map
 from tutelage.teachers import AttentionMask, Blending, Curriculum, InternalState, LossWeigher
 from tutelage.teachers.internal_state import SURFACE
+from tutelage.teaching import normalise_of
 
 Parts = dict[str, tuple[str, str]]
 """name and HTML of each section, by its anchor"""
@@ -76,7 +77,8 @@ def _loss(of: Exhibit) -> tuple[str, str]:
         title=f"Weight over loss, from {float(weights[0]):.3f} at 0 to "
         f"{float(weights[-1]):.3f} at {float(LOSSES[-1]):g}.",
     )
-    note = "Weights are divided by their mean over the batch before they count."
+    rescaled = normalise_of(of.teacher) == "mean"
+    note = "Weights are divided by their mean over the batch before they count." * rescaled
     html = elements.chart("Weight over loss", drawing) + elements.paragraph(note, style="note")
     return "How much an example counts, by its loss", html
 

@@ -1,5 +1,6 @@
 """One step ahead: would the student have been better for other weights a step ago?"""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
@@ -21,7 +22,7 @@ from tutelage.signals.protocol import Judge
 from tutelage.task import Task
 from tutelage.trees import leaves, named_grad, plus, reached_grad
 
-Mode = Literal["online", "restep"]
+Mode = Literal["online", "restep", "virtual"]
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,19 @@ class Lookahead:
     carried back through the update rule to the step's gradient (``v = -eta grad`` for plain
     SGD). With ``"online"`` the student's real step is the look-ahead, and the changed teacher
     serves the next one; with ``"restep"`` the look-ahead is only tried, and the real step is
-    taken with the changed teacher's weights, from the same forward pass. ``judge="next"`` takes
+    taken with the changed teacher's weights, from the same forward pass. ``"virtual"`` is the
+    same but for how the step is tried, as in the papers: by plain SGD of the student's learning
+    rate, without momentum or weight decay, whatever its optimiser is. ``judge="next"`` takes
     the loss of the next training step for the held-out loss: its gradient is computed anyway;
     with ``"plain"`` the steps in between, that one included, are taken without the teacher.
 
     Source: Shu et al. 2019, Meta-Weight-Net; Ren et al. 2018, Learning to Reweight Examples;
     gradient-alignment reward, section 3 (``judge="next"``).
 
-    Note: it sees the student's own optimiser, momentum included, where the papers' virtual step
-    is plain SGD; the two differ in where the held-out gradient is taken. What ``judge="next"``
-    leaves out: the next loss's own dependence on the teacher. With ``"restep"`` a lesson that
-    the teacher prepared is kept as it is.
+    Note: other modes than ``"virtual"`` see the student's own optimiser, momentum included; the
+    two differ in where the held-out gradient is taken. What ``judge="next"`` leaves out: the
+    next loss's own dependence on the teacher. Where the step is taken again, a lesson that the
+    teacher prepared is kept as it is.
 
     Raises:
         ValueError: If mode or judge is unknown, or the next step should judge a step not taken.
@@ -61,7 +64,7 @@ class Lookahead:
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
-        if self.mode == "restep" and self.judge != "held-out":
+        if self.retakes and self.judge != "held-out":
             raise ValueError(
                 f"judge='{self.judge}' needs the real step to be taken: use mode='online'."
             )
@@ -69,7 +72,7 @@ class Lookahead:
     @property
     def retakes(self) -> bool:
         """Whether the real step is taken with the weights that came of looking ahead of it."""
-        return self.mode == "restep"
+        return self.mode != "online"
 
     def records(self, task: Task) -> bool:
         """Whether the step's passes are to be recorded, the student being what it now is.
@@ -98,8 +101,11 @@ class Lookahead:
         """
         assert window.start is not None
         step = window.steps[-1]
-        verdict = window.judgement or task.judge(window.end, teacher, held_out)
-        v = through_update(task, window, teacher, verdict.student)
+        virtual = self.mode == "virtual"
+        end = plainly_after(window) if virtual else window.end
+        verdict = window.judgement or task.judge(end, teacher, held_out)
+        back = plainly_before if virtual else through_update
+        v = back(task, window, teacher, verdict.student)
         mixed = self._mixed(task, window.start, teacher, step, v, window.witness)
         total = {k: torch.zeros_like(p) for k, p in teacher.items()} | verdict.teacher
         return Estimate(plus(total, mixed), verdict.loss)
@@ -136,6 +142,42 @@ def weighed(task: Task, teacher: Params, step: Step, witness: Witness, dots: Ten
     """
     weights = task.weights(teacher, witness.lesson, witness.seen, step.batch.seed)
     return named_grad(task.reduce(dots, weights, witness.lesson), teacher)
+
+
+def plainly_after(window: Window) -> StudentState:
+    """The student after a step of plain SGD, ``theta - lr g``, in place of its optimiser's.
+
+    Args:
+        window: The step, with the state before it and its gradient.
+
+    Returns:
+        The student.
+    """
+    start, settings = window.start, window.steps[-1].settings
+    assert start is not None
+    assert window.gradient is not None
+    params = {k: -_rate(settings[k]) * g for k, g in window.gradient.items()}
+    return start._replace(params=plus(start.params, params))
+
+
+def plainly_before(_: Task, window: Window, __: Params, adjoint: Params) -> Params:
+    """Carry an adjoint of the new parameters back to the gradient of a step of plain SGD.
+
+    Args:
+        _: The student learning under the teacher.
+        window: The step.
+        __: Teacher parameters.
+        adjoint: Gradient with respect to the parameters after the step.
+
+    Returns:
+        ``-lr`` times it, for the parameters that the step moved.
+    """
+    settings = window.steps[-1].settings
+    return {k: -_rate(own) * adjoint[k] for k, own in settings.items()}
+
+
+def _rate(settings: Mapping[str, float | bool]) -> float:
+    return -settings["lr"] if settings["maximize"] else settings["lr"]
 
 
 def through_update(task: Task, window: Window, teacher: Params, adjoint: Params) -> Params:

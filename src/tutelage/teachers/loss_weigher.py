@@ -1,7 +1,5 @@
 """Meta-Weight-Net: a small network from an example's loss to its weight."""
 
-from typing import ClassVar
-
 from torch import Tensor, nn
 
 from tutelage.objectives import Normalise
@@ -9,19 +7,26 @@ from tutelage.records import Lesson, Observation
 
 
 class LossWeigher(nn.Module):
-    """``w = sigma(MLP(loss))`` with one hidden ReLU layer; rescaled to mean 1 over the batch.
+    """``w = sigma(MLP(loss))`` with one hidden ReLU layer.
 
-    Source: Shu et al. 2019, Meta-Weight-Net (hidden width 100).
+    Source: Shu et al. 2019, Meta-Weight-Net (hidden width 100); see
+    ``tutelage.meta_weight_net`` for both of its scripts.
 
     Args:
         width: Units of the hidden layer.
+        normalise: ``"mean"`` rescales weights to mean 1 over the batch, as in the paper; None
+            leaves them, as the authors' later script does.
+
+    Raises:
+        ValueError: If ``normalise`` is something else.
     """
 
-    normalise: ClassVar[Normalise] = "mean"
-
-    def __init__(self, *, width: int = 100) -> None:
+    def __init__(self, *, width: int = 100, normalise: Normalise = "mean") -> None:
         super().__init__()
+        if normalise not in ("mean", None):
+            raise ValueError(f"normalise must be 'mean' or None, got '{normalise}'.")
         self.width = width
+        self.normalise: Normalise = normalise
         self.net = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, 1))
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
