@@ -108,7 +108,7 @@ def test_the_linear_teacher_computes_the_papers_formula() -> None:
     for row, weight in enumerate(teacher.weigh(lesson, seen).tolist()):
         terms = zip(layer.weight[0].tolist(), columns_by_hand(lesson, seen, row), strict=True)
         z = sum(w * x for w, x in terms) + layer.bias.item()
-        assert weight.item() == pytest.approx(1 / (1 + math.exp(-z)), rel=1e-12)
+        assert weight == pytest.approx(1 / (1 + math.exp(-z)), rel=1e-12)
 
 
 @pytest.mark.parametrize("hidden_layers", [1, 2])
