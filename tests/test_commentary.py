@@ -33,6 +33,7 @@ from tutelage.teachers import (
     AuxiliaryTargets,
     Blending,
     Curriculum,
+    DynamicLoss,
     InternalState,
     KeepOrDrop,
     LossWeigher,
@@ -138,6 +139,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
         InternalState(STUDENT, classes=C, tap="pool", surface=PAPER_SURFACE)
     ),
     "together": lambda: Together(blending(), LossWeigher(width=4)),
+    "dynamic loss": lambda: DynamicLoss(C, width=4),
     "self-paced": lambda: SelfPaced(start=0.25, full_at=0.75),
     "MentorNet PD": lambda: remembering(MentorNetPD(width=0.5, percentile=0.75)),
     "MentorNet DD": lambda: remembering(MentorNetDD(C, decay=0.25)),

@@ -8,10 +8,12 @@ from torch import nn
 
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN
 from tutelage.teachers import (
+    Aligned,
     AttentionMask,
     AuxiliaryTargets,
     Blending,
     Curriculum,
+    DynamicLoss,
     InternalState,
     KeepOrDrop,
     LossWeigher,
@@ -151,6 +153,10 @@ KINDS: dict[str, Kind] = {
     "AuxiliaryTargets": Kind(
         AuxiliaryTargets, {"network": dict}, lambda s, _: AuxiliaryTargets(**s)
     ),
+    "DynamicLoss": Kind(
+        DynamicLoss, {"classes": int, "width": int}, lambda s, _: DynamicLoss(**s)
+    ),
+    "Aligned": Kind(Aligned, {}, lambda s, _: Aligned(**s)),
     "SelfPaced": Kind(
         SelfPaced, {"start": float, "full_at": float}, lambda s, _: SelfPaced(**s)
     ),

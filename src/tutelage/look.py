@@ -1,24 +1,28 @@
 """What happens within one real student step, before the optimiser moves."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from tutelage.alignments import Recorder
+from tutelage.errors import UnsupportedStudentError
 from tutelage.objectives import logits_of, losses_of
+from tutelage.precision import FULL, autocast_to
 from tutelage.records import (
     Batch,
     Lesson,
     Observation,
     Params,
-    Progress,
     Step,
     StudentState,
     Window,
     Witness,
     as_lesson,
 )
+from tutelage.rules import settings_of
+from tutelage.signals.dots import exact_dots
 from tutelage.student import tapped
 from tutelage.task import Task, as_taken, detach
 from tutelage.teaching import acts_at_test, is_deep, prepare, taps_of
@@ -94,27 +98,47 @@ def shown(task: Task, batch: Batch) -> Lesson:
 
 
 def look(
-    task: Task, student: nn.Module, batch: Batch, lesson: Lesson, progress: Progress
+    task: Task, student: nn.Module, step: Step, lesson: Lesson, alignments: Tensor | None = None
 ) -> Look:
     """The student's own forward pass, through its own hooks and wrappers, and its weights.
 
     Args:
         task: The student learning under the teacher.
         student: The module as the user gave it, compiled or wrapped.
-        batch: The batch, with the step's seed.
-        lesson: What was made of it.
-        progress: How far the student has come.
+        step: The step that is about to be taken.
+        lesson: What was made of its batch.
+        alignments: [L], where the teacher uses them.
 
     Returns:
         What came of it.
     """
-    taps = taps_of(task.teacher)
+    batch, taps = step.batch, taps_of(task.teacher)
     module = task.student.module if taps else student
     with as_taken(batch, batch.seed + 1), tapped(module, taps) as features:
         outputs = module(lesson.inputs)
         losses = losses_of(task.objective, outputs, lesson)
-    seen = Observation(losses, logits_of(outputs), features, progress)
+    seen = Observation(losses, logits_of(outputs), features, step.progress, alignments)
     return weighed(task, batch, lesson, seen)
+
+
+def alignments_with(task: Task, lesson: Lesson, step: Step, held_out: Batch) -> Tensor:
+    """How each row's gradient lies to the held-out gradient, at the student as it is.
+
+    Args:
+        task: The student learning under the teacher.
+        lesson: The rows.
+        step: The step that is about to be taken.
+        held_out: What gives the gradient.
+
+    Returns:
+        Inner products [L] over all that is trained.
+    """
+    state, params = task.student.state(), task.student.params
+    device = task.student.device
+    with torch.enable_grad(), autocast_to(FULL, device):
+        found = task.judge(state, {}, held_out).student
+        towards = {k: g for k, g in found.items() if params[k].requires_grad}
+        return exact_dots(task, state, lesson, step, towards)
 
 
 def weighed(task: Task, batch: Batch, lesson: Lesson, seen: Observation) -> Look:
@@ -129,13 +153,15 @@ def weighed(task: Task, batch: Batch, lesson: Lesson, seen: Observation) -> Look
     Returns:
         The same look, with weights and loss.
     """
-    if is_deep(task.teacher):  # the student's gradient goes through the weights, too
-        own = detached(dict(task.teacher.named_parameters()))
-        weights = task.weights(own, lesson, seen, batch.seed)
-    else:
+    if not is_deep(task.teacher):
         with torch.no_grad():
             weights = task.weights({}, lesson, seen, batch.seed)
-    return Look(lesson, seen, weights, task.reduce(seen.losses, weights, lesson))
+        return Look(lesson, seen, weights, task.reduce(seen.losses, weights, lesson))
+    # the student's gradient goes through the weights, or grades, too
+    own = detached(dict(task.teacher.named_parameters()))
+    weights = task.weights(own, lesson, seen, batch.seed)
+    losses = task.descended(own, lesson, seen, batch.seed)
+    return Look(lesson, seen, weights, task.reduce(losses, weights, lesson))
 
 
 def ahead(task: Task, step: Step, witness: Witness) -> Window:
@@ -181,3 +207,56 @@ def look_again(
         loss = task.reduce(seen.losses, weights, lesson)
         torch.autograd.grad(loss, list(theta.values()), allow_unused=True)
     return Witness(lesson, detach(seen), recorded)
+
+
+def require_same_numbers(
+    task: Task, before: StudentState, lesson: Lesson, step: Step, seen: Observation
+) -> None:
+    """Refuse a compiled student that draws other random numbers than its original code.
+
+    Signals take steps again by the original code, which alone has second derivatives.
+
+    Args:
+        task: The student learning under the teacher.
+        before: The student before the step.
+        lesson: What the student saw.
+        step: The step.
+        seen: What the compiled student revealed.
+
+    Raises:
+        UnsupportedStudentError: If the two differ by more than rounding.
+    """
+    with torch.no_grad():
+        again, _ = task.observe(before, lesson, step)
+    rounding, losses = torch.finfo(seen.logits.dtype).eps ** 0.5, seen.losses.detach()
+    if not torch.allclose(again.losses, losses, rtol=rounding, atol=rounding, equal_nan=True):
+        off = float((again.losses - losses).abs().max())
+        raise UnsupportedStudentError(
+            f"The compiled {type(task.student.module).__name__} does not give the numbers of "
+            f"its original code for the same seed: its losses differ by up to {off:.3g}. If it "
+            "has dropout, set torch._inductor.config.fallback_random = True before the first "
+            "step; else train it without torch.compile."
+        )
+
+
+def settings_now(task: Task) -> Mapping[str, Mapping[str, float | bool]]:
+    """The optimiser's settings for every parameter that the step will move.
+
+    Args:
+        task: The student learning under the teacher, its gradients set.
+
+    Returns:
+        By parameter name.
+
+    Raises:
+        UnsupportedStudentError: If it will move none.
+    """
+    params = task.student.params
+    settings = settings_of(task.student.optimizer, task.student.names)
+    moved = {k: s for k, s in settings.items() if params[k].grad is not None}
+    if not moved:
+        raise UnsupportedStudentError(
+            "The loss reaches no parameter that the optimiser holds. It holds: "
+            f"{', '.join(params)}."
+        )
+    return moved

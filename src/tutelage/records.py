@@ -70,6 +70,9 @@ class Observation(NamedTuple):
     features: Mapping[str, Tensor]
     """output of every tapped module, [L, ...]"""
     progress: Progress
+    alignments: Tensor | None = None
+    """[L]: inner product of each row's gradient with the held-out gradient, both at the student
+    before the step; None but at real steps of a teacher that uses them"""
 
 
 class StudentState(NamedTuple):

@@ -2,6 +2,8 @@
 
 * ``prepare(batch: Batch) -> Lesson``, before the student's forward pass;
 * ``weigh(lesson: Lesson, observation: Observation) -> Tensor [L]``, after it;
+* ``grade(lesson: Lesson, observation: Observation) -> Tensor [L]``, after it, too: what the
+  student descends in place of the objective's losses, differentiable in the observation;
 * ``log_prob(lesson: Lesson, observation: Observation) -> Tensor [B]``, where ``weigh`` samples:
   the log-probability of what it sampled, drawn again from the same random numbers. A teacher
   that samples in ``prepare`` gives it with the lesson;
@@ -15,9 +17,12 @@ Traits are plain attributes:
 
 * ``normalise``: the rule of ``tutelage.objectives.weighted_loss``; ``"mean"`` if absent;
 * ``taps``: names of the student's modules whose outputs it wants to see; none if absent;
-* ``deep``: keep the path from weights to student parameters, ``dw/dtheta``; False if absent;
+* ``deep``: keep the path from weights to student parameters, ``dw/dtheta``; False if absent,
+  unless the teacher grades;
 * ``at_test``: ``prepare`` belongs to prediction too (masks do); False if absent;
 * ``uses_progress``: what it does depends on ``Progress``; False if absent;
+* ``uses_alignments``: what it does depends on ``Observation.alignments``, for which the tutor
+  needs a held-out batch at every step; False if absent;
 * ``memory``: names of the buffers that ``remember`` gives values for; none if absent.
 """
 
@@ -86,6 +91,26 @@ def weigh(
         return torch.ones_like(observation.losses)
     memory = observation.progress.memory
     return _call(teacher, "weigh", params, lesson, observation, memory=memory)
+
+
+def grade(
+    teacher: nn.Module, params: Params, lesson: Lesson, observation: Observation
+) -> Tensor:
+    """What the student descends for each row of the lesson.
+
+    Args:
+        teacher: The teacher.
+        params: Parameters to run it on, its buffers left alone; none: the teacher as it is.
+        lesson: What the student saw.
+        observation: What its forward pass revealed, attached to its graph.
+
+    Returns:
+        [L]; the objective's losses where the teacher does not grade.
+    """
+    if not hasattr(teacher, "grade"):
+        return observation.losses
+    memory = observation.progress.memory
+    return _call(teacher, "grade", params, lesson, observation, memory=memory)
 
 
 def log_prob(
@@ -183,9 +208,9 @@ def is_deep(teacher: nn.Module) -> bool:
         teacher: The teacher.
 
     Returns:
-        Its trait ``deep``.
+        Its trait ``deep``; a teacher that grades is.
     """
-    return getattr(teacher, "deep", False)
+    return getattr(teacher, "deep", False) or hasattr(teacher, "grade")
 
 
 def acts_at_test(teacher: nn.Module) -> bool:
@@ -210,3 +235,15 @@ def uses_progress(teacher: nn.Module) -> bool:
         Its trait ``uses_progress``.
     """
     return getattr(teacher, "uses_progress", False)
+
+
+def uses_alignments(teacher: nn.Module) -> bool:
+    """Whether a teacher looks at how the rows' gradients lie to the held-out gradient.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Its trait ``uses_alignments``.
+    """
+    return getattr(teacher, "uses_alignments", False)

@@ -12,9 +12,20 @@ from torch.optim import Optimizer
 
 from tutelage.alignments import Recorder
 from tutelage.differentiable import compiled_parts, eager, require_learnable
-from tutelage.errors import UnsupportedStudentError
 from tutelage.learner import Learner
-from tutelage.look import Look, Record, ahead, look, look_again, prepared, record, weighed
+from tutelage.look import (
+    Look,
+    Record,
+    ahead,
+    alignments_with,
+    look,
+    look_again,
+    prepared,
+    record,
+    require_same_numbers,
+    settings_now,
+    weighed,
+)
 from tutelage.memory import memory_of, remember
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.packing import (
@@ -36,13 +47,13 @@ from tutelage.records import (
     Witness,
 )
 from tutelage.records import StudentState as State
-from tutelage.rules import rule_for, settings_of
+from tutelage.rules import rule_for
 from tutelage.signals import Signal
 from tutelage.signals.dots import seen_again
 from tutelage.student import StudentView
-from tutelage.task import Task, detach, require_same_numbers
+from tutelage.task import Task, detach
 from tutelage.teachers.plain import Plain
-from tutelage.teaching import uses_progress
+from tutelage.teaching import uses_alignments, uses_progress
 from tutelage.trees import cloned, leaves
 
 
@@ -69,7 +80,8 @@ class Tutor:
     Raises:
         ValueError: If the signal looks back further than ``teacher_every`` steps, only one of
             signal and teacher optimiser is given, the teacher has nothing to learn,
-            ``aggregate`` is below 1, or ``total_steps`` is missing or below 1.
+            ``aggregate`` is below 1, ``total_steps`` is missing or below 1, or a teacher that
+            uses alignments should learn.
     """
 
     def __init__(
@@ -98,6 +110,11 @@ class Tutor:
         self.student = student
         self.optimizer = optimizer
         self.teacher = teacher
+        if signal is not None and uses_alignments(teacher):
+            raise ValueError(
+                f"{type(teacher).__name__} weighs by the held-out gradient of each real step, "
+                "which a signal cannot take again: leave signal away."
+            )
         self.learner: Learner | None = None
         if signal is not None and teacher_optimizer is not None:
             self.learner = Learner(teacher, signal, teacher_optimizer, teacher_every, aggregate)
@@ -120,9 +137,11 @@ class Tutor:
 
     @property
     def wants_held_out(self) -> bool:
-        """Whether the coming step is judged by a held-out batch, which has to be given."""
+        """Whether the coming step needs a held-out batch, which has to be given."""
         learner = self.learner
-        return learner is not None and learner.due(self.steps) and not learner.next_judges
+        if learner is None:
+            return uses_alignments(self.teacher)
+        return learner.due(self.steps) and not learner.next_judges
 
     @property
     def skipped_teacher_steps(self) -> int:
@@ -154,7 +173,8 @@ class Tutor:
         """
         if self.wants_held_out and held_out is None:
             raise ValueError(
-                "This step ends with a teacher step: give held_out (see Tutor.wants_held_out)."
+                "The teacher needs held-out examples at this step: give held_out (see "
+                "Tutor.wants_held_out)."
             )
         require_learnable("batch", batch)
         if held_out is not None and self.wants_held_out:
@@ -167,7 +187,11 @@ class Tutor:
             return self._watched(learner, batch, held_out)
         plain = learner is not None and learner.plain_between
         task = replace(self.task, teacher=Plain()) if plain else self.task
-        sight = look(task, self.student, batch, prepared(task, batch), self.progress)
+        step, lesson = Step(batch, self.progress, {}), prepared(task, batch)
+        alignments = None
+        if uses_alignments(task.teacher) and held_out is not None:
+            alignments = alignments_with(task, lesson, step, self._judging(held_out))
+        sight = look(task, self.student, step, lesson, alignments)
         self._descend(sight, batch)
         judged = self._pass_on(sight.loss, batch)
         self._move(task, sight)
@@ -200,9 +224,9 @@ class Tutor:
                 student = self.task.student.module
                 stack.enter_context(eager(student))
                 recorded = stack.enter_context(self._recorder.record(len(lesson.ids)))
-            sight = look(self.task, student, batch, lesson, progress)
+            sight = look(self.task, student, Step(batch, progress, {}), lesson)
             self._descend(sight, batch, again=learner.retakes)
-        step = Step(batch, progress, self._settings())
+        step = Step(batch, progress, settings_now(self.task))
         return sight, step, Witness(lesson, detach(sight.seen), recorded)
 
     def _descend(self, sight: Look, batch: Batch, *, again: bool = False) -> None:
@@ -253,19 +277,11 @@ class Tutor:
 
     def _learn(self, learner: Learner, window: Window, held_out: Batch, phi: Params) -> Tensor:
         self._warn_of_weightless_steps()
-        seed = mixed_seed(self.seed, self.steps, 1)
-        return learner.learn(self.task, window, held_out._replace(seed=seed), phi)
+        return learner.learn(self.task, window, self._judging(held_out), phi)
 
-    def _settings(self) -> Mapping[str, Mapping[str, float | bool]]:
-        params = self.task.student.params
-        settings = settings_of(self.optimizer, self.task.student.names)
-        moved = {k: s for k, s in settings.items() if params[k].grad is not None}
-        if not moved:
-            raise UnsupportedStudentError(
-                "The loss reaches no parameter that the optimiser holds. It holds: "
-                f"{', '.join(params)}."
-            )
-        return moved
+    def _judging(self, held_out: Batch) -> Batch:
+        seed, now = mixed_seed(self.seed, self.steps, 1), autocast_now(held_out.inputs.device)
+        return held_out._replace(seed=seed, autocast=now)
 
     def _warn_of_weightless_steps(self) -> None:
         if not self._warned and int(self._weightless):

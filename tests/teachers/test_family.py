@@ -19,6 +19,7 @@ from tutelage.teachers import (
     AuxiliaryTargets,
     Blending,
     Curriculum,
+    DynamicLoss,
     InternalState,
     LossWeigher,
     MentorNetDD,
@@ -102,6 +103,7 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "self-paced": lambda _: SelfPaced(),
     "MentorNet PD": lambda _: MentorNetPD(burn_in=0.0, width=9.0),
     "MentorNet DD": lambda _: MentorNetDD(CLASSES),
+    "dynamic loss": lambda _: DynamicLoss(CLASSES),
     "support weights": lambda _: SupportWeights(
         features(), features=3 * SIZE**2, classes=CLASSES, width=4
     ),
@@ -119,7 +121,7 @@ PREPARING = (
     *("permuted mask", "auxiliary targets"),
 )
 LEARNING = [name for name in TEACHERS if name not in FIXED]
-WEIGHING = [name for name in LEARNING if name not in PREPARING]
+WEIGHING = [name for name in LEARNING if name not in (*PREPARING, "dynamic loss")]
 
 
 class TwoHeads(nn.Module):
@@ -239,7 +241,8 @@ def weights_of(teacher: nn.Module, student: nn.Module) -> Tensor:
     )
     losses = losses_of(objective, outputs, lesson)
     seen = Observation(losses, logits_of(outputs), features, Progress(0.5, 1.0, 0.25))
-    return task.weights(phi, lesson, seen, 0).detach()
+    weights = task.weights(phi, lesson, seen, 0).reshape(losses.shape)
+    return (weights * task.descended(phi, lesson, seen, 0)).detach()
 
 
 @pytest.mark.parametrize("name", TEACHERS)

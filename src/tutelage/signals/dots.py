@@ -44,10 +44,28 @@ def dots_of(
         if product.method == "one-sided":
             return one_sided(task, start, step, v, witness)
         return product.dots(task, start, witness.lesson, step, v)
+    return exact_dots(task, start, witness.lesson, step, v)
+
+
+def exact_dots(
+    task: Task, start: StudentState, lesson: Lesson, step: Step, v: Params
+) -> Tensor:
+    """``<d l_i / d theta, v>`` by passes of their own: forward mode where the student has it.
+
+    Args:
+        task: The student learning under the teacher.
+        start: The student before the step.
+        lesson: The rows to look at.
+        step: The step whose seed and progress apply.
+        v: Direction, keyed like the student's parameters; a missing one counts as zero.
+
+    Returns:
+        [L].
+    """
     try:
-        return Alignment().dots(task, start, witness.lesson, step, v)
+        return Alignment().dots(task, start, lesson, step, v)
     except NotImplementedError:  # an operator of the student has no forward mode
-        return backward_dots(task, start, witness.lesson, step, v)
+        return backward_dots(task, start, lesson, step, v)
 
 
 def one_sided(

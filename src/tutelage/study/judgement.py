@@ -13,12 +13,12 @@ from torch import Tensor
 
 from tutelage.commentary import Provenance, save_commentary
 from tutelage.data.batches import Batches
-from tutelage.look import shown
-from tutelage.records import Observation
+from tutelage.look import alignments_with, shown
+from tutelage.records import Batch, Observation, Step
 from tutelage.runs import write_json
 from tutelage.student import tapped
 from tutelage.study.material import Material, Streams
-from tutelage.teaching import taps_of
+from tutelage.teaching import taps_of, uses_alignments
 from tutelage.tutor import Tutor
 
 AT_ONCE = 500
@@ -58,12 +58,13 @@ def accuracy(tutor: Tutor, batches: Batches) -> float:
 
 
 @torch.no_grad()
-def opinion(tutor: Tutor, batches: Batches) -> Opinion:
+def opinion(tutor: Tutor, batches: Batches, held_out: Batch | None = None) -> Opinion:
     """What student and teacher make of every example, un-augmented, in evaluation mode.
 
     Args:
         tutor: The student with its teacher; the student is left in the mode it was in.
         batches: The examples.
+        held_out: What the teacher compares their gradients with, where it does.
 
     Returns:
         On the CPU.
@@ -78,6 +79,10 @@ def opinion(tutor: Tutor, batches: Batches) -> Opinion:
             logits = student(lesson.inputs)
         losses = task.objective(logits, batch.targets)
         seen = Observation(losses, logits, features, tutor.progress)
+        if uses_alignments(tutor.teacher) and held_out is not None:
+            step = Step(batch, tutor.progress, {})
+            alignments = alignments_with(task, lesson, step, held_out)
+            seen = seen._replace(alignments=alignments)
         weights = task.weights({}, lesson, seen, batch.seed)
         parts.append((logits.argmax(1), losses, weights))
     student.train(mode)
@@ -102,7 +107,7 @@ def judge(
         history: What was measured after each epoch.
         seconds: Time of the student and teacher steps.
     """
-    seen = opinion(tutor, streams.train)
+    seen = opinion(tutor, streams.train, streams.held_out.draw(tutor.steps))
     write_examples(folder / "examples.parquet", material, seen)
     result: dict[str, float | int] = {
         "test_accuracy": accuracy(tutor, streams.test),

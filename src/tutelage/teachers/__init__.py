@@ -1,9 +1,11 @@
 """Teachers: what decides what a student trains on and how much each example counts."""
 
+from tutelage.teachers.aligned import Aligned
 from tutelage.teachers.attention_mask import AttentionMask
 from tutelage.teachers.auxiliary_targets import AuxiliaryTargets
 from tutelage.teachers.blending import Blending
 from tutelage.teachers.curriculum import Curriculum
+from tutelage.teachers.dynamic_loss import DynamicLoss
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
 from tutelage.teachers.keep_or_drop import KeepOrDrop
 from tutelage.teachers.loss_weigher import LossWeigher
@@ -22,11 +24,13 @@ from tutelage.teachers.together import Together
 __all__ = [
     "PAPER_SURFACE",
     "SURFACE",
+    "Aligned",
     "AttentionMask",
     "AuxiliaryTargets",
     "Blending",
     "Curriculum",
     "Draw",
+    "DynamicLoss",
     "InternalState",
     "KeepOrDrop",
     "LossWeigher",

@@ -13,6 +13,7 @@ from tutelage.teaching import (
     log_prob,
     normalise_of,
     taps_of,
+    uses_alignments,
     uses_progress,
 )
 
@@ -40,6 +41,7 @@ class Together(nn.Module):
         self.deep = is_deep(weighs)
         self.at_test = acts_at_test(prepares)
         self.uses_progress = uses_progress(prepares) or uses_progress(weighs)
+        self.uses_alignments = uses_alignments(weighs)
 
     def prepare(self, batch: Batch) -> Lesson:
         """What the student sees.

@@ -37,8 +37,8 @@ def loss_near(
         lesson = task.lesson(phi, step.batch)
         seen, _ = task.observe(state._replace(params=state.params | theta), lesson, step)
         shown = seen if is_deep(task.teacher) else fixed
-        return task.reduce(
-            seen.losses, task.weights(phi, lesson, shown, step.batch.seed), lesson
-        )
+        losses = task.descended(phi, lesson, seen, step.batch.seed)
+        weights = task.weights(phi, lesson, shown, step.batch.seed)
+        return task.reduce(losses, weights, lesson)
 
     return loss, buffers

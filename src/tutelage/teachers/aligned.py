@@ -1,0 +1,45 @@
+"""Learning to reweight: an example counts as far as its gradient points the held-out way."""
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from tutelage.errors import UsageError
+from tutelage.objectives import Normalise
+from tutelage.records import Lesson, Observation
+
+
+class Aligned(nn.Module):
+    """``w_i = max(0, <g_i, g_V>) / sum_j max(0, <g_j, g_V>)``; nothing is learnt.
+
+    ``g_i`` is the gradient of example i's loss and ``g_V`` that of the held-out loss, both at
+    the student before the step. For plain SGD of rate ``eta``, ``-eta <g_i, g_V>`` is the slope
+    of the held-out loss after a step in the weight of example i, at weights of zero. A batch
+    none of whose gradients points the held-out way teaches nothing.
+
+    Source: Ren et al. 2018, Learning to Reweight Examples for Robust Deep Learning,
+    algorithm 1.
+    """
+
+    normalise: ClassVar[Normalise] = "mean"
+    uses_alignments = True
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+        """How much each row counts.
+
+        Args:
+            lesson: What the student saw.
+            observation: Its alignments.
+
+        Returns:
+            Weights [L], not negative, before they are rescaled.
+
+        Raises:
+            UsageError: If it is asked elsewhere than at a tutor's real step.
+        """
+        if observation.alignments is None:
+            raise UsageError(
+                "Aligned weighs by held-out gradients, which only a Tutor's own steps have: "
+                "train with a Tutor and give held_out at every step."
+            )
+        return observation.alignments.clamp(min=0)

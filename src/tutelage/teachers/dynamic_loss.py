@@ -1,0 +1,74 @@
+"""Dynamic losses: the teacher gives the student's loss itself, which changes with time."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tutelage.records import Lesson, Observation
+from tutelage.trees import wide
+
+FACTS = 4
+"""how many facts about the student's training the teacher sees"""
+
+
+class DynamicLoss(nn.Module):
+    """The student descends ``-sigma((W^T log p + b)_y)``; W [C, C] and b [C] change with time.
+
+    ``W, b = MLP(s)``, one hidden tanh layer, of the state s: share of the run that is over,
+    mean training loss, best held-out accuracy, and accuracy on the batch at hand. At first W is
+    the identity and b zero whatever s is, so that the loss is ``-p / (1 + p)``. Held-out
+    examples are judged by the objective.
+
+    Source: Wu et al. 2018, Learning to Teach with Dynamic Loss Functions (L2T-loss). The
+    network and its width are ours; the paper's student takes plain SGD steps, and its teacher
+    learns through them (``Unrolled``, ``Replayed``).
+
+    Note: in whole runs that a signal takes, mean loss and best accuracy stay 0.
+
+    Args:
+        classes: C, the number of classes.
+        width: Units of the hidden layer.
+    """
+
+    uses_progress = True
+
+    def __init__(self, classes: int, *, width: int = 16) -> None:
+        super().__init__()
+        self.classes = classes
+        self.width = width
+        last = nn.Linear(width, classes**2 + classes)
+        self.net = nn.Sequential(nn.Linear(FACTS, width), nn.Tanh(), last)
+        nn.init.zeros_(last.weight)
+        with torch.no_grad():
+            last.bias.copy_(torch.cat([torch.eye(classes).flatten(), torch.zeros(classes)]))
+
+    def coefficients(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss at a moment of the student's training.
+
+        Args:
+            state: [4], see above.
+
+        Returns:
+            W [C, C] and b [C].
+        """
+        flat = self.net(state)
+        square = self.classes**2
+        return flat[:square].reshape(self.classes, self.classes), flat[square:]
+
+    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """What the student descends for each row.
+
+        Args:
+            lesson: What the student saw; targets [L], or [L, C] where labels are soft.
+            observation: Its logits [L, C], and how far training has come.
+
+        Returns:
+            [L], in -1..0.
+        """
+        logits, targets = wide(observation.logits), lesson.targets
+        labels = targets if targets.is_floating_point() else F.one_hot(targets, self.classes)
+        right = (logits.argmax(1) == labels.argmax(1)).to(logits.dtype).mean()
+        progress = observation.progress
+        told = (progress.fraction, progress.mean_loss, progress.best_accuracy)
+        w, b = self.coefficients(torch.cat([logits.new_tensor(told), right.unsqueeze(0)]))
+        return -((logits.log_softmax(1) @ w + b).sigmoid() * labels).sum(1)
