@@ -20,7 +20,7 @@ LAYERS: tuple[set[str], ...] = (
     {"teachers", "signals", "augment", "data", "models", "metrics"},
     {"look", "learner", "packing"},
     {"tutor"},
-    {"loops", "meta_weight_net"},
+    {"loops", "meta_weight_net", "rewarded"},
     {"few_shot"},
     {"runs", "report", "config", "kinds"},
     {"described"},

@@ -36,6 +36,7 @@ from tutelage.teachers import (
     DynamicLoss,
     InternalState,
     KeepOrDrop,
+    KeepProbability,
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
@@ -138,6 +139,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
     "keep or drop": lambda: KeepOrDrop(
         InternalState(STUDENT, classes=C, tap="pool", surface=PAPER_SURFACE)
     ),
+    "learning to teach": lambda: KeepOrDrop(KeepProbability(C)),
     "together": lambda: Together(blending(), LossWeigher(width=4)),
     "dynamic loss": lambda: DynamicLoss(C, width=4),
     "self-paced": lambda: SelfPaced(start=0.25, full_at=0.75),

@@ -16,6 +16,7 @@ from tutelage.teachers import (
     DynamicLoss,
     InternalState,
     KeepOrDrop,
+    KeepProbability,
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
@@ -165,6 +166,9 @@ KINDS: dict[str, Kind] = {
     ),
     "MentorNetDD": Kind(
         MentorNetDD, {"classes": int, **MENTOR}, lambda s, _: MentorNetDD(**s), _percentile
+    ),
+    "KeepProbability": Kind(
+        KeepProbability, {"classes": int}, lambda s, _: KeepProbability(**s)
     ),
     "KeepOrDrop": Kind(KeepOrDrop, {"keeps": dict}, lambda s, _: KeepOrDrop(**s)),
     "Permuted": Kind(Permuted, {"learned": dict}, lambda s, _: Permuted(**s)),

@@ -41,8 +41,9 @@ def losses_of(student: nn.Module, params: dict[str, Tensor], batch: Batch) -> Te
 
 def by_double_backward(student: nn.Module, batch: Batch, held_out: Batch) -> Tensor:
     """Algorithm 1 of Ren et al. 2018, as it is written."""
-    params = {k: p for k, p in student.named_parameters() if p.requires_grad}
-    fixed = {k: p for k, p in student.named_parameters() if not p.requires_grad}
+    own: dict[str, Tensor] = dict(student.named_parameters())
+    params = {k: p for k, p in own.items() if p.requires_grad}
+    fixed = {k: p for k, p in own.items() if not p.requires_grad}
     eps = torch.zeros(len(batch.ids), dtype=torch.float64, requires_grad=True)
     loss = (eps * losses_of(student, params | fixed, batch)).sum()
     grads = torch.autograd.grad(

@@ -21,6 +21,7 @@ from tutelage.teachers import (
     Curriculum,
     DynamicLoss,
     InternalState,
+    KeepProbability,
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
@@ -103,6 +104,7 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "self-paced": lambda _: SelfPaced(),
     "MentorNet PD": lambda _: MentorNetPD(burn_in=0.0, width=9.0),
     "MentorNet DD": lambda _: MentorNetDD(CLASSES),
+    "keep probability": lambda _: KeepProbability(CLASSES),
     "dynamic loss": lambda _: DynamicLoss(CLASSES),
     "support weights": lambda _: SupportWeights(
         features(), features=3 * SIZE**2, classes=CLASSES, width=4

@@ -6,6 +6,7 @@ from tutelage.signals.protocol import Combining, FromStart, OneStep, Signal, Who
 from tutelage.signals.replayed import Replayed
 from tutelage.signals.reversible import Reversible
 from tutelage.signals.rewards import GradientAlignment, NextStepLoss
+from tutelage.signals.score import Score
 from tutelage.signals.solvers import ConjugateGradient, Neumann
 from tutelage.signals.unrolled import Unrolled
 
@@ -21,6 +22,7 @@ __all__ = [
     "OneStep",
     "Replayed",
     "Reversible",
+    "Score",
     "Signal",
     "Unrolled",
     "WholeRun",

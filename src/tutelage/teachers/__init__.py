@@ -8,6 +8,7 @@ from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.dynamic_loss import DynamicLoss
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
 from tutelage.teachers.keep_or_drop import KeepOrDrop
+from tutelage.teachers.keep_probability import KeepProbability
 from tutelage.teachers.loss_weigher import LossWeigher
 from tutelage.teachers.mentor_net import MentorNetDD, MentorNetPD
 from tutelage.teachers.mixup import Mixup
@@ -33,6 +34,7 @@ __all__ = [
     "DynamicLoss",
     "InternalState",
     "KeepOrDrop",
+    "KeepProbability",
     "LossWeigher",
     "MentorNetDD",
     "MentorNetPD",

@@ -19,10 +19,11 @@ class KeepOrDrop(nn.Module):
     """Weight 1 with probability p_i, else 0, with p_i what another teacher would weigh by.
 
     The student's loss is the mean over what is kept; a batch of which all is dropped teaches
-    nothing. It learns by a reward (``GradientAlignment``, ``NextStepLoss``) for what it drew.
+    nothing. It learns by a reward for what it drew: at each step (``GradientAlignment``,
+    ``NextStepLoss``) or for a whole run (``tutelage.rewarded``).
 
-    Source: Fan et al. 2018, Learning to Teach (L2T-data): logistic regression on surface facts,
-    which is ``KeepOrDrop(InternalState(student, ..., surface=PAPER_SURFACE))``.
+    Source: Fan et al. 2018, Learning to Teach (L2T-data), which is
+    ``KeepOrDrop(KeepProbability(classes))``.
 
     Args:
         keeps: A teacher with ``weigh``, whose weights lie between 0 and 1.

@@ -1,0 +1,62 @@
+"""How likely learning to teach keeps an example, from what its student makes of it so far."""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tutelage.objectives import Normalise
+from tutelage.records import Lesson, Observation
+from tutelage.teachers.internal_state import margin
+
+HIDDEN = 12
+"""units of the hidden layer"""
+BIAS = 2.0
+"""of the last layer at first: about 0.88 of all examples are kept"""
+
+
+class KeepProbability(nn.Module):
+    """``sigma(MLP(x))``, one hidden layer of 12 tanh units, for ``KeepOrDrop`` to draw by.
+
+    x are 2 C + 5 facts: the label, one-hot; share of the run that is over, mean training loss,
+    best held-out accuracy; the predicted probabilities; the loss, and the margin of the label.
+
+    Source: Fan et al. 2018, Learning to Teach (L2T-data), section 4.
+
+    Args:
+        classes: C, the number of classes.
+    """
+
+    normalise: ClassVar[Normalise] = "mean"
+    uses_progress = True
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.classes = classes
+        last = nn.Linear(HIDDEN, 1)
+        self.net = nn.Sequential(nn.Linear(2 * classes + 5, HIDDEN), nn.Tanh(), last)
+        nn.init.constant_(last.bias, BIAS)
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """How likely each row is kept.
+
+        Args:
+            lesson: What the student saw; targets [L], or [L, C] where labels are soft.
+            observation: Losses, logits [L, C], and how far training has come.
+
+        Returns:
+            [L] in (0, 1).
+        """
+        logits, targets, told = observation.logits, lesson.targets, observation.progress
+        labels = targets if targets.is_floating_point() else F.one_hot(targets, self.classes)
+        labels = labels.to(logits.dtype)
+        facts = (told.fraction, told.mean_loss, told.best_accuracy)
+        columns = [
+            labels,
+            logits.new_tensor(facts).expand(len(logits), -1),
+            logits.softmax(1),
+            observation.losses.unsqueeze(1).to(logits.dtype),
+            margin(logits, labels),
+        ]
+        return self.net(torch.cat(columns, 1)).sigmoid().squeeze(1)
