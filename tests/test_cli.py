@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from tests.trained import QUICK, Answer, found, one_line, pictures, run, unchecked
-from tutelage.commentary import save_commentary
+from tutelage.commentaries import save_commentary
 from tutelage.config import to_plain
 from tutelage.models import TwoBlockCNN, build_student
 from tutelage.runs import create_run

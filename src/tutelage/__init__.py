@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tutelage import models, signals, teachers
     from tutelage.alignments import Recorder, alignment
-    from tutelage.commentary import load_commentary, save_commentary
+    from tutelage.commentaries import load_commentary, save_commentary
     from tutelage.records import Batch, Lesson, Observation
     from tutelage.signals import Lookahead, Reversible, Unrolled
     from tutelage.tutor import Tutor
@@ -42,8 +42,8 @@ _HOMES = {
     "Tutor": "tutor",
     "Unrolled": "signals",
     "alignment": "alignments",
-    "load_commentary": "commentary",
-    "save_commentary": "commentary",
+    "load_commentary": "commentaries",
+    "save_commentary": "commentaries",
 }
 
 

@@ -3,47 +3,25 @@
 Only light packages are imported here; torch and all that needs it come in with a command.
 """
 
-import dataclasses
 import io
-import os
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 from rich.console import Console
 from rich.table import Column, Table
 
-from tutelage.config import from_plain, load_settings, to_plain
 from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError
 from tutelage.learning.asked import Commentary, Learn, Show
 from tutelage.recipes import RECIPES, load_recipe
 from tutelage.reproduction.asked import Reproduce, check, check_word
-from tutelage.runs import (
-    create_run,
-    exists,
-    free_folder,
-    refuse_taken,
-    run_settings,
-    stored_fact,
-)
-from tutelage.study.settings import EMBEDDED, TAUGHT_BY, TrainSettings
+from tutelage.study.asked import TRAIN_HELP, Train, base
+from tutelage.study.settings import TAUGHT_BY
 
 FAILED, WRONG_USE, STOPPED = 1, 2, 130
 """exit codes"""
-TRAIN_HELP = """Train a taught student beside an untaught one, and report what teaching did.
-
-Without arguments: 5,000 real digits of which 40% carry a wrong label.
-
-Examples:
-  tutelage train
-  tutelage train my-images/ --student resnet20 --epochs 60 --seeds 3
-  tutelage train my-images/ --noise flip2:0.4 --held-out 1000 --out runs/x
-  tutelage train my-images/ --commentary runs/x/commentary
-  tutelage train --resume runs/x"""
 COMMENTARY_HELP = "Learn a commentary with one student, or show what one has learnt."
 REPRODUCE_HELP = """Check a paper's claim: run its arms with several seeds and compare.
 
@@ -56,22 +34,6 @@ Examples:
   tutelage reproduce gar-splits --scale mini --seeds 3
   tutelage reproduce gar-splits --set epochs=5 --out /tmp/shorter
   tutelage reproduce gar-splits --backend ray"""
-
-
-@dataclass(frozen=True)
-class Train:
-    """What ``tutelage train`` was asked."""
-
-    settings: Annotated[TrainSettings, tyro.conf.arg(name="")]
-
-    config: Path | None = None
-    """YAML file of settings, by the names of these flags; flags given here override it."""
-
-    out: Path | None = None
-    """Folder of the run. If not given: runs/NAME-OF-THE-DATA, numbered if that exists."""
-
-    resume: Path | None = None
-    """Continue the run in this folder where it was stopped, with its own settings."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +80,7 @@ def parse(words: Sequence[str]) -> Train | Commentary | Reproduce | List:
     commands = (
         Annotated[
             Train,
-            tyro.conf.subcommand("train", default=Train(_base(words)), description=TRAIN_HELP),
+            tyro.conf.subcommand("train", default=Train(base(words)), description=TRAIN_HELP),
         ]
         | Annotated[Commentary, tyro.conf.subcommand("commentary", description=COMMENTARY_HELP)]
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce", description=REPRODUCE_HELP)]
@@ -128,106 +90,18 @@ def parse(words: Sequence[str]) -> Train | Commentary | Reproduce | List:
     return tyro.cli(commands, prog="tutelage", args=words, config=flat)
 
 
-def _base(words: Sequence[str]) -> TrainSettings:
-    # the settings that flags override: those of the run, of the file, or the defaults
-    file, run = _value_after(words, "--config"), _value_after(words, "--resume")
-    if run is not None:
-        if file is not None:
-            raise UsageError(_keeps_settings(Path(run)))
-        return from_plain(TrainSettings, run_settings(Path(run)), run)
-    return TrainSettings() if file is None else load_settings(TrainSettings, Path(file))
-
-
-def _value_after(words: Sequence[str], flag: str) -> str | None:
-    for word, following in zip(words, [*words, None][1:], strict=True):
-        if word == flag:
-            return following
-        if word.startswith(f"{flag}="):
-            return word.removeprefix(f"{flag}=")
-    return None
-
-
 def train(asked: Train) -> int:
-    """Run or continue a study and print what came of it.
+    """Run or continue a study.
 
     Args:
         asked: What was asked.
 
     Returns:
         The exit code.
-
-    Raises:
-        UsageError: If what was asked cannot be done.
     """
-    if asked.resume is None:
-        settings = with_full_paths(asked.settings)
-        run = asked.out or free_folder(Path("runs"), Path(settings.data).name or "run")
-        refuse_taken(run)
-    else:
-        run, settings = asked.resume, _own_settings(asked, asked.resume)
-    console = Console()
-    console.print("Reading the data ...", style="dim")
-    # torch comes in here, after everything that can be refused without it
-    from tutelage.study.check import check as check_settings
-    from tutelage.study.check import fingerprint
-    from tutelage.study.display import Display
-    from tutelage.study.study import run_study
-    from tutelage.study.told import tell
+    from tutelage.study.command import train as run
 
-    source = check_settings(settings)
-    facts = {"data": fingerprint(source)}
-    if asked.resume is None:
-        create_run(run, to_plain(settings), facts)
-    elif stored_fact(run, "data") != facts["data"]:
-        raise UsageError(f"The data of the run {run} has changed since; start a new run.")
-    try:
-        summary = run_study(run, settings, source, Display(console))
-    except KeyboardInterrupt:  # a second one, or one while the report is written
-        summary = None
-    except OSError as error:
-        raise UsageError(
-            f"{run} cannot be written: {error.strerror}. Mend that, then use --resume."
-        ) from error
-    if summary is None:
-        way = shlex.join(["tutelage", "train", "--resume", str(run)])
-        console.print(f"Stopped. Continue with: {way}", soft_wrap=True, markup=False)
-        return STOPPED
-    tell(console, run, summary)
-    return 0
-
-
-def with_full_paths(settings: TrainSettings) -> TrainSettings:
-    """The same settings wherever they are read again.
-
-    Args:
-        settings: Settings whose paths may be relative to the current folder.
-
-    Returns:
-        Settings with absolute paths; words and Hub ids stay as they are.
-    """
-
-    def full(path: Path | None) -> Path | None:
-        return None if path is None else path.expanduser().absolute()
-
-    data = settings.data
-    if data != EMBEDDED and exists(Path(data).expanduser()):
-        data = os.path.abspath(Path(data).expanduser())  # noqa: PTH100 - resolves "..", not links
-    labels, commentary = full(settings.labels_from), full(settings.commentary)
-    return dataclasses.replace(settings, data=data, labels_from=labels, commentary=commentary)
-
-
-def _keeps_settings(run: Path) -> str:
-    return (
-        f"--resume {run} continues that run with its own settings; leave the other flags away, "
-        "or start a new run with --out."
-    )
-
-
-def _own_settings(asked: Train, run: Path) -> TrainSettings:
-    stored = from_plain(TrainSettings, run_settings(run), str(run))
-    if asked.settings != stored or asked.out is not None:
-        raise UsageError(_keeps_settings(run))
-    return stored
+    return 0 if run(asked, Console()) else STOPPED
 
 
 def commentary(asked: Learn | Show) -> int:

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.trained import content, one_line, pictures, run, same
-from tutelage.commentary import load_commentary
+from tutelage.commentaries import load_commentary
 from tutelage.learning import course
 from tutelage.learning.settings import LEARNT
 from tutelage.learning.show import stand_in

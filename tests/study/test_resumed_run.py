@@ -244,7 +244,8 @@ import os, signal, sys
 from pathlib import Path
 import safetensors.torch
 from tests.trained import at_call
-from tutelage import cli, commentary
+from tutelage import cli
+from tutelage.commentaries import commentary
 from tutelage.study import judgement, study, trainee
 from tutelage.tutor import Tutor
 

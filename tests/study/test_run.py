@@ -28,7 +28,7 @@ from tests.trained import (
     students,
 )
 from tutelage.cli import main
-from tutelage.commentary import load_commentary, read_card
+from tutelage.commentaries import load_commentary, read_card
 from tutelage.config import from_plain, to_plain
 from tutelage.data.batches import Batches, statistics
 from tutelage.models import build_student

@@ -8,7 +8,7 @@ from torch.optim import SGD, Adam
 
 from tests.cases import C, D, build, stream
 from tests.tutoring import WithoutForwardMode, same
-from tutelage.commentary import load_commentary, save_commentary
+from tutelage.commentaries import load_commentary, save_commentary
 from tutelage.errors import UsageError
 from tutelage.objectives import cross_entropy
 from tutelage.randomness import mixed_seed, seeded

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tutelage.commentary import Provenance, save_commentary
+from tutelage.commentaries import Provenance, save_commentary
 from tutelage.config import to_plain
 from tutelage.errors import UsageError
 from tutelage.learning.course import COURSES, Course

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tutelage.commentary import load_commentary, read_card
+from tutelage.commentaries import load_commentary, read_card
 from tutelage.data.batches import Batches, statistics
 from tutelage.data.sources import WORDS, load
 from tutelage.data.splits import limit_rows

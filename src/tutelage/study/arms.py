@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam
 
-from tutelage.commentary import load_commentary
+from tutelage.commentaries import load_commentary
 from tutelage.data.images import ImageSet
 from tutelage.errors import UsageError
 from tutelage.models import TwoBlockCNN, build_student, default_tap

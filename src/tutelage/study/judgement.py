@@ -11,7 +11,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from tutelage.commentary import Provenance, save_commentary
+from tutelage.commentaries import Provenance, save_commentary
 from tutelage.data.batches import Batches
 from tutelage.look import alignments_with, shown
 from tutelage.records import Batch, Observation, Step

@@ -12,9 +12,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tutelage.described import check, classes_of, describe, rebuild
+from tutelage.commentaries.described import check, classes_of, describe, rebuild
+from tutelage.commentaries.kinds import KINDS
 from tutelage.errors import UsageError, nearest
-from tutelage.kinds import KINDS
 from tutelage.runs import environment, write_json
 
 SCHEMA = 1

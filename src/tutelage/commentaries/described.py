@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
+from tutelage.commentaries.kinds import COUNTS, KINDS, NETWORKS, PARTS, SIMPLE, Kind, Settings
 from tutelage.errors import UsageError
-from tutelage.kinds import COUNTS, KINDS, NETWORKS, PARTS, SIMPLE, Kind, Settings
 
 
 def describe(teacher: nn.Module) -> tuple[str, dict[str, Any]]:

@@ -19,8 +19,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tests.trained import found, unchecked
-from tutelage import commentary
-from tutelage.commentary import Provenance, load_commentary, read_card, save_commentary
+from tutelage.commentaries import (
+    Provenance,
+    commentary,
+    load_commentary,
+    read_card,
+    save_commentary,
+)
 from tutelage.errors import UsageError
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
 from tutelage.records import Batch, Lesson, Observation, Progress

@@ -1,0 +1,97 @@
+"""``tutelage train``: what is refused before the start, what is printed, and what stops it."""
+
+import dataclasses
+import os
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+
+from tutelage.config import from_plain, to_plain
+from tutelage.errors import UsageError
+from tutelage.runs import (
+    create_run,
+    exists,
+    free_folder,
+    refuse_taken,
+    run_settings,
+    stored_fact,
+)
+from tutelage.study.asked import Train, keeps_settings
+from tutelage.study.settings import EMBEDDED, TrainSettings
+
+
+def train(asked: Train, console: Console) -> bool:
+    """Run or continue a study and print what came of it.
+
+    Args:
+        asked: What was asked.
+        console: Where to print.
+
+    Returns:
+        Whether it reached its end.
+
+    Raises:
+        UsageError: If what was asked cannot be done.
+    """
+    if asked.resume is None:
+        settings = with_full_paths(asked.settings)
+        run = asked.out or free_folder(Path("runs"), Path(settings.data).name or "run")
+        refuse_taken(run)
+    else:
+        run, settings = asked.resume, _own_settings(asked, asked.resume)
+    console.print("Reading the data ...", style="dim")
+    # torch comes in here, after everything that can be refused without it
+    from tutelage.study.check import check as check_settings
+    from tutelage.study.check import fingerprint
+    from tutelage.study.display import Display
+    from tutelage.study.study import run_study
+    from tutelage.study.told import tell
+
+    source = check_settings(settings)
+    facts = {"data": fingerprint(source)}
+    if asked.resume is None:
+        create_run(run, to_plain(settings), facts)
+    elif stored_fact(run, "data") != facts["data"]:
+        raise UsageError(f"The data of the run {run} has changed since; start a new run.")
+    try:
+        summary = run_study(run, settings, source, Display(console))
+    except KeyboardInterrupt:  # a second one, or one while the report is written
+        summary = None
+    except OSError as error:
+        raise UsageError(
+            f"{run} cannot be written: {error.strerror}. Mend that, then use --resume."
+        ) from error
+    if summary is None:
+        way = shlex.join(["tutelage", "train", "--resume", str(run)])
+        console.print(f"Stopped. Continue with: {way}", soft_wrap=True, markup=False)
+        return False
+    tell(console, run, summary)
+    return True
+
+
+def with_full_paths(settings: TrainSettings) -> TrainSettings:
+    """The same settings wherever they are read again.
+
+    Args:
+        settings: Settings whose paths may be relative to the current folder.
+
+    Returns:
+        Settings with absolute paths; words and Hub ids stay as they are.
+    """
+
+    def full(path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
+
+    data = settings.data
+    if data != EMBEDDED and exists(Path(data).expanduser()):
+        data = os.path.abspath(Path(data).expanduser())  # noqa: PTH100 - resolves "..", not links
+    labels, commentary = full(settings.labels_from), full(settings.commentary)
+    return dataclasses.replace(settings, data=data, labels_from=labels, commentary=commentary)
+
+
+def _own_settings(asked: Train, run: Path) -> TrainSettings:
+    stored = from_plain(TrainSettings, run_settings(run), str(run))
+    if asked.settings != stored or asked.out is not None:
+        raise UsageError(keeps_settings(run))
+    return stored
