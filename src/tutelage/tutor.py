@@ -1,12 +1,10 @@
 """Teaching while a student trains: ordinary student steps, a teacher step now and then."""
 
-import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -28,32 +26,19 @@ from tutelage.look import (
 )
 from tutelage.memory import memory_of, remember
 from tutelage.objectives import Objective, cross_entropy
-from tutelage.packing import (
-    packed,
-    packed_window,
-    unpacked,
-    unpacked_state,
-    unpacked_window,
-)
 from tutelage.precision import autocast_now
 from tutelage.randomness import mixed_seed
-from tutelage.records import (
-    Batch,
-    Judgement,
-    Params,
-    Progress,
-    Step,
-    Window,
-    Witness,
-)
+from tutelage.records import Batch, Params, Progress, Step, Window, Witness
 from tutelage.records import StudentState as State
 from tutelage.rules import rule_for
 from tutelage.signals import Signal
 from tutelage.signals.dots import seen_again
 from tutelage.student import StudentView
+from tutelage.tally import Tally
 from tutelage.task import Task, detach
 from tutelage.teachers.plain import Plain
 from tutelage.teaching import uses_alignments, uses_progress
+from tutelage.trail import Trail
 from tutelage.trees import cloned, leaves
 
 
@@ -125,15 +110,11 @@ class Tutor:
         self.task = Task(view, teacher, objective)
         self.steps = 0
         self.best_accuracy = 0.0
-        self._loss_sum = torch.zeros((), dtype=torch.float64, device=view.device)
-        self._weightless = torch.zeros((), dtype=torch.int64, device=view.device)
-        self._warned = False
+        self._tally = Tally(view.device)
         self._unproven = signal is not None and bool(compiled_parts(student))
         self._before: State | None = None
         self._recorder = Recorder(view.module)
-        self._start: State | None = None
-        self._window: list[Step] = []
-        self._pending: tuple[Window, Params] | None = None
+        self._trail = Trail()
 
     @property
     def wants_held_out(self) -> bool:
@@ -154,7 +135,7 @@ class Tutor:
         fraction = 0.0 if self.total_steps is None else self.steps / self.total_steps
         mean = 0.0
         if uses_progress(self.teacher):  # reading the mean loss waits for the device
-            mean = float(self._loss_sum) / max(self.steps, 1)
+            mean = float(self._tally.loss_sum) / max(self.steps, 1)
         return Progress(fraction, mean, self.best_accuracy, memory_of(self.teacher))
 
     def step(self, batch: Batch, held_out: Batch | None = None) -> Record:
@@ -201,8 +182,8 @@ class Tutor:
         due, phi = learner.due(self.steps), learner.params
         if learner.next_judges:  # the teacher moves on before this step's turn comes
             phi = cloned(phi)
-        if not self._window and learner.signal.keeps_start and not learner.retakes:
-            self._start = self.task.student.snapshot()
+        if not self._trail.steps and learner.signal.keeps_start and not learner.retakes:
+            self._trail.start = self.task.student.snapshot()
         sight, step, witness = self._see(learner, batch, due=due)
         judged = self._pass_on(sight.loss, batch)
         if learner.retakes and held_out is not None:
@@ -211,7 +192,7 @@ class Tutor:
             self._descend(sight, batch)
         self._move(self.task, sight)
         if not learner.retakes:
-            self._window.append(step)
+            self._trail.steps.append(step)
         if due and not learner.retakes:
             judged = self._look_back(learner, witness, held_out, phi, judged)
         return record(sight, judged)
@@ -241,8 +222,7 @@ class Tutor:
         self.optimizer.step()
         remember(task.teacher, sight.lesson, detach(sight.seen))
         self.steps += 1
-        self._loss_sum += sight.loss.detach().to(self._loss_sum)
-        self._weightless += sight.weights.detach().sum() == 0
+        self._tally.add(sight.loss, sight.weights)
 
     def _look_back(
         self,
@@ -253,18 +233,17 @@ class Tutor:
         judged: Tensor | None,
     ) -> Tensor | None:
         seen = witness if learner.one_step is not None else None
-        window = Window(self._start, tuple(self._window), self.task.student.state(), seen)
-        self._start, self._window = None, []
+        window = self._trail.window(self.task.student.state(), seen)
         if learner.next_judges:
-            self._pending = window, phi
+            self._trail.waiting = window, phi
         elif held_out is not None:
             return self._learn(learner, window, held_out, phi)
         return judged
 
     def _pass_on(self, loss: Tensor, batch: Batch) -> Tensor | None:
-        if self._pending is None or self.learner is None:
+        if self._trail.waiting is None or self.learner is None:
             return None
-        (window, phi), self._pending = self._pending, None
+        window, phi = self._trail.judged(loss.detach(), self.task.student.gradient())
         start, step = window.start, window.steps[-1]
         if window.witness is None and start is not None:  # training was resumed in between
             if self.learner.records(self.task):
@@ -272,25 +251,15 @@ class Tutor:
             else:
                 again = seen_again(self.task, phi, start, step)
             window = replace(window, witness=again)
-        verdict = Judgement(loss.detach(), self.task.student.gradient(), {})
-        return self._learn(self.learner, replace(window, judgement=verdict), batch, leaves(phi))
+        return self._learn(self.learner, window, batch, leaves(phi))
 
     def _learn(self, learner: Learner, window: Window, held_out: Batch, phi: Params) -> Tensor:
-        self._warn_of_weightless_steps()
+        self._tally.warn_of_weightless_steps()
         return learner.learn(self.task, window, self._judging(held_out), phi)
 
     def _judging(self, held_out: Batch) -> Batch:
         seed, now = mixed_seed(self.seed, self.steps, 1), autocast_now(held_out.inputs.device)
         return held_out._replace(seed=seed, autocast=now)
-
-    def _warn_of_weightless_steps(self) -> None:
-        if not self._warned and int(self._weightless):
-            self._warned = True
-            warnings.warn(
-                f"{int(self._weightless)} batches carried no weight at all so far: the teacher "
-                "gave every example of them weight 0, and the student learnt nothing.",
-                stacklevel=3,
-            )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to continue exactly where training stands.
@@ -305,11 +274,8 @@ class Tutor:
             "learner": {} if self.learner is None else self.learner.state_dict(),
             "steps": self.steps,
             "best_accuracy": self.best_accuracy,
-            "loss_sum": self._loss_sum,
-            "weightless": self._weightless,
-            "start": [] if self._start is None else list(self._start),
-            "window": [packed(step) for step in self._window],
-            "pending": [] if self._pending is None else packed_window(*self._pending),
+            **self._tally.state_dict(),
+            **self._trail.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -325,11 +291,6 @@ class Tutor:
             self.learner.load_state_dict(state["learner"])
         self.steps = state["steps"]
         self.best_accuracy = state["best_accuracy"]
-        device = self.task.student.device  # checkpoints are often loaded onto the CPU
-        self._loss_sum = state["loss_sum"].to(device, copy=True)
-        self._weightless = state["weightless"].to(device, copy=True)
-        self._start = unpacked_state(state["start"], device) if state["start"] else None
-        self._window = [unpacked(step, device) for step in state["window"]]
-        pending = state["pending"]
-        now = self.task.student.state()
-        self._pending = unpacked_window(pending, now, device) if pending else None
+        self._tally.load_state_dict(state)
+        student = self.task.student
+        self._trail.load_state_dict(state, student.state(), student.device)
