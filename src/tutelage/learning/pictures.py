@@ -1,5 +1,6 @@
 """Pictures of what a teacher learnt, by its kind, as sections of a page."""
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -10,7 +11,14 @@ from torch import Tensor, nn
 from tutelage.learning.on_images import Exhibit, curriculum, masks
 from tutelage.report import charts, elements, formats
 from tutelage.report.heat_map import heat_map
-from tutelage.teachers import AttentionMask, Blending, Curriculum, InternalState, LossWeigher
+from tutelage.teachers import (
+    AttentionMask,
+    Blending,
+    Curriculum,
+    DynamicLoss,
+    InternalState,
+    LossWeigher,
+)
 from tutelage.teachers.internal_state import SURFACE
 from tutelage.teaching import normalise_of
 
@@ -83,6 +91,27 @@ def _loss(of: Exhibit) -> tuple[str, str]:
     return "How much an example counts, by its loss", html
 
 
+def _dynamic_loss(of: Exhibit) -> tuple[str, str]:
+    teacher = of.teacher
+    assert isinstance(teacher, DynamicLoss)
+    count = teacher.classes
+    names = of.classes or tuple(map(str, range(count)))
+    moments = {  # share of the run, mean loss, best and present accuracy
+        "at the start, of a student that guesses": (0.0, math.log(count), 1 / count, 1 / count),
+        "at the end, of a student without errors": (1.0, 0.0, 1.0, 1.0),
+    }
+    html = ""
+    for moment, state in moments.items():
+        w, b = teacher.coefficients(torch.tensor(state))
+        if count <= MOST_CLASSES:
+            shown = w.T.numpy().astype(np.float64)
+            html += heat_map(f"W {moment}: by row the label, by column log p", names, shown)
+        bias = {names[i]: formats.number(float(b[i])) for i in range(count)}
+        html += elements.pairs(f"b {moment}", bias)
+    note = "The loss of an example with label y is -sigma(sum_c W[c, y] log p_c + b_y)."
+    return "The loss that was learnt", html + elements.paragraph(note, style="note")
+
+
 def _internal_state(of: Exhibit) -> tuple[str, str]:
     teacher = of.teacher
     assert isinstance(teacher, InternalState)
@@ -123,6 +152,7 @@ def _columns(teacher: InternalState, names: tuple[str, ...]) -> list[tuple[str, 
 
 DRAWN: dict[type[nn.Module], Callable[[Exhibit], tuple[str, str]]] = {
     Blending: _blending,
+    DynamicLoss: _dynamic_loss,
     LossWeigher: _loss,
     Curriculum: curriculum,
     AttentionMask: masks,

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 import tyro
 
 from tutelage.errors import UsageError, nearest
-from tutelage.study.settings import EMBEDDED, TAUGHT_BY, TrainSettings
+from tutelage.study.settings import EMBEDDED, LEARNING, TrainSettings
 
-LEARNT = TAUGHT_BY | {
+LEARNT = LEARNING | {
     "blending": "how much of a second image to mix in, for each pair of classes",
     "mask": "which spot of each image the student sees, when it is tested, too",
 }
@@ -28,7 +28,8 @@ class LearnSettings:
     """Where the images come from, as for `tutelage train`: a name, a folder or a Hub id."""
 
     teacher: str = "curriculum"
-    """What to learn: curriculum, blending, mask, loss, margin-loss or internal-state."""
+    """What to learn: curriculum, blending, mask, loss, l2t-loss, margin-loss or
+    internal-state."""
 
     student: str = "cnn"
     """Network to learn with, as for `tutelage train`; the commentary trains others, too."""

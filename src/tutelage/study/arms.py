@@ -11,10 +11,22 @@ from tutelage.commentaries import load_commentary
 from tutelage.data.images import ImageSet
 from tutelage.errors import UsageError
 from tutelage.models import TwoBlockCNN, build_student, default_tap
+from tutelage.objectives import Objective, cross_entropy
+from tutelage.probability_losses import Focal, GeneralisedCrossEntropy
 from tutelage.signals import Lookahead, Reversible, Signal
 from tutelage.student import known_width
 from tutelage.study.settings import TrainSettings
-from tutelage.teachers import Curriculum, InternalState, LossWeigher, Plain
+from tutelage.teachers import (
+    Aligned,
+    Curriculum,
+    DynamicLoss,
+    InternalState,
+    LossWeigher,
+    MentorNetDD,
+    MentorNetPD,
+    Plain,
+    SelfPaced,
+)
 from tutelage.tutor import Tutor
 
 
@@ -23,10 +35,12 @@ class Taught(NamedTuple):
 
     build: Callable[[nn.Module, ImageSet, TrainSettings], nn.Module]
     """from the student, the training set and the settings"""
-    signal: Callable[[int], Signal]
-    """from the number of steps to look back over"""
+    signal: Callable[[int], Signal] | None = None
+    """from the number of steps to look back over; None where nothing is learnt"""
     every: int = 5
     """student steps between two teacher steps, where the settings do not say"""
+    objective: Objective = cross_entropy
+    """what the student descends, and is judged by"""
 
 
 def _margin_loss(student: nn.Module, images: ImageSet, _: TrainSettings) -> nn.Module:
@@ -60,6 +74,13 @@ TAUGHT: dict[str, Taught] = {
     "internal-state": Taught(_internal_state, Reversible),
     "loss": Taught(lambda *_: LossWeigher(), lambda _: Lookahead(), every=1),
     "curriculum": Taught(_curriculum, Reversible),
+    "l2t-loss": Taught(lambda _, images, __: DynamicLoss(len(images.classes)), Reversible),
+    "mentornet-dd": Taught(lambda _, images, __: MentorNetDD(len(images.classes)), Reversible),
+    "mentornet": Taught(lambda *_: MentorNetPD()),
+    "reweight": Taught(lambda *_: Aligned()),
+    "self-paced": Taught(lambda *_: SelfPaced()),
+    "focal": Taught(lambda *_: Plain(), objective=Focal(2.0)),
+    "gce": Taught(lambda *_: Plain(), objective=GeneralisedCrossEntropy(0.7)),
 }
 
 
@@ -103,6 +124,15 @@ def build_tutor(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         teacher = taught.build(student, train, settings).to(device)
+    if taught.signal is None:
+        return Tutor(
+            student,
+            optimizer,
+            teacher,
+            total_steps=steps,
+            objective=taught.objective,
+            seed=seed,
+        )
     return Tutor(
         student,
         optimizer,
@@ -111,6 +141,7 @@ def build_tutor(
         signal=taught.signal(settings.look_back),
         teacher_every=settings.teacher_every or taught.every,
         total_steps=steps,
+        objective=taught.objective,
         seed=seed,
     )
 

@@ -9,13 +9,25 @@ import tyro
 from tutelage.errors import UsageError, nearest
 
 EMBEDDED = "mnist5k"
-TAUGHT_BY = {
+LEARNING = {
     "margin-loss": "deep-interactions teacher on margin and loss, one hidden layer of 32",
     "internal-state": "deep-interactions teacher on the paper's features, I0 + M0, linear",
     "loss": "Meta-Weight-Net: a small network of the loss",
     "curriculum": "a network of the image and of how far training has come",
+    "l2t-loss": "learning to teach with dynamic losses: the loss itself is learnt",
 }
-"""the teachers by name, as the command line knows them"""
+"""teachers that learn, of which a commentary is left, by name as the command line knows them"""
+BASELINES = {
+    "mentornet-dd": "MentorNet's small recurrent network of loss, label and epoch",
+    "mentornet": "MentorNet's predefined weights: loss below its moving 70th percentile",
+    "reweight": "learning to reweight: by alignment with the held-out gradient",
+    "self-paced": "self-paced learning: the easiest half of each batch, later all",
+    "focal": "none; focal loss with gamma 2",
+    "gce": "none; generalised cross entropy with q 0.7",
+}
+"""what others do, by name, to compare with in the same run"""
+TAUGHT_BY = LEARNING | BASELINES
+"""all of them"""
 
 
 @dataclass(frozen=True)
@@ -32,7 +44,8 @@ class TrainSettings:
 
     teacher: tuple[str, ...] = ("margin-loss", "internal-state")
     """Teachers to train with, beside the untaught student: margin-loss, internal-state, loss,
-    curriculum."""
+    curriculum, l2t-loss; or baselines: mentornet-dd, mentornet, reweight, self-paced, focal,
+    gce."""
 
     student: str = "cnn"
     """Network to train: cnn, cnn4, resnet8, resnet20, resnet32, resnet44, resnet56, resnet110,

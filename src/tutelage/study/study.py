@@ -147,8 +147,10 @@ def _stopped_by_interrupt(run: Path) -> Iterator[None]:
 
 
 def _keep_commentary(run: Path, settings: TrainSettings) -> None:
-    first = Job(run, settings.arms[1], 0, settings).folder / "commentary"
-    if first.exists() and not (run / "commentary").exists():
+    # that of the first teacher which learns
+    taught = [Job(run, arm, 0, settings).folder / "commentary" for arm in settings.arms[1:]]
+    first = next((folder for folder in taught if folder.exists()), None)
+    if first is not None and not (run / "commentary").exists():
         fresh = run / ".commentary"
         shutil.rmtree(fresh, ignore_errors=True)
         shutil.copytree(first, fresh)

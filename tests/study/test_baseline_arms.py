@@ -1,0 +1,46 @@
+"""Baselines are trained, judged and reported beside teachers that learn."""
+
+import pytest
+import torch
+
+from tests.trained import QUICK, content, run
+from tutelage.commentary import read_card
+from tutelage.config import from_plain
+from tutelage.data.images import ImageSet
+from tutelage.learning.settings import LEARNT
+from tutelage.probability_losses import Focal, GeneralisedCrossEntropy
+from tutelage.study.arms import TAUGHT, build_tutor
+from tutelage.study.settings import BASELINES, LEARNING, TAUGHT_BY, TrainSettings
+
+
+def test_every_arm_leaves_a_result_and_what_was_learnt_a_commentary(pets, tmp_path) -> None:
+    arms = ["reweight", "mentornet-dd", "mentornet", "self-paced", "gce", "l2t-loss"]
+    flags = ["--noise", "uniform:0.6", "--epochs", "1", "--teacher", *arms]
+    answer = run("train", pets, *QUICK, *flags, "--out", tmp_path / "run")
+    assert answer.code == 0, answer
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    for arm in ("untaught", *arms):
+        folder = tmp_path / "run" / "students" / f"{arm}-seed0"
+        result = content(folder / "result.json")
+        assert 0 <= result["test_accuracy"] <= 1
+        assert "auroc" in result
+        assert (folder / "commentary").exists() == (arm in ("mentornet-dd", "l2t-loss"))
+        assert arm in page
+    assert read_card(tmp_path / "run" / "commentary")["teacher"] == "MentorNetDD"
+
+
+def test_every_word_has_an_arm_and_only_what_learns_may_be_learnt_as_a_commentary() -> None:
+    assert TAUGHT.keys() == TAUGHT_BY.keys()
+    assert not BASELINES.keys() & LEARNT.keys()
+    assert all(TAUGHT[name].signal is not None for name in LEARNING)
+
+
+@pytest.mark.parametrize(
+    ("arm", "objective"), [("focal", Focal(2.0)), ("gce", GeneralisedCrossEntropy(0.7))]
+)
+def test_an_arm_of_another_loss_descends_it(arm, objective) -> None:
+    images = torch.zeros(6, 1, 16, 16, dtype=torch.uint8)
+    labels = torch.arange(6) % 3
+    train = ImageSet(images, labels, torch.arange(6), classes=("a", "b", "c"), name="none")
+    settings = from_plain(TrainSettings, {"held_out": 3, "teacher": [arm]})
+    assert build_tutor(arm, 0, train, settings, 10).task.objective == objective
