@@ -1,5 +1,7 @@
 """Under autocast teachers lose what their networks round, and nothing more."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -8,7 +10,19 @@ from tutelage.objectives import Auxiliary, cross_entropy
 from tutelage.records import Batch, Observation, Progress, as_lesson
 from tutelage.signals import Unrolled
 from tutelage.task import as_taken
-from tutelage.teachers import AttentionMask, AuxiliaryTargets, Blending, SupportWeights
+from tutelage.teachers import (
+    Aligned,
+    AttentionMask,
+    AuxiliaryTargets,
+    Blending,
+    DynamicLoss,
+    KeepOrDrop,
+    KeepProbability,
+    MentorNetDD,
+    MentorNetPD,
+    SelfPaced,
+    SupportWeights,
+)
 from tutelage.teachers.attention_mask import expected_place
 from tutelage.teaching import prepare
 from tutelage.tutor import Tutor
@@ -97,3 +111,40 @@ def test_every_teacher_that_prepares_learns_under_autocast(name) -> None:
     for key, p in teacher.named_parameters():
         assert p.isfinite().all()
         assert not torch.equal(p, before[key]), key
+
+
+WEIGHING: dict[str, Callable[[], nn.Module]] = {
+    "dynamic loss": lambda: DynamicLoss(C),
+    "MentorNet DD": lambda: MentorNetDD(C, burn_in=0.0),
+    "MentorNet PD": lambda: MentorNetPD(burn_in=0.0, width=9.0),
+    "self-paced": SelfPaced,
+    "keep or drop": lambda: KeepOrDrop(KeepProbability(C)),
+    "aligned": Aligned,
+}
+
+
+@pytest.mark.parametrize("name", WEIGHING)
+def test_every_teacher_that_weighs_comes_close_under_autocast(name) -> None:
+    records = []
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.manual_seed(0)
+        student = nn.Sequential(nn.Flatten(), nn.Linear(SIZE**2, C))
+        rule = torch.optim.SGD(student.parameters(), lr=0.1)
+        tutor = Tutor(student, rule, WEIGHING[name](), total_steps=10, seed=1)
+        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+            records.append(tutor.step(batch(1), batch(2)))
+        assert records[-1].loss.dtype == torch.float32
+    plain, cast = records
+    # bfloat16 keeps 8 bits; what is kept or dropped does not change for these numbers
+    torch.testing.assert_close(cast.loss, plain.loss, rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(cast.weights.float(), plain.weights, rtol=0.1, atol=2e-2)
+
+
+def test_a_dynamic_loss_is_taken_in_full_precision() -> None:
+    torch.manual_seed(0)
+    teacher, logits = DynamicLoss(C), torch.randn(7, C)
+    lesson, seen = as_lesson(batch()), Observation(logits[:, 0], logits, {}, Progress(0.4))
+    with torch.autocast("cpu", torch.bfloat16):
+        cast = teacher.grade(lesson, seen)
+    # at first W and b are 0 and 1, which nothing rounds
+    torch.testing.assert_close(cast, teacher.grade(lesson, seen), rtol=1e-6, atol=1e-7)

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tutelage.precision import FULL, autocast_to
 from tutelage.records import Lesson, Observation
 from tutelage.trees import wide
 
@@ -71,4 +72,8 @@ class DynamicLoss(nn.Module):
         progress = observation.progress
         told = (progress.fraction, progress.mean_loss, progress.best_accuracy)
         w, b = self.coefficients(torch.cat([logits.new_tensor(told), right.unsqueeze(0)]))
-        return -((logits.log_softmax(1) @ w + b).sigmoid() * labels).sum(1)
+        with autocast_to(
+            FULL, logits.device
+        ):  # a loss in half precision would not fall smoothly
+            scores = logits.log_softmax(1) @ wide(w) + wide(b)
+        return -(scores.sigmoid() * labels).sum(1)
