@@ -159,7 +159,7 @@ KINDS: dict[str, Kind] = {
     ),
     "Aligned": Kind(Aligned, {}, lambda s, _: Aligned(**s)),
     "SelfPaced": Kind(
-        SelfPaced, {"start": float, "full_at": float}, lambda s, _: SelfPaced(**s)
+        SelfPaced, {"start": float, "full_at": float, "end": float}, lambda s, _: SelfPaced(**s)
     ),
     "MentorNetPD": Kind(
         MentorNetPD, {"width": float, **MENTOR}, lambda s, _: MentorNetPD(**s), _percentile

@@ -64,6 +64,18 @@ def local_copy(name: str) -> Path | None:
     """
     if name not in KNOWN:
         raise UsageError(f"Unknown data set '{name}'. {nearest(name, KNOWN)}")
+    return local_folder(name)
+
+
+def local_folder(name: str) -> Path | None:
+    """A folder of local data, of images or not.
+
+    Args:
+        name: Of a subfolder of ``$TUTELAGE_DATA``.
+
+    Returns:
+        The folder; None where there is none.
+    """
     folder = os.environ.get(FOLDER, "")
     copy = Path(folder) / name
     return copy if folder and copy.is_dir() else None

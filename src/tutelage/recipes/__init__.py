@@ -18,6 +18,7 @@ RECIPES = {
     "commentaries-rotated-mnist": "tutelage.recipes.commentaries_rotated_mnist",
     "gar-overhead": "tutelage.recipes.gar_overhead",
     "gar-splits": "tutelage.recipes.gar_splits",
+    "interactions-translation": "tutelage.recipes.interactions_translation",
 }
 """the module of each recipe by name; its ``RECIPE`` is imported when it is wanted"""
 

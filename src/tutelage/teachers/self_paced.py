@@ -12,7 +12,7 @@ from tutelage.records import Lesson, Observation
 class SelfPaced(nn.Module):
     """Weight 1 for the share of a batch whose losses are lowest, else 0; nothing is learnt.
 
-    At step t of T it is ``min(1, start + (1 - start) t / (full_at T))``. At least one example
+    At step t of T it is ``start + (end - start) min(1, t / (full_at T))``. At least one example
     is kept; of equal losses, those that come first.
 
     Source: Kumar et al. 2010, Self-Paced Learning for Latent Variable Models, where a threshold
@@ -21,7 +21,8 @@ class SelfPaced(nn.Module):
 
     Args:
         start: Share kept at first.
-        full_at: Share of the run after which all are kept.
+        full_at: Share of the run after which ``end`` is reached.
+        end: Share kept from there on; ``start`` too keeps the same share throughout.
 
     Raises:
         ValueError: If one of them does not lie in (0, 1].
@@ -30,13 +31,14 @@ class SelfPaced(nn.Module):
     normalise: ClassVar[Normalise] = "mean"
     uses_progress = True
 
-    def __init__(self, *, start: float = 0.5, full_at: float = 0.5) -> None:
+    def __init__(self, *, start: float = 0.5, full_at: float = 0.5, end: float = 1.0) -> None:
         super().__init__()
-        for name, share in (("start", start), ("full_at", full_at)):
+        for name, share in (("start", start), ("full_at", full_at), ("end", end)):
             if not 0 < share <= 1:
                 raise ValueError(f"{name} must lie in (0, 1], got {share}.")
         self.start = start
         self.full_at = full_at
+        self.end = end
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
         """Keep the easiest.
@@ -50,6 +52,6 @@ class SelfPaced(nn.Module):
         """
         losses = observation.losses
         grown = min(observation.progress.fraction / self.full_at, 1.0)
-        share = self.start + (1 - self.start) * grown
+        share = self.start + (self.end - self.start) * grown
         easiest = losses.argsort(stable=True)[: max(round(share * len(losses)), 1)]
         return torch.zeros_like(losses).index_fill(0, easiest, 1.0)

@@ -45,6 +45,15 @@ class SentencePairs:
         targets = [self.targets[n] for n in places]
         return SentencePairs(sources, targets, self.ids[which], self.name)
 
+    def lower(self) -> "SentencePairs":
+        """The pairs in lower case.
+
+        Returns:
+            The same N pairs.
+        """
+        sources, targets = ([text.lower() for text in s] for s in (self.sources, self.targets))
+        return SentencePairs(sources, targets, self.ids, self.name)
+
 
 class PairSplits(NamedTuple):
     """Sentence pairs by what they are for."""
