@@ -16,10 +16,9 @@ from tutelage.randomness import mixed_seed
 from tutelage.recipes.few_shot_tasks import (
     Settings,
     accuracies,
-    data,
     episodes_for,
     groups,
-    scale,
+    source,
     task_for,
     weight_metrics,
 )
@@ -56,9 +55,10 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     Returns:
         What was measured.
     """
-    sets, _ = data()
     task = task_for(arm, settings, seed, device)
-    learning = episodes_for(arm, sets.train, settings, mixed_seed(seed, 2), device)
+    learning = episodes_for(
+        arm, source(arm).classes.train, settings, mixed_seed(seed, 2), device
+    )
     first = arm.endswith("first-order")
     signal: FromStart = (
         Replayed(settings.steps, product=FirstOrder()) if first else Unrolled(settings.steps)
@@ -67,7 +67,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     steps = learn_start(
         task,
         Adam(params, settings.start_lr),
-        groups(learning, settings),
+        groups(arm, learning, settings),
         steps=settings.steps,
         signal=signal,
         seed=mixed_seed(seed, 1),
@@ -78,9 +78,9 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
 
 
 def _tested(task: Task, arm: str, of: Settings, device: torch.device) -> dict[str, float]:
-    sets, digits = data()
-    test = episodes_for(arm, sets.test, of, TASKS_OF_TEST, device)
-    other = episodes_for(arm, digits, of, TASKS_OF_TEST, device)
+    drawn = source(arm)
+    test = episodes_for(arm, drawn.classes.test, of, TASKS_OF_TEST, device)
+    other = episodes_for(arm, drawn.other, of, TASKS_OF_TEST, device)
     found = mean_and_interval(accuracies(task, test, of))
     measured = {"accuracy": found.mean, "interval": found.half}
     measured["accuracy_digits"] = mean_and_interval(accuracies(task, other, of)).mean
@@ -110,6 +110,7 @@ MINI = Settings(
     test_steps=10,
     lr=0.1,
     start_steps=100,
+    spoilt_start_steps=200,
     start_lr=2e-3,
     group=2,
     tested=40,
@@ -128,11 +129,19 @@ RECIPE = Recipe(
         "accuracy_permuted": "as the first, each support example with another one's weight, %",
         "good_weight": "mean weight of support examples that were left as they are",
         "spoilt_weight": "mean weight of those that were spoilt; 1 where none is",
+        "weight_ratio": "of the two",
         "weight_spread": "standard deviation of weights within a support set",
     },
     settings={
         "smoke": Settings(
-            width=4, queries=2, steps=2, test_steps=2, start_steps=2, group=1, tested=2
+            width=4,
+            queries=2,
+            steps=2,
+            test_steps=2,
+            start_steps=2,
+            spoilt_start_steps=2,
+            group=1,
+            tested=2,
         ),
         "mini": MINI,
         "gpu": replace(MINI, width=32, queries=15, start_steps=150, tested=100),
@@ -150,14 +159,24 @@ RECIPE = Recipe(
             "Where some support images are spoilt, the weights find them, and raise the "
             "accuracy above that of the start alone.",
             (
-                Comparison((SPOILT, "spoilt_weight"), "below", (SPOILT, "good_weight")),
+                Comparison((SPOILT, "weight_ratio"), "above", 1.5),
                 _above("5-shot-spoilt"),
             ),
             of_paper=False,
         ),
         Claim(
-            "There, weights that belong to other examples of the support set do worse.",
-            (Comparison((SPOILT, "accuracy"), "above", (SPOILT, "accuracy_permuted")),),
+            "There, weights that belong to other examples of the support set do worse by more "
+            "than a point.",
+            (
+                Comparison(
+                    (SPOILT, "accuracy"), "above", (SPOILT, "accuracy_permuted"), margin=1.0
+                ),
+            ),
+            of_paper=False,
+        ),
+        Claim(
+            "Where nothing is spoilt, the weights cost less than three points.",
+            tuple(replace(_above(shots), margin=-3.0) for shots in ("1-shot", "5-shot")),
             of_paper=False,
         ),
         Claim(
@@ -192,7 +211,7 @@ RECIPE = Recipe(
         )
         for shots in ("1-shot", "5-shot", "5-shot-spoilt")
     ),
-    prepare=lambda _settings: (data(), scale()),
+    prepare=lambda _settings: [source(arm) for arm in ARMS],
     notes=(
         "The paper uses the weights at test in its main text and does not in its appendix B.3: "
         "both are measured.",
@@ -205,6 +224,9 @@ RECIPE = Recipe(
         "Batch normalisation is by the batch at hand, in adapting and in answering.",
         "The interval over tasks says nothing of other starts; the verdicts are over seeds.",
         "The spoilt arms shuffle the pixels of support images, not of queries, both in "
-        "learning and at test.",
+        "learning and at test. Their tasks are of Omniglot's characters, and the digits are "
+        "dark on white: with photographs, and half as many steps of the start, a first seed "
+        "gave good images 1.14 and spoilt ones 0.79, and no gain in accuracy. What is claimed "
+        "of them was set before any seed of these results, from trials with another program.",
     ),
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +25,19 @@ from tutelage.student import StudentView
 from tutelage.task import Task
 from tutelage.teachers import Plain, SupportWeights
 
-WAYS, SIDE = 5, 32
+WAYS = 5
+
+
+class Source(NamedTuple):
+    """What tasks are drawn from."""
+
+    classes: ClassParts
+    other: ImageSet
+    """images of another kind, of the same size"""
+    mean: Tensor
+    """[C] of the classes that the start is learned from"""
+    std: Tensor
+    """[C]"""
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,8 @@ class Settings:
     """of SGD on a support set"""
     start_steps: int = 15_000
     """of the start and of the teacher"""
+    spoilt_start_steps: int = 15_000
+    """the same, in the arms with spoilt images"""
     start_lr: float = 1e-3
     """of Adam on both"""
     group: int = 4
@@ -52,26 +67,31 @@ class Settings:
     """probability that a support image's pixels are shuffled, in the arms that say so"""
 
 
-@cache
-def data() -> tuple[ClassParts, ImageSet]:
-    """What tasks are drawn from, read once in each process.
+def source(arm: str) -> Source:
+    """What an arm's tasks are drawn from: photographs, or characters where some are spoilt.
+
+    Args:
+        arm: One of the recipe's arms.
 
     Returns:
-        The classes of CIFAR-FS, and MNIST's test digits as colour images of the same size.
+        The classes of CIFAR-FS with MNIST's test digits in colour, or those of Omniglot, grey,
+        with the same digits dark on white.
     """
-    digits = load_known("mnist").test
+    return _characters() if "spoilt" in arm else _photographs()
+
+
+@cache
+def _photographs() -> Source:
+    digits, classes = load_known("mnist").test, few_shot("cifar-fs")
     wide = F.pad(digits.images, (2, 2, 2, 2)).expand(-1, 3, -1, -1)
-    return few_shot("cifar-fs"), replace(digits, images=wide)
+    return Source(classes, replace(digits, images=wide), *statistics(classes.train))
 
 
 @cache
-def scale() -> tuple[Tensor, Tensor]:
-    """By what images are normalised.
-
-    Returns:
-        Mean and standard deviation [3] of the classes that the start is learned from.
-    """
-    return statistics(data()[0].train)
+def _characters() -> Source:
+    digits, classes = load_known("mnist").test, few_shot("omniglot")
+    dark = replace(digits, images=255 - digits.images)
+    return Source(classes, dark, *statistics(classes.train))
 
 
 def task_for(arm: str, of: Settings, seed: int, device: torch.device) -> Task:
@@ -86,9 +106,10 @@ def task_for(arm: str, of: Settings, seed: int, device: torch.device) -> Task:
     Returns:
         Both, with plain SGD for the steps on a support set.
     """
+    channels, side = source(arm).other.images.shape[1:3]
     with seeded(mixed_seed(seed, 0), torch.device("cpu")):
-        student = FourBlockCNN(3, WAYS, SIDE, width=of.width).to(device)
-        blocks = FourBlocks(4, SIDE, width=of.width)
+        student = FourBlockCNN(channels, WAYS, side, width=of.width).to(device)
+        blocks = FourBlocks(channels + 1, side, width=of.width)
         weights = SupportWeights(blocks, features=blocks.features, classes=WAYS).to(device)
     teacher = weights if arm.endswith(".weights") else Plain()
     return Task(StudentView(student, SGD(student.parameters(), of.lr)), teacher, cross_entropy)
@@ -110,20 +131,23 @@ def episodes_for(
         The tasks, the support sets spoilt where the arm says so.
     """
     spoil = Spoiling("images", of.spoilt) if "spoilt" in arm else UNSPOILT
-    return Episodes(images, WAYS, int(arm[0]), of.queries, seed, *scale(), device, spoil)
+    mean, std = source(arm)[2:]
+    return Episodes(images, WAYS, int(arm[0]), of.queries, seed, mean, std, device, spoil)
 
 
-def groups(episodes: Episodes, of: Settings) -> Iterator[Sequence[Episode]]:
+def groups(arm: str, episodes: Episodes, of: Settings) -> Iterator[Sequence[Episode]]:
     """Tasks to learn from.
 
     Args:
+        arm: One of the recipe's arms.
         episodes: All tasks.
         of: The settings.
 
     Yields:
         Those of one step of the start.
     """
-    for number in range(of.start_steps):
+    steps = of.spoilt_start_steps if "spoilt" in arm else of.start_steps
+    for number in range(steps):
         yield list(episodes.tasks(of.group, number * of.group))
 
 
@@ -146,7 +170,7 @@ def accuracies(task: Task, episodes: Episodes, of: Settings) -> list[float]:
 
 
 def weight_metrics(task: Task, episodes: Episodes, of: Settings) -> dict[str, float]:
-    """What the teacher makes of good and of spoilt examples, at the first step.
+    """What the teacher makes of good and of spoilt examples, at the first step of a student.
 
     Args:
         task: The student at its start, and the teacher.
@@ -163,8 +187,11 @@ def weight_metrics(task: Task, episodes: Episodes, of: Settings) -> dict[str, fl
         weights.append(weights_at(task, steps[0]).cpu())
         spoilt.append(episode.spoilt.cpu())
     every, bad = torch.stack(weights), torch.stack(spoilt)
+    good = float(every[~bad].mean())
+    found = float(every[bad].mean()) if bad.any() else 1.0
     return {
-        "good_weight": float(every[~bad].mean()),
-        "spoilt_weight": float(every[bad].mean()) if bad.any() else 1.0,
+        "good_weight": good,
+        "spoilt_weight": found,
+        "weight_ratio": good / found,
         "weight_spread": float(every.std(1).mean()),
     }
