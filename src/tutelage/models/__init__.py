@@ -15,6 +15,7 @@ from tutelage.models.mask_unet import MaskUNet
 from tutelage.models.resnet_cifar_stem import CifarStemResNet, resnet18_cifar, resnet34_cifar
 from tutelage.models.torchvision_models import torchvision_model
 from tutelage.models.two_block_cnn import TwoBlockCNN
+from tutelage.models.two_heads import TwoHeads
 from tutelage.models.wide_resnet import WideResNet, wrn
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "FourBlocks",
     "MaskUNet",
     "TwoBlockCNN",
+    "TwoHeads",
     "WideResNet",
     "build_student",
     "default_tap",

@@ -16,6 +16,7 @@ RECIPES = {
     "commentaries-masks-cifar": "tutelage.recipes.commentaries_masks_cifar",
     "commentaries-masks-coloured-mnist": "tutelage.recipes.commentaries_masks_coloured_mnist",
     "commentaries-rotated-mnist": "tutelage.recipes.commentaries_rotated_mnist",
+    "commentaries-vectors": "tutelage.recipes.commentaries_vectors",
     "gar-overhead": "tutelage.recipes.gar_overhead",
     "gar-splits": "tutelage.recipes.gar_splits",
     "interactions-translation": "tutelage.recipes.interactions_translation",

@@ -113,7 +113,7 @@ MINI = Settings(
     spoilt_start_steps=200,
     start_lr=2e-3,
     group=2,
-    tested=40,
+    tested=80,
 )
 RECIPE = Recipe(
     name="commentaries-fewshot",
