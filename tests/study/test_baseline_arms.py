@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.trained import QUICK, content, run
-from tutelage.commentary import read_card
+from tutelage.commentaries import read_card
 from tutelage.config import from_plain
 from tutelage.data.images import ImageSet
 from tutelage.learning.settings import LEARNT
