@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 __all__ = ["RECIPES", "load_recipe"]
 
 RECIPES = {
+    "commentaries-blending-cifar": "tutelage.recipes.commentaries_blending_cifar",
+    "commentaries-blending-cifar100": "tutelage.recipes.commentaries_blending_cifar100",
     "commentaries-blending-mnist": "tutelage.recipes.commentaries_blending_mnist",
     "commentaries-fewshot": "tutelage.recipes.commentaries_fewshot",
     "commentaries-masks-cifar": "tutelage.recipes.commentaries_masks_cifar",
