@@ -22,6 +22,7 @@ from tutelage.loops import alternating
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.reproduction.claims import Comparison
+from tutelage.reproduction.drawings import grid
 from tutelage.reproduction.recipe import Outcome
 from tutelage.signals import Implicit, Neumann
 from tutelage.teachers import Blending, Mixup, Plain, RandomBlending, Shuffled
@@ -228,7 +229,7 @@ def blended(
     train = replace(data.train, seed=mixed_seed(seed, 6))
     if settings.cropped:
         train = replace(train, augment=_standard)
-    grid = fractions(by, len(data.classes))
+    found = fractions(by, len(data.classes))
     student = _student(settings, len(data.classes), mixed_seed(seed, 7)).to(device)
     rule = SGD(
         student.parameters(), settings.lr, momentum=0.9, nesterov=True, weight_decay=5e-4
@@ -237,8 +238,11 @@ def blended(
     series = {"training loss": list(_epochs(tutor, train, settings))}
     if arm == "learned":
         series |= learned(settings, seed, device).told
-    metrics = _tested(student, data.test) | {"fraction": float(grid.mean())}
-    return Outcome(metrics, series), grid
+    metrics = _tested(student, data.test) | {"fraction": float(found.mean())}
+    seen = grid(
+        data.classes, found, label="fraction of the partner", rows="class", columns="partner"
+    )
+    return Outcome(metrics, series, {"grid": seen}), found
 
 
 def lower_loss(than: str) -> Comparison:

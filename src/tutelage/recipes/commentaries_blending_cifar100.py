@@ -57,7 +57,7 @@ RECIPE = Recipe(
             "cifar100", "cnn", 100, 100, 40, 50, 50, 1, 1e-3, 1e-2, 1, 0.1, False
         ),
         "mini": Settings(
-            "cifar100", "cnn", 2000, 4000, 4000, 64, 64, 30, 1e-3, 1e-2, 45, 0.1, False
+            "cifar100", "cnn", 2000, 4000, 4000, 64, 64, 30, 1e-3, 1e-2, 45, 0.02, False
         ),
         "gpu": Settings("cifar100", train=20_000, joint_epochs=6, epochs=12),
         "paper": Settings("cifar100"),

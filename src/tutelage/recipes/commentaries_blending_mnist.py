@@ -21,7 +21,8 @@ from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch
 from tutelage.reproduction.claims import Claim, Comparison
-from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+from tutelage.reproduction.drawings import grid
+from tutelage.reproduction.recipe import Outcome, Panel, Plot, Recipe
 from tutelage.signals import Replayed
 from tutelage.teachers import Blending
 from tutelage.tutor import Tutor
@@ -172,7 +173,14 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         "test_error": 100 * float(wrong.mean()),
     }
     by_digit = {"error": (100 * wrong)[SHOWN].tolist(), "fraction": mixed[SHOWN].tolist()}
-    return Outcome(metrics, series | by_digit)
+    seen = grid(
+        [str(digit) for digit in range(CLASSES)],
+        1 - blending.shares.detach().cpu(),
+        label="fraction of the partner",
+        rows="digit",
+        columns="partner",
+    )
+    return Outcome(metrics, series | by_digit, {"grid": seen})
 
 
 def _by_digit(title: str, label: str, series: str) -> Plot:
@@ -233,6 +241,8 @@ RECIPE = Recipe(
     table="Sec 4 / C.1",
     printed={("drawn", "correlation"): PRINTED},
     plots=(
+        Panel("Blending fractions, drawn", "drawn", "grid"),
+        Panel("Blending fractions, balanced", "balanced", "grid"),
         _by_digit("Blending fraction of each digit", "fraction", "fraction"),
         _by_digit("Test error of each digit", "%", "error"),
         Plot(
