@@ -7,15 +7,8 @@ Raghu et al. 2021, Tables 2 and C.1 and Figures 5 and C.1, their half for CIFAR-
 import torch
 from torch import Tensor
 
-from tutelage.recipes.blended_students import (
-    ARMS,
-    METRICS,
-    Settings,
-    blended,
-    cells,
-    lower_loss,
-    splits,
-)
+from tutelage.recipes.blended_students import METRICS, blended, cells, lower_loss
+from tutelage.recipes.blending_grids import ARMS, Settings, splits
 from tutelage.reproduction.claims import Claim, Comparison
 from tutelage.reproduction.recipe import Outcome, Panel, Plot, Recipe
 
