@@ -87,7 +87,7 @@ RECIPE = Recipe(
     table="Table C.1",
     printed=cells("CIFAR10"),
     plots=(
-        Panel("Learned blending fractions", "learned", "grid"),
+        Panel("Learned fractions of seed 0", "learned", "grid"),
         Plot("Training loss of new students", "nats", {a: (a, "training loss") for a in ARMS}),
         Plot(
             "Mean blending fraction while it is learned",
