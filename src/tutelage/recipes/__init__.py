@@ -14,6 +14,8 @@ RECIPES = {
     "commentaries-blending-cifar": "tutelage.recipes.commentaries_blending_cifar",
     "commentaries-blending-cifar100": "tutelage.recipes.commentaries_blending_cifar100",
     "commentaries-blending-mnist": "tutelage.recipes.commentaries_blending_mnist",
+    "commentaries-curriculum-cifar": "tutelage.recipes.commentaries_curriculum_cifar",
+    "commentaries-curriculum-cifar100": "tutelage.recipes.commentaries_curriculum_cifar100",
     "commentaries-fewshot": "tutelage.recipes.commentaries_fewshot",
     "commentaries-masks-cifar": "tutelage.recipes.commentaries_masks_cifar",
     "commentaries-masks-coloured-mnist": "tutelage.recipes.commentaries_masks_coloured_mnist",
