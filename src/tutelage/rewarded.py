@@ -87,7 +87,8 @@ def rewarded(
     Yields:
         One record per student.
 
-    Note: raises ``UsageError`` where the goal or ``decay`` means nothing, or an episode has too
+    Note: as long as no student reaches the goal, or all do at the same step, nothing is learnt.
+    Raises ``UsageError`` where the goal or ``decay`` means nothing, or an episode has too
     few batches.
     """
     _require_sound(goal, decay)
