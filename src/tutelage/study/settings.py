@@ -14,7 +14,7 @@ LEARNING = {
     "internal-state": "deep-interactions teacher on the paper's features, I0 + M0, linear",
     "loss": "Meta-Weight-Net: a small network of the loss",
     "curriculum": "a network of the image and of how far training has come",
-    "l2t-loss": "dynamic losses: the loss itself is learnt; best with --teacher-lr 1e-3 or below",
+    "l2t-loss": "dynamic losses: the loss itself is learnt; wants a --teacher-lr of 1e-3",
 }
 """teachers that learn, of which a commentary is left, by name as the command line knows them"""
 BASELINES = {
