@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from tutelage.data.batches import Batches
 from tutelage.data.images import ImageSet
+from tutelage.objectives import Auxiliary, cross_entropy
 from tutelage.records import Batch, Lesson, as_lesson
 from tutelage.study.judgement import accuracy, opinion
 from tutelage.tutor import Tutor
@@ -54,3 +55,28 @@ def test_what_acts_at_test_acts_in_every_judgement(at_test, right) -> None:
     assert (seen.predicted == 1).double().mean() == right
     assert torch.equal(seen.weights, torch.ones(N))
     assert student.training
+
+
+class WithVector(nn.Module):
+    """Gives a vector beside its logits, for auxiliary targets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bright = Bright()
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        return self.bright(images), torch.zeros(len(images), 4)
+
+
+def test_a_student_with_a_second_output_is_judged_by_its_logits() -> None:
+    student, plain = WithVector(), Bright()
+    judged, alone = (
+        Tutor(
+            one, torch.optim.SGD(one.parameters(), lr=0.1), Negative(at_test=False), objective=o
+        )
+        for one, o in ((student, Auxiliary(cross_entropy)), (plain, cross_entropy))
+    )
+    assert accuracy(judged, bright_images()) == 1.0
+    seen, wanted = (opinion(tutor, bright_images()) for tutor in (judged, alone))
+    assert torch.equal(seen.predicted, wanted.predicted)
+    assert torch.equal(seen.losses, wanted.losses)

@@ -14,6 +14,7 @@ from torch import Tensor
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.data.batches import Batches
 from tutelage.look import alignments_with, shown
+from tutelage.objectives import logits_of
 from tutelage.records import Batch, Observation, Step
 from tutelage.runs import write_json
 from tutelage.student import tapped
@@ -50,7 +51,7 @@ def accuracy(tutor: Tutor, batches: Batches) -> float:
     student, mode = tutor.student, tutor.student.training
     student.eval()
     right = [
-        (student(shown(tutor.task, batch).inputs).argmax(1) == batch.targets).sum()
+        (logits_of(student(shown(tutor.task, batch).inputs)).argmax(1) == batch.targets).sum()
         for batch in batches.whole(AT_ONCE)
     ]
     student.train(mode)
@@ -76,8 +77,8 @@ def opinion(tutor: Tutor, batches: Batches, held_out: Batch | None = None) -> Op
     for batch in batches.whole(AT_ONCE):
         lesson = shown(task, batch)
         with tapped(student, taps_of(tutor.teacher)) as features:
-            logits = student(lesson.inputs)
-        losses = task.objective(logits, batch.targets)
+            outputs = student(lesson.inputs)
+        logits, losses = logits_of(outputs), task.objective(outputs, batch.targets)
         seen = Observation(losses, logits, features, tutor.progress)
         if uses_alignments(tutor.teacher) and held_out is not None:
             step = Step(batch, tutor.progress, {})
