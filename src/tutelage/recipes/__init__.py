@@ -17,6 +17,7 @@ RECIPES = {
     "commentaries-curriculum-cifar": "tutelage.recipes.commentaries_curriculum_cifar",
     "commentaries-curriculum-cifar100": "tutelage.recipes.commentaries_curriculum_cifar100",
     "commentaries-fewshot": "tutelage.recipes.commentaries_fewshot",
+    "commentaries-masks-backgrounds": "tutelage.recipes.commentaries_masks_backgrounds",
     "commentaries-masks-cifar": "tutelage.recipes.commentaries_masks_cifar",
     "commentaries-masks-coloured-mnist": "tutelage.recipes.commentaries_masks_coloured_mnist",
     "commentaries-rotated-mnist": "tutelage.recipes.commentaries_rotated_mnist",

@@ -52,6 +52,15 @@ def test_train_and_held_out_are_made_of_different_digits_and_backgrounds():
     assert made.train.images.images.shape == (40, 3, 32, 32)
 
 
+@pytest.mark.usefixtures("_small")
+def test_smaller_digits_lie_farther_from_the_middle():
+    box = named.digit_parts(Sizes(200, 3, 3), seed=0, side=14).train.facts["box"]
+    assert torch.equal(box[:, 2:] - box[:, :2], torch.full((200, 2), 14))
+    assert (int(box.min()), int(box.max())) == (0, 32)
+    middle = ((box[:, :2] <= 15) & (box[:, 2:] > 15)).all(1)
+    assert 0.4 < float(middle.float().mean()) < 0.7  # (14 / 19)^2 is expected
+
+
 @pytest.fixture
 def _real(real_data, monkeypatch):
     monkeypatch.setenv("TUTELAGE_DATA", str(real_data))

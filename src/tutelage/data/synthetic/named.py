@@ -1,5 +1,7 @@
 """The made data sets that have names: the paper's, and small stand-ins for its large ones."""
 
+from dataclasses import replace
+
 import torch
 
 from tutelage.data.described import Described, ThreeParts
@@ -17,6 +19,8 @@ SIZES = Sizes(10_000, 5_000, 5_000)
 """the paper's for rotated MNIST; taken for all"""
 SIDE = 56
 """pixels, of coloured MNIST in the paper"""
+DIGIT_SIDE = 28
+"""pixels, of a digit on a background of 32"""
 OBJECT_SIDE = 20
 """pixels, of an object on a background of 32"""
 BACKGROUND_SIDE = 32
@@ -108,19 +112,22 @@ def coloured_parts(side: int, sizes: Sizes, *, seed: int) -> ThreeParts:
     return three_parts(make, pools, sizes, seed=seed)
 
 
-def digit_parts(sizes: Sizes, *, seed: int) -> ThreeParts:
+def digit_parts(sizes: Sizes, *, seed: int, side: int = DIGIT_SIDE) -> ThreeParts:
     """White digits at random places of CIFAR-100 images of the category of their class.
 
     Args:
         sizes: Images in each part.
         seed: Of all draws but the mapping.
+        side: Of a digit's own image, in pixels; the smaller, the farther it may be from the
+            middle.
 
     Returns:
         See :func:`tutelage.data.synthetic.shifted.shifted_backgrounds`.
     """
 
     def make(pool: ImageSet, count: int, draws: int) -> Described:
-        return scattered(ink(_some(pool, count, draws)), side=BACKGROUND_SIDE, seed=draws)
+        digits = _brought_to(side, _some(pool, count, draws))
+        return scattered(ink(digits), side=BACKGROUND_SIDE, seed=draws)
 
     return _on_cifar100("mnist", make, sizes, seed)
 
@@ -137,10 +144,8 @@ def object_parts(sizes: Sizes, *, seed: int) -> ThreeParts:
     """
 
     def make(pool: ImageSet, count: int, draws: int) -> Described:
-        chosen = _some(pool, count, draws)
-        small = covering(chosen.images, Size(OBJECT_SIDE, OBJECT_SIDE))
-        shrunk = ImageSet(small, chosen.labels, chosen.ids, chosen.classes, chosen.name)
-        return scattered(discs(shrunk), side=BACKGROUND_SIDE, seed=draws)
+        objects = _brought_to(OBJECT_SIDE, _some(pool, count, draws))
+        return scattered(discs(objects), side=BACKGROUND_SIDE, seed=draws)
 
     return _on_cifar100("cifar10", make, sizes, seed)
 
@@ -154,6 +159,11 @@ def _on_cifar100(name: str, make: Maker, sizes: Sizes, seed: int) -> ThreeParts:
         mapping_seed=MAPPING_SEED,
         seed=seed,
     )
+
+
+def _brought_to(side: int, chosen: ImageSet) -> ImageSet:
+    pixels = covering(chosen.images, Size(side, side))
+    return replace(chosen, images=pixels)
 
 
 def _some(pool: ImageSet, count: int, seed: int) -> ImageSet:
