@@ -31,6 +31,26 @@ def cross_entropy(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor
     return F.cross_entropy(logits, targets, reduction="none")
 
 
+def expected_error(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor, "B"]:
+    """``1 - p_y`` of every example: one less the expected accuracy, which is differentiable.
+
+    Args:
+        logits: Unnormalised log-probabilities.
+        targets: Class ids [B], or soft labels [B, C].
+
+    Returns:
+        One number per example, in 0..1: the chance that an answer drawn from the student's
+        probabilities is wrong.
+
+    Source: Wu et al. 2018, Learning to Teach with Dynamic Loss Functions; an option of Fan et
+    al. 2021, Learning to Reweight with Deep Interactions, section 3.
+    """
+    p = logits.softmax(1)
+    if targets.ndim == 2:
+        return 1 - (p * targets).sum(1)
+    return 1 - p.gather(1, targets[:, None]).squeeze(1)
+
+
 def binary_cross_entropy(
     logits: Float[Tensor, "B C"], targets: Float[Tensor, "B C"]
 ) -> Float[Tensor, "B"]:

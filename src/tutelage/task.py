@@ -43,6 +43,8 @@ class Task:
     teacher: nn.Module
     objective: Objective
     """see ``tutelage.objectives.Objective``"""
+    metric: Objective | None = None
+    """what the student is judged by on held-out examples; the objective where None"""
 
     @property
     def rule(self) -> Rule:
@@ -220,7 +222,7 @@ class Task:
             )
 
     def held_out_loss(self, state: StudentState, teacher: Params, held_out: Batch) -> Tensor:
-        """The mean loss on held-out examples, unweighted and without auxiliary targets.
+        """The mean metric on held-out examples, unweighted and without auxiliary targets.
 
         Args:
             state: The student.
@@ -233,7 +235,7 @@ class Task:
         lesson = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
         with as_taken(held_out, held_out.seed + 1):
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
-            return self.objective(out, lesson.targets).mean()
+            return (self.metric or self.objective)(out, lesson.targets).mean()
 
     def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> Judgement:
         """The held-out loss with its gradients.

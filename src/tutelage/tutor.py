@@ -60,6 +60,8 @@ class Tutor:
         aggregate: Looks whose estimates make one teacher step, by their mean.
         total_steps: Student steps of the whole run; needed by teachers that use progress.
         objective: Logits [L, C] and targets to losses [L]; see ``tutelage.objectives``.
+        metric: What held-out examples judge by, such as ``objectives.expected_error``; the
+            objective if None.
         seed: Where the randomness of lessons and of dropout starts from.
 
     Raises:
@@ -81,6 +83,7 @@ class Tutor:
         aggregate: int = 1,
         total_steps: int | None = None,
         objective: Objective = cross_entropy,
+        metric: Objective | None = None,
         seed: int = 0,
     ) -> None:
         if (signal is None) != (teacher_optimizer is None):
@@ -107,7 +110,7 @@ class Tutor:
         self.total_steps = total_steps
         self.seed = seed
         view = StudentView(student, optimizer)
-        self.task = Task(view, teacher, objective)
+        self.task = Task(view, teacher, objective, metric)
         self.steps = 0
         self.best_accuracy = 0.0
         self._tally = Tally(view.device)

@@ -82,16 +82,23 @@ def student_of(classes: int = C, seed: int = 0) -> nn.Module:
 
 
 STUDENT = student_of()
-ONE_FACT = {f"only {fact}": {"surface": (fact,), "label": False} for fact in SURFACE}
+ONE_FACT = {
+    f"only {fact}": {"surface": (fact,), "label": False, "level": "free"} for fact in SURFACE
+}
 INTERNAL: dict[str, dict[str, Any]] = ONE_FACT | {
     "paper, I0 + M0": {"tap": "pool"},
     "paper, I0 + M0 + M1": {"tap": "pool", "surface": PAPER_SURFACE},
     "only the tap": {"tap": "pool", "label": False},
-    "only the label": {},
+    "only the label": {"level": "free"},
     "logits as the tap": {"tap": "fc"},
     "a tap whose width was given": {"tap": "conv2", "tap_width": 576},
     "everything, two layers": {"tap": "pool", "surface": tuple(SURFACE), "hidden_layers": 2},
-    "everything, narrow": {"surface": tuple(SURFACE), "hidden_layers": 1, "width": 4},
+    "everything, narrow": {
+        "surface": tuple(SURFACE),
+        "hidden_layers": 1,
+        "width": 4,
+        "level": "free",
+    },
     "deep": {"surface": ("margin", "loss"), "hidden_layers": 1, "width": 8, "deep": True},
 }
 
@@ -479,7 +486,7 @@ def test_settings_that_are_no_object_are_refused(stored, tmp_path, settings):
 
 
 def keys(kind: str) -> list[str]:
-    return list(commentary.describe(teacher_named(kind))[1])
+    return [key for key in commentary.describe(teacher_named(kind))[1] if key != "level"]
 
 
 @pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind in KINDS for key in keys(kind)])
@@ -488,6 +495,45 @@ def test_missing_setting_is_refused(stored, tmp_path, kind, key):
         del card["settings"][key]
 
     refused(changed(stored, tmp_path, kind, drop), key)
+
+
+def test_a_commentary_stored_before_levels_were_held_has_a_free_one(stored, tmp_path):
+    folder = changed(
+        stored,
+        tmp_path,
+        "everything, narrow",
+        lambda card: card["settings"].pop("level") and None,
+    )
+    loaded = load_commentary(folder, STUDENT)
+    assert isinstance(loaded, InternalState)
+    assert loaded.level == "free"
+
+
+@pytest.mark.parametrize("level", [[], "high", None])
+def test_a_damaged_level_is_refused(stored, tmp_path, level):
+    refused(
+        changed(
+            stored,
+            tmp_path,
+            "paper, I0 + M0",
+            lambda card: card["settings"].update({"level": level}),
+        ),
+        "level",
+    )
+
+
+def test_other_classes_are_refused_with_the_way_out_or_zeroed_on_request(stored, tmp_path):
+    folder = changed(stored, tmp_path, "paper, I0 + M0", lambda _: None)
+    more = (*CLASSES, "one more")
+    with pytest.raises(UsageError, match=r"made for \d+ classes.*zero_label"):
+        load_commentary(folder, STUDENT, classes=more)
+    loaded = load_commentary(folder, STUDENT, classes=more, zero_label=True)
+    assert isinstance(loaded, InternalState)
+    assert loaded.classes == len(more)
+    known = load_commentary(folder, STUDENT).state_dict()["net.0.weight"]
+    found, where = loaded.state_dict()["net.0.weight"], loaded.columns()
+    assert not found[:, where["label"]].any()
+    assert torch.equal(found[:, where["tap"]], known[:, where["tap"]])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tutelage.data.noise import KINDS, Noise, corrupt, transition_matrix
+from tutelage.data.noise import KINDS, Noise, corrupt, noise_matrix, transition_matrix
+from tutelage.data.superclasses import SUPERCLASSES
 from tutelage.errors import UsageError
 
 
@@ -36,10 +37,12 @@ def test_wrong_texts_are_refused(text, message):
 @pytest.mark.parametrize("classes", [3, 10])
 def test_rows_sum_to_one_and_the_same_seed_gives_the_same_matrix(kind, classes):
     rate = 0.0 if kind == "none" else 0.3
-    matrix = transition_matrix(kind, rate, classes)
+    groups = [0] * classes
+    matrix = transition_matrix(kind, rate, classes, groups=groups)
     assert matrix.dtype == torch.float64
     torch.testing.assert_close(matrix.sum(1), torch.ones(classes, dtype=torch.float64))
-    assert torch.equal(matrix, transition_matrix(kind, rate, classes, seed=1))
+    again = transition_matrix(kind, rate, classes, seed=1, groups=groups)
+    assert torch.equal(matrix, again)
 
 
 def test_uniform_noise_includes_the_true_class():
@@ -99,3 +102,35 @@ def test_draws_depend_on_the_seed_alone():
     assert torch.equal(corrupt(labels, matrix, seed=1), corrupt(labels, matrix, seed=1))
     assert not torch.equal(corrupt(labels, matrix, seed=1), corrupt(labels, matrix, seed=2))
     assert torch.equal(corrupt(labels, transition_matrix("none", 0.0, 10), seed=1), labels)
+
+
+def test_hierarchical_noise_stays_within_the_superclass_in_equal_parts():
+    groups = [0, 1, 0, 1, 0]
+    matrix = transition_matrix("hierarchical", 0.4, 5, groups=groups)
+    expected = [[0.6, 0, 0.2, 0, 0.2], [0, 0.6, 0, 0.4, 0], [0.2, 0, 0.6, 0, 0.2]]
+    torch.testing.assert_close(matrix[:3], torch.tensor(expected, dtype=torch.float64))
+    torch.testing.assert_close(matrix.sum(1), torch.ones(5, dtype=torch.float64))
+
+
+def test_superclasses_are_five_classes_each_and_found_by_name():
+    classes = tuple(sorted(" ".join(SUPERCLASSES.values()).split()))
+    assert (len(classes), len(set(classes))) == (100, 100)
+    matrix = noise_matrix(Noise("hierarchical", 0.5), classes)
+    assert ((matrix > 0).sum(1) == 5).all()
+    trout, shark = classes.index("trout"), classes.index("shark")
+    assert float(matrix[trout, shark]) == 0.125
+
+
+@pytest.mark.parametrize("groups", [(), (0, 0, 1)])
+def test_hierarchical_noise_without_siblings_is_refused(groups):
+    with pytest.raises(UsageError, match="hierarchical"):
+        transition_matrix("hierarchical", 0.4, 3, groups=groups)
+
+
+def test_hierarchical_noise_on_classes_without_superclasses_is_refused():
+    with pytest.raises(UsageError, match=r"100 classes of CIFAR-100.*cat, dog"):
+        noise_matrix(Noise("hierarchical", 0.4), ("cat", "dog", "emu"))
+
+
+def test_labels_of_people_are_named_by_whose_they_are():
+    assert Noise.parse("human:worst") == Noise("human", 0.0, "worst")

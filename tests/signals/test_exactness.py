@@ -32,11 +32,11 @@ def teacher_for(kind: str, student: nn.Module) -> nn.Module:
         teacher = InternalState(
             student, classes=C, surface=("margin", "loss"), hidden_layers=1, width=4
         )
-        nn.init.normal_(list(teacher.net.parameters())[-2])
+        nn.init.normal_(teacher.net.get_parameter(f"{len(teacher.net) - 1}.weight"))
         return teacher.double()
     if kind == "deep":
         teacher = InternalState(student, classes=C, surface=("margin",), deep=True)
-        nn.init.normal_(list(teacher.net.parameters())[-2])
+        nn.init.normal_(teacher.net.get_parameter(f"{len(teacher.net) - 1}.weight"))
         return teacher.double()
     plain = {"inputs": InputWeigher, "loss": LossWeigher, "shift": Shifter}
     return plain[kind]().double()

@@ -73,7 +73,7 @@ def test_the_margin_of_a_sequence_is_the_mean_over_its_tokens() -> None:
     logits = torch.randn(2, 3, C, dtype=torch.float64)
     labels = torch.tensor([[0, 2, -100], [1, 1, 0]])
     teacher = InternalState(
-        student(), classes=C, label=False, surface=("margin",), hidden_layers=0
+        student(), classes=C, label=False, surface=("margin",), level="free"
     ).double()
     nn.init.constant_(next(teacher.parameters()), 1.0)
     lesson = as_lesson(Batch(torch.zeros(2, 3), labels, torch.arange(2)))
@@ -101,7 +101,9 @@ def test_the_margin_of_a_sure_student_is_one_or_minus_one() -> None:
 
 def test_the_linear_teacher_computes_the_papers_formula() -> None:
     module = student()
-    teacher = drawn(InternalState(module, classes=C, tap="1", surface=PAPER_SURFACE))
+    teacher = drawn(
+        InternalState(module, classes=C, tap="1", surface=PAPER_SURFACE, level="free")
+    )
     lesson, seen = shown(module, "1")
     (layer,) = teacher.net
     assert isinstance(layer, nn.Linear)
@@ -116,7 +118,12 @@ def test_a_hidden_layer_is_as_wide_as_the_input_and_ends_in_relu(hidden_layers) 
     module = student()
     teacher = drawn(
         InternalState(
-            module, classes=C, tap="1", surface=PAPER_SURFACE, hidden_layers=hidden_layers
+            module,
+            classes=C,
+            tap="1",
+            surface=PAPER_SURFACE,
+            hidden_layers=hidden_layers,
+            level="free",
         )
     )
     size = 5 + C + 3 + C + 1
@@ -199,7 +206,9 @@ def test_the_surface_facts_keep_the_order_in_which_they_were_asked_for() -> None
     module = student()
     lesson, seen = shown(module)
     for surface in (("loss", "progress"), ("progress", "loss")):
-        teacher = InternalState(module, classes=C, label=False, surface=surface).double()
+        teacher = InternalState(
+            module, classes=C, label=False, surface=surface, level="free"
+        ).double()
         (layer,) = teacher.net
         assert isinstance(layer, nn.Linear)
         nn.init.zeros_(layer.weight)
@@ -235,7 +244,7 @@ def test_soft_labels_stand_in_for_the_one_hot_label() -> None:
 
 def test_the_columns_of_soft_labels_are_the_soft_labels() -> None:
     module = student()
-    teacher = drawn(InternalState(module, classes=C))
+    teacher = drawn(InternalState(module, classes=C, level="free"))
     lesson, seen = shown(module)
     soft = torch.rand(B, C, generator=torch.Generator().manual_seed(2)).double()
     (layer,) = teacher.net

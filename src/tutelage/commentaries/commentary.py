@@ -16,6 +16,7 @@ from tutelage.commentaries.described import check, classes_of, describe, rebuild
 from tutelage.commentaries.kinds import KINDS
 from tutelage.errors import UsageError, nearest
 from tutelage.runs import environment, write_json
+from tutelage.teachers import InternalState, for_other_classes
 
 SCHEMA = 1
 """version of the layout of ``commentary.json``"""
@@ -113,7 +114,11 @@ def _save(teacher: nn.Module, folder: Path, came: Provenance) -> None:
 
 
 def load_commentary(
-    folder: str | Path, student: nn.Module, *, classes: Sequence[str] | None = None
+    folder: str | Path,
+    student: nn.Module,
+    *,
+    classes: Sequence[str] | None = None,
+    zero_label: bool = False,
 ) -> nn.Module:
     """Make the stored teacher again, for another student. Nothing is unpickled or imported.
 
@@ -121,6 +126,8 @@ def load_commentary(
         folder: The commentary.
         student: The student it will teach; looked at for taps, not kept.
         classes: The class names of the data it will be used on; checked where given.
+        zero_label: Take an ``InternalState`` made for another number of classes with what it
+            knows of classes zeroed (see ``tutelage.teachers.for_other_classes``).
 
     Returns:
         The teacher, in training mode, on the CPU.
@@ -135,8 +142,12 @@ def load_commentary(
     try:
         tensors = load_file(folder / "weights.safetensors")
         check(content["teacher"], settings, layers=len(tensors))
-        _require_classes(settings, classes)
-        return _filled(content["teacher"], settings, tensors, student)
+        other = zero_label and content["teacher"] == InternalState.__name__
+        _require_classes(settings, None if other else classes, content["teacher"])
+        teacher = _filled(content["teacher"], settings, tensors, student)
+        if isinstance(teacher, InternalState) and classes and len(classes) != teacher.classes:
+            return for_other_classes(teacher, student, len(classes))
+        return teacher
     except UsageError as error:
         raise UsageError(f"The commentary {folder} does not fit: {error}") from error
     except DAMAGE as error:
@@ -144,12 +155,16 @@ def load_commentary(
         raise UsageError(f"The commentary {folder} is damaged: {reason}") from error
 
 
-def _require_classes(settings: Mapping[str, Any], classes: Sequence[str] | None) -> None:
+def _require_classes(
+    settings: Mapping[str, Any], classes: Sequence[str] | None, name: str
+) -> None:
+    zeroed = ", or zero what it knows of classes: zero_label, as --zero-label"
     for made_for in classes_of(settings):
         if classes is not None and made_for != len(classes):
             raise UsageError(
                 f"it was made for {made_for} classes, but the data has {len(classes)}. "
-                "Learn one on this data with tutelage train."
+                "Learn one on this data with tutelage train"
+                f"{zeroed if name == InternalState.__name__ else ''}."
             )
 
 

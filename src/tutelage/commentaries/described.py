@@ -57,7 +57,7 @@ def check(name: str, settings: Settings, *, layers: int) -> None:
 
     Note: raises ``UsageError`` where they are damaged.
     """
-    _check(KINDS[name].types, settings, layers)
+    _check(KINDS[name].types, {**KINDS[name].since, **settings}, layers)
     if "network" in settings:
         network = settings["network"]
         _check(_known(network, "kind", NETWORKS).types | {"kind": str}, network, layers)
@@ -117,7 +117,7 @@ def rebuild(name: str, settings: Settings, student: nn.Module) -> nn.Module:
     Returns:
         The teacher; a student without its tap, or with another width there, is refused.
     """
-    made = dict(settings)
+    made = {**KINDS[name].since, **settings}
     if "network" in made:
         inside = dict(made["network"])
         made["network"] = NETWORKS[inside.pop("kind")].make(inside, student)

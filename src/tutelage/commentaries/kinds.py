@@ -1,7 +1,7 @@
 """Which teachers can be stored, and of what plain settings each is made."""
 
 from collections.abc import Callable, Mapping
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -48,6 +48,8 @@ class Kind(NamedTuple):
     make: Making
     """from the settings, with networks and teachers already made, and the student"""
     read: Callable[[Any], Settings] = lambda _: {}
+    since: Settings = MappingProxyType({})
+    """settings that commentaries stored before they existed lack, with what these did"""
 
 
 NETWORKS: dict[str, Kind] = {
@@ -102,6 +104,7 @@ KINDS: dict[str, Kind] = {
             "width": int,
             "deep": bool,
             "tap_width": int | None,
+            "level": str,
         },
         lambda s, student: InternalState(student, **s),
         lambda teacher: {
@@ -109,6 +112,7 @@ KINDS: dict[str, Kind] = {
             "surface": list(teacher.surface),
             "tap_width": teacher.tap_width or None,
         },
+        {"level": "free"},
     ),
     "LossWeigher": Kind(
         LossWeigher, {"width": int, "normalise": str | None}, lambda s, _: LossWeigher(**s)

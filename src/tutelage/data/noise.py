@@ -1,5 +1,6 @@
 """Label noise as in Meta-Weight-Net: one draw per example, before training."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,25 +8,30 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from tutelage.data.superclasses import superclasses_of
 from tutelage.errors import UsageError, nearest
 
-KINDS = ("none", "uniform", "flip", "flip2")
+KINDS = ("none", "uniform", "flip", "flip2", "hierarchical")
+HUMAN = "human"
+"""not drawn: the labels that people gave (``data.human_labels``)"""
 _TARGETS = {"flip": 1, "flip2": 2}
 """how many other classes take the mass that leaves a class"""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """A kind of label noise and its rate.
+    """A kind of label noise and its rate, or whose labels are taken.
 
     Raises:
         UsageError: If the kind is unknown or the rate lies outside 0..1.
     """
 
     kind: str
-    """one of ``KINDS``"""
+    """one of ``KINDS``, or ``HUMAN``"""
     rate: float
-    """probability that a label is drawn anew (uniform) or moved (flip, flip2), in 0..1"""
+    """probability that a label is drawn anew (uniform) or moved (the others), in 0..1"""
+    annotator: str = ""
+    """whose labels they are, where people gave them"""
 
     def __post_init__(self) -> None:
         """Check both fields.
@@ -33,9 +39,9 @@ class Noise:
         Raises:
             UsageError: See the class.
         """
-        if self.kind not in KINDS:
-            raise UsageError(f"unknown label noise '{self.kind}'. {nearest(self.kind, KINDS)}")
-        highest, allowed = (0, "0") if self.kind == "none" else (1, "0..1")
+        if self.kind not in (*KINDS, HUMAN):
+            raise UsageError(_unknown(self.kind))
+        highest, allowed = (0, "0") if self.kind in ("none", HUMAN) else (1, "0..1")
         if not 0 <= self.rate <= highest:
             raise UsageError(
                 f"the rate of label noise '{self.kind}' is {self.rate:g}; allowed: {allowed}."
@@ -46,7 +52,8 @@ class Noise:
         """The noise that a text such as ``uniform:0.4`` names.
 
         Args:
-            text: ``none``, or a kind and a rate in 0..1 with a colon between them.
+            text: ``none``, a kind and a rate in 0..1 with a colon between them, or ``human:``
+                and whose labels, as in ``human:worst``.
 
         Returns:
             The noise; ``none`` has rate 0.
@@ -57,8 +64,10 @@ class Noise:
         kind, _, rate = text.partition(":")
         if text == "none":
             return cls("none", 0.0)
+        if kind == HUMAN:
+            return cls(HUMAN, 0.0, rate)
         if kind not in KINDS:
-            raise UsageError(f"unknown label noise '{kind}'. {nearest(kind, KINDS)}")
+            raise UsageError(_unknown(kind))
         try:
             value = float(rate)
         except ValueError as error:
@@ -69,8 +78,12 @@ class Noise:
         return cls(kind, value)
 
 
+def _unknown(kind: str) -> str:
+    return f"unknown label noise '{kind}'. {nearest(kind, (*KINDS, HUMAN))}"
+
+
 def transition_matrix(
-    kind: str, rate: float, classes: int, *, seed: int = 1
+    kind: str, rate: float, classes: int, *, seed: int = 1, groups: Sequence[int] = ()
 ) -> Float64[Tensor, "C C"]:
     """The probability of every label given the true class: row = true class.
 
@@ -81,12 +94,14 @@ def transition_matrix(
                                            share of wrong labels is p (C - 1)/C
         flip     1 - p on the diagonal, p on one other class drawn for each row
         flip2    1 - p on the diagonal, p/2 on two other classes drawn for each row
+        hierarchical  1 - p on the diagonal, p in equal parts on the others of its group
 
     Args:
         kind: One of ``KINDS``.
         rate: p, in 0..1.
         classes: C.
         seed: Of the other classes of each row; they are drawn row by row.
+        groups: The superclass of every class, for hierarchical noise.
 
     Returns:
         The matrix; every row sums to one.
@@ -94,7 +109,8 @@ def transition_matrix(
     Raises:
         UsageError: If the kind is unknown, the rate out of range, or the classes are too few.
 
-    Source: Shu et al., 2019, "Meta-Weight-Net"; flip2 as in its official code, with the seed 1.
+    Source: Shu et al., 2019, "Meta-Weight-Net"; flip2 and hierarchical as in its official code,
+    with the seed 1.
     """
     noise = Noise(kind, rate)
     needed = _TARGETS.get(noise.kind, 0)
@@ -109,6 +125,8 @@ def transition_matrix(
     if noise.kind == "uniform":
         return torch.from_numpy(rate / classes + (1 - rate) * identity)
     matrix = (1 - rate) * identity
+    if noise.kind == "hierarchical":
+        return torch.from_numpy(matrix + rate * _siblings(groups, classes))
     # The old generator, since the published matrices come from it.
     random = np.random.RandomState(seed)
     rows = np.arange(classes)
@@ -117,6 +135,37 @@ def transition_matrix(
         others = random.choice(rows[rows != row], needed, replace=needed == 1)
         matrix[row, others] = rate / needed
     return torch.from_numpy(matrix)
+
+
+def _siblings(groups: Sequence[int], classes: int) -> np.ndarray:
+    # [C, C]: rows sum to one over the other classes of the same group
+    if len(groups) != classes:
+        raise UsageError(
+            f"label noise 'hierarchical' needs the superclass of each of the {classes} "
+            f"classes, but {len(groups)} are given: see data.superclasses, or use 'uniform'."
+        )
+    places = np.asarray(groups)
+    same = (places[:, None] == places) & ~np.eye(classes, dtype=bool)
+    if not same.any(1).all():
+        raise UsageError(
+            "label noise 'hierarchical' moves a label within its superclass, but class "
+            f"{int(same.any(1).argmin())} is alone in its own: use 'uniform'."
+        )
+    return same / same.sum(1, keepdims=True)
+
+
+def noise_matrix(noise: Noise, classes: tuple[str, ...]) -> Float64[Tensor, "C C"]:
+    """The transition matrix of a noise for classes of these names.
+
+    Args:
+        noise: Which is drawn, not given by people.
+        classes: Their names; those of CIFAR-100 where it is hierarchical, else refused.
+
+    Returns:
+        See ``transition_matrix``.
+    """
+    groups = superclasses_of(classes) if noise.kind == "hierarchical" else ()
+    return transition_matrix(noise.kind, noise.rate, len(classes), groups=groups)
 
 
 def corrupt(

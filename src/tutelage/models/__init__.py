@@ -11,6 +11,7 @@ from tutelage.models.cifar_resnet import (
     resnet110,
 )
 from tutelage.models.four_block_cnn import FourBlockCNN, FourBlocks
+from tutelage.models.internal_states import internal_state
 from tutelage.models.mask_unet import MaskUNet
 from tutelage.models.resnet_cifar_stem import CifarStemResNet, resnet18_cifar, resnet34_cifar
 from tutelage.models.torchvision_models import torchvision_model
@@ -30,6 +31,7 @@ __all__ = [
     "WideResNet",
     "build_student",
     "default_tap",
+    "internal_state",
     "resnet8",
     "resnet18_cifar",
     "resnet20",

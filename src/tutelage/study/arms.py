@@ -11,7 +11,7 @@ from tutelage.commentaries import load_commentary
 from tutelage.data.images import ImageSet
 from tutelage.errors import UsageError
 from tutelage.models import TwoBlockCNN, build_student, default_tap
-from tutelage.objectives import Objective, cross_entropy
+from tutelage.objectives import Objective, cross_entropy, expected_error
 from tutelage.probability_losses import Focal, GeneralisedCrossEntropy
 from tutelage.signals import Lookahead, Reversible, Signal
 from tutelage.student import known_width
@@ -84,6 +84,9 @@ TAUGHT: dict[str, Taught] = {
 }
 
 
+METRICS = {"log-likelihood": cross_entropy, "expected-accuracy": expected_error}
+
+
 def build_tutor(
     arm: str, seed: int, train: ImageSet, settings: TrainSettings, steps: int
 ) -> Tutor:
@@ -118,7 +121,12 @@ def build_tutor(
         return Tutor(student, optimizer, Plain(), total_steps=steps, seed=seed)
     if arm == "commentary":
         assert settings.commentary is not None
-        stored = load_commentary(settings.commentary, student, classes=train.classes)
+        stored = load_commentary(
+            settings.commentary,
+            student,
+            classes=train.classes,
+            zero_label=settings.zero_label,
+        )
         return Tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)
     taught = TAUGHT[arm]
     with torch.random.fork_rng(devices=[]):
@@ -142,6 +150,7 @@ def build_tutor(
         teacher_every=settings.teacher_every or taught.every,
         total_steps=steps,
         objective=taught.objective,
+        metric=METRICS[settings.metric],
         seed=seed,
     )
 

@@ -8,9 +8,11 @@ from torch import Tensor
 
 from tutelage.augment import crop_and_flip
 from tutelage.data.batches import Batches, statistics
+from tutelage.data.human_labels import human_labels
 from tutelage.data.images import ImageSet, Splits
+from tutelage.data.imbalance import long_tailed_rows
 from tutelage.data.labels import read_labels
-from tutelage.data.noise import Noise, corrupt, transition_matrix
+from tutelage.data.noise import HUMAN, Noise, corrupt, noise_matrix
 from tutelage.data.sources import load
 from tutelage.data.splits import balanced_rows, limit_rows
 from tutelage.errors import UsageError
@@ -59,15 +61,33 @@ def read_source(settings: TrainSettings) -> Source:
     Noise.parse(settings.noise_or_default)
     own_column = settings.label_column if settings.labels_from is None else None
     splits = load(settings.data, image_column=settings.image_column, label_column=own_column)
-    given = _given_labels(splits.train, settings)
+    given = given_labels(splits.train, settings)
     source = Source(splits, given)
     seed_material(source, settings, 0)
     return source
 
 
-def _given_labels(train: ImageSet, settings: TrainSettings) -> Tensor | None:
+def given_labels(train: ImageSet, settings: TrainSettings) -> Tensor | None:
+    """Labels to train on in place of the data's own: from a file, or from people.
+
+    Args:
+        train: The training split.
+        settings: The study's settings.
+
+    Returns:
+        [N], or None.
+
+    Raises:
+        UsageError: If they cannot be read, or both kinds are asked for.
+    """
+    noise = Noise.parse(settings.noise_or_default)
     if settings.labels_from is None:
-        return None
+        return human_labels(train, noise.annotator) if noise.kind == HUMAN else None
+    if noise.kind == HUMAN:
+        raise UsageError(
+            f"--noise {HUMAN}:{noise.annotator} and --labels-from {settings.labels_from} both "
+            "give the labels: leave one away."
+        )
     if settings.label_column is None:
         raise UsageError(
             f"--labels-from {settings.labels_from} needs --label-column: the name of a column."
@@ -76,7 +96,7 @@ def _given_labels(train: ImageSet, settings: TrainSettings) -> Tensor | None:
 
 
 def seed_material(source: Source, settings: TrainSettings, seed: int) -> Material:
-    """The data of one seed: held-out images, limit, wrong labels.
+    """The data of one seed: held-out images, imbalance, limit, wrong labels.
 
     Args:
         source: The data.
@@ -97,14 +117,18 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
         )
     classes = len(train.classes)
     held_out, rest = balanced_rows(train.labels, settings.held_out, classes, seed=seed)
+    if settings.imbalance is not None:
+        factor = settings.imbalance
+        rest = rest[long_tailed_rows(train.labels[rest], factor, classes, seed=seed)]
     if settings.limit is not None and settings.limit < len(rest):
         rest = rest[limit_rows(train.labels[rest], settings.limit, classes, seed=seed)]
     right = train.rows(rest)
     shown = right.labels if source.given is None else source.given[rest]
     noise = Noise.parse(settings.noise_or_default)
-    if noise.kind != "none":
-        shown = corrupt(shown, transition_matrix(noise.kind, noise.rate, classes), seed=seed)
-    known = source.given is not None or noise.kind != "none"
+    drawn = noise.kind not in ("none", HUMAN)
+    if drawn:
+        shown = corrupt(shown, noise_matrix(noise, train.classes), seed=seed)
+    known = source.given is not None or drawn
     return Material(
         train=right.with_labels(shown),
         truth=right.labels if known else None,

@@ -58,9 +58,23 @@ class TrainSettings:
     commentary: Path | None = None
     """Train with this stored commentary instead of learning a teacher."""
 
+    zero_label: bool = False
+    """Where the commentary was learnt on another number of classes, zero what it knows of
+    classes instead of refusing it."""
+
+    metric: Literal["log-likelihood", "expected-accuracy"] = "log-likelihood"
+    """What held-out images judge a taught student by: the log-likelihood or the probability of
+    the right class."""
+
     noise: str | None = None
-    """Wrong labels to add: none, uniform:RATE, flip:RATE or flip2:RATE with RATE in 0..1. If
-    not given, flip2:0.4 on the embedded digits and none on your own data."""
+    """Wrong labels to add: none, uniform:RATE, flip:RATE, flip2:RATE or hierarchical:RATE with
+    RATE in 0..1 (the last within the superclasses of cifar100), or the labels that people gave
+    to cifar10: human:WHO with WHO aggregate, random1, random2, random3 or worst. If not given,
+    flip2:0.4 on the embedded digits and none on your own data."""
+
+    imbalance: float | None = None
+    """Keep a long-tailed part of the training set: the first class whole, the last one smaller
+    by this factor, those between in geometric steps."""
 
     held_out: int = 500
     """Images with right labels, class balanced, that judge the student; taken from the training
@@ -160,6 +174,8 @@ def _check_numbers(settings: TrainSettings) -> None:
         value = getattr(settings, name)
         if value is not None and value < 1:
             raise UsageError(f"{name} must be at least 1, got {value}.")
+    if settings.imbalance is not None and not 1 <= settings.imbalance < float("inf"):
+        raise UsageError(f"imbalance must be 1 or above, got {settings.imbalance:g}.")
     for name in ("lr", "weight_decay", "teacher_lr"):
         value = getattr(settings, name)
         if not 0 <= value < float("inf"):

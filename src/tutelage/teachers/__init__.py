@@ -12,6 +12,7 @@ from tutelage.teachers.keep_probability import KeepProbability
 from tutelage.teachers.loss_weigher import LossWeigher
 from tutelage.teachers.mentor_net import MentorNetDD, MentorNetPD
 from tutelage.teachers.mixup import Mixup
+from tutelage.teachers.other_classes import for_other_classes
 from tutelage.teachers.permuted import Permuted
 from tutelage.teachers.plain import Plain
 from tutelage.teachers.random_blending import RandomBlending
@@ -48,4 +49,5 @@ __all__ = [
     "SplitSampler",
     "SupportWeights",
     "Together",
+    "for_other_classes",
 ]

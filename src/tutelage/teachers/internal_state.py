@@ -12,6 +12,8 @@ from tutelage.objectives import Normalise
 from tutelage.records import Lesson, Observation
 from tutelage.student import known_width, tap_width
 
+LEVELS = ("centred", "free")
+
 
 class InternalState(nn.Module):
     """``w = sigma(W I + E M + b)``: I the internal state, M the label and surface facts.
@@ -19,6 +21,12 @@ class InternalState(nn.Module):
     With hidden layers, an MLP of the concatenation (I, M) in place of the linear map. The last
     layer starts at zero, so that every example first counts the same: the untaught student.
     Weights are rescaled to sum to one over the batch (mean 1 before the batch mean).
+
+    With weights that sum to one, a change of all logits alike changes next to nothing, so that
+    nothing holds their level: it can drift to where the sigmoid is flat, all weights are 1, and
+    the teacher learns no more. ``level="centred"`` holds it: ``w = sigma(z - mean z)``, the
+    mean of the logits z taken over the batch; b is left away, and in a linear teacher facts
+    that are the same for the whole batch (the first three of M1) change nothing.
 
     Source: Fan et al. 2021, Learning to Reweight with Deep Interactions, sections 3 and 4.
 
@@ -32,10 +40,12 @@ class InternalState(nn.Module):
         width: Units of a hidden layer; the width of the input if None.
         deep: Keep ``dw/dtheta`` in the student's gradient (the paper's deeper interaction).
         tap_width: Features per example at ``tap``, where it cannot be read off the student.
+        level: ``"free"``, the paper's formula, or ``"centred"``. What samples by these
+            weights, as ``KeepOrDrop`` does, needs their level and so the free one.
 
     Raises:
-        UsageError: If the student has no such tap, a surface fact is unknown, or nothing at all
-            is shown to the teacher.
+        UsageError: If the student has no such tap, a surface fact or level is unknown, or
+            nothing at all is shown to the teacher.
     """
 
     normalise: ClassVar[Normalise] = "mean"
@@ -52,6 +62,7 @@ class InternalState(nn.Module):
         width: int | None = None,
         deep: bool = False,
         tap_width: int | None = None,
+        level: str = "free",
     ) -> None:
         super().__init__()
         if isinstance(surface, str):
@@ -61,22 +72,41 @@ class InternalState(nn.Module):
         for fact in surface:
             if fact not in SURFACE:
                 raise UsageError(f"Unknown surface fact '{fact}'. {nearest(fact, SURFACE)}")
+        if len(set(surface)) < len(surface):
+            raise UsageError(f"surface names a fact twice: {', '.join(surface)}.")
+        if level not in LEVELS:
+            raise UsageError(f"Unknown level '{level}'. {nearest(level, LEVELS)}")
         self.classes = classes
+        self.level = level
         self.taps = () if tap is None else (tap,)
         self.label = label
         self.surface = tuple(surface)
         self.deep = deep
         self.uses_progress = not {"progress", "mean_loss", "best_accuracy"}.isdisjoint(surface)
         self.tap_width = 0 if tap is None else _width(student, tap, tap_width)
-        size = self.tap_width + classes * label
-        size += sum(classes if fact == "prediction" else 1 for fact in surface)
+        size = max((place.stop for place in self.columns().values()), default=0)
         if size == 0:
             raise UsageError(
                 "The teacher would see nothing. Give it a tap, the label or surface facts."
             )
         self.hidden_layers = hidden_layers
         self.width = size if width is None else width
-        self.net = _zero_start_mlp(size, self.width, hidden_layers)
+        self.net = _zero_start_mlp(size, self.width, hidden_layers, bias=level == "free")
+
+    def columns(self) -> dict[str, slice]:
+        """Where in its input the teacher sees what.
+
+        Returns:
+            Columns by ``tap``, ``label`` and the surface facts.
+        """
+        widths = {"tap": self.tap_width, "label": self.classes * self.label}
+        widths |= {f: self.classes if f == "prediction" else 1 for f in self.surface}
+        found, start = {}, 0
+        for name, width in widths.items():
+            if width:
+                found[name] = slice(start, start + width)
+                start += width
+        return found
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
         """How much each row counts.
@@ -88,15 +118,12 @@ class InternalState(nn.Module):
         Returns:
             Weights [L] in (0, 1).
 
-        Raises:
-            UsageError: If it looks at the label or prediction, but rows are sequences.
+        Note: raises ``UsageError`` where it looks at the label or prediction, but rows are
+        sequences or the student tells another number of classes apart than it was made for.
         """
         logits = observation.logits
-        if logits.ndim == 3 and (self.label or "prediction" in self.surface):
-            raise UsageError(
-                "A sequence has no one label or prediction to show the teacher: give "
-                "label=False, and surface facts other than 'prediction'."
-            )
+        if self.label or "prediction" in self.surface:
+            self._require_classes(logits)
         looks = self.label or "margin" in self.surface
         one_hot = (
             _one_hot(lesson.targets, logits.shape[-1]).to(logits.dtype)
@@ -107,7 +134,21 @@ class InternalState(nn.Module):
         if self.label:
             seen.append(one_hot)
         seen += [SURFACE[fact](observation, one_hot) for fact in self.surface]
-        return self.net(torch.cat(seen, 1)).sigmoid().squeeze(1)
+        z = self.net(torch.cat(seen, 1)).squeeze(1)
+        return (z - z.mean() if self.level == "centred" else z).sigmoid()
+
+    def _require_classes(self, logits: Tensor) -> None:
+        if logits.ndim == 3:
+            raise UsageError(
+                "A sequence has no one label or prediction to show the teacher: give "
+                "label=False, and surface facts other than 'prediction'."
+            )
+        if logits.shape[1] != self.classes:
+            raise UsageError(
+                f"The teacher was made for {self.classes} classes, but the student tells "
+                f"{logits.shape[1]} apart: make one with classes={logits.shape[1]}, or zero "
+                "what it knows of classes by teachers.for_other_classes."
+            )
 
     def _internal(self, observation: Observation, tap: str) -> Tensor:
         state = observation.features[tap].flatten(1)
@@ -130,14 +171,14 @@ def _width(student: nn.Module, tap: str, given: int | None) -> int:
     return given
 
 
-def _zero_start_mlp(size: int, width: int, hidden_layers: int) -> nn.Sequential:
+def _zero_start_mlp(size: int, width: int, hidden_layers: int, *, bias: bool) -> nn.Sequential:
     layers: list[nn.Module] = []
     for _ in range(hidden_layers):
         layers += [nn.Linear(size, width), nn.ReLU()]
         size = width
-    last = nn.Linear(size, 1)
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
+    last = nn.Linear(size, 1, bias=bias)
+    for p in last.parameters():
+        nn.init.zeros_(p)
     return nn.Sequential(*layers, last)
 
 

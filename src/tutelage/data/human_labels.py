@@ -1,0 +1,60 @@
+"""The labels that people gave to CIFAR-10's training images: CIFAR-10N."""
+
+import os
+from pathlib import Path
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from tutelage.data.images import ImageSet
+from tutelage.data.labels import read_labels
+from tutelage.data.local import FOLDER
+from tutelage.errors import UsageError, nearest
+
+ANNOTATORS = {
+    "aggregate": "aggre_label",
+    "random1": "random_label1",
+    "random2": "random_label2",
+    "random3": "random_label3",
+    "worst": "worse_label",
+}
+"""column by what it holds: the majority of three people, each of them, or whoever is wrong"""
+TRUE = "clean_label"
+
+
+def human_labels(train: ImageSet, annotator: str) -> Int64[Tensor, "N"]:
+    """What people said of every training image of CIFAR-10.
+
+    Source: Wei et al. 2022, "Learning with Noisy Labels Revisited: A Study Using Real-World
+    Human Annotations".
+
+    Args:
+        train: CIFAR-10's training split with its own labels.
+        annotator: One of ``ANNOTATORS``.
+
+    Returns:
+        Class numbers.
+
+    Raises:
+        UsageError: If the annotator is unknown, there is no copy of CIFAR-10N, or the images
+            are not those that people labelled.
+    """
+    if annotator not in ANNOTATORS:
+        raise UsageError(
+            f"unknown labels 'human:{annotator}'. {nearest(annotator, tuple(ANNOTATORS))}"
+        )
+    folder = os.environ.get(FOLDER, "")
+    copy = Path(folder) / "cifar10n"
+    if not folder or not copy.is_dir():
+        raise UsageError(
+            f"cifar10n is not here: set {FOLDER} to a folder that holds a copy in its "
+            "subfolder cifar10n, or give a file of labels by --labels-from."
+        )
+    known = read_labels(copy, TRUE, len(train), train.classes)
+    if not torch.equal(known, train.labels):
+        raise UsageError(
+            f"'human:{annotator}' holds labels of CIFAR-10's training images, but "
+            f"{train.name} holds others; give a file of labels by --labels-from."
+        )
+    return read_labels(copy, ANNOTATORS[annotator], len(train), train.classes)
