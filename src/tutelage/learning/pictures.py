@@ -1,7 +1,7 @@
 """Pictures of what a teacher learnt, by its kind, as sections of a page."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +17,12 @@ from tutelage.teachers import (
     Curriculum,
     DynamicLoss,
     InternalState,
+    KeepOrDrop,
     LossWeigher,
+    Permuted,
+    RandomBlending,
+    Shuffled,
+    Together,
 )
 from tutelage.teachers.internal_state import SURFACE
 from tutelage.teaching import normalise_of
@@ -34,23 +39,40 @@ LOSSES = torch.linspace(0, 10, 101)
 
 @torch.no_grad()
 def drawn(of: Exhibit) -> Parts:
-    """The sections with pictures of what a teacher learnt.
+    """The sections with pictures of what a teacher learnt, or its parts did.
 
     Args:
         of: The teacher, and images.
 
     Returns:
-        None of them where nothing is known to draw of such a teacher.
+        At least one; it says so where nothing is known to draw.
     """
+    found: Parts = {}
+    for title, html in _sections(of, ""):
+        anchor = f"learnt-{len(found) + 1}" if found else "learnt"
+        found[anchor] = (title, elements.section(title, html, anchor=anchor))
+    return found
+
+
+def _sections(of: Exhibit, note: str) -> Iterator[tuple[str, str]]:
+    told = elements.paragraph(note, style="note")
+    for kind, parts in PARTS_OF.items():
+        if isinstance(of.teacher, kind):
+            for name, said in parts.items():
+                part = of._replace(teacher=of.teacher.get_submodule(name))
+                yield from _sections(part, said)
+            return
     for kind, draw in DRAWN.items():
         if isinstance(of.teacher, kind):
             title, html = draw(of)
-            return {"learnt": (title, elements.section(title, html, anchor="learnt"))}
-    return {}
+            yield title, told + html
+            return
+    nothing = f"Of the teacher {type(of.teacher).__name__} there is nothing to draw."
+    yield type(of.teacher).__name__, told + elements.paragraph(nothing, style="note")
 
 
 def _blending(of: Exhibit) -> tuple[str, str]:
-    assert isinstance(of.teacher, Blending)
+    assert isinstance(of.teacher, Blending | RandomBlending | Shuffled)
     mixed = 1 - of.teacher.shares.numpy().astype(np.float64)
     names = of.classes or tuple(map(str, range(len(mixed))))
     html = ""
@@ -153,9 +175,23 @@ def _columns(teacher: InternalState, names: tuple[str, ...]) -> list[tuple[str, 
 DRAWN: dict[type[nn.Module], Callable[[Exhibit], tuple[str, str]]] = {
     Blending: _blending,
     DynamicLoss: _dynamic_loss,
+    RandomBlending: _blending,
+    Shuffled: _blending,
     LossWeigher: _loss,
     Curriculum: curriculum,
     AttentionMask: masks,
     InternalState: _internal_state,
 }
 """how what a teacher learnt is drawn, by its kind"""
+PARTS_OF: dict[type[nn.Module], dict[str, str]] = {
+    KeepOrDrop: {"keeps": "Weights are chances here: of an example to be kept."},
+    Permuted: {
+        "learned": "What is shown here goes to other images: each gets the mask or weight of a "
+        "random one of its batch."
+    },
+    Together: {
+        "prepares": "One of two teachers: it decides what is seen.",
+        "weighs": "One of two teachers: it decides how much that counts.",
+    },
+}
+"""the parts of teachers that are made of others, and what to say above each"""

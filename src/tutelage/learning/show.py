@@ -72,8 +72,7 @@ def stand_in(settings: Mapping[str, Any]) -> nn.Module:
         A module that computes nothing.
     """
     student = nn.Module()
-    inner = [part.get("settings", {}) for part in settings.values() if isinstance(part, dict)]
-    for tap in (of.get("tap") for of in (settings, *inner) if isinstance(of, dict)):
+    for tap in (of.get("tap") for of in _with_parts(settings)):
         if isinstance(tap, str) and tap:
             at = student
             for name in tap.split("."):
@@ -121,21 +120,32 @@ def _text(value: object) -> str:
 
 
 def _expects_of_student(settings: Mapping[str, Any]) -> str:
-    tap, width = settings.get("tap"), settings.get("tap_width")
-    if not tap:
-        return "nothing"
-    return f"a module '{tap}' of {width} features per example"
+    wants = [
+        f"a module '{of['tap']}' of {of.get('tap_width')} features per example"
+        for of in _with_parts(settings)
+        if of.get("tap")
+    ]
+    return ", ".join(wants) or "nothing"
 
 
 def _expects_of_data(settings: Mapping[str, Any]) -> str:
-    wants = [f"{settings['classes']} classes"] if "classes" in settings else []
-    network = settings.get("network")
-    if isinstance(network, dict):
-        extra = " (one of them the iteration)" if settings.get("iteration") else ""
-        wants.append(f"{network.get('channels')} channels{extra}")
-        if "size" in network:
-            wants.append(f"images of {network['size']}x{network['size']} pixels")
-    return ", ".join(wants) or "nothing"
+    wants = []
+    for of in _with_parts(settings):
+        if "classes" in of:
+            wants.append(f"{of['classes']} classes")
+        network = of.get("network")
+        if isinstance(network, dict):
+            extra = " (one of them the iteration)" if of.get("iteration") else ""
+            wants.append(f"{network.get('channels')} channels{extra}")
+            if "size" in network:
+                wants.append(f"images of {network['size']}x{network['size']} pixels")
+    return ", ".join(dict.fromkeys(wants)) or "nothing"
+
+
+def _with_parts(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    # the settings of a teacher, then of those that are parts of it
+    inner = [part.get("settings") for part in settings.values() if isinstance(part, dict)]
+    return [settings, *(of for of in inner if isinstance(of, dict))]
 
 
 def _what(facts: Mapping[str, str], card: Mapping[str, Any]) -> str:

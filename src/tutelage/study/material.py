@@ -179,7 +179,7 @@ def open_streams(
 
 
 def _augmentation(settings: TrainSettings, channels: int):  # noqa: ANN202 - as Batches takes it
-    kind = settings.augment or ("crop-flip" if channels == 3 else "none")
+    kind = settings.augment_or_default(channels)
     if kind == "none":
         return None
 

@@ -9,6 +9,8 @@ import tyro
 from tutelage.errors import UsageError, nearest
 
 EMBEDDED = "mnist5k"
+COLOURED_DIGITS = ("coloured-mnist", "digits-on-backgrounds")
+"""made sets in colour whose images must not be mirrored"""
 LEARNING = {
     "margin-loss": "deep-interactions teacher on margin and loss, one hidden layer of 32",
     "internal-state": "deep-interactions teacher on the paper's features, I0 + M0, linear",
@@ -96,7 +98,7 @@ class TrainSettings:
 
     augment: Literal["none", "crop", "crop-flip"] | None = None
     """Random crop after padding by 4, and horizontal flip. If not given, crop-flip for colour
-    images and none for grey ones."""
+    images, and none for grey ones and for made sets of digits, which no mirror leaves alone."""
 
     epochs: int = 12
     """Times that every training image is seen."""
@@ -160,6 +162,18 @@ class TrainSettings:
         """The noise to add, the default filled in."""
         default = "flip2:0.4" if self.data == EMBEDDED and self.labels_from is None else "none"
         return default if self.noise is None else self.noise
+
+    def augment_or_default(self, channels: int) -> str:
+        """The augmentation, the default filled in.
+
+        Args:
+            channels: Of the images.
+
+        Returns:
+            ``none``, ``crop`` or ``crop-flip``.
+        """
+        plain = channels != 3 or self.data in COLOURED_DIGITS
+        return self.augment or ("none" if plain else "crop-flip")
 
     @property
     def arms(self) -> tuple[str, ...]:
