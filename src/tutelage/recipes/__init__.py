@@ -24,7 +24,16 @@ RECIPES = {
     "commentaries-vectors": "tutelage.recipes.commentaries_vectors",
     "gar-overhead": "tutelage.recipes.gar_overhead",
     "gar-splits": "tutelage.recipes.gar_splits",
+    "interactions-deeper": "tutelage.recipes.interactions_deeper",
+    "interactions-depth": "tutelage.recipes.interactions_depth",
+    "interactions-features": "tutelage.recipes.interactions_features",
+    "interactions-human-noise": "tutelage.recipes.interactions_human_noise",
+    "interactions-imbalance": "tutelage.recipes.interactions_imbalance",
+    "interactions-noise-flip": "tutelage.recipes.interactions_noise_flip",
+    "interactions-noise-uniform": "tutelage.recipes.interactions_noise_uniform",
+    "interactions-schedule": "tutelage.recipes.interactions_schedule",
     "interactions-translation": "tutelage.recipes.interactions_translation",
+    "interactions-weights": "tutelage.recipes.interactions_weights",
 }
 """the module of each recipe by name; its ``RECIPE`` is imported when it is wanted"""
 

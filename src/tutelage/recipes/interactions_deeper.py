@@ -1,0 +1,80 @@
+"""The student's gradient goes through the weights, too.
+
+Fan et al. 2021, Section 4.3. Figures: ``docs/results.md``.
+"""
+
+from collections.abc import Mapping
+
+import torch
+
+from tutelage.recipes.interactions_tables import (
+    CHOSEN,
+    CLEAN,
+    METRICS,
+    UNDER_FITTED,
+    below,
+    measured,
+    read,
+)
+from tutelage.recipes.reweighting import PLAIN, Settings, Way
+from tutelage.recipes.reweighting_ways import interactions
+from tutelage.reproduction.claims import Claim
+from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+
+WAYS: Mapping[str, Way] = {
+    "plain": PLAIN,
+    "interactions": interactions(),
+    "deeper": interactions(deep=True),
+}
+
+
+def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
+    """Train one student with one seed.
+
+    Args:
+        arm: One of ``WAYS``.
+        seed: Of data, student and order.
+        settings: The scale's.
+        device: Where.
+
+    Returns:
+        Test errors.
+    """
+    return measured(WAYS[arm], seed, settings, device)
+
+
+RECIPE = Recipe(
+    name="interactions-deeper",
+    title="With dw/dtheta in the student's gradient, deep interactions do a little better.",
+    paper="l2tdi",
+    where="Section 4.3",
+    arms=tuple(WAYS),
+    metrics=METRICS,
+    settings=CLEAN,
+    minutes={"smoke": 0.5, "mini": 3, "gpu": 10, "paper": 130},
+    run=run,
+    claims=(
+        Claim(
+            "The deeper interaction does better than the usual one.",
+            below("deeper", "interactions"),
+        ),
+        Claim(
+            "It does no worse than plain training.",
+            below("deeper", "plain", margin=-1.0),
+            of_paper=False,
+        ),
+    ),
+    table="Sec 4.3",
+    printed={
+        ("deeper", "chosen_error"): (
+            "deeper interaction (dw/dtheta enabled), I0+M0",
+            "Error rate",
+        )
+    },
+    plots=(Plot("Test error", "%", {arm: (arm, "test error") for arm in WAYS}),),
+    prepare=read,
+    notes=(
+        UNDER_FITTED,
+        CHOSEN,
+    ),
+)

@@ -1,0 +1,75 @@
+"""How deep the teacher is: linear, one hidden layer, two.
+
+Fan et al. 2021, Table 4. Figures: ``docs/results.md``.
+"""
+
+from collections.abc import Mapping
+
+import torch
+
+from tutelage.recipes.interactions_tables import (
+    CHOSEN,
+    CLEAN,
+    METRICS,
+    UNDER_FITTED,
+    below,
+    measured,
+    read,
+)
+from tutelage.recipes.reweighting import PLAIN, Settings, Way
+from tutelage.recipes.reweighting_ways import interactions
+from tutelage.reproduction.claims import Claim
+from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+
+WAYS: Mapping[str, Way] = {
+    "plain": PLAIN,
+    **{f"MLP-{k}": interactions(hidden_layers=k) for k in range(3)},
+}
+
+
+def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
+    """Train one student with one seed.
+
+    Args:
+        arm: One of ``WAYS``.
+        seed: Of data, student and order.
+        settings: The scale's.
+        device: Where.
+
+    Returns:
+        Test errors.
+    """
+    return measured(WAYS[arm], seed, settings, device)
+
+
+RECIPE = Recipe(
+    name="interactions-depth",
+    title="A linear teacher of deep interactions does better than deeper ones.",
+    paper="l2tdi",
+    where="Table 4",
+    arms=tuple(WAYS),
+    metrics=METRICS,
+    settings=CLEAN,
+    minutes={"smoke": 0.5, "mini": 4, "gpu": 10, "paper": 130},
+    run=run,
+    claims=(
+        Claim(
+            "The linear teacher does better than one or two hidden layers.",
+            below("MLP-0", "MLP-1", "MLP-2"),
+        ),
+        Claim(
+            "It does no worse than plain training.",
+            below("MLP-0", "plain", margin=-1.0),
+            of_paper=False,
+        ),
+    ),
+    table="Table 4",
+    printed={(f"MLP-{k}", "chosen_error"): (f"MLP-{k}", "Error rate") for k in range(3)},
+    plots=(Plot("Test error", "%", {arm: (arm, "test error") for arm in WAYS}),),
+    prepare=read,
+    notes=(
+        UNDER_FITTED,
+        CHOSEN,
+        "Hidden layers are as wide as the input.",
+    ),
+)

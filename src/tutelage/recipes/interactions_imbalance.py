@@ -1,0 +1,73 @@
+"""Classes of very different size, judged by held-out images in balance.
+
+Not in Fan et al. 2021, whose teacher it is. Figures: ``docs/results.md``.
+"""
+
+from collections.abc import Mapping
+
+import torch
+
+from tutelage.recipes.interactions_noise_flip import MINI, SMOKE
+from tutelage.recipes.interactions_tables import METRICS, below, measured, read, spoilt
+from tutelage.recipes.reweighting import PLAIN, Settings, Way
+from tutelage.recipes.reweighting_ways import interactions, margin_loss
+from tutelage.reproduction.claims import Claim
+from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+
+WAYS: Mapping[str, Way] = {
+    "plain": PLAIN,
+    "M0": interactions("M0"),
+    "interactions": interactions(),
+    "margin-loss": margin_loss("centred"),
+}
+
+
+def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
+    """Train one student with one seed.
+
+    Args:
+        arm: One of ``WAYS``.
+        seed: Of data, student and order.
+        settings: The scale's.
+        device: Where.
+
+    Returns:
+        Test errors.
+    """
+    return measured(WAYS[arm], seed, settings, device)
+
+
+RECIPE = Recipe(
+    name="interactions-imbalance",
+    title="Weights judged by balanced images lower the error where classes are long-tailed.",
+    paper="l2tdi",
+    where="not in the paper",
+    arms=tuple(WAYS),
+    metrics=METRICS,
+    settings=spoilt(
+        {
+            "smoke": SMOKE,
+            "mini": MINI,
+            "gpu": Settings(student="resnet20", epochs=20, every=5, teacher_lr=0.02),
+            "paper": Settings(),
+        },
+        noise="none",
+        imbalance=100.0,
+    ),
+    minutes={"smoke": 0.5, "mini": 2, "gpu": 10, "paper": 130},
+    run=run,
+    claims=(
+        Claim(
+            "The paper's teacher lowers the error of plain training, as with wrong labels.",
+            below("interactions", "plain"),
+        ),
+        Claim("So does a teacher of the label alone.", below("M0", "plain"), of_paper=False),
+    ),
+    plots=(Plot("Test error", "%", {arm: (arm, "test error") for arm in WAYS}),),
+    prepare=read,
+    notes=(
+        "The first class has 100 times as many images as the last, by geometric steps; the "
+        "paper has no such experiment.",
+        "At mini scale, digits and the small network.",
+    ),
+)

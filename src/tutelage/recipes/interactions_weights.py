@@ -1,0 +1,190 @@
+"""What the weights depend on: loss for a teacher of surface facts, class for one of I0 and M0.
+
+Fan et al. 2021, Figure 2. Figures: ``docs/results.md``.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from sklearn.manifold import TSNE
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+from tutelage.models import default_tap
+from tutelage.recipes.interactions_noise_flip import MINI, SMOKE
+from tutelage.recipes.reweighting import Settings, Trained, Way, source, train
+from tutelage.recipes.reweighting_ways import interactions, margin_loss
+from tutelage.reproduction.claims import Claim, Comparison
+from tutelage.reproduction.drawings import Drawing, scatter
+from tutelage.reproduction.recipe import Outcome, Panel, Recipe
+from tutelage.student import tapped
+from tutelage.study.judgement import AT_ONCE, Opinion
+
+WAYS: Mapping[str, Way] = {
+    "T0": interactions("M1"),
+    "T1": interactions("I0+M0"),
+    "margin-loss": margin_loss("free"),
+}
+DRAWN = 300
+"""images in a picture"""
+
+
+def between_classes(weights: Tensor, classes: Tensor) -> float:
+    """``eta^2``: the share of the weights' variance that lies between classes.
+
+    Args:
+        weights: [N].
+        classes: [N] class numbers.
+
+    Returns:
+        In 0..1; 0 where all weights are the same.
+    """
+    w = weights.double()
+    total = (w - w.mean()).square().sum()
+    counts = torch.bincount(classes)
+    sums = torch.zeros(len(counts), dtype=w.dtype).index_add(0, classes, w)
+    present = counts > 0
+    means = sums[present] / counts[present]
+    share = (counts[present] * (means - w.mean()).square()).sum() / total
+    return float(share) if total > 0 else 0.0
+
+
+def correlation(weights: Tensor, losses: Tensor) -> float:
+    """Pearson's, of weight and loss.
+
+    Args:
+        weights: [N].
+        losses: [N], nats.
+
+    Returns:
+        In -1..1; 0 where either is the same throughout.
+    """
+    pair = torch.stack([weights.double(), losses.double()])
+    return float(torch.corrcoef(pair)[0, 1].nan_to_num())
+
+
+@torch.no_grad()
+def internal_states(trained: Trained, count: int) -> Tensor:
+    """I0 of the first training images, the student in evaluation mode.
+
+    Args:
+        trained: The student at the end.
+        count: How many.
+
+    Returns:
+        [count, D], on the CPU.
+    """
+    student, tap = trained.tutor.student.eval(), default_tap(trained.tutor.student)
+    states = []
+    for batch in trained.streams.train.whole(AT_ONCE):
+        with tapped(student, (tap,)) as features:
+            student(batch.inputs)
+        states.append(features[tap].flatten(1).cpu())
+        if sum(map(len, states)) >= count:
+            break
+    return torch.cat(states)[:count]
+
+
+def _pictures(trained: Trained, seen: Opinion, seed: int) -> dict[str, Drawing]:
+    count = min(DRAWN, len(seen.weights))
+    names = trained.material.train.classes
+    classes = [names[c] for c in trained.material.train.labels[:count].tolist()]
+    w, losses = seen.weights[:count].tolist(), seen.losses[:count].tolist()
+    near = TSNE(perplexity=min(30, count / 4), random_state=seed)
+    place = np.asarray(near.fit_transform(internal_states(trained, count).numpy()))
+    first, second = place[:, 0].tolist(), place[:, 1].tolist()
+    axes = ("first axis", "second axis")
+    return {
+        "loss": scatter(losses, w, ("loss, nats", "weight"), colours=classes, colour="label"),
+        "classes": scatter(first, second, axes, colours=classes, colour="label"),
+        "weights": scatter(first, second, axes, colours=w, colour="weight"),
+    }
+
+
+def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
+    """Train one student with one seed, and look at the weights of its training set.
+
+    Args:
+        arm: One of ``WAYS``.
+        seed: Of data, student and order.
+        settings: The scale's.
+        device: Where.
+
+    Returns:
+        What the weights depend on, and how well they find wrong labels; pictures.
+    """
+    trained = train(WAYS[arm], seed, settings, device)
+    seen, wrong = trained.opinion(), trained.material.wrong
+    assert wrong is not None
+    metrics = {
+        "weight_loss": correlation(seen.weights, seen.losses),
+        "eta2": between_classes(seen.weights, trained.material.train.labels),
+        "auroc": float(roc_auc_score(~wrong, seen.weights)),
+        "auroc_loss": float(roc_auc_score(~wrong, -seen.losses)),
+        "error": trained.errors()["error"],
+    }
+    return Outcome(metrics, trained.series, _pictures(trained, seen, seed))
+
+
+RECIPE = Recipe(
+    name="interactions-weights",
+    title="Weights from surface facts fall with the loss; those from I0 and M0 go by class.",
+    paper="l2tdi",
+    where="Figure 2",
+    arms=tuple(WAYS),
+    metrics={
+        "weight_loss": "correlation of weight and loss over the training set",
+        "eta2": "share of the weights' variance between the classes of the labels",
+        "auroc": "chance that a wrong label weighs less than a right one",
+        "auroc_loss": "chance that a wrong label has the larger loss, of the same student",
+        "error": "test error at the end, %",
+    },
+    settings={
+        "smoke": SMOKE,
+        "mini": MINI,
+        "gpu": Settings(student="resnet20", examples=9000, epochs=20, every=5, teacher_lr=0.02),
+        "paper": Settings(held_out=5000, batch=128, epochs=300, decay_at=(80 / 300, 120 / 300)),
+    },
+    minutes={"smoke": 0.5, "mini": 3, "gpu": 5, "paper": 120},
+    run=run,
+    claims=(
+        Claim(
+            "The weights of a teacher of surface facts (M1; T0) fall with the loss.",
+            (Comparison(("T0", "weight_loss"), "below", 0.0),),
+        ),
+        Claim(
+            "Those of a teacher of internal state and label (I0 and M0; T1) go by the class "
+            "more than those of T0.",
+            (Comparison(("T1", "eta2"), "above", ("T0", "eta2")),),
+        ),
+        Claim(
+            "Low weights of the teacher of margin and loss find wrong labels as well as the "
+            "loss alone does, or better.",
+            (
+                Comparison(
+                    ("margin-loss", "auroc"),
+                    "above",
+                    ("margin-loss", "auroc_loss"),
+                    margin=-0.01,
+                ),
+            ),
+            of_paper=False,
+        ),
+    ),
+    plots=(
+        *(Panel(f"Weight against loss, {arm}", arm, "loss") for arm in ("T0", "T1")),
+        Panel("Internal states, T1", "T1", "classes"),
+        Panel("Internal states, T1", "T1", "weights"),
+    ),
+    prepare=lambda settings: source(settings.data, settings.noise),
+    notes=(
+        "The paper draws the figure for clean CIFAR-10; here 40% of the labels are flipped, so "
+        "that weights have wrong labels to find. Settings at mini scale are those of "
+        "interactions-noise-flip.",
+        "In a linear teacher whose weights sum to one, the facts of M1 that a whole batch "
+        "shares (progress, mean loss, best accuracy) only move the level of the weights.",
+        f"The pictures show {DRAWN} training images of the first seed; internal states are "
+        "laid out by t-SNE.",
+    ),
+)
