@@ -1,5 +1,6 @@
 """The command line: wrong use costs one clear line; flags come before files and defaults."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -115,7 +116,7 @@ WRONG = {
     "channels of a commentary": (
         "colour",
         ["--commentary", "{made}/grey"],
-        ["{made}/grey", "does not fit"],
+        ["{made}/grey", "does not fit", "16x16x3 images (height, width, channels)"],
     ),
     "width of a commentary": (
         "pets",
@@ -123,6 +124,16 @@ WRONG = {
         ["{made}/wide", "'pool'", "64", "256"],
     ),
     "no commentary": ("pets", ["--commentary", "nowhere"], ["nowhere", "no commentary"]),
+    "a file of a commentary": (
+        "pets",
+        ["--commentary", "{made}/seven/weights.safetensors"],
+        ["no commentary", "Did you mean {made}/seven?"],
+    ),
+    "a commentary and a teacher": (
+        "pets",
+        ["--commentary", "{made}/seven", "--teacher", "loss"],
+        ["instead of loss", "not both"],
+    ),
     "labels without a column": (
         "pets",
         ["--labels-from", "{made}/labels.csv"],
@@ -302,7 +313,7 @@ def test_help_shows_examples_defaults_units_and_every_setting():
     assert "tutelage train my-images/" in answer.out
     shown = " ".join(answer.out.replace("│", " ").split())
     for name in to_plain(TrainSettings()):
-        assert name == "data" or f"--{name.replace('_', '-')} " in shown
+        assert name == "data" or re.search(f"--{name.replace('_', '-')},? ", shown), name
     for text in (
         "(default: 12)",
         "(default: margin-loss internal-state)",

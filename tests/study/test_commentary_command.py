@@ -120,6 +120,11 @@ def test_images_that_do_not_fit_are_told(pets, tmp_path):
     one_line(run("commentary", "show", "nowhere"), "nowhere", "no commentary")
 
 
+def test_a_run_named_instead_of_its_commentary_is_told(pets):
+    learnt(pets, "run/commentary", "--teacher", "loss")
+    one_line(run("commentary", "show", "run"), "no commentary", "Did you mean run/commentary?")
+
+
 def test_without_images_a_curriculum_says_what_to_give(pets):
     learnt(pets, "it")
     answer = run("commentary", "show", "it", "--out", "new/page.html")

@@ -203,6 +203,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"{folder} is no commentary: commentary.json is missing or damaged there."
+            f"{_meant(folder)}"
         ) from error
     if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
         raise UsageError(f"{folder} is no commentary: commentary.json holds no settings.")
@@ -218,6 +219,14 @@ def read_card(folder: Path) -> dict[str, Any]:
             f"{nearest(name, TEACHERS)}"
         )
     return content
+
+
+def _meant(folder: Path) -> str:
+    # a run that has one, or a file in one
+    for other in (folder / "commentary", folder.parent):
+        if (other / "commentary.json").is_file():
+            return f" Did you mean {other}?"
+    return ""
 
 
 def _card(name: str, settings: Mapping[str, Any], came: Provenance) -> str:

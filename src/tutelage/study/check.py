@@ -121,10 +121,12 @@ def _explained(arm: str, settings: TrainSettings, material: Material, error: Exc
             f"momentum is {settings.momentum:g}, too small for look_back "
             f"{settings.look_back}: {reason}"
         )
-    shape = "x".join(map(str, material.train.images.shape[2:]))
+    _, channels, *sides = material.train.images.shape
+    shape = "x".join(map(str, [*sides, channels]))
     stored = arm == "commentary"
     prefix = f"The commentary {settings.commentary} does not fit: " if stored else ""
     return (
-        f"{prefix}{settings.student} taught by {arm} cannot be trained on {shape} images with "
-        f"batch_size {settings.batch_size} and {settings.held_out} held-out images: {reason}"
+        f"{prefix}{settings.student} taught by {arm} cannot be trained on {shape} images "
+        f"(height, width, channels) with batch_size {settings.batch_size} and "
+        f"{settings.held_out} held-out images: {reason}"
     )

@@ -149,6 +149,11 @@ class TrainSettings:
                 raise UsageError(f"Unknown teacher '{name}'. {nearest(name, TAUGHT_BY)}")
         if len(set(self.teacher)) < len(self.teacher):
             raise UsageError(f"teacher names one twice: {' '.join(self.teacher)}.")
+        if self.commentary is not None and self.teacher != TrainSettings.teacher:
+            raise UsageError(
+                f"A commentary teaches instead of {', '.join(self.teacher)}: give commentary "
+                "or teacher, not both."
+            )
         _check_numbers(self)
         every = self.look_back if self.teacher_every is None else self.teacher_every
         if self.look_back > every:
