@@ -158,7 +158,7 @@ def load_commentary(
 def _require_classes(
     settings: Mapping[str, Any], classes: Sequence[str] | None, name: str
 ) -> None:
-    zeroed = ", or zero what it knows of classes: zero_label, as --zero-label"
+    zeroed = ", or zero what it knows of classes: zero_label, as --label-embedding zero"
     for made_for in classes_of(settings):
         if classes is not None and made_for != len(classes):
             raise UsageError(

@@ -125,7 +125,7 @@ def build_tutor(
             settings.commentary,
             student,
             classes=train.classes,
-            zero_label=settings.zero_label,
+            zero_label=settings.label_embedding == "zero",
         )
         return Tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)
     taught = TAUGHT[arm]

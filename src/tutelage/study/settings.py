@@ -60,9 +60,9 @@ class TrainSettings:
     commentary: Path | None = None
     """Train with this stored commentary instead of learning a teacher."""
 
-    zero_label: bool = False
-    """Where the commentary was learnt on another number of classes, zero what it knows of
-    classes instead of refusing it."""
+    label_embedding: Literal["keep", "zero"] = "keep"
+    """Where the commentary was learnt on another number of classes, it is refused; zero: what
+    it knows of classes is zeroed instead."""
 
     metric: Literal["log-likelihood", "expected-accuracy"] = "log-likelihood"
     """What held-out images judge a taught student by: the log-likelihood or the probability of
