@@ -20,7 +20,7 @@ Examples:
   tutelage train
   tutelage train my-images/ --student resnet20 --epochs 60 --seeds 3
   tutelage train my-images/ --noise flip2:0.4 --held-out 1000 --out runs/x
-  tutelage train my-images/ --commentary runs/x/commentary
+  tutelage train my-images/ --commentary commentaries/my-images-curriculum
   tutelage train --resume runs/x"""
 
 
