@@ -109,11 +109,11 @@ MINI = Settings(
     queries=10,
     test_steps=10,
     lr=0.1,
-    start_steps=100,
-    spoilt_start_steps=200,
+    start_steps=50,
+    spoilt_start_steps=150,
     start_lr=2e-3,
     group=2,
-    tested=80,
+    tested=40,
 )
 RECIPE = Recipe(
     name="commentaries-fewshot",
@@ -144,7 +144,9 @@ RECIPE = Recipe(
             tested=2,
         ),
         "mini": MINI,
-        "gpu": replace(MINI, width=32, queries=15, start_steps=150, tested=100),
+        "gpu": replace(
+            MINI, width=32, queries=15, start_steps=150, spoilt_start_steps=150, tested=100
+        ),
         "paper": Settings(),
     },
     minutes={"smoke": 0.5, "mini": 10, "gpu": 10, "paper": 20_000},
@@ -225,7 +227,7 @@ RECIPE = Recipe(
         "The interval over tasks says nothing of other starts; the verdicts are over seeds.",
         "The spoilt arms shuffle the pixels of support images, not of queries, both in "
         "learning and at test. Their tasks are of Omniglot's characters, and the digits are "
-        "dark on white: with photographs, and half as many steps of the start, a first seed "
+        "dark on white: with photographs, and a hundred steps of the start, a first seed "
         "gave good images 1.14 and spoilt ones 0.79, and no gain in accuracy. What is claimed "
         "of them was set before any seed of these results, from trials with another program.",
     ),
