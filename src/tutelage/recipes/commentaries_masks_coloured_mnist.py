@@ -21,9 +21,10 @@ from tutelage.data.synthetic.pools import Sizes
 from tutelage.loops import alternating
 from tutelage.models import MaskUNet, build_student
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.recipes.drawn_masks import drawn
 from tutelage.records import Batch
 from tutelage.reproduction.claims import Claim, Comparison
-from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+from tutelage.reproduction.recipe import Outcome, Panel, Plot, Recipe
 from tutelage.signals import Implicit, Neumann
 from tutelage.teachers import AttentionMask
 from tutelage.teachers.attention_mask import expected_place
@@ -70,8 +71,20 @@ class Shown:
     """pixels of an image"""
 
     @torch.no_grad()
-    def look(self, masks: AttentionMask) -> dict[str, float]:
+    def places(self, masks: AttentionMask) -> Tensor:
         """Where the masks' centres are.
+
+        Args:
+            masks: The teacher.
+
+        Returns:
+            Row and column of each, pixels [N, 2].
+        """
+        logits = [masks.network(batch.inputs).squeeze(1) for batch in self.batches]
+        return torch.cat([expected_place(of)[0] for of in logits]).cpu()
+
+    def look(self, masks: AttentionMask) -> dict[str, float]:
+        """How the masks' centres lie to the digits.
 
         Args:
             masks: The teacher.
@@ -80,8 +93,7 @@ class Shown:
             Shares of images whose centre is nearer the red digit than the blue one, and in the
             red digit's quadrant; mean distances.
         """
-        logits = [masks.network(batch.inputs).squeeze(1) for batch in self.batches]
-        centre = torch.cat([expected_place(of)[0] for of in logits]).cpu()
+        centre = self.places(masks)
         red, blue = ((centre - digit).norm(dim=1) for digit in (self.red, self.blue))
         return {
             "near_red": float((red < blue).float().mean()),
@@ -163,7 +175,9 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
             looks.append(test.look(tutor.teacher))
     accuracy = {"test_accuracy": test.accuracy(tutor)}
     return Outcome(
-        looks[-1] | accuracy, {name: [one[name] for one in looks] for name in looks[0]}
+        looks[-1] | accuracy,
+        {name: [one[name] for one in looks] for name in looks[0]},
+        {"masks": drawn(shown.images, test.places(tutor.teacher), settings.sigma)},
     )
 
 
@@ -218,6 +232,10 @@ RECIPE = Recipe(
         ),
     ),
     plots=(
+        *(
+            Panel(f"Test images and their masks, {arm} the label", arm, "masks")
+            for arm in ("red", "blue")
+        ),
         _curves(
             "Test images with the mask nearer the red digit",
             "share",

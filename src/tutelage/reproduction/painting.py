@@ -59,7 +59,7 @@ def _images(drawing: Mapping[str, Any], title: str, mark: str, size: tuple[int, 
             for n, image in enumerate(images)
         ]
     below = len(rows) * high + 8
-    letter = min(7.5, 1.85 * wide / max(len(caption) for caption in captions))
+    letter = min(7.5, 1.6 * wide / max(len(caption) for caption in captions))
     parts += [
         _text(HEAD + (n + 0.5) * wide - GAP / 2, below, caption, "middle", letter)
         for n, caption in enumerate(captions)
