@@ -270,7 +270,7 @@ RECIPE = Recipe(
             "Attributes and vectors",
             "largest |correlation|",
             {arm: (arm, "by attribute") for arm in ARMS},
-            across=f"attribute: {', '.join((*OF_CLASSES, 'disagreement'))}",
+            across=f"{', '.join(OF_CLASSES)}, people's votes",
         ),
         Plot(
             "Held-out loss of each student",
