@@ -14,11 +14,12 @@ from tutelage.errors import UsageError
 from tutelage.few_shot import Episode, judge_start
 from tutelage.loops import episodic
 from tutelage.memory import memory_of
-from tutelage.records import Observation, Progress, as_lesson
-from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
+from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.signals import Lookahead, Replayed, Reversible, Score, Signal, Unrolled
 from tutelage.student import StudentView
 from tutelage.task import Task
 from tutelage.teachers import KeepOrDrop, MentorNetDD, Permuted, Together
+from tutelage.teachers.loss_percentile import LossPercentile
 from tutelage.tutor import Tutor
 
 
@@ -163,3 +164,39 @@ def test_whole_runs_refuse_a_teacher_that_remembers() -> None:
             1,
             seed=0,
         )
+
+
+def test_a_sampler_that_remembers_is_rewarded_inside_another_teacher() -> None:
+    class Weighs(nn.Module):
+        normalise = "mean"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.average = LossPercentile(percentile=0.5, decay=0.5)
+            self.level = nn.Parameter(torch.zeros(()))
+
+        def weigh(self, _lesson: Lesson, seen: Observation) -> Tensor:
+            return (self.level + seen.losses - self.average(seen.losses)).sigmoid()
+
+    class Shows(nn.Module):
+        def prepare(self, batch: Batch) -> Lesson:
+            return as_lesson(batch)
+
+    found = []
+    for wrap in (lambda t: t, lambda t: Together(Shows(), t)):
+        torch.manual_seed(0)
+        student, weighs = nn.Linear(3, 2), Weighs()
+        teacher = wrap(KeepOrDrop(weighs))
+        tutor = Tutor(
+            student,
+            torch.optim.SGD(student.parameters(), 0.1),
+            teacher,
+            torch.optim.SGD(teacher.parameters(), 0.1),
+            signal=Score(),
+            total_steps=9,
+        )
+        for seed in range(3):
+            batch = Batch(torch.randn(8, 3), torch.randint(0, 2, (8,)), torch.arange(8), seed)
+            tutor.step(batch, batch)
+        found.append(weighs.level.item())
+    assert found[0] == found[1] != 0

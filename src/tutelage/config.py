@@ -67,6 +67,20 @@ def from_plain(cls: type[T], plain: Mapping[str, Any], source: str = "") -> T:
     return _checked(cls, plain, None, source or cls.__name__)
 
 
+def changed(base: T, given: Mapping[str, Any], source: str) -> T:
+    """Settings with some of their fields replaced, checked like a file's.
+
+    Args:
+        base: An instance of a frozen dataclass.
+        given: Plain values by field, as YAML gives them.
+        source: Where they come from, for the message.
+
+    Returns:
+        Another instance of its class.
+    """
+    return _checked(type(base), given, base, source)
+
+
 def to_plain(settings: Any) -> dict[str, Any]:
     """The fields of some settings as values that JSON knows; ``from_plain`` is the inverse.
 

@@ -36,6 +36,8 @@ def test_each_name_reads_its_own_column():
 def test_images_that_people_did_not_label_are_refused():
     with pytest.raises(UsageError, match="pets holds others"):
         human_labels(images([0, 1, 2, 1]), "worst")
+    with pytest.raises(UsageError, match="pets holds others"):
+        human_labels(images([0, 1, 2]), "worst")
 
 
 @pytest.mark.usefixtures("copy")

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from tutelage.recipes import RECIPES, load_recipe
+from tutelage.reproduction.asked import SCALES, Reproduce
+from tutelage.reproduction.plan import plan
 from tutelage.reproduction.recipe import Outcome, Panel, Plot
 
 
@@ -20,6 +22,16 @@ def test_a_recipe_says_in_a_line_what_it_checks(name):
     assert all(claim.comparisons for claim in recipe.claims)
     assert recipe.minutes["gpu"] <= 10
     assert recipe.minutes["smoke"] <= 1
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_can_be_asked_for_at_every_scale(name, scale):
+    recipe = load_recipe(name)
+    planned = plan(recipe, Reproduce(recipe=name, scale=scale, device="cpu"))
+    assert planned.settings == recipe.settings[scale]
+    assert planned.changed == {}
+    assert planned.folder.name.startswith(name)
 
 
 @pytest.mark.usefixtures("real_data")

@@ -19,7 +19,6 @@ from tutelage.reproduction.recipe import Panel, Plot
         ({"arms": ("plain",)}, "is not measured"),
         ({"claims": (Claim("x", (Comparison(("gar", "scor"), "above", 0.0),)),)}, "'scor'"),
         ({"claims": ()}, "no claim"),
-        ({"claims": (Claim("x", (), of_paper=False),)}, "no claim"),
         ({"printed": {("gar", "score"): ("FC / GAR", "Noisy")}}, "no cell"),
         ({"plots": (Plot("Score", "points", {"x": ("xx", "score")}),)}, "xx"),
         ({"plots": (Panel("Grid", "xx", "shares"),)}, "xx"),

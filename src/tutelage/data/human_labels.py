@@ -51,10 +51,14 @@ def human_labels(train: ImageSet, annotator: str) -> Int64[Tensor, "N"]:
             f"cifar10n is not here: set {FOLDER} to a folder that holds a copy in its "
             "subfolder cifar10n, or give a file of labels by --labels-from."
         )
-    known = read_labels(copy, TRUE, len(train), train.classes)
+    others = UsageError(
+        f"'human:{annotator}' holds labels of CIFAR-10's training images, but {train.name} "
+        "holds others; give a file of labels by --labels-from."
+    )
+    try:
+        known = read_labels(copy, TRUE, len(train), train.classes)
+    except UsageError as error:  # not as many, or not these classes
+        raise others from error
     if not torch.equal(known, train.labels):
-        raise UsageError(
-            f"'human:{annotator}' holds labels of CIFAR-10's training images, but "
-            f"{train.name} holds others; give a file of labels by --labels-from."
-        )
+        raise others
     return read_labels(copy, ANNOTATORS[annotator], len(train), train.classes)

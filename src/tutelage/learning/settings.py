@@ -69,8 +69,8 @@ class LearnSettings:
     on."""
 
     noise: str = "none"
-    """Wrong labels to add to what is trained on: none, uniform:RATE, flip:RATE or flip2:RATE
-    with RATE in 0..1."""
+    """Wrong labels to add to what is trained on: none, uniform:RATE, flip:RATE, flip2:RATE or
+    hierarchical:RATE with RATE in 0..1, or human:WHO (docs/data.md)."""
 
     limit: int | None = None
     """Train on this many images only, class balanced, beside the held-out ones."""

@@ -65,6 +65,7 @@ RECIPE = Recipe(
         Claim(
             "The paper's teacher lowers the error of plain training, as with drawn noise.",
             below("interactions", "plain"),
+            of_paper=False,
         ),
         Claim("So does one of margin and loss.", below("margin-loss", "plain"), of_paper=False),
     ),

@@ -60,6 +60,7 @@ RECIPE = Recipe(
         Claim(
             "The paper's teacher lowers the error of plain training, as with wrong labels.",
             below("interactions", "plain"),
+            of_paper=False,
         ),
         Claim("So does a teacher of the label alone.", below("M0", "plain"), of_paper=False),
     ),

@@ -56,11 +56,11 @@ class Settings:
 
     data: str = "multi30k"
     """folder of sentence pairs in German and English, in ``$TUTELAGE_DATA`` or a path"""
-    pairs: int = 29_000
-    """to train on"""
-    held_out: int = 500
+    pairs: int | None = None
+    """to train on; None for all, also below"""
+    held_out: int | None = 500
     """right pairs that judge the teacher"""
-    tested: int = 1000
+    tested: int | None = None
     """test pairs"""
     words: int = 10_000
     """tokens of both languages together"""
@@ -135,7 +135,7 @@ def _material(of: Settings) -> Material:
     if parts.held_out is None or parts.test is None:
         raise UsageError(f"{of.data} lacks a held-out or a test part.")
     rows = [
-        part.rows(torch.arange(min(number, len(part))))
+        part.rows(torch.arange(len(part))[:number])
         for part, number in zip(parts, (of.pairs, of.held_out, of.tested), strict=True)
         if part is not None
     ]
@@ -388,8 +388,8 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "The teacher that sees the decoder's state gives better translations, more so of "
-            "masked pairs.",
+            "The teacher that sees the decoder's state gives better translations, of pairs as "
+            "they are and of masked ones.",
             tuple(
                 Comparison((f"{noise}.state", "bleu"), "above", (f"{noise}.none", "bleu"))
                 for noise in ("clean", "masked")

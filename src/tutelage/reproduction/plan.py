@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 import yaml
 
-from tutelage.config import from_plain, to_plain
+from tutelage.config import changed as replaced
+from tutelage.config import to_plain
 from tutelage.errors import UsageError
 from tutelage.reproduction.asked import Reproduce
 from tutelage.reproduction.recipe import Recipe
@@ -85,7 +86,7 @@ def plan(recipe: Recipe, asked: Reproduce) -> Plan:
     """
     base = recipe.settings[asked.scale]
     given = dict(_pair(text) for text in asked.set)
-    settings = from_plain(type(base), to_plain(base) | given, "--set")
+    settings = replaced(base, given, "--set")
     before = to_plain(base)
     changed = {k: v for k, v in to_plain(settings).items() if v != before[k]}
     if asked.device == "cuda" and not torch.cuda.is_available():

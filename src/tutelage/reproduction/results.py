@@ -128,7 +128,7 @@ def _verdicts(claims: Sequence[Claim], arms: Arms, scale: str) -> dict[str, Any]
             "verdict": verdict,
             "comparisons": each,
         })
-    papers = [claim for claim in told if claim["of_paper"]]
+    papers = [claim for claim in told if claim["of_paper"]] or told
     whole = {
         "text": " ".join(claim["text"] for claim in papers),
         "rule": RULE if scale != "smoke" else f"Not decided at smoke scale: {SCALES['smoke']}.",

@@ -75,8 +75,8 @@ class TrainSettings:
     flip2:0.4 on the embedded digits and none on your own data."""
 
     imbalance: float | None = None
-    """Keep a long-tailed part of the training set: the first class whole, the last one smaller
-    by this factor, those between in geometric steps."""
+    """Keep a long-tailed part of the training set: the first class as large as the smallest
+    was, the last one smaller by this factor, those between in geometric steps."""
 
     held_out: int = 500
     """Images with right labels, class balanced, that judge the student; taken from the training
@@ -149,11 +149,7 @@ class TrainSettings:
                 raise UsageError(f"Unknown teacher '{name}'. {nearest(name, TAUGHT_BY)}")
         if len(set(self.teacher)) < len(self.teacher):
             raise UsageError(f"teacher names one twice: {' '.join(self.teacher)}.")
-        if self.commentary is not None and self.teacher != TrainSettings.teacher:
-            raise UsageError(
-                f"A commentary teaches instead of {', '.join(self.teacher)}: give commentary "
-                "or teacher, not both."
-            )
+        _check_commentary(self)
         _check_numbers(self)
         every = self.look_back if self.teacher_every is None else self.teacher_every
         if self.look_back > every:
@@ -185,6 +181,25 @@ class TrainSettings:
         """The students to train, by the name of what teaches them."""
         taught = ("commentary",) if self.commentary is not None else self.teacher
         return ("untaught", *taught)
+
+
+def _check_commentary(settings: TrainSettings) -> None:
+    if settings.commentary is None:
+        if settings.label_embedding != "keep":
+            raise UsageError(
+                "label_embedding is about a stored commentary: give one, or leave this out."
+            )
+        return
+    if settings.teacher != TrainSettings.teacher:
+        raise UsageError(
+            f"A commentary teaches instead of {', '.join(settings.teacher)}: give commentary "
+            "or teacher, not both."
+        )
+    if settings.metric != "log-likelihood":
+        raise UsageError(
+            "metric is about a teacher that learns, and a commentary is used as it is: leave "
+            "one of the two out."
+        )
 
 
 def _check_numbers(settings: TrainSettings) -> None:

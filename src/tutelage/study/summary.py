@@ -115,7 +115,8 @@ def judged(
     sentences = [f"Taught by {arm}: {measured}. {_call(gains)}"]
     if all({"weight_right", "weight_wrong"} <= result.keys() for result in results):
         right = fmean(r["weight_right"] for r in results)
-        if right > 0:
+        even = all(r["weight_right"] == r["weight_wrong"] == 1 for r in results)
+        if right > 0 and not even:
             share = fmean(r["weight_wrong"] for r in results) / right
             sentences.append(
                 f"The teacher {arm} gave wrong labels {share:.2f} times the weight of right "

@@ -26,19 +26,18 @@ def test_parts_are_those_of_the_script(tmp_path):
     assert parts.test is not None
     # 1 title and 47 sentences fit: neither the empty one nor 4 words to 1 does
     assert list(parts.held_out.sources) == [
-        "ein titel hier",
-        "satz 22 mit worten",
-        "satz 45 mit worten",
+        "satz 21 mit worten",  # the 23rd and the 46th of these
+        "satz 44 mit worten",
     ]
-    assert len(parts.train) == 45
-    assert parts.train.sources[0] == "satz 0 mit worten"
+    assert len(parts.train) == 46
+    assert parts.train.sources[0] == "ein titel hier"
     assert not set(parts.train.ids.tolist()) & set(parts.held_out.ids.tolist())
     assert len(parts.test) == 6
     assert parts.test.sources[0] == "dev2010 nr 1"
 
 
 def test_the_other_direction_reads_the_same_files(tmp_path):
-    assert len(read_iwslt14(laid_out(tmp_path), "en", "de").train) == 45
+    assert len(read_iwslt14(laid_out(tmp_path), "en", "de").train) == 46
 
 
 def test_what_is_missing_or_does_not_match_is_told(tmp_path):

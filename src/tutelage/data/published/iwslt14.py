@@ -48,8 +48,8 @@ def read_iwslt14(root: Path, source: str = "de", target: str = "en") -> PairSpli
     ]
     pairs = numbered(sides[0], sides[1], f"train.tags.{both}")
     fit = [row for row in range(len(pairs)) if _fits(pairs.sources[row], pairs.targets[row])]
-    held = torch.tensor([place % EVERY == 0 for place in range(len(fit))], dtype=torch.bool)
     rows = torch.tensor(fit)
+    held = torch.arange(len(fit)) % EVERY == EVERY - 1
     texts: list[list[str]] = [[], []]
     for name in _there(root, both, source):
         files = [f"{name}.{both}.{language}.xml" for language in (source, target)]
