@@ -99,9 +99,10 @@ def masks_recipe(data: str, column: str, *, notes: tuple[str, ...] = ()) -> Reci
                 better("random"),
             ),
             Claim(
-                "They do better than the same masks on other images, in accuracy and loss.",
-                better("permuted"),
+                "They do better than the same masks on other images, in loss.",
+                better("permuted")[1:],
             ),
+            Claim("So they do in accuracy.", better("permuted")[:1]),
         ),
         table="Table D.1",
         printed={
