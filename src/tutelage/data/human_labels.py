@@ -1,15 +1,12 @@
 """The labels that people gave to CIFAR-10's training images: CIFAR-10N."""
 
-import os
-from pathlib import Path
-
 import torch
 from jaxtyping import Int64
 from torch import Tensor
 
 from tutelage.data.images import ImageSet
 from tutelage.data.labels import read_labels
-from tutelage.data.local import FOLDER
+from tutelage.data.local import FOLDER, local_folder
 from tutelage.errors import UsageError, nearest
 
 ANNOTATORS = {
@@ -44,9 +41,8 @@ def human_labels(train: ImageSet, annotator: str) -> Int64[Tensor, "N"]:
         raise UsageError(
             f"unknown labels 'human:{annotator}'. {nearest(annotator, tuple(ANNOTATORS))}"
         )
-    folder = os.environ.get(FOLDER, "")
-    copy = Path(folder) / "cifar10n"
-    if not folder or not copy.is_dir():
+    copy = local_folder("cifar10n")
+    if copy is None:
         raise UsageError(
             f"cifar10n is not here: set {FOLDER} to a folder that holds a copy in its "
             "subfolder cifar10n, or give a file of labels by --labels-from."

@@ -1,14 +1,10 @@
 """Sentence pairs are read in both forms, and what does not match is refused."""
 
-import os
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
-from tutelage.data.local import FOLDER
 from tutelage.data.text.pairs import lines, numbered, read_pairs
 from tutelage.errors import UsageError
 
@@ -92,11 +88,8 @@ def test_rows_keep_their_ids():
     assert pairs.ids.tolist() == [2, 0]
 
 
-def test_multi30k_is_read():
-    place = Path(os.environ.get(FOLDER, "")) / "multi30k"
-    if not os.environ.get(FOLDER) or not place.is_dir():
-        pytest.skip(f"{FOLDER} names no folder with multi30k")
-    parts = read_pairs(place, "de", "en")
+def test_multi30k_is_read(real_data):
+    parts = read_pairs(real_data / "multi30k", "de", "en")
     assert parts.held_out is not None
     assert parts.test is not None
     assert [len(parts.train), len(parts.held_out), len(parts.test)] == [29_000, 1014, 1000]
