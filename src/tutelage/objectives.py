@@ -51,6 +51,19 @@ def expected_error(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tenso
     return 1 - p.gather(1, targets[:, None]).squeeze(1)
 
 
+def squared_error(outputs: Tensor, targets: Float[Tensor, "B"]) -> Float[Tensor, "B"]:
+    """``(f(x) - y)^2`` of every example: the loss of a regression.
+
+    Args:
+        outputs: [B, 1], or [B].
+        targets: Numbers.
+
+    Returns:
+        One loss per example.
+    """
+    return (outputs.reshape(targets.shape) - targets.to(outputs.dtype)).square()
+
+
 def binary_cross_entropy(
     logits: Float[Tensor, "B C"], targets: Float[Tensor, "B C"]
 ) -> Float[Tensor, "B"]:

@@ -1,12 +1,14 @@
 """One row per teacher: each learns, is stored and loaded, and bears odd batches."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tutelage.augment import crop_and_flip
 from tutelage.look import Record
 from tutelage.memory import memory_of
 from tutelage.models import MaskUNet
@@ -18,6 +20,7 @@ from tutelage.teachers import (
     AttentionMask,
     AuxiliaryTargets,
     Blending,
+    Copies,
     Curriculum,
     DynamicLoss,
     InternalState,
@@ -34,6 +37,9 @@ from tutelage.teachers import (
     Shuffled,
     SupportWeights,
     Together,
+    UniformCopies,
+    WorstCase,
+    WorstCaseSoft,
 )
 from tutelage.teaching import taps_of
 from tutelage.trees import leaves
@@ -64,6 +70,10 @@ def pixel_network() -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(1, 3, 3, padding=1), nn.SiLU(), nn.Conv2d(3, 1, 3, padding=1, bias=False)
     )
+
+
+def copies() -> nn.Module:
+    return Copies(3, partial(crop_and_flip, pad=1), include_original=True)
 
 
 def features() -> nn.Module:
@@ -117,10 +127,14 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "mask and curriculum": lambda _: Together(
         AttentionMask(pixel_network(), sigma=1.5), Curriculum(small_network(2))
     ),
+    "uniform copies": lambda _: Together(copies(), UniformCopies()),
+    "worst case": lambda _: Together(copies(), WorstCase(1.0)),
+    "worst case, soft": lambda _: Together(copies(), WorstCaseSoft(1.0, 1.0)),
 }
 FIXED = (
     *("plain", "random blending", "mixup", "shuffled", "random mask"),
     *("self-paced", "MentorNet PD"),
+    *("uniform copies", "worst case", "worst case, soft"),
 )
 PREPARING = (
     *("brighter", "blending", "mask", "mask u-net"),

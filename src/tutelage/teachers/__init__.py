@@ -4,6 +4,7 @@ from tutelage.teachers.aligned import Aligned
 from tutelage.teachers.attention_mask import AttentionMask
 from tutelage.teachers.auxiliary_targets import AuxiliaryTargets
 from tutelage.teachers.blending import Blending
+from tutelage.teachers.copies import Copies
 from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.dynamic_loss import DynamicLoss
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
@@ -20,8 +21,11 @@ from tutelage.teachers.random_mask import RandomMask
 from tutelage.teachers.self_paced import SelfPaced
 from tutelage.teachers.shuffled import Shuffled
 from tutelage.teachers.split_sampler import Draw, SplitSampler
+from tutelage.teachers.stored_copies import StoredCopies
 from tutelage.teachers.support_weights import SupportWeights
 from tutelage.teachers.together import Together
+from tutelage.teachers.worst_case import UniformCopies, WorstCase
+from tutelage.teachers.worst_case_soft import UnlessChanged, WorstCaseSoft
 
 __all__ = [
     "PAPER_SURFACE",
@@ -30,6 +34,7 @@ __all__ = [
     "AttentionMask",
     "AuxiliaryTargets",
     "Blending",
+    "Copies",
     "Curriculum",
     "Draw",
     "DynamicLoss",
@@ -47,7 +52,12 @@ __all__ = [
     "SelfPaced",
     "Shuffled",
     "SplitSampler",
+    "StoredCopies",
     "SupportWeights",
     "Together",
+    "UniformCopies",
+    "UnlessChanged",
+    "WorstCase",
+    "WorstCaseSoft",
     "for_other_classes",
 ]

@@ -1,7 +1,7 @@
 """Two teachers as one: the first prepares the lesson, the second weighs it."""
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -19,7 +19,7 @@ from tutelage.teaching import (
 
 
 class Together(nn.Module):
-    """One teacher that prepares as ``prepares`` does and weighs as ``weighs`` does.
+    """One teacher that prepares as ``prepares`` does and weighs, or grades, as ``weighs`` does.
 
     Args:
         prepares: A teacher with ``prepare``, such as one that makes copies.
@@ -42,6 +42,8 @@ class Together(nn.Module):
         self.at_test = acts_at_test(prepares)
         self.uses_progress = uses_progress(prepares) or uses_progress(weighs)
         self.uses_alignments = uses_alignments(weighs)
+        if hasattr(weighs, "grade"):  # a teacher grades where it has the method
+            self.grade: Callable[[Lesson, Observation], Tensor] = cast(Any, weighs).grade
 
     def prepare(self, batch: Batch) -> Lesson:
         """What the student sees.

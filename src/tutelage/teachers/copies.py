@@ -1,0 +1,127 @@
+"""Many copies of every example, each augmented on its own."""
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.randomness import mixed_seed
+from tutelage.records import Batch, Lesson
+
+_ONLINE, _OFFLINE = 1, 2
+"""first part of a seed: keeps the two ways of drawing copies apart"""
+
+
+@runtime_checkable
+class Augment(Protocol):
+    """What makes copies: as the functions of ``tutelage.augment``."""
+
+    def __call__(self, inputs: Tensor, /, *, seed: int) -> Tensor:
+        """Augment every row on its own.
+
+        Args:
+            inputs: [L, ...].
+            seed: The same seed gives the same rows.
+
+        Returns:
+            Of the same shape and type.
+        """
+        ...
+
+
+class Copies(nn.Module):
+    """Prepares B(x): ``k`` rows of every example x, of which the first may be x as it came.
+
+    Rows come copy by copy: all examples as they are, then a first copy of each, and so on.
+    Labels stay. A weigher beside it says how the rows of an example count:
+    ``Together(Copies(...), WorstCase(...))``.
+
+    Source: Yi et al. 2021, Reweighting Augmented Samples by Minimizing the Maximal Expected
+    Loss, section 4. Copies are drawn anew whenever an example comes up, as the number of epochs
+    in the paper's comparisons has it; its algorithm 1 draws them once, before training, which
+    is ``offline``.
+
+    Note: ``offline`` keeps the k - 1 or k copies of every example that has come up in memory,
+    in the type of the inputs. They depend on ``seed`` and the example's id alone.
+
+    Args:
+        k: Rows of an example, n = |B(x)|.
+        augment: Makes copies of inputs, such as ``tutelage.augment.crop_and_flip``.
+        include_original: Whether the first row of an example is x itself.
+        offline: Whether an example has the same copies every time.
+        seed: Of the copies that stay.
+
+    Raises:
+        ValueError: If k is below 1.
+    """
+
+    def __init__(
+        self,
+        k: int,
+        augment: Augment,
+        *,
+        include_original: bool,
+        offline: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}.")
+        self.k = k
+        self.augment = augment
+        self.include_original = include_original
+        self.offline = offline
+        self.seed = seed
+        self._kept: dict[int, Tensor] = {}
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """Copy and augment.
+
+        Args:
+            batch: B examples.
+
+        Returns:
+            A lesson of k B rows.
+        """
+        fresh = self._stay(batch) if self.offline else self._drawn(batch)
+        inputs = torch.cat([batch.inputs, fresh]) if self.include_original else fresh
+        return repeated(batch, self.k)._replace(inputs=inputs)
+
+    @property
+    def _made(self) -> int:
+        return self.k - self.include_original
+
+    def _drawn(self, batch: Batch) -> Tensor:
+        if not self._made:
+            return batch.inputs[:0]
+        seed = mixed_seed(_ONLINE, batch.seed)
+        return self.augment(torch.cat([batch.inputs] * self._made), seed=seed)
+
+    def _stay(self, batch: Batch) -> Tensor:
+        if not self._made:
+            return batch.inputs[:0]
+        rows = zip(batch.ids.tolist(), batch.inputs, strict=True)
+        kept = [self._of(example, x) for example, x in rows]
+        return torch.stack(kept, 1).flatten(0, 1).to(batch.inputs.device)
+
+    def _of(self, example: int, x: Tensor) -> Tensor:
+        if example not in self._kept:
+            same = x.expand(self._made, *x.shape).contiguous()
+            seed = mixed_seed(_OFFLINE, self.seed, example)
+            self._kept[example] = self.augment(same, seed=seed).cpu()
+        return self._kept[example]
+
+
+def repeated(batch: Batch, k: int) -> Lesson:
+    """A lesson that shows every example k times, copy by copy.
+
+    Args:
+        batch: B examples.
+        k: How often.
+
+    Returns:
+        k B rows; ``inputs`` are the batch's own, to be replaced.
+    """
+    rows = torch.arange(len(batch.ids), device=batch.ids.device).repeat(k)
+    targets, ids = batch.targets[rows], batch.ids[rows]
+    return Lesson(batch.inputs, targets, ids, rows, autocast=batch.autocast)

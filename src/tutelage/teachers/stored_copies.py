@@ -1,0 +1,82 @@
+"""Copies of every example that were made before, with labels of their own where they have."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tutelage.records import Batch, Lesson
+from tutelage.teachers.copies import repeated
+
+
+class StoredCopies(nn.Module):
+    """Prepares B(x): x as it came, then its K stored copies.
+
+    Rows come copy by copy, as those of ``Copies`` do. Where copies have soft labels, the class
+    ids of the originals become such, too.
+
+    Source: Yi et al. 2021, Reweighting Augmented Samples by Minimizing the Maximal Expected
+    Loss, algorithms 1 and 2.
+
+    Args:
+        inputs: The copies, [N, K, ...], of the shape and any type of the examples.
+        ids: Of their examples, int64 [N].
+        targets: Labels of the copies: ids or numbers [N, K], or soft labels [N, K, C]; None for
+            those of their examples.
+
+    Raises:
+        ValueError: If lengths differ, or two examples have one id.
+    """
+
+    def __init__(self, inputs: Tensor, ids: Tensor, targets: Tensor | None = None) -> None:
+        super().__init__()
+        if len(inputs) != len(ids) or (
+            targets is not None and targets.shape[:2] != inputs.shape[:2]
+        ):
+            labels = "none" if targets is None else tuple(targets.shape)
+            raise ValueError(
+                f"copies have shape {tuple(inputs.shape)}, labels {labels}, and there are "
+                f"{len(ids)} ids: give [N, K, ...], [N, K, ...] and [N]."
+            )
+        places = {example: row for row, example in enumerate(ids.tolist())}
+        if len(places) < len(ids):
+            raise ValueError(f"{len(ids) - len(places)} ids of copies come more than once.")
+        self.inputs = inputs
+        self.targets = targets
+        self.k = 1 + inputs.shape[1]
+        self._places = places
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """Look the copies up.
+
+        Args:
+            batch: B examples.
+
+        Returns:
+            A lesson of (1 + K) B rows.
+
+        Raises:
+            ValueError: If an example has no copies, or they are of another shape.
+        """
+        if missing := [i for i in batch.ids.tolist() if i not in self._places]:
+            raise ValueError(
+                f"{len(missing)} examples of the batch have no stored copies, among them the "
+                f"one with id {missing[0]}: store copies of all that are trained on."
+            )
+        if self.inputs.shape[2:] != batch.inputs.shape[1:]:
+            raise ValueError(
+                f"copies have shape {tuple(self.inputs.shape[2:])} but the examples "
+                f"{tuple(batch.inputs.shape[1:])}: store them as they are shown."
+            )
+        rows = torch.tensor([self._places[i] for i in batch.ids.tolist()])
+        inputs = torch.cat([batch.inputs, _by_copy(self.inputs, rows, batch.inputs)])
+        lesson = repeated(batch, self.k)._replace(inputs=inputs)
+        if self.targets is None:
+            return lesson
+        own = batch.targets
+        if self.targets.ndim > 2 and own.ndim == 1:
+            own = F.one_hot(own, self.targets.shape[2]).to(self.targets.dtype)
+        return lesson._replace(targets=torch.cat([own, _by_copy(self.targets, rows, own)]))
+
+
+def _by_copy(stored: Tensor, rows: Tensor, like: Tensor) -> Tensor:
+    return stored[rows].transpose(0, 1).flatten(0, 1).to(like.device, like.dtype)

@@ -1,0 +1,107 @@
+"""The copies of an example weighed by their losses, as the maximal expected loss has it."""
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from tutelage.objectives import Normalise
+from tutelage.records import Lesson, Observation
+from tutelage.teachers.within import maximum_within, softmax_within, sum_within
+from tutelage.trees import wide
+
+
+class WorstCase(nn.Module):
+    """``P_z = softmax_z(l_z / temperature)`` over the copies z of an example (MMEL-H).
+
+    P maximises ``sum_z P_z l_z - temperature KL(P || uniform)``. By the envelope theorem the
+    gradient of that maximum is ``sum_z P_z grad l_z``, so that P is a weight like any other and
+    has no part in the student's gradient. A higher temperature is nearer to the mean over
+    copies (``UniformCopies``), a lower one to their maximum.
+
+    Source: Yi et al. 2021, Reweighting Augmented Samples by Minimizing the Maximal Expected
+    Loss, theorem 1; eq. 13 there lacks the temperature.
+
+    Args:
+        temperature: ``lambda_P``, in the unit of the losses; infinity weighs all the same.
+
+    Raises:
+        ValueError: If it is not positive.
+    """
+
+    normalise: ClassVar[Normalise] = "group"
+
+    def __init__(self, temperature: float) -> None:
+        super().__init__()
+        require_positive("temperature", temperature)
+        self.temperature = temperature
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """Weigh the copies.
+
+        Args:
+            lesson: What the student saw.
+            observation: Its losses.
+
+        Returns:
+            [L], of sum one over the rows of each example.
+        """
+        return softmax_within(observation.losses / self.temperature, lesson.group)
+
+
+class UniformCopies(nn.Module):
+    """Every copy of an example counts the same: the baseline with as many copies (DA+UNI)."""
+
+    normalise: ClassVar[Normalise] = "group"
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+        """Weigh all the same.
+
+        Args:
+            lesson: What the student saw.
+            observation: What its forward pass revealed.
+
+        Returns:
+            Ones [L].
+        """
+        return torch.ones_like(observation.losses)
+
+
+def worst_case_loss(
+    losses: Float[Tensor, "L"], group: Int[Tensor, "L"], temperature: float
+) -> Float[Tensor, "B"]:
+    """The maximum over P of ``sum_z P_z l_z - temperature KL(P || uniform)`` for each example.
+
+    It equals ``temperature (logsumexp(l / temperature) - log n)``, lies between mean and
+    maximum of the losses, and its gradient weighs theirs as ``WorstCase`` does.
+
+    Source: Yi et al. 2021, eq. 4 with the maximiser of theorem 1 put in.
+
+    Args:
+        losses: One for each row.
+        group: The example that each row came from, 0..B-1.
+        temperature: ``lambda_P``.
+
+    Returns:
+        One number for each example.
+    """
+    scaled = wide(losses) / temperature
+    high = maximum_within(scaled.detach(), group)
+    sums = sum_within((scaled - high[group]).exp(), group)
+    counts = sum_within(torch.ones_like(scaled), group)
+    return temperature * (high + sums.log() - counts.log())
+
+
+def require_positive(name: str, value: float) -> None:
+    """Refuse a number that is not above zero.
+
+    Args:
+        name: What it is called.
+        value: The number.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if not value > 0:
+        raise ValueError(f"{name} must be above 0, got {value}.")

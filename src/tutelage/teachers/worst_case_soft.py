@@ -1,0 +1,175 @@
+"""Copies that shall give what their original gives, the worst of them counting most."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.objectives import Normalise, Objective, cross_entropy
+from tutelage.records import Lesson, Observation
+from tutelage.teachers.within import first_within, softmax_within
+from tutelage.teachers.worst_case import require_positive
+from tutelage.trees import wide
+
+TargetRule = Callable[[Lesson, Tensor], Tensor]
+"""from the lesson and what the student predicts of each row's original, [L, C] probabilities or
+[L] numbers, to what the row shall give, of the same shape"""
+
+
+def own_prediction(lesson: Lesson, predicted: Tensor) -> Tensor:  # noqa: ARG001 - the seam
+    """Copies shall give what the student predicts of their original.
+
+    Args:
+        lesson: What the student saw.
+        predicted: What the student predicts of each row's original.
+
+    Returns:
+        The same.
+    """
+    return predicted
+
+
+def probabilities(logits: Tensor) -> Tensor:
+    """What a classifier predicts.
+
+    Args:
+        logits: [L, C].
+
+    Returns:
+        [L, C].
+    """
+    return logits.softmax(1)
+
+
+@dataclass(frozen=True)
+class UnlessChanged:
+    """The student's prediction of the original, unless the copy means something else.
+
+    It does where a model that labelled copies and originals gives them another class (the
+    highest probability), or numbers that differ by more than ``tolerance``. Then its label of
+    the copy, which the lesson has, is the target.
+
+    Source: Yi et al. 2021, Reweighting Augmented Samples by Minimizing the Maximal Expected
+    Loss, section 3.3; for numbers section 4.2.
+    """
+
+    originals: Tensor
+    """what the model gives for the original of each example: [N, C], or [N] numbers"""
+    ids: Tensor
+    """of the examples, int64 [N]"""
+    tolerance: float = 0.5
+    """between numbers"""
+
+    def __call__(self, lesson: Lesson, predicted: Tensor) -> Tensor:
+        """What each row shall give.
+
+        Args:
+            lesson: Its targets are the model's, of the shape of ``predicted``.
+            predicted: What the student predicts of each row's original.
+
+        Returns:
+            Of that shape.
+
+        Raises:
+            ValueError: If the lesson's targets have another shape, or an id is unknown.
+        """
+        if lesson.targets.shape != predicted.shape:
+            raise ValueError(
+                f"targets have shape {tuple(lesson.targets.shape)} but predictions "
+                f"{tuple(predicted.shape)}: give copies the labels that a model predicts."
+            )
+        order = self.ids.argsort()
+        known, wanted = self.ids[order].contiguous(), lesson.ids.to(self.ids.device)
+        place = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
+        if not torch.equal(known[place], wanted):
+            missing = int(wanted[known[place] != wanted][0])
+            raise ValueError(f"there is no prediction of the example with id {missing}.")
+        before = self.originals[order[place]].to(predicted.device, predicted.dtype)
+        labels = lesson.targets.to(predicted.dtype)
+        if predicted.ndim == 1:
+            return torch.where((labels - before).abs() > self.tolerance, labels, predicted)
+        changed = labels.argmax(1) != before.argmax(1)
+        return torch.where(changed[:, None], labels, predicted)
+
+
+class WorstCaseSoft(nn.Module):
+    """The loss of x, and of its copies z against what the student predicts of x (MMEL-S).
+
+    ``l(f(x), y_x) + weight (sum_z P_z l(f(z), t_z) - temperature KL(P || uniform))`` with
+    ``P = softmax_z(l(f(z), t_z) / temperature)`` over the copies and ``t_z = f(x)``. As in
+    ``WorstCase``, P has no part in the student's gradient. The first row of each example is x.
+
+    Source: Yi et al. 2021, Reweighting Augmented Samples by Minimizing the Maximal Expected
+    Loss, eq. 8 and 9. That the target f(x) has no part in the gradient is our reading.
+
+    Args:
+        temperature: ``lambda_P``, in the unit of the losses.
+        weight: ``lambda_T``, of all copies of an example together.
+        rule: Gives ``t_z``: ``own_prediction``, or an ``UnlessChanged``.
+        objective: l for copies, which takes what ``predict`` gives as targets.
+        predict: From logits to a prediction.
+        detach_target: Whether ``t_z`` has no part in the student's gradient.
+
+    Raises:
+        ValueError: If temperature or weight is not positive.
+    """
+
+    normalise: ClassVar[Normalise] = None
+
+    def __init__(
+        self,
+        temperature: float,
+        weight: float,
+        *,
+        rule: TargetRule = own_prediction,
+        objective: Objective = cross_entropy,
+        predict: Callable[[Tensor], Tensor] = probabilities,
+        detach_target: bool = True,
+    ) -> None:
+        super().__init__()
+        require_positive("temperature", temperature)
+        require_positive("weight", weight)
+        self.temperature = temperature
+        self.weight = weight
+        self.rule = rule
+        self.objective = objective
+        self.predict = predict
+        self.detach_target = detach_target
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """Weigh originals and copies.
+
+        Args:
+            lesson: What the student saw.
+            observation: What its forward pass revealed.
+
+        Returns:
+            [L]: ``L / B`` for an original, ``weight L / B`` over the copies of each.
+        """
+        group = lesson.group
+        first = first_within(group)
+        with torch.no_grad():
+            losses = self.grade(lesson, observation) / self.temperature
+        shares = softmax_within(losses.index_fill(0, first, -torch.inf), group)
+        weights = self.weight * shares.index_fill(0, first, 0)
+        return weights.index_fill(0, first, 1) * (len(group) / max(len(first), 1))
+
+    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """The loss of each row.
+
+        Args:
+            lesson: What the student saw.
+            observation: What its forward pass revealed, attached to its graph.
+
+        Returns:
+            [L]: of originals the objective's, of copies that against their target.
+        """
+        first = first_within(lesson.group)
+        logits = wide(observation.logits)
+        predicted = self.predict(logits)[first][lesson.group]
+        targets = self.rule(lesson, predicted.detach() if self.detach_target else predicted)
+        losses = self.objective(logits, targets)
+        own = observation.losses.to(losses.dtype)
+        return losses.index_copy(0, first, own[first])
