@@ -12,7 +12,7 @@ ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
-    {"trees"},
+    {"trees", "ranges"},
     {"objectives", "probability_losses", "rules", "differentiable"},
     {"student", "teaching", "memory", "joint"},
     {"alignments"},

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import tyro
 
 from tutelage.errors import UsageError, nearest
+from tutelage.ranges import at_least_one
 from tutelage.study.settings import EMBEDDED, LEARNING, TrainSettings
 
 LEARNT = LEARNING | {
@@ -97,10 +98,7 @@ class LearnSettings:
             raise UsageError(
                 f"Unknown teacher '{self.teacher}'. {nearest(self.teacher, LEARNT)}"
             )
-        for name in ("steps", "rounds", "judges"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1, got {value}.")
+        at_least_one(self, "steps", "rounds", "judges")
         for name in ("lr", "teacher_lr", "sigma"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):

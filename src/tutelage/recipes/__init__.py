@@ -32,6 +32,11 @@ RECIPES = {
     "interactions-human-noise": "tutelage.recipes.interactions_human_noise",
     "interactions-imbalance": "tutelage.recipes.interactions_imbalance",
     "interactions-noise-flip": "tutelage.recipes.interactions_noise_flip",
+    "interactions-noise-flip-20": "tutelage.recipes.interactions_noise_flip_20",
+    "interactions-noise-flip-cifar100": "tutelage.recipes.interactions_noise_flip_cifar100",
+    "interactions-noise-flip-cifar100-20": (
+        "tutelage.recipes.interactions_noise_flip_cifar100_20"
+    ),
     "interactions-noise-uniform": "tutelage.recipes.interactions_noise_uniform",
     "interactions-schedule": "tutelage.recipes.interactions_schedule",
     "interactions-translation": "tutelage.recipes.interactions_translation",

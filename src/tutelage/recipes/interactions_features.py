@@ -4,6 +4,7 @@ Fan et al. 2021, Tables 2 and 3. Figures: ``docs/results.md``.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 
@@ -14,9 +15,8 @@ from tutelage.recipes.interactions_tables import (
     UNDER_FITTED,
     below,
     measured,
-    read,
 )
-from tutelage.recipes.reweighting import PLAIN, Settings, Way
+from tutelage.recipes.reweighting import PLAIN, Settings, Way, ready
 from tutelage.recipes.reweighting_ways import FEATURES, interactions
 from tutelage.reproduction.claims import Claim
 from tutelage.reproduction.recipe import Outcome, Plot, Recipe
@@ -74,7 +74,7 @@ RECIPE = Recipe(
         for name in ("I0+M0", "I0", "M0", "M1", "M0+M1", "I0+M0+M1")
     },
     plots=(Plot("Test error", "%", {arm: (arm, "test error") for arm in WAYS}),),
-    prepare=read,
+    prepare=partial(ready, WAYS),
     notes=(
         UNDER_FITTED,
         CHOSEN,

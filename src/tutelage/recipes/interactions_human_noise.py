@@ -5,6 +5,7 @@ Fan et al. 2021, Table 6, with other noise. Figures: ``docs/results.md``.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -13,10 +14,9 @@ from tutelage.recipes.interactions_tables import (
     METRICS,
     below,
     measured,
-    read,
     spoilt,
 )
-from tutelage.recipes.reweighting import PLAIN, Settings, Way
+from tutelage.recipes.reweighting import PLAIN, Settings, Way, ready
 from tutelage.recipes.reweighting_ways import interactions, margin_loss
 from tutelage.reproduction.claims import Claim
 from tutelage.reproduction.recipe import Outcome, Plot, Recipe
@@ -70,7 +70,7 @@ RECIPE = Recipe(
         Claim("So does one of margin and loss.", below("margin-loss", "plain"), of_paper=False),
     ),
     plots=(Plot("Test error", "%", {arm: (arm, "test error") for arm in WAYS}),),
-    prepare=read,
+    prepare=partial(ready, WAYS),
     notes=(
         "At mini scale, 5,000 images and 20 epochs of the small network without augmentation, "
         "so that wrong labels are learnt by heart: a pilot on ResNet-8 with augmentation, "

@@ -4,12 +4,13 @@ Not in Fan et al. 2021, whose teacher it is. Figures: ``docs/results.md``.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 
-from tutelage.recipes.interactions_noise_flip import MINI, SMOKE
-from tutelage.recipes.interactions_tables import METRICS, below, measured, read, spoilt
-from tutelage.recipes.reweighting import PLAIN, Settings, Way
+from tutelage.recipes.interactions_tables import METRICS, below, measured, spoilt
+from tutelage.recipes.noise_columns import DIGITS, SMOKE
+from tutelage.recipes.reweighting import PLAIN, Settings, Way, ready
 from tutelage.recipes.reweighting_ways import interactions, margin_loss
 from tutelage.reproduction.claims import Claim
 from tutelage.reproduction.recipe import Outcome, Plot, Recipe
@@ -47,7 +48,7 @@ RECIPE = Recipe(
     settings=spoilt(
         {
             "smoke": SMOKE,
-            "mini": MINI,
+            "mini": DIGITS,
             "gpu": Settings(student="resnet20", epochs=20, every=5, teacher_lr=0.02),
             "paper": Settings(),
         },
@@ -65,7 +66,7 @@ RECIPE = Recipe(
         Claim("So does a teacher of the label alone.", below("M0", "plain"), of_paper=False),
     ),
     plots=(Plot("Test error", "%", {arm: (arm, "test error") for arm in WAYS}),),
-    prepare=read,
+    prepare=partial(ready, WAYS),
     notes=(
         "The first class has 100 times as many images as the last, by geometric steps; the "
         "paper has no such experiment.",

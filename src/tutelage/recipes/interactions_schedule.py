@@ -5,6 +5,7 @@ Fan et al. 2021, Table 8. Figures: ``docs/results.md``.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -14,9 +15,8 @@ from tutelage.recipes.interactions_tables import (
     METRICS,
     below,
     measured,
-    read,
 )
-from tutelage.recipes.reweighting import PLAIN, Settings, Way
+from tutelage.recipes.reweighting import PLAIN, Settings, Way, ready
 from tutelage.recipes.reweighting_ways import interactions
 from tutelage.reproduction.claims import Claim
 from tutelage.reproduction.recipe import Outcome, Plot, Recipe
@@ -70,7 +70,7 @@ RECIPE = Recipe(
         (f"K{k}.B{b}", "chosen_error"): (f"K={k},B={b}", "Test error") for k, b in SCHEDULES
     },
     plots=(Plot("Test error", "%", {arm: (arm, "test error") for arm in WAYS}),),
-    prepare=read,
+    prepare=partial(ready, WAYS),
     notes=(
         CHOSEN,
         "At mini scale, 2,000 images and 20 epochs of the small network, 400 steps in all: the "

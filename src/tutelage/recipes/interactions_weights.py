@@ -11,21 +11,32 @@ from sklearn.manifold import TSNE
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage.models import default_tap
-from tutelage.recipes.interactions_noise_flip import MINI, SMOKE
-from tutelage.recipes.reweighting import Settings, Trained, Way, source, train
+from tutelage.recipes.confident_learning import (
+    FOLDS,
+    label_quality,
+    out_of_sample,
+    probabilities,
+    scores,
+)
+from tutelage.recipes.noise_columns import DIGITS, SMOKE
+from tutelage.recipes.reweighting import Settings, Trained, Way, ready, train
+from tutelage.recipes.reweighting_settings import material_of
 from tutelage.recipes.reweighting_ways import interactions, margin_loss
 from tutelage.reproduction.claims import Claim, Comparison
 from tutelage.reproduction.drawings import Drawing, scatter
 from tutelage.reproduction.recipe import Outcome, Panel, Recipe
 from tutelage.student import tapped
 from tutelage.study.judgement import AT_ONCE, Opinion
+from tutelage.study.material import Material
 
 WAYS: Mapping[str, Way] = {
     "T0": interactions("M1"),
     "T1": interactions("I0+M0"),
     "margin-loss": margin_loss("free"),
 }
+OUT_OF_SAMPLE = "confident-learning"
 DRAWN = 300
 """images in a picture"""
 
@@ -102,11 +113,36 @@ def _pictures(trained: Trained, seen: Opinion, seed: int) -> dict[str, Drawing]:
     }
 
 
+def _facts(
+    weights: Tensor, losses: Tensor, probabilities: Tensor, material: Material
+) -> dict[str, float]:
+    labels, wrong = material.train.labels, material.wrong
+    assert wrong is not None
+    quality = label_quality(labels, probabilities)
+    return {
+        "weight_loss": correlation(weights, losses),
+        "eta2": between_classes(weights, labels),
+        "auroc": float(roc_auc_score(~wrong, weights)),
+        "auroc_loss": float(roc_auc_score(~wrong, -losses)),
+        "auroc_confident": float(roc_auc_score(~wrong, quality)),
+    }
+
+
+def _unseen(seed: int, settings: Settings, device: torch.device) -> Outcome:
+    found, material = out_of_sample(seed, settings, device), material_of(settings, seed)
+    labels = material.train.labels
+    losses = -found.probabilities.gather(1, labels[:, None]).log()[:, 0]
+    quality = label_quality(labels, found.probabilities)
+    errors = [student.errors()["error"] for student in found.students]
+    facts = _facts(quality, losses, found.probabilities, material)
+    return Outcome(facts | {"error": sum(errors) / len(errors)})
+
+
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student with one seed, and look at the weights of its training set.
 
     Args:
-        arm: One of ``WAYS``.
+        arm: One of ``WAYS``, or ``OUT_OF_SAMPLE``.
         seed: Of data, student and order.
         settings: The scale's.
         device: Where.
@@ -114,17 +150,24 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     Returns:
         What the weights depend on, and how well they find wrong labels; pictures.
     """
+    if arm == OUT_OF_SAMPLE:
+        return _unseen(seed, settings, device)
     trained = train(WAYS[arm], seed, settings, device)
-    seen, wrong = trained.opinion(), trained.material.wrong
-    assert wrong is not None
-    metrics = {
-        "weight_loss": correlation(seen.weights, seen.losses),
-        "eta2": between_classes(seen.weights, trained.material.train.labels),
-        "auroc": float(roc_auc_score(~wrong, seen.weights)),
-        "auroc_loss": float(roc_auc_score(~wrong, -seen.losses)),
-        "error": trained.errors()["error"],
-    }
+    seen, own = trained.opinion(), probabilities(trained, trained.streams.train)
+    facts = _facts(seen.weights, seen.losses, own, trained.material)
+    metrics = facts | {"error": trained.errors()["error"]}
     return Outcome(metrics, trained.series, _pictures(trained, seen, seed))
+
+
+def _prepare(settings: Settings) -> None:
+    scores()
+    ready(WAYS, settings)
+    wrong = material_of(settings, 0).wrong
+    if wrong is None or not 0 < int(wrong.sum()) < len(wrong):
+        raise UsageError(
+            f"noise is {settings.noise}, but this recipe looks for wrong labels among right "
+            "ones: give a kind and a rate that leaves both, such as flip2:0.4."
+        )
 
 
 RECIPE = Recipe(
@@ -132,17 +175,19 @@ RECIPE = Recipe(
     title="Weights from surface facts fall with the loss; those from I0 and M0 go by class.",
     paper="l2tdi",
     where="Figure 2",
-    arms=tuple(WAYS),
+    arms=(*WAYS, OUT_OF_SAMPLE),
     metrics={
         "weight_loss": "correlation of weight and loss over the training set",
         "eta2": "share of the weights' variance between the classes of the labels",
         "auroc": "chance that a wrong label weighs less than a right one",
         "auroc_loss": "chance that a wrong label has the larger loss, of the same student",
+        "auroc_confident": "chance that confident learning rates a wrong label lower, from the "
+        "same student's predictions at the end",
         "error": "test error at the end, %",
     },
     settings={
         "smoke": SMOKE,
-        "mini": MINI,
+        "mini": DIGITS,
         "gpu": Settings(student="resnet20", examples=9000, epochs=20, every=5, teacher_lr=0.02),
         "paper": Settings(held_out=5000, batch=128, epochs=300, decay_at=(80 / 300, 120 / 300)),
     },
@@ -171,19 +216,33 @@ RECIPE = Recipe(
             ),
             of_paper=False,
         ),
+        Claim(
+            "They do so as well as confident learning, or better: from the same student's "
+            "predictions, and from those of students that never saw the image.",
+            tuple(
+                Comparison(("margin-loss", "auroc"), "above", other, margin=-0.01)
+                for other in (("margin-loss", "auroc_confident"), (OUT_OF_SAMPLE, "auroc"))
+            ),
+            of_paper=False,
+        ),
     ),
     plots=(
         *(Panel(f"Weight against loss, {arm}", arm, "loss") for arm in ("T0", "T1")),
         Panel("Internal states, T1", "T1", "classes"),
         Panel("Internal states, T1", "T1", "weights"),
     ),
-    prepare=lambda settings: source(settings.data, settings.noise),
+    prepare=_prepare,
     notes=(
         "The paper draws the figure for clean CIFAR-10; here 40% of the labels are flipped, so "
         "that weights have wrong labels to find. Settings at mini scale are those of "
         "interactions-noise-flip.",
         "In a linear teacher whose weights sum to one, the facts of M1 that a whole batch "
         "shares (progress, mean loss, best accuracy) only move the level of the weights.",
+        "Confident learning is cleanlab's label quality by normalised margin, with the "
+        "thresholds of the classes taken off. It is meant for predictions out of sample: in "
+        f"the arm {OUT_OF_SAMPLE}, {FOLDS} untaught students each judge the quarter that they "
+        "were not trained on, the rating stands for the weight, and the error is the mean of "
+        f"{FOLDS} students with fewer images.",
         f"The pictures show {DRAWN} training images of the first seed; internal states are "
         "laid out by t-SNE.",
     ),

@@ -1,60 +1,23 @@
 """How a student is trained on weighted examples, for every table about deep interactions."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import SGD, Adam
 
-from tutelage.data.sources import load
-from tutelage.data.splits import limit_rows
+from tutelage.errors import UsageError
 from tutelage.models.catalogue import Images, build_student
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.randomness import seeded
+from tutelage.recipes.reweighting_settings import Settings, asked, material_of, shown
 from tutelage.signals import Reversible, Signal
 from tutelage.study.judgement import Opinion, accuracy, opinion, trust
-from tutelage.study.material import (
-    Material,
-    Source,
-    Streams,
-    given_labels,
-    open_streams,
-    seed_material,
-)
-from tutelage.study.settings import TrainSettings
+from tutelage.study.material import Material, Streams, open_streams
 from tutelage.study.trainee import learning_rate
 from tutelage.teachers import Plain
 from tutelage.tutor import Tutor
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What decides a job; the defaults are the paper's with labels flipped."""
-
-    data: str = "cifar10"
-    student: str = "resnet32"
-    examples: int | None = None
-    """training images, class balanced, beside the held-out ones; None: all"""
-    held_out: int = 1000
-    tested: int | None = None
-    """test images, class balanced; None: all"""
-    noise: str = "flip2:0.4"
-    imbalance: float | None = None
-    augment: Literal["none", "crop", "crop-flip"] = "crop-flip"
-    batch: int = 100
-    epochs: int = 60
-    lr: float = 0.1
-    weight_decay: float = 5e-4
-    decay_at: tuple[float, ...] = (2 / 3, 5 / 6)
-    """shares of the run after which the learning rate is divided by ten"""
-    teacher_lr: float = 1e-3
-    every: int = 20
-    """student steps between two teacher steps"""
-    look_back: int = 2
-    """student steps that the teacher's gradient looks back over"""
 
 
 class Way(NamedTuple):
@@ -86,13 +49,15 @@ class Trained(NamedTuple):
     """one number per epoch"""
 
     def errors(self) -> dict[str, float]:
-        """Test error.
+        """Error on the test images, the same ones throughout.
 
         Returns:
-            Of the student at the end, and of the best epoch on held-out images, in %.
+            In %: ``error`` at the end; ``chosen_error`` of the epoch with the least held-out
+            error; ``best_error``, the least of any epoch, which is chosen on the test images.
         """
         held_out, test = self.series["held-out error"], self.series["test error"]
-        return {"error": test[-1], "chosen_error": test[held_out.index(min(held_out))]}
+        chosen = test[held_out.index(min(held_out))]
+        return {"error": test[-1], "chosen_error": chosen, "best_error": min(test)}
 
     def opinion(self) -> Opinion:
         """What student and teacher make of the training set at the end.
@@ -114,48 +79,8 @@ class Trained(NamedTuple):
         return {k: found.get(k, float("nan")) for k in TRUST}
 
 
-@cache
-def source(data: str, noise: str) -> Source:
-    """The data, read once in each process.
-
-    Args:
-        data: A source as ``tutelage train`` takes it.
-        noise: Wrong labels, likewise.
-
-    Returns:
-        The data before a seed has been chosen.
-    """
-    splits = load(data)
-    return Source(splits, given_labels(splits.train, TrainSettings(data=data, noise=noise)))
-
-
-def asked(of: Settings) -> TrainSettings:
-    """The settings as ``tutelage train`` would be given them.
-
-    Args:
-        of: The scale's.
-
-    Returns:
-        Those that data, batches and schedule are made from.
-    """
-    return TrainSettings(
-        data=of.data,
-        student=of.student,
-        noise=of.noise,
-        imbalance=of.imbalance,
-        held_out=of.held_out,
-        limit=of.examples,
-        augment=of.augment,
-        epochs=of.epochs,
-        batch_size=of.batch,
-        lr=of.lr,
-        weight_decay=of.weight_decay,
-        decay_at=of.decay_at,
-    )
-
-
 def tutored(
-    way: Way, seed: int, of: Settings, shown: Images, steps: int, device: torch.device
+    way: Way, seed: int, of: Settings, images: Images, steps: int, device: torch.device
 ) -> Tutor:
     """A fresh student of a seed with its teacher.
 
@@ -163,18 +88,18 @@ def tutored(
         way: How it is taught.
         seed: The same one gives every arm the same student.
         of: The scale's settings.
-        shown: What the student sees.
+        images: What the student sees.
         steps: Of the whole run.
         device: Where.
 
     Returns:
         The tutor.
     """
-    made = build_student(of.student, **shown._asdict(), seed=seed)
+    made = build_student(of.student, **images._asdict(), seed=seed)
     student = made.to(device)
     rule = SGD(student.parameters(), of.lr, momentum=0.9, weight_decay=of.weight_decay)
     with seeded(seed, torch.device("cpu")):
-        teacher = way.build(student, shown).to(device)
+        teacher = way.build(student, images).to(device)
     if way.signal is None:
         objective = way.objective
         return Tutor(student, rule, teacher, total_steps=steps, objective=objective, seed=seed)
@@ -192,7 +117,7 @@ def tutored(
 
 
 def train(way: Way, seed: int, of: Settings, device: torch.device) -> Trained:
-    """Train one student by the schedule.
+    """Train one student by the schedule, on the data of its seed.
 
     Args:
         way: How it is taught.
@@ -203,12 +128,28 @@ def train(way: Way, seed: int, of: Settings, device: torch.device) -> Trained:
     Returns:
         The student at the end, with what was measured after each epoch.
     """
+    return train_on(material_of(of, seed), way, seed, of, device)
+
+
+def train_on(
+    material: Material, way: Way, seed: int, of: Settings, device: torch.device
+) -> Trained:
+    """Train one student by the schedule, on given data.
+
+    Args:
+        material: The data.
+        way: How it is taught.
+        seed: Of the student, the order and the augmentation.
+        of: The scale's settings.
+        device: Where.
+
+    Returns:
+        The student at the end, with what was measured after each epoch.
+    """
     how = asked(of)
-    material = _tested(seed_material(source(of.data, of.noise), how, seed), of.tested)
     streams = open_streams(material, how, seed, device)
-    images = material.train.images
-    shown = Images(len(material.train.classes), images.shape[1], images.shape[2])
-    tutor = tutored(way, seed, of, shown, len(streams.train) * of.epochs, device)
+    steps = len(streams.train) * of.epochs
+    tutor = tutored(way, seed, of, shown(material), steps, device)
     series: dict[str, list[float]] = {"test error": [], "held-out error": []}
     for epoch in range(of.epochs):
         for group in tutor.optimizer.param_groups:
@@ -220,15 +161,35 @@ def train(way: Way, seed: int, of: Settings, device: torch.device) -> Trained:
         held = accuracy(tutor, streams.held_out)
         tutor.best_accuracy = max(tutor.best_accuracy, held)
         series["held-out error"].append(100 * (1 - held))
-        last = epoch + 1 == of.epochs
-        tested = streams.test if last else streams.curve
-        series["test error"].append(100 * (1 - accuracy(tutor, tested)))
+        series["test error"].append(100 * (1 - accuracy(tutor, streams.test)))
     return Trained(tutor, material, streams, series)
 
 
-def _tested(material: Material, count: int | None) -> Material:
-    test = material.test
-    if count is None:
-        return material
-    rows: Tensor = limit_rows(test.labels, count, len(test.classes), seed=0)
-    return Material(material.train, material.truth, material.held_out, test.rows(rows))
+def ready(ways: Mapping[str, Way], of: Settings) -> None:
+    """Read the data, so that it is cached, and find what does not fit it before any job.
+
+    Args:
+        ways: Of all arms.
+        of: The scale's settings.
+
+    Raises:
+        UsageError: If there are too few images, or an arm cannot be built for this student.
+    """
+    material = material_of(of, 0)
+    images = shown(material)
+    if of.batch > len(material.train):
+        raise UsageError(
+            f"batch is {of.batch}, but there are {len(material.train)} images to train on: "
+            "give that or less."
+        )
+    for arm, way in ways.items():
+        try:
+            tutored(way, 0, of, images, of.epochs, torch.device("cpu"))
+        except UsageError:
+            raise
+        except (RuntimeError, ValueError) as error:  # torch's own, by any layer
+            reason = " ".join(str(error).split())
+            raise UsageError(
+                f"{of.student} taught by {arm} cannot be made for {images.size}x{images.size} "
+                f"images of {images.channels} channels: {reason}"
+            ) from error

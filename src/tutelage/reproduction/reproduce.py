@@ -41,9 +41,11 @@ def reproduce(recipe: Recipe, asked: Reproduce, console: Console) -> Found:
         What was found; the files are written, with gaps where jobs failed.
     """
     todo = plan(recipe, asked)
+    jobs, failures = missing(todo), []
+    if jobs:
+        recipe.prepare(todo.settings)
     todo.folder.mkdir(parents=True, exist_ok=True)
     sweep(todo.folder)
-    jobs, failures = missing(todo), []
     there = len(todo.jobs) - len(jobs)
     if there:
         console.print(
@@ -53,7 +55,6 @@ def reproduce(recipe: Recipe, asked: Reproduce, console: Console) -> Found:
             soft_wrap=True,
         )
     if jobs:
-        recipe.prepare(todo.settings)
         with watching(console, jobs):
             failures = run_jobs(todo, jobs, backend=asked.backend, at_once=asked.jobs)
     content = result(todo, failures)

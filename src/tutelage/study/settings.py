@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from tutelage.errors import UsageError, nearest
+from tutelage.ranges import at_least_one, factor, not_negative, shares
 
 EMBEDDED = "mnist5k"
 COLOURED_DIGITS = ("coloured-mnist", "digits-on-backgrounds")
@@ -204,17 +205,9 @@ def _check_commentary(settings: TrainSettings) -> None:
 
 def _check_numbers(settings: TrainSettings) -> None:
     counts = ("held_out", "epochs", "batch_size", "teacher_every", "look_back", "seeds")
-    for name in (*counts, "limit", "jobs"):
-        value = getattr(settings, name)
-        if value is not None and value < 1:
-            raise UsageError(f"{name} must be at least 1, got {value}.")
-    if settings.imbalance is not None and not 1 <= settings.imbalance < float("inf"):
-        raise UsageError(f"imbalance must be 1 or above, got {settings.imbalance:g}.")
-    for name in ("lr", "weight_decay", "teacher_lr"):
-        value = getattr(settings, name)
-        if not 0 <= value < float("inf"):
-            raise UsageError(f"{name} must be 0 or above, got {value:g}.")
+    at_least_one(settings, *counts, "limit", "jobs")
+    factor(settings, "imbalance")
+    not_negative(settings, "lr", "weight_decay", "teacher_lr")
     if not 0 < settings.momentum < 1:
         raise UsageError(f"momentum must lie in (0, 1), got {settings.momentum:g}.")
-    if not all(0 < share <= 1 for share in settings.decay_at):
-        raise UsageError(f"decay_at holds shares in (0, 1], got {settings.decay_at}.")
+    shares(settings, "decay_at")
