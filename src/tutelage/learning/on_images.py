@@ -11,7 +11,6 @@ from tutelage.records import Batch, Observation, Progress, as_lesson
 from tutelage.report import charts, elements, formats, looks
 from tutelage.report.pictures import pictured
 from tutelage.teachers import AttentionMask, Curriculum
-from tutelage.teachers.attention_mask import expected_place
 
 SHOWN = 12
 """images of a kind"""
@@ -116,10 +115,9 @@ def masks(of: Exhibit) -> tuple[str, str]:
     if of.batches is None:
         return title, _needs_data()
     batch = next(of.batches.whole(len(of.batches.images)))
-    logits = teacher.network(batch.inputs)
-    centres = expected_place(logits.reshape(len(logits), *logits.shape[-2:]))[0]
+    centres = teacher.centres(batch.inputs)
     masks = teacher.mask(batch.inputs)
-    rows = torch.linspace(0, len(logits) - 1, 2 * SHOWN).long().tolist()
+    rows = torch.linspace(0, len(centres) - 1, 2 * SHOWN).long().tolist()
     figures = "".join(
         pictured(
             _beside(_bytes(of, row), masks[row, 0].numpy(), centres[row]),

@@ -1,17 +1,11 @@
 """Students taught with images blended by class, and what of it the paper's table prints."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
-from torch.optim import SGD
-from torch.optim.lr_scheduler import MultiStepLR
+from torch import Tensor
 
-from tutelage.augment import crop_and_flip
-from tutelage.data.batches import Batches
 from tutelage.randomness import mixed_seed
 from tutelage.recipes.blending_grids import (
     Settings,
@@ -21,6 +15,7 @@ from tutelage.recipes.blending_grids import (
     student,
     teacher,
 )
+from tutelage.recipes.new_students import cropped_and_mirrored, sgd, tested, trained
 from tutelage.reproduction.claims import Comparison
 from tutelage.reproduction.drawings import grid
 from tutelage.reproduction.recipe import Outcome
@@ -58,15 +53,15 @@ def blended(
     data, by = parts(settings, seed, device), teacher(arm, settings, seed, device)
     train = replace(data.train, seed=mixed_seed(seed, 6))
     if settings.cropped:
-        train = replace(train, augment=_standard)
+        train = replace(train, augment=cropped_and_mirrored)
     found = fractions(by, len(data.classes))
     new = student(settings, len(data.classes), mixed_seed(seed, 7)).to(device)
-    rule = SGD(new.parameters(), settings.lr, momentum=0.9, nesterov=True, weight_decay=5e-4)
-    tutor = Tutor(new, rule, by, seed=mixed_seed(seed, 8))
-    series = {"training loss": list(_epochs(tutor, train, settings))}
+    tutor = Tutor(new, sgd(new, settings.lr), by, seed=mixed_seed(seed, 8))
+    drops = [max(1, int(settings.epochs * share)) for share in (0.3, 0.6, 0.8)]
+    series = {"training loss": trained(tutor, train, settings.epochs, drops)}
     if arm == "learned":
         series |= learned(settings, seed, device).told
-    metrics = _tested(new, data.test) | {"fraction": float(found.mean())}
+    metrics = tested(tutor, data.test) | {"fraction": float(found.mean())}
     seen = grid(
         data.classes, found, label="fraction of the partner", rows="class", columns="partner"
     )
@@ -96,28 +91,3 @@ def cells(data: str) -> dict[tuple[str, str], tuple[str, str]]:
     """
     columns = {"test_accuracy": f"{data} Test Accuracy", "test_loss": f"{data} Test Loss"}
     return {(arm, m): (row, name) for arm, row in ROWS.items() for m, name in columns.items()}
-
-
-@torch.no_grad()
-def _tested(judged: nn.Module, test: Batches) -> dict[str, float]:
-    judged.eval()
-    loss, right = 0.0, 0
-    for batch in test.whole(500):
-        logits = judged(batch.inputs)
-        loss += float(F.cross_entropy(logits, batch.targets, reduction="sum"))
-        right += int((logits.argmax(1) == batch.targets).sum())
-    total = len(test.images)
-    return {"test_accuracy": 100 * right / total, "test_loss": loss / total}
-
-
-def _standard(images: Tensor, seed: int) -> Tensor:
-    return crop_and_flip(images, seed=seed, mode="zeros")
-
-
-def _epochs(tutor: Tutor, train: Batches, of: Settings) -> Iterator[float]:
-    steps = [max(1, int(of.epochs * share)) for share in (0.3, 0.6, 0.8)]
-    schedule = MultiStepLR(tutor.optimizer, steps)
-    for epoch in range(of.epochs):
-        losses = [tutor.step(batch).loss for batch in train.epoch(epoch)]
-        schedule.step()
-        yield float(torch.stack(losses).mean())

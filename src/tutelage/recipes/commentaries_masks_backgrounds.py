@@ -3,7 +3,6 @@
 Raghu et al. 2021, section 5.2, Table 3 and Figure 7. Figures: ``docs/results.md``.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -12,8 +11,7 @@ from typing import Literal
 
 import torch
 from torch import nn
-from torch.optim import SGD, Adam
-from torch.optim.lr_scheduler import MultiStepLR
+from torch.optim import Adam
 
 from tutelage.data.batches import Batches, statistics
 from tutelage.data.described import ThreeParts
@@ -26,7 +24,9 @@ from tutelage.data.synthetic.pools import Sizes
 from tutelage.loops import alternating
 from tutelage.models import MaskUNet, build_student
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.recipes.masks_judged import centres, drawn, judged, within
+from tutelage.recipes.drawn_masks import drawn
+from tutelage.recipes.masks_judged import centres, judged, within
+from tutelage.recipes.new_students import sgd, trained
 from tutelage.reproduction.claims import Claim, Comparison
 from tutelage.reproduction.recipe import Outcome, Panel, Plot, Recipe
 from tutelage.signals import Implicit, Neumann
@@ -135,16 +135,6 @@ def _teacher(arm: str, of: Settings, seed: int, device: torch.device) -> nn.Modu
             return Plain()
 
 
-def _trained(tutor: Tutor, train: Batches, of: Settings) -> Iterator[float]:
-    # the training loss of each epoch
-    steps = [max(1, int(of.epochs * share)) for share in (0.5, 0.9)]
-    schedule = MultiStepLR(tutor.optimizer, steps)
-    for epoch in range(of.epochs):
-        losses = [tutor.step(batch).loss for batch in train.epoch(epoch)]
-        schedule.step()
-        yield float(torch.stack(losses).mean())
-
-
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one new student under one kind of masks, learned first where they are.
 
@@ -160,18 +150,16 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     train, held_out, test = _batches(settings, seed, device)
     teacher = _teacher(arm, settings, seed, device)
     student = _student(settings, train.images, mixed_seed(seed, 5)).to(device)
-    rule = SGD(
-        student.parameters(), settings.lr, momentum=0.9, nesterov=True, weight_decay=5e-5
-    )
+    rule = sgd(student, settings.lr, decay=5e-5)
     tutor = Tutor(student, rule, teacher, seed=mixed_seed(seed, 6))
-    losses = list(_trained(tutor, train, settings))
+    drops = [max(1, int(settings.epochs * share)) for share in (0.5, 0.9)]
+    losses = trained(tutor, train, settings.epochs, drops)
     places = centres(teacher, test, mixed_seed(seed, 7))
     box = _parts(settings, mixed_seed(seed, 0)).test.facts["box"]
     metrics = judged(tutor, held_out, test) | {"in_box": within(box, places)}
     drawings = {}
     if arm == "learned":
-        assert isinstance(teacher, AttentionMask)
-        drawings["masks"] = drawn(teacher, test)
+        drawings["masks"] = drawn(test.images, places, settings.sigma)
     return Outcome(metrics, {"training loss": losses}, drawings)
 
 

@@ -27,7 +27,6 @@ from tutelage.reproduction.claims import Claim, Comparison
 from tutelage.reproduction.recipe import Outcome, Panel, Plot, Recipe
 from tutelage.signals import Implicit, Neumann
 from tutelage.teachers import AttentionMask
-from tutelage.teachers.attention_mask import expected_place
 from tutelage.tutor import Tutor
 
 LOOKS = 10
@@ -80,8 +79,7 @@ class Shown:
         Returns:
             Row and column of each, pixels [N, 2].
         """
-        logits = [masks.network(batch.inputs).squeeze(1) for batch in self.batches]
-        return torch.cat([expected_place(of)[0] for of in logits]).cpu()
+        return torch.cat([masks.centres(batch.inputs) for batch in self.batches]).cpu()
 
     def look(self, masks: AttentionMask) -> dict[str, float]:
         """How the masks' centres lie to the digits.

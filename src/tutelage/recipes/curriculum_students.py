@@ -8,10 +8,9 @@ from statistics import fmean
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Adam
 
-from tutelage.augment import crop_and_flip
 from tutelage.data.batches import Batches, statistics
 from tutelage.data.images import ImageSet, Splits
 from tutelage.data.local import load_known
@@ -20,6 +19,7 @@ from tutelage.models import TwoBlockCNN, build_student
 from tutelage.models.cifar_resnet import CifarResNet
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.recipes.learned_curriculum import Course, learned
+from tutelage.recipes.new_students import cropped_and_mirrored
 from tutelage.records import Batch, Observation, Progress, as_lesson
 from tutelage.reproduction.claims import Claim, Comparison
 from tutelage.reproduction.recipe import Outcome, Plot
@@ -144,10 +144,6 @@ def _commentary(
     return network.requires_grad_(False), losses
 
 
-def _standard(images: Tensor, seed: int) -> Tensor:
-    return crop_and_flip(images, seed=seed, mode="zeros")
-
-
 def _student(name: str, images: ImageSet, seed: int) -> nn.Module:
     classes, (channels, size) = len(images.classes), images.images.shape[1:3]
     if name in SLIM:
@@ -164,7 +160,7 @@ def _curve(
     student = _student(pupil.name, parts.both.images, mixed_seed(seed, 4)).to(parts.both.device)
     rule = Adam(student.parameters(), of.lr)
     tutor = Tutor(student, rule, teacher, total_steps=of.course.steps, seed=mixed_seed(seed, 5))
-    training = replace(parts.both, augment=_standard, seed=mixed_seed(seed, 6))
+    training = replace(parts.both, augment=cropped_and_mirrored, seed=mixed_seed(seed, 6))
     due = {round(pupil.steps * (look + 1) / of.looks) for look in range(of.looks)}
     for step, batch in enumerate(islice(_endless(training), pupil.steps), start=1):
         tutor.step(batch)

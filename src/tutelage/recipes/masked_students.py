@@ -1,28 +1,25 @@
 """Masks that learned along with a student, and what new students make of images under them."""
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim import SGD, Adam
-from torch.optim.lr_scheduler import MultiStepLR
+from torch.optim import Adam
 
 from tutelage.augment import crop_and_flip
 from tutelage.data.batches import Batches, statistics
 from tutelage.data.images import ImageSet
-from tutelage.look import shown
 from tutelage.loops import alternating
 from tutelage.models import MaskUNet, build_student, resnet8
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.recipes import new_students
 from tutelage.records import Batch, Lesson, as_lesson
 from tutelage.signals import Implicit, Neumann
 from tutelage.teachers import AttentionMask, Plain, RandomMask
-from tutelage.teachers.attention_mask import expected_place, gaussian
+from tutelage.teachers.attention_mask import gaussian
 from tutelage.tutor import Tutor
 
 NARROW = "resnet8-narrow"
@@ -154,8 +151,7 @@ def places(parts: Parts, masks: AttentionMask, of: Settings, device: torch.devic
 
     def on(images: ImageSet) -> Tensor:
         whole = _batches(parts, images, of, 0, device).whole(500)
-        each = [expected_place(masks.network(b.inputs).squeeze(1))[0] for b in whole]
-        return torch.cat(each).cpu()
+        return torch.cat([masks.centres(batch.inputs) for batch in whole]).cpu()
 
     return Places(on(parts.train), on(parts.test))
 
@@ -233,28 +229,9 @@ def trained(
         return crop_and_flip(images, seed=seed, mode="zeros", flip=of.mirrored)
 
     student = _student(parts, of, mixed_seed(seed, 6)).to(device)
-    rule = SGD(student.parameters(), of.lr, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    rule = new_students.sgd(student, of.lr)
     tutor = Tutor(student, rule, teacher, seed=mixed_seed(seed, 7))
     learning = Batches(train, of.batch, mixed_seed(seed, 8), mean, std, augment, device)
-    losses = list(_epochs(tutor, learning, of))
-    return _tested(tutor, replace(learning, images=test)), losses
-
-
-def _epochs(tutor: Tutor, train: Batches, of: Settings) -> Iterator[float]:
-    steps = [max(1, round(of.epochs * share)) for share in of.drops]
-    schedule = MultiStepLR(tutor.optimizer, steps)
-    for epoch in range(of.epochs):
-        losses = [tutor.step(batch).loss for batch in train.epoch(epoch)]
-        schedule.step()
-        yield float(torch.stack(losses).mean())
-
-
-@torch.no_grad()
-def _tested(tutor: Tutor, test: Batches) -> dict[str, float]:
-    student, loss, right = tutor.student.eval(), 0.0, 0
-    for batch in test.whole(500):
-        logits = student(shown(tutor.task, batch).inputs)
-        loss += float(F.cross_entropy(logits, batch.targets, reduction="sum"))
-        right += int((logits.argmax(1) == batch.targets).sum())
-    total = len(test.images)
-    return {"test_accuracy": 100 * right / total, "test_loss": loss / total}
+    drops = [max(1, round(of.epochs * share)) for share in of.drops]
+    losses = new_students.trained(tutor, learning, of.epochs, drops)
+    return new_students.tested(tutor, replace(learning, images=test)), losses

@@ -5,13 +5,9 @@ from torch import Tensor, nn
 
 from tutelage.data.batches import Batches
 from tutelage.look import shown
-from tutelage.reproduction.drawings import Drawing, image_rows, seen_through
 from tutelage.teachers import AttentionMask, RandomMask
-from tutelage.teachers.attention_mask import expected_place
 from tutelage.tutor import Tutor
 
-DRAWN = 8
-"""test images in the figure"""
 AT_ONCE = 250
 """images in a batch that is only looked at"""
 
@@ -30,8 +26,7 @@ def centres(teacher: nn.Module, test: Batches, seed: int) -> Tensor:
     """
     sides = torch.tensor(test.images.images.shape[-2:])
     if isinstance(teacher, AttentionMask):
-        logits = (teacher.network(batch.inputs).squeeze(1) for batch in test.whole(AT_ONCE))
-        return torch.cat([expected_place(of)[0].cpu() for of in logits])
+        return torch.cat([teacher.centres(b.inputs) for b in test.whole(AT_ONCE)]).cpu()
     if isinstance(teacher, RandomMask):
         draws = torch.Generator().manual_seed(seed)
         return torch.rand(len(test.images), 2, generator=draws) * sides - 0.5
@@ -88,25 +83,3 @@ def judged(tutor: Tutor, held_out: Batches, test: Batches) -> dict[str, float]:
             before = (true - 1) % len(test.images.classes)
             found["taken_for_background"] = _percent(best[:, :1] == before)
     return found
-
-
-@torch.no_grad()
-def drawn(masks: AttentionMask, test: Batches) -> Drawing:
-    """The first images above their masks and what is seen of them.
-
-    Args:
-        masks: What they are seen through.
-        test: The images.
-
-    Returns:
-        For the recipe's figure.
-    """
-    spots = masks.mask(next(test.whole(DRAWN)).inputs)[:DRAWN]
-    pixels, labels = test.images.images[:DRAWN], test.images.labels[:DRAWN]
-    white = torch.full_like(pixels[:, :1], 255)
-    made = {
-        "image": pixels,
-        "mask": seen_through(white, spots),
-        "seen": seen_through(pixels, spots),
-    }
-    return image_rows(made, [test.images.classes[label] for label in labels.tolist()])

@@ -78,7 +78,8 @@ def masks_recipe(data: str, column: str, *, notes: tuple[str, ...] = ()) -> Reci
     name = "commentaries-masks-" + {"cifar10": "cifar"}.get(data, data)
     columns = {"test_accuracy": f"{column} Test Accuracy", "test_loss": f"{column} Test Loss"}
     small = replace(SMALL, data=data)
-    tiny = replace(small, train=200, held_out=200, tested=20, joint_epochs=1, epochs=1)
+    few = {"train": 100, "held_out": 100, "tested": 20, "batch": 50}
+    tiny = replace(small, **few, joint_epochs=1, epochs=1)
     mini = replace(small, train=3000, held_out=1000, tested=5000, batch=64)
     return Recipe(
         name=name,

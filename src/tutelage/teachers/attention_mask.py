@@ -48,9 +48,28 @@ class AttentionMask(nn.Module):
         Returns:
             Between the background and 1 above it.
 
-        Raises:
-            UsageError: If the network does not give one logit per pixel.
+        Note: raises ``UsageError`` if the network does not give one logit per pixel.
         """
+        centre, seen = expected_place(self._logits(images))
+        height, width = images.shape[-2:]
+        spot = gaussian(centre, height, width, self.sigma)
+        return (torch.where(seen, spot, 0) + self.background).to(images.dtype)
+
+    def centres(self, images: Float[Tensor, "B ch H W"]) -> Float[Tensor, "B 2"]:
+        """Where the spot of each image is.
+
+        Args:
+            images: The images.
+
+        Returns:
+            Row and column in pixels, from 0.
+
+        Note: raises ``UsageError`` if the network does not give one logit per pixel.
+        """
+        return expected_place(self._logits(images))[0]
+
+    def _logits(self, images: Tensor) -> Tensor:
+        # checked and of shape [B, H, W]
         height, width = images.shape[-2:]
         logits: Tensor = self.network(images)
         if logits.shape not in {(len(images), 1, height, width), (len(images), height, width)}:
@@ -58,10 +77,7 @@ class AttentionMask(nn.Module):
                 f"The mask's network gives {tuple(logits.shape)} for images of "
                 f"{tuple(images.shape)}: it must give one logit per pixel."
             )
-        logits = logits.reshape(len(images), height, width)
-        centre, seen = expected_place(logits)
-        spot = gaussian(centre, height, width, self.sigma)
-        return (torch.where(seen, spot, 0) + self.background).to(images.dtype)
+        return logits.reshape(len(images), height, width)
 
     def prepare(self, batch: Batch) -> Lesson:
         """Mask a batch.
