@@ -260,7 +260,7 @@ def test_folder_holds_no_pickle_and_can_be_read_by_everybody(tmp_path):
 
 def test_provenance_is_kept(tmp_path):
     came = Provenance(
-        "cnn", "pets [v1] é", CLASSES, (0.5,), (0.25,), (("auroc", 0.75),), "learn"
+        "cnn", "pets [v1] é", CLASSES, (0.5,), (0.25,), (("auroc", 0.75),), "learn", 20
     )
     save_commentary(teacher_named("loss"), tmp_path / "a", came)
     card = read_card(tmp_path / "a")
@@ -275,6 +275,7 @@ def test_provenance_is_kept(tmp_path):
         "std": [0.25],
         "metrics": {"auroc": 0.75},
         "command": "learn",
+        "runs": 20,
     }
     assert "torch" in card["environment"]
     readme = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
@@ -731,6 +732,23 @@ def test_other_number_of_classes_is_refused(stored):
             load_commentary(folder, student_of(len(classes)), classes=classes)
     for kind in ("loss", "curriculum"):  # these never see a class
         load_commentary(stored / kind, student_of(4), classes=("a", "b", "c", "d"))
+
+
+def test_images_of_another_size_are_refused_where_a_network_has_one(stored):
+    for sides in ((SIZE - 1, SIZE - 1), (SIZE, SIZE - 1)):
+        told = rf"for images of {SIZE}x{SIZE} pixels.* {sides[0]}x{sides[1]}\..*learn"
+        with pytest.raises(UsageError, match=told):
+            load_commentary(stored / "curriculum", STUDENT, sides=sides)
+    for kind in ("loss", "mask", "shuffled"):  # any size will do
+        load_commentary(stored / kind, STUDENT, sides=(SIZE - 1, SIZE))
+    load_commentary(stored / "curriculum", STUDENT, sides=(SIZE, SIZE))
+
+
+def test_images_of_another_size_are_refused_by_a_part(tmp_path):
+    part = Curriculum(TwoBlockCNN(2, 1, SIZE))
+    save_commentary(Permuted(part), tmp_path / "it")
+    with pytest.raises(UsageError, match=f"images of {SIZE}x{SIZE} pixels"):
+        load_commentary(tmp_path / "it", STUDENT, sides=(SIZE + 1, SIZE + 1))
 
 
 def test_student_without_the_tap_or_with_another_width_there_is_refused(stored):

@@ -36,6 +36,8 @@ def test_every_teacher_is_learnt_shown_and_trains_another_student(pets, teacher,
     answer = run("commentary", "show", "it", "--data", pets)
     assert answer.code == 0, answer
     assert f"--teacher {teacher}" in answer.out or teacher == "curriculum"
+    warned = algorithm == "implicit" and teacher not in {"curriculum", "blending", "mask"}
+    assert answer.out.count("Caution: learnt along one run") == warned
     page = Path("it.html").read_text(encoding="utf-8")
     assert 'id="learnt"' in page
     assert "<script" not in page
@@ -45,6 +47,7 @@ def test_every_teacher_is_learnt_shown_and_trains_another_student(pets, teacher,
     words = ["--epochs", 1, "--seeds", 1, "--held-out", 9, "--batch-size", 8, "--jobs", 1]
     answer = run("train", pets, "--commentary", "it", "--student", student, *words)
     assert answer.code == 0, answer
+    assert answer.out.count("Caution: learnt along one run") == warned
 
 
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
@@ -118,6 +121,10 @@ def test_images_that_do_not_fit_are_told(pets, tmp_path):
     learnt(pets, "it")
     one_line(run("commentary", "show", "it", "--data", colour), "it", "does not fit")
     one_line(run("commentary", "show", "nowhere"), "nowhere", "no commentary")
+    smaller = pictures(tmp_path / "smaller", size=14)  # as wide to the last layer as 16
+    told = "does not fit", "16x16 pixels", "14x14", "tutelage commentary learn"
+    one_line(run("commentary", "show", "it", "--data", smaller), *told)
+    one_line(run("train", smaller, "--commentary", "it", *SHORT[-4:]), *told)
 
 
 def test_a_run_named_instead_of_its_commentary_is_told(pets):

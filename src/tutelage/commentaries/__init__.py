@@ -1,5 +1,6 @@
 """Commentaries: which teachers can be stored, as what, and the folder that one is."""
 
+from tutelage.commentaries.caution import caution
 from tutelage.commentaries.commentary import (
     Provenance,
     load_commentary,
@@ -7,4 +8,4 @@ from tutelage.commentaries.commentary import (
     save_commentary,
 )
 
-__all__ = ["Provenance", "load_commentary", "read_card", "save_commentary"]
+__all__ = ["Provenance", "caution", "load_commentary", "read_card", "save_commentary"]

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tutelage.commentaries.described import check, classes_of, describe, rebuild
+from tutelage.commentaries.described import check, classes_of, describe, rebuild, sizes_of
 from tutelage.commentaries.kinds import KINDS
 from tutelage.errors import UsageError, nearest
 from tutelage.runs import environment, write_json
@@ -51,6 +51,8 @@ class Provenance(NamedTuple):
     """what was measured when it was learnt"""
     command: str = ""
     """the command that learnt it"""
+    runs: int = 0
+    """of fresh students that it was learnt through, one after the other; 0 where unknown"""
 
 
 def save_commentary(
@@ -118,6 +120,7 @@ def load_commentary(
     student: nn.Module,
     *,
     classes: Sequence[str] | None = None,
+    sides: Sequence[int] | None = None,
     zero_label: bool = False,
 ) -> nn.Module:
     """Make the stored teacher again, for another student. Nothing is unpickled or imported.
@@ -126,6 +129,7 @@ def load_commentary(
         folder: The commentary.
         student: The student it will teach; looked at for taps, not kept.
         classes: The class names of the data it will be used on; checked where given.
+        sides: Height and width of that data's images in pixels; checked where given.
         zero_label: Take an ``InternalState`` made for another number of classes with what it
             knows of classes zeroed (see ``tutelage.teachers.for_other_classes``).
 
@@ -134,7 +138,7 @@ def load_commentary(
 
     Raises:
         UsageError: If the folder is no commentary that this version can read, or does not fit
-            the student or the classes.
+            the student, the classes or the images.
     """
     folder = Path(folder)
     content = read_card(folder)
@@ -144,6 +148,7 @@ def load_commentary(
         check(content["teacher"], settings, layers=len(tensors))
         other = zero_label and content["teacher"] == InternalState.__name__
         _require_classes(settings, None if other else classes, content["teacher"])
+        _require_sides(settings, sides)
         teacher = _filled(content["teacher"], settings, tensors, student)
         if isinstance(teacher, InternalState) and classes and len(classes) != teacher.classes:
             return for_other_classes(teacher, student, len(classes))
@@ -165,6 +170,16 @@ def _require_classes(
                 f"it was made for {made_for} classes, but the data has {len(classes)}. "
                 "Learn one on this data with tutelage train"
                 f"{zeroed if name == InternalState.__name__ else ''}."
+            )
+
+
+def _require_sides(settings: Mapping[str, Any], sides: Sequence[int] | None) -> None:
+    for size in sizes_of(settings):
+        if sides is not None and (size, size) != tuple(sides):
+            raise UsageError(
+                f"it was made for images of {size}x{size} pixels, but the data's have "
+                f"{'x'.join(map(str, sides))}. Learn one on this data with tutelage commentary "
+                "learn, or bring the images to that size."
             )
 
 

@@ -106,6 +106,20 @@ def classes_of(settings: Settings) -> set[int]:
     return own.union(*(classes_of(part["settings"]) for part in _parts(settings)))
 
 
+def sizes_of(settings: Settings) -> set[int]:
+    """The heights and widths that the networks of a teacher were made for, of its parts, too.
+
+    Args:
+        settings: Checked settings.
+
+    Returns:
+        In pixels; empty where images may be of any size.
+    """
+    network = settings.get("network", {})
+    own = {network["size"]} if "size" in network else set()
+    return own.union(*(sizes_of(part["settings"]) for part in _parts(settings)))
+
+
 def rebuild(name: str, settings: Settings, student: nn.Module) -> nn.Module:
     """The inverse of ``describe``; the weights are fresh.
 

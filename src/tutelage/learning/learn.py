@@ -134,6 +134,7 @@ def _came(
             ("seconds", seconds),
         ),
         command=command(settings),
+        runs=settings.rounds if settings.algorithm == "unroll" else 1,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tutelage.commentaries import load_commentary, read_card
+from tutelage.commentaries import caution, load_commentary, read_card
 from tutelage.data.batches import Batches, statistics
 from tutelage.data.sources import WORDS, load
 from tutelage.data.splits import limit_rows
@@ -43,7 +43,10 @@ def show(folder: Path, data: str | None, out: Path) -> list[str]:
     wanted = data is not None or (isinstance(name, str) and name in WORDS)
     batches = _images(str(name), came) if wanted else None
     names = batches.images.classes if batches is not None else _names(came)
-    teacher = load_commentary(folder, stand_in(card["settings"]), classes=names or None)
+    sides = batches.images.images.shape[2:] if batches is not None else None
+    teacher = load_commentary(
+        folder, stand_in(card["settings"]), classes=names or None, sides=sides
+    )
     facts = _facts(card, came)
     try:
         parts = drawn(Exhibit(teacher, tuple(names), batches))
@@ -51,6 +54,7 @@ def show(folder: Path, data: str | None, out: Path) -> list[str]:
         reason = " ".join(str(error).split())
         raise UsageError(f"The commentary {folder} does not fit {name}: {reason}") from error
     told = [f"{key}: {value}" for key, value in facts.items()]
+    told += filter(None, [caution(card)])
     parts["what"] = ("What it is", _what(facts, card))
     lead = f"Learnt on {facts['data']} with the student {facts['student']}."
     page = document(f"Commentary: {card['teacher']}", f"Folder: {folder.name}", [lead], parts)

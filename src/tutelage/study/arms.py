@@ -125,6 +125,7 @@ def build_tutor(
             settings.commentary,
             student,
             classes=train.classes,
+            sides=train.images.shape[2:],
             zero_label=settings.label_embedding == "zero",
         )
         return Tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)

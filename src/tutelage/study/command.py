@@ -42,6 +42,7 @@ def train(asked: Train, console: Console) -> bool:
         run, settings = asked.resume, _own_settings(asked, asked.resume)
     console.print("Reading the data ...", style="dim")
     # torch comes in here, after everything that can be refused without it
+    from tutelage.commentaries import caution, read_card
     from tutelage.study.check import check as check_settings
     from tutelage.study.check import fingerprint
     from tutelage.study.display import Display
@@ -49,6 +50,8 @@ def train(asked: Train, console: Console) -> bool:
     from tutelage.study.told import tell
 
     source = check_settings(settings)
+    if settings.commentary is not None and (line := caution(read_card(settings.commentary))):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
     facts = {"data": fingerprint(source)}
     if asked.resume is None:
         create_run(run, to_plain(settings), facts)

@@ -127,6 +127,7 @@ def judge(
             mean=tuple(streams.train.mean.tolist()),
             std=tuple(streams.train.std.tolist()),
             metrics=tuple(result.items()),
+            runs=1,
         )
         save_commentary(tutor.teacher, folder / "commentary", came)
     write_json(folder / "result.json", result)

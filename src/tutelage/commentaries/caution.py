@@ -1,0 +1,39 @@
+"""What a person should know before new students are taught by a commentary."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tutelage.commentaries.kinds import PARTS
+
+OF_STUDENT = ("DynamicLoss", "KeepProbability", "LossWeigher")
+"""teachers that look at what a student has learnt so far"""
+BLIND = ("progress",)
+"""surface facts of ``InternalState`` that say nothing of that"""
+ONE_RUN = (
+    "Caution: learnt along one run, it ends as the teacher of a trained student. A new student "
+    "may get next to no weight from it and stay untrained. Learn one over fresh students: "
+    "tutelage commentary learn, with --algorithm unroll, its default."
+)
+
+
+def caution(card: Mapping[str, Any]) -> str:
+    """Warn of a teacher that looks at a student's state and saw a single student's run.
+
+    At the end of a run it distrusts what is not yet learnt, which for a new student is all.
+
+    Args:
+        card: What ``tutelage.commentaries.read_card`` gave, of a commentary that loads.
+
+    Returns:
+        A line; nothing where there is none, or where it is not recorded how it was learnt.
+    """
+    learnt_on = card.get("learnt_on")
+    runs = learnt_on.get("runs") if isinstance(learnt_on, dict) else None
+    return ONE_RUN if runs == 1 and _of_student(card["teacher"], card["settings"]) else ""
+
+
+def _of_student(name: str, settings: Mapping[str, Any]) -> bool:
+    if name == "InternalState":
+        return settings["tap"] is not None or not set(settings["surface"]) <= set(BLIND)
+    parts = [settings[key] for key in PARTS if key in settings]
+    return name in OF_STUDENT or any(_of_student(p["teacher"], p["settings"]) for p in parts)
