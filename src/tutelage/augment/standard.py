@@ -1,17 +1,27 @@
-"""The standard augmentation of small images: pad, crop at random, mirror at random."""
+"""The standard augmentation of small images: shifted, mirrored and cut out at random."""
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int64, Shaped
 from torch import Tensor
 
+from tutelage.augment.draws import Draws
+from tutelage.augment.geometry import cut_out
 from tutelage.errors import UsageError, nearest
 
 MODES = ("reflect", "zeros")
 """what stands beyond the edge: the image mirrored about its edge pixels, or black"""
+SHIFT, MIRROR, SPOT = 201, 202, 203
+"""streams of draws by example"""
 
 
 def random_crop(
-    images: Shaped[Tensor, "B C H W"], *, seed: int, pad: int = 4, mode: str = "reflect"
+    images: Shaped[Tensor, "B C H W"],
+    *,
+    seed: int,
+    ids: Shaped[Tensor, "B"] | None = None,
+    pad: int = 4,
+    mode: str = "reflect",
 ) -> Shaped[Tensor, "B C H W"]:
     """Every image shifted by up to ``pad`` pixels each way, as if padded and cropped.
 
@@ -20,32 +30,37 @@ def random_crop(
     Args:
         images: Of any type.
         seed: Of the shifts; the same seed gives the same images.
+        ids: As of :func:`crop_and_flip`.
         pad: The padding on every side.
         mode: ``reflect`` or ``zeros``.
 
     Returns:
         Images of the same size and type.
     """
-    return crop_and_flip(images, seed=seed, pad=pad, mode=mode, flip=False)
+    return crop_and_flip(images, seed=seed, ids=ids, pad=pad, mode=mode, flip=False)
 
 
-def random_flip(images: Shaped[Tensor, "B C H W"], *, seed: int) -> Shaped[Tensor, "B C H W"]:
+def random_flip(
+    images: Shaped[Tensor, "B C H W"], *, seed: int, ids: Shaped[Tensor, "B"] | None = None
+) -> Shaped[Tensor, "B C H W"]:
     """Every image mirrored left to right with probability 1/2.
 
     Args:
         images: Of any type.
         seed: Of the choice; the same seed gives the same images.
+        ids: As of :func:`crop_and_flip`.
 
     Returns:
         Images of the same size and type.
     """
-    return crop_and_flip(images, seed=seed, pad=0, mode="zeros", flip=True)
+    return crop_and_flip(images, seed=seed, ids=ids, pad=0, mode="zeros", flip=True)
 
 
 def crop_and_flip(
     images: Shaped[Tensor, "B C H W"],
     *,
     seed: int,
+    ids: Shaped[Tensor, "B"] | None = None,
     pad: int = 4,
     mode: str = "reflect",
     flip: bool = True,
@@ -59,6 +74,8 @@ def crop_and_flip(
     Args:
         images: Of any type.
         seed: Of the shifts and the mirroring; the same seed gives the same images.
+        ids: Of the examples: what becomes of each depends on the seed and its id alone. None:
+            on its place in this batch and the size of that.
         pad: The padding on every side.
         mode: ``reflect`` or ``zeros``.
         flip: Whether to mirror each image with probability 1/2.
@@ -68,13 +85,57 @@ def crop_and_flip(
     """
     B, _, H, W = images.shape
     _check(pad, mode, min(H, W))
-    generator = torch.Generator().manual_seed(seed)
-    shift = torch.randint(-pad, pad + 1, (2, B, 1), generator=generator)
-    mirrored = torch.randint(0, 2, (B, 1), generator=generator).bool() & flip
+    shift, mirrored = _drawn(B, pad, seed, ids)
+    mirrored = mirrored & flip
     across = torch.arange(W).expand(B, W)
     rows = torch.arange(H) + shift[0]
     columns = torch.where(mirrored, across.flip(1), across) + shift[1]
     return _gathered(images, rows.to(images.device), columns.to(images.device), mode)
+
+
+def cutout(
+    images: Shaped[Tensor, "B C H W"],
+    *,
+    seed: int,
+    ids: Shaped[Tensor, "B"] | None = None,
+    side: int = 16,
+    colour: float = 0.0,
+) -> Shaped[Tensor, "B C H W"]:
+    """A square painted over in every image, its middle anywhere, so that part may be outside.
+
+    Source: DeVries and Taylor 2017, Improved Regularization of Convolutional Neural Networks
+    with Cutout.
+
+    Args:
+        images: Of any type; mostly normalised already, with 0 the mean.
+        seed: With an example's id it decides where.
+        ids: Of the examples; their places in the batch if None.
+        side: Of the square, pixels.
+        colour: What it is painted with.
+
+    Returns:
+        Images of the same size and type.
+
+    Raises:
+        UsageError: If ``side`` is below 0.
+    """
+    if side < 0:
+        raise UsageError(f"side is {side}; allowed: 0 and above.")
+    spot = Draws(seed, ids, len(images)).uniform(SPOT, 2)
+    return cut_out(images, np.full(len(images), float(side)), spot, colour=colour)
+
+
+def _drawn(
+    count: int, pad: int, seed: int, ids: Tensor | None
+) -> tuple[Int64[Tensor, "2 B 1"], Bool[Tensor, "B 1"]]:
+    # shifts down and across, and whether mirrored
+    if ids is None:
+        generator = torch.Generator().manual_seed(seed)
+        shift = torch.randint(-pad, pad + 1, (2, count, 1), generator=generator)
+        return shift, torch.randint(0, 2, (count, 1), generator=generator).bool()
+    draws = Draws(seed, ids, count)
+    shift = torch.from_numpy(draws.whole(SHIFT, 2, 2 * pad + 1) - pad).T.unsqueeze(2)
+    return shift, torch.from_numpy(draws.uniform(MIRROR, 1) < 0.5)
 
 
 def _gathered(

@@ -1,0 +1,101 @@
+"""Random numbers by example, from a counter: they do not depend on the rest of the batch."""
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int64, UInt64
+from torch import Tensor
+
+from tutelage.errors import UsageError
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX = (np.uint64(30), 0xBF58476D1CE4E5B9), (np.uint64(27), 0x94D049BB133111EB)
+
+
+class Draws:
+    """Numbers that depend on a seed, on an example's id and on what they are for, alone.
+
+    However examples are split into batches or among worker processes, and in whatever order
+    they come, the same seed gives an example the same numbers; another seed, as of another
+    epoch, gives unrelated ones. Drawn on the CPU.
+
+    Source: Steele, Lea and Flood 2014, Fast Splittable Pseudorandom Number Generators
+    (SplitMix64's finaliser, over a counter).
+
+    Args:
+        seed: Any whole number of 64 bits.
+        ids: [B] whole numbers; equal ids get equal numbers. None: the places in the batch.
+        count: B.
+
+    Raises:
+        UsageError: If there is not one id for each example.
+    """
+
+    def __init__(self, seed: int, ids: Tensor | None, count: int) -> None:
+        if ids is not None and ids.shape != (count,):
+            raise UsageError(f"ids of shape {list(ids.shape)} came with {count} images.")
+        own = np.arange(count) if ids is None else ids.detach().cpu().numpy()
+        start = mixed(np.array([seed & 0xFFFFFFFFFFFFFFFF], np.uint64))
+        self._state = mixed(start + (own.astype(np.int64).view(np.uint64) + 1) * GOLDEN)
+
+    def uniform(self, stream: int, width: int) -> Float64[np.ndarray, "B n"]:
+        """Numbers in [0, 1).
+
+        Args:
+            stream: What they are for; another one gives unrelated numbers.
+            width: How many for each example.
+
+        Returns:
+            The numbers, multiples of ``2**-53``.
+        """
+        columns = np.arange(1, width + 1, dtype=np.uint64) * GOLDEN
+        state = mixed(self._state + np.array([stream + 1], np.uint64) * GOLDEN)
+        return (mixed(state[:, None] + columns) >> np.uint64(11)) * 2.0**-53
+
+    def whole(self, stream: int, width: int, below: int) -> Int64[np.ndarray, "B n"]:
+        """Whole numbers, each as likely as any other.
+
+        Args:
+            stream: As of ``uniform``.
+            width: How many for each example.
+            below: One more than the highest, far below ``2**53``.
+
+        Returns:
+            The numbers.
+        """
+        return (self.uniform(stream, width) * below).astype(np.int64)
+
+    def distinct(self, stream: int, width: int, below: int) -> Int64[np.ndarray, "B n"]:
+        """Whole numbers without repetition, in random order.
+
+        Args:
+            stream: As of ``uniform``.
+            width: How many for each example, ``below`` at most.
+            below: One more than the highest.
+
+        Returns:
+            The numbers.
+        """
+        return self.uniform(stream, below).argsort(axis=1)[:, :width]
+
+
+def mixed(state: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
+    """SplitMix64's finaliser: a bijection whose every bit depends on every bit.
+
+    Args:
+        state: Any numbers.
+
+    Returns:
+        As many.
+    """
+    for shift, factor in _MIX:
+        state = (state ^ (state >> shift)) * np.uint64(factor)
+    return state ^ (state >> np.uint64(31))
+
+
+def seed_of_now() -> int:
+    """A seed from torch's own generator, for where none is given: another one every time.
+
+    Returns:
+        A whole number in 0..2**63 - 1.
+    """
+    return int(torch.randint(2**63 - 1, ()))

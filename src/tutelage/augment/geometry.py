@@ -1,0 +1,146 @@
+"""Images moved, turned, sheared, mirrored and cut out, each of a batch in its own way."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float32, Float64, Int64, UInt8
+from torch import Tensor
+
+Images = UInt8[Tensor, "B ch H W"]
+Which = Int64[np.ndarray, "B"]
+Values = Float64[np.ndarray, "B"]
+Maps = Float64[np.ndarray, "B 2 3"]
+
+
+MOVING = ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")
+"""operations that take every pixel from somewhere else"""
+
+
+def maps_of(which: Which, value: Values, height: int, width: int) -> Maps:
+    """Where pixels come from.
+
+    ``shear_x`` takes a pixel from further right, by ``value`` times its distance from the
+    upper edge; ``shear_y`` from further down, by that from the left edge; ``translate``
+    moves by ``value`` pixels to the right or down; ``rotate`` turns by ``value`` degrees
+    counter-clockwise about the middle.
+
+    Args:
+        which: Places in ``MOVING``, counted from 1.
+        value: Strengths.
+        height: Of the images.
+        width: Of the images.
+
+    Returns:
+        From a pixel's place, (x, y, 1) in pixels with the image's middle at (0, 0), to its
+        source's.
+    """
+    shear_x, shear_y, move_x, move_y, angle = (
+        np.where(which == place, value, 0.0) for place in range(1, len(MOVING) + 1)
+    )
+    angle = angle * (math.pi / 180)
+    maps = np.empty((len(value), 2, 3))
+    maps[:, 0, 0] = maps[:, 1, 1] = np.cos(angle)
+    maps[:, 0, 1] = shear_x - np.sin(angle)
+    maps[:, 1, 0] = shear_y + np.sin(angle)
+    maps[:, 0, 2] = shear_x * (height / 2) - move_x
+    maps[:, 1, 2] = shear_y * (width / 2) - move_y
+    return maps
+
+
+def sampled(images: Images, maps: Maps) -> Images:
+    """Every pixel taken from the nearest one to its source, black from outside the image.
+
+    As by ``affine`` and ``rotate`` of torchvision in mode ``nearest``. The places are sums of
+    two rounded products, not a matrix product, so that they depend neither on the batch nor
+    on autocast: where a source lies halfway between two pixels the other one may be taken.
+
+    Args:
+        images: The images.
+        maps: As of :func:`maps_of`.
+
+    Returns:
+        The images, changed.
+    """
+    grid = places(maps, *images.shape[2:], device=images.device)
+    with torch.autocast(images.device.type, enabled=False):
+        found = F.grid_sample(images.float(), grid, mode="nearest", align_corners=False)
+    return found.to(torch.uint8)
+
+
+def places(
+    maps: Maps, height: int, width: int, *, device: torch.device
+) -> Float32[Tensor, "B H W 2"]:
+    """Where every pixel of an image comes from.
+
+    Args:
+        maps: As of :func:`maps_of`.
+        height: Of the images.
+        width: Of the images.
+        device: Where they are wanted.
+
+    Returns:
+        x and y, -1 at the left and upper edge of the image and 1 at the others.
+    """
+    scaled = (maps / np.array([[width / 2], [height / 2]])).astype(np.float32)
+    x = np.arange(width, dtype=np.float32) - np.float32((width - 1) / 2)
+    y = np.arange(height, dtype=np.float32) - np.float32((height - 1) / 2)
+    across = scaled[:, None, :, 0] * x[:, None]
+    down = scaled[:, None, :, 1] * y[:, None] + scaled[:, None, :, 2]
+    sides = (torch.from_numpy(side).to(device) for side in (across, down))
+    return next(sides)[:, None] + next(sides)[:, :, None]
+
+
+def flip_lr(images: Images, _: Values) -> Images:
+    """Mirrored left to right.
+
+    Args:
+        images: The images.
+        _: Ignored.
+
+    Returns:
+        The images, mirrored.
+    """
+    return images.flip(3)
+
+
+def flip_ud(images: Images, _: Values) -> Images:
+    """Mirrored top to bottom.
+
+    Args:
+        images: The images.
+        _: Ignored.
+
+    Returns:
+        The images, mirrored.
+    """
+    return images.flip(2)
+
+
+def cut_out(
+    images: Tensor, side: Values, spot: Float64[np.ndarray, "B 2"], *, colour: float = 0.0
+) -> Tensor:
+    """A square painted over about a pixel, which may lie at the edge.
+
+    Source: DeVries and Taylor 2017, Improved Regularization of Convolutional Neural Networks
+    with Cutout.
+
+    Args:
+        images: [B, ch, H, W] of any type.
+        side: Of the square, whole pixels; the square of an even side has one pixel more before
+            its middle than after it.
+        spot: Where the middle is, in parts of height and of width, in [0, 1).
+        colour: What it is painted with.
+
+    Returns:
+        The images, changed.
+    """
+    first = np.floor(spot * images.shape[2:]) - np.floor(side / 2)[:, None]
+    after = first + side[:, None]
+    rows, columns = (
+        (np.arange(n) >= first[:, k, None]) & (np.arange(n) < after[:, k, None])
+        for k, n in enumerate(images.shape[2:])
+    )
+    square = torch.from_numpy(rows[:, None, :, None] & columns[:, None, None])
+    return images.masked_fill(square.to(images.device), colour)

@@ -1,0 +1,167 @@
+"""Every image of a batch changed by an operation of its own, group by group."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int64, Shaped
+from torch import Tensor
+
+from tutelage.augment import colour, geometry
+from tutelage.errors import UsageError
+
+COLOUR: dict[str, Callable[[Tensor, np.ndarray], Tensor]] = {
+    "auto_contrast": colour.auto_contrast,
+    "equalize": colour.equalize,
+    "solarize": colour.solarize,
+    "color": colour.color,
+    "posterize": colour.posterize,
+    "contrast": colour.contrast,
+    "brightness": colour.brightness,
+    "sharpness": colour.sharpness,
+    "blur": colour.blur,
+    "invert": colour.invert,
+    "flip_lr": geometry.flip_lr,
+    "flip_ud": geometry.flip_ud,
+}
+"""operations that act on images and values alone"""
+IDENTITY, CUTOUT = "identity", "cutout"
+OPERATIONS = (IDENTITY, *geometry.MOVING, *COLOUR, CUTOUT)
+"""all operations there are, by name"""
+PLACE = {name: place for place, name in enumerate(OPERATIONS)}
+_ENDS = np.arange(1, len(OPERATIONS))
+_ENDS = np.concatenate([_ENDS[:1], _ENDS[len(geometry.MOVING) :]])
+CHANNELS = (1, 3)
+STEP = 1 / 255 / 16
+"""how far outside of 0..1 an image may lie through rounding"""
+
+
+def apply_operations(
+    images: Shaped[Tensor, "B ch H W"],
+    operation: Int64[np.ndarray, "B"],
+    value: Float64[np.ndarray, "B"],
+    spot: Float64[np.ndarray, "B 2"],
+) -> Shaped[Tensor, "B ch H W"]:
+    """Images each changed by one operation, with a strength of its own.
+
+    All images of an operation are changed at once; those that are moved, turned or sheared by
+    one sampling. Operations are defined on bytes: images of real numbers in 0..1 are
+    rounded to 255ths first, unless the operation is ``identity``.
+
+    Args:
+        images: uint8, or real numbers in 0..1; of one channel or three.
+        operation: Places in ``OPERATIONS``.
+        value: In the operation's own unit: pixels (``translate``, ``cutout``), pixels per
+            pixel (``shear``), degrees, factor, bits, threshold in 0..256; ignored by others.
+        spot: Where ``cutout`` cuts, in parts of height and width, in [0, 1).
+
+    Returns:
+        Images of the same shape, type and device.
+
+    Note: raises ``UsageError`` for other images.
+    """
+    require_images(images)
+    return from_bytes(applied(to_bytes(images), operation, value, spot), images, operation)
+
+
+def applied(
+    images: Tensor, operation: np.ndarray, value: np.ndarray, spot: np.ndarray
+) -> Tensor:
+    """Bytes each changed by one operation.
+
+    Args:
+        images: [B, ch, H, W] uint8.
+        operation: As of :func:`apply_operations`.
+        value: As there.
+        spot: As there.
+
+    Returns:
+        The images, changed.
+    """
+    if not images.numel() or not operation.any():
+        return images
+    operation = np.where((operation == PLACE["solarize"]) & (value > 255), 0, operation)
+    # side by side with their like, then back
+    order = operation.argsort(kind="stable")
+    operation, value, spot = operation[order], value[order], spot[order]
+    rows = torch.from_numpy(order).to(images.device)
+    grouped = images.index_select(0, rows)
+    ends = np.searchsorted(operation, _ENDS).tolist()
+    moved = slice(ends[0], ends[1])
+    if moved.stop > moved.start:
+        maps = geometry.maps_of(operation[moved], value[moved], *images.shape[2:])
+        grouped[moved] = geometry.sampled(grouped[moved], maps)
+    for change, start, stop in zip(COLOUR.values(), ends[1:], ends[2:], strict=False):
+        if stop > start:
+            grouped[start:stop] = change(grouped[start:stop], value[start:stop])
+    if ends[-1] < len(operation):
+        cut = slice(ends[-1], None)
+        grouped[cut] = geometry.cut_out(grouped[cut], value[cut], spot[cut])
+    return torch.empty_like(images).index_copy_(0, rows, grouped)
+
+
+def require_images(images: Tensor) -> None:
+    """Refuse what is not a batch of images, whatever operations will be drawn.
+
+    Args:
+        images: What came.
+
+    Raises:
+        UsageError: If it has other than four axes, or other than one or three channels.
+    """
+    if images.ndim != 4 or images.shape[1] not in CHANNELS:
+        raise UsageError(
+            f"augmentation got images of shape {list(images.shape)}; allowed: [B, channels, "
+            f"height, width] with {' or '.join(map(str, CHANNELS))} channels. A single image "
+            "becomes a batch by image.unsqueeze(0)."
+        )
+
+
+def to_bytes(images: Tensor) -> Tensor:
+    """Images as bytes.
+
+    Args:
+        images: uint8, or real numbers in 0..1.
+
+    Returns:
+        uint8, the images themselves if they are.
+
+    Raises:
+        UsageError: If they are of another type, or values lie outside of 0..1.
+    """
+    if images.dtype == torch.uint8:
+        return images.contiguous()
+    if not images.is_floating_point():
+        raise UsageError(
+            f"augmentation got images of type {images.dtype}; allowed: torch.uint8, or real "
+            "numbers in 0..1."
+        )
+    wide = images.detach().float()
+    inside = (wide >= -STEP) & (wide <= 1 + STEP)  # not where it is not a number
+    if not inside.all():
+        raise UsageError(
+            f"augmentation got values from {float(wide.min()):.4g} to {float(wide.max()):.4g}; "
+            "allowed: 0..1, or uint8 in 0..255. Normalise after augmenting, or give mean and "
+            "std where they can be given."
+        )
+    return wide.mul(255).round_().to(torch.uint8).contiguous()
+
+
+def from_bytes(changed: Tensor, images: Tensor, operation: np.ndarray) -> Tensor:
+    """Changed bytes as the type that came; images left alone keep their exact values.
+
+    Args:
+        changed: [B, ch, H, W] uint8.
+        images: The images as they came.
+        operation: [B] or [B, S], zero where an image is left alone.
+
+    Returns:
+        Of the type of ``images``.
+    """
+    if images.dtype == torch.uint8:
+        return changed
+    touched = torch.from_numpy(operation.reshape(len(images), operation[:1].size).any(1)).to(
+        images.device
+    )
+    real = changed.float().div_(255).to(images.dtype)
+    return torch.where(touched.view(-1, 1, 1, 1), real, images)
