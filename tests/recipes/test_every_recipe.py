@@ -1,6 +1,7 @@
 """Every recipe is well made, and runs at smoke scale: the same again for the same seed."""
 
 import math
+import pickle
 from importlib import resources
 
 import pytest
@@ -22,6 +23,12 @@ def test_a_recipe_says_in_a_line_what_it_checks(name):
     assert all(claim.comparisons for claim in recipe.claims)
     assert recipe.minutes["gpu"] <= 10
     assert recipe.minutes["smoke"] <= 1
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_a_job_runs_goes_to_another_process_by_name_alone(name):
+    run = load_recipe(name).run
+    assert pickle.dumps(pickle.loads(pickle.dumps(run))) == pickle.dumps(run)
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -6,8 +6,6 @@ Fan et al. 2021, Section 4.3. Figures: ``docs/results.md``.
 from collections.abc import Mapping
 from functools import partial
 
-import torch
-
 from tutelage.recipes.interactions_tables import (
     CHOSEN,
     CLEAN,
@@ -16,31 +14,16 @@ from tutelage.recipes.interactions_tables import (
     below,
     measured,
 )
-from tutelage.recipes.reweighting import PLAIN, Settings, Way, ready
+from tutelage.recipes.reweighting import PLAIN, Way, ready
 from tutelage.recipes.reweighting_ways import interactions
 from tutelage.reproduction.claims import Claim
-from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+from tutelage.reproduction.recipe import Plot, Recipe
 
 WAYS: Mapping[str, Way] = {
     "plain": PLAIN,
     "interactions": interactions(),
     "deeper": interactions(deep=True),
 }
-
-
-def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: One of ``WAYS``.
-        seed: Of data, student and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Test errors.
-    """
-    return measured(WAYS[arm], seed, settings, device)
 
 
 RECIPE = Recipe(
@@ -52,7 +35,7 @@ RECIPE = Recipe(
     metrics=METRICS,
     settings=CLEAN,
     minutes={"smoke": 0.5, "mini": 3, "gpu": 10, "paper": 130},
-    run=run,
+    run=partial(measured, WAYS),
     claims=(
         Claim(
             "The deeper interaction does better than the usual one.",

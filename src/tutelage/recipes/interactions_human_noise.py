@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-import torch
-
 from tutelage.recipes.interactions_tables import (
     CLEAN,
     METRICS,
@@ -16,31 +14,16 @@ from tutelage.recipes.interactions_tables import (
     measured,
     spoilt,
 )
-from tutelage.recipes.reweighting import PLAIN, Settings, Way, ready
+from tutelage.recipes.reweighting import PLAIN, Way, ready
 from tutelage.recipes.reweighting_ways import interactions, margin_loss
 from tutelage.reproduction.claims import Claim
-from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+from tutelage.reproduction.recipe import Plot, Recipe
 
 WAYS: Mapping[str, Way] = {
     "plain": PLAIN,
     "interactions": interactions(),
     "margin-loss": margin_loss("centred"),
 }
-
-
-def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: One of ``WAYS``.
-        seed: Of data, student and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Test errors.
-    """
-    return measured(WAYS[arm], seed, settings, device)
 
 
 RECIPE = Recipe(
@@ -60,7 +43,7 @@ RECIPE = Recipe(
         noise="human:worst",
     ),
     minutes={"smoke": 0.5, "mini": 3, "gpu": 10, "paper": 130},
-    run=run,
+    run=partial(measured, WAYS),
     claims=(
         Claim(
             "The paper's teacher lowers the error of plain training, as with drawn noise.",

@@ -6,14 +6,12 @@ Not in Fan et al. 2021, whose teacher it is. Figures: ``docs/results.md``.
 from collections.abc import Mapping
 from functools import partial
 
-import torch
-
 from tutelage.recipes.interactions_tables import METRICS, below, measured, spoilt
 from tutelage.recipes.noise_columns import DIGITS, SMOKE
 from tutelage.recipes.reweighting import PLAIN, Settings, Way, ready
 from tutelage.recipes.reweighting_ways import interactions, margin_loss
 from tutelage.reproduction.claims import Claim
-from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+from tutelage.reproduction.recipe import Plot, Recipe
 
 WAYS: Mapping[str, Way] = {
     "plain": PLAIN,
@@ -21,21 +19,6 @@ WAYS: Mapping[str, Way] = {
     "interactions": interactions(),
     "margin-loss": margin_loss("centred"),
 }
-
-
-def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: One of ``WAYS``.
-        seed: Of data, student and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Test errors.
-    """
-    return measured(WAYS[arm], seed, settings, device)
 
 
 RECIPE = Recipe(
@@ -56,7 +39,7 @@ RECIPE = Recipe(
         imbalance=100.0,
     ),
     minutes={"smoke": 0.5, "mini": 2, "gpu": 10, "paper": 130},
-    run=run,
+    run=partial(measured, WAYS),
     claims=(
         Claim(
             "The paper's teacher lowers the error of plain training, as with wrong labels.",

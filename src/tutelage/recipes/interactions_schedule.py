@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-import torch
-
 from tutelage.recipes.interactions_tables import (
     CHOSEN,
     CLEAN,
@@ -16,10 +14,10 @@ from tutelage.recipes.interactions_tables import (
     below,
     measured,
 )
-from tutelage.recipes.reweighting import PLAIN, Settings, Way, ready
+from tutelage.recipes.reweighting import PLAIN, Way, ready
 from tutelage.recipes.reweighting_ways import interactions
 from tutelage.reproduction.claims import Claim
-from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+from tutelage.reproduction.recipe import Plot, Recipe
 
 SCHEDULES = ((1, 1), (20, 2), (20, 5), (100, 2), (100, 5))
 """K and B"""
@@ -27,21 +25,6 @@ WAYS: Mapping[str, Way] = {
     "plain": PLAIN,
     **{f"K{k}.B{b}": interactions(every=k, look_back=b) for k, b in SCHEDULES},
 }
-
-
-def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: One of ``WAYS``.
-        seed: Of data, student and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Test errors.
-    """
-    return measured(WAYS[arm], seed, settings, device)
 
 
 RECIPE = Recipe(
@@ -56,7 +39,7 @@ RECIPE = Recipe(
         "mini": replace(CLEAN["mini"], student="cnn", examples=2000, augment="none", epochs=20),
     },
     minutes={"smoke": 0.5, "mini": 6, "gpu": 10, "paper": 400},
-    run=run,
+    run=partial(measured, WAYS),
     claims=(
         Claim("K = 20, B = 2 does better than a step at a time.", below("K20.B2", "K1.B1")),
         Claim(

@@ -79,7 +79,8 @@ def spoilt(scales: Mapping[str, Settings], **changes: str | float) -> dict[str, 
 
 
 def measured(
-    way: Way,
+    ways: Mapping[str, Way],
+    arm: str,
     seed: int,
     settings: Settings,
     device: torch.device,
@@ -89,7 +90,8 @@ def measured(
     """Train one student with one seed.
 
     Args:
-        way: How it is taught.
+        ways: How the students of each arm are taught.
+        arm: One of them.
         seed: Of data, student and order.
         settings: The scale's.
         device: Where.
@@ -98,7 +100,7 @@ def measured(
     Returns:
         Test errors.
     """
-    trained = train(way, seed, settings, device)
+    trained = train(ways[arm], seed, settings, device)
     errors = trained.errors()
     return Outcome({name: errors[name] for name in metrics}, trained.series)
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
-
 from tutelage.recipes.interactions_tables import BEST, METRICS, below, measured
 from tutelage.recipes.reweighting import PLAIN, Settings, Way, ready
 from tutelage.recipes.reweighting_ways import (
@@ -15,7 +13,7 @@ from tutelage.recipes.reweighting_ways import (
     margin_loss,
 )
 from tutelage.reproduction.claims import Claim
-from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+from tutelage.reproduction.recipe import Plot, Recipe
 
 WAYS: Mapping[str, Way] = {
     "plain": PLAIN,
@@ -114,21 +112,6 @@ class Column:
         return {name: replace(of, noise=self.noise) for name, of in scales.items()}
 
 
-def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: One of ``WAYS``.
-        seed: Of data, student and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Test errors.
-    """
-    return measured(WAYS[arm], seed, settings, device, metrics=METRICS | BEST)
-
-
 def column_recipe(
     name: str,
     title: str,
@@ -160,7 +143,7 @@ def column_recipe(
         metrics=METRICS | BEST,
         settings=column.settings(mini),
         minutes=minutes,
-        run=run,
+        run=partial(measured, WAYS, metrics=METRICS | BEST),
         claims=(
             Claim(
                 "The paper's teacher lowers the error of plain training.",

@@ -92,5 +92,17 @@ def margin_loss(level: str) -> Way:
     return Way(partial(_margin_loss, level))
 
 
-META_WEIGHT_NET = Way(lambda *_: LossWeigher(), signal=lambda _: Lookahead(), every=1)
-MENTOR_NET = Way(lambda *_: MentorNetPD(), signal=None)
+def _loss_weigher(_student: nn.Module, _images: Images) -> LossWeigher:
+    return LossWeigher()
+
+
+def _one_step_ahead(_look_back: int) -> Lookahead:
+    return Lookahead()
+
+
+def _mentor_net(_student: nn.Module, _images: Images) -> MentorNetPD:
+    return MentorNetPD()
+
+
+META_WEIGHT_NET = Way(_loss_weigher, signal=_one_step_ahead, every=1)
+MENTOR_NET = Way(_mentor_net, signal=None)

@@ -84,7 +84,7 @@ class Recipe:
     """expected for three seeds by scale: smoke and mini on two CPU cores, gpu and paper on
     one H100-class card"""
     run: Run
-    """a function of a module, which another process can import"""
+    """a function of a module, which another process can import, or a partial of one"""
     claims: tuple[Claim, ...]
     table: str = ""
     """the table of the paper's numbers below; nothing where it prints none"""
