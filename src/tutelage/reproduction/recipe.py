@@ -81,8 +81,8 @@ class Recipe:
     settings: Mapping[str, Any]
     """a frozen dataclass by scale"""
     minutes: Mapping[str, float]
-    """expected for three seeds by scale: smoke and mini on two CPU cores, gpu and paper on
-    one H100-class card"""
+    """expected for three seeds by scale: smoke and mini on two CPU cores with nothing else to
+    do, gpu and paper on one H100-class card"""
     run: Run
     """a function of a module, which another process can import, or a partial of one"""
     claims: tuple[Claim, ...]
