@@ -108,6 +108,36 @@ WRONG = {
         ["'pol'", "Did you mean 'pool'?", "conv1, bn1, conv2, bn2, pool", "fc"],
     ),
     "tap of unknown width": ("pets", ["--tap", "bn1"], ["'bn1'", "--tap"]),
+    "a tap that nothing looks at": (
+        "pets",
+        ["--tap", "pool", "--teacher", "margin-loss"],
+        ["tap does nothing", "untaught, margin-loss", "internal-state"],
+    ),
+    "a tap beside a commentary": (
+        "pets",
+        ["--tap", "pool", "--commentary", "{made}/seven"],
+        ["tap does nothing", "untaught, commentary"],
+    ),
+    "a level of other weights": (
+        "pets",
+        ["--level", "centred", "--teacher", "loss"],
+        ["level does nothing", "margin-loss, internal-state"],
+    ),
+    "a metric where nothing learns": (
+        "pets",
+        ["--metric", "expected-accuracy", "--teacher", "focal", "self-paced"],
+        ["metric does nothing", "untaught, focal, self-paced", "mentornet-dd"],
+    ),
+    "a rate where nothing learns": (
+        "pets",
+        ["--teacher-lr", 0.1, "--commentary", "{made}/seven"],
+        ["teacher_lr does nothing"],
+    ),
+    "steps to look back over where only the last counts": (
+        "pets",
+        ["--look-back", 3, "--teacher", "loss"],
+        ["look_back does nothing", "l2t-loss"],
+    ),
     "classes of a commentary": (
         "pets",
         ["--commentary", "{made}/seven"],
@@ -376,6 +406,7 @@ def test_settings_file_may_name_every_field(place, made, settings_of):
         teacher=("internal-state", "curriculum"),
         student="resnet8",
         tap="pool",
+        level="centred",
         commentary=None,
         noise="uniform:0.25",
         held_out=6,

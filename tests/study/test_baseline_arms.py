@@ -10,7 +10,15 @@ from tutelage.data.images import ImageSet
 from tutelage.learning.settings import LEARNT
 from tutelage.probability_losses import Focal, GeneralisedCrossEntropy
 from tutelage.study.arms import TAUGHT, build_tutor
-from tutelage.study.settings import BASELINES, LEARNING, TAUGHT_BY, TrainSettings
+from tutelage.study.settings import (
+    BASELINES,
+    LEARNERS,
+    LEARNING,
+    TAUGHT_BY,
+    USED_BY,
+    TrainSettings,
+)
+from tutelage.teachers import InternalState
 
 
 def test_arms_leave_a_result_and_what_was_learnt_a_commentary(pets, tmp_path) -> None:
@@ -33,14 +41,27 @@ def test_every_word_has_an_arm_and_only_what_learns_may_be_learnt_as_a_commentar
     assert TAUGHT.keys() == TAUGHT_BY.keys()
     assert not BASELINES.keys() & LEARNT.keys()
     assert all(TAUGHT[name].signal is not None for name in LEARNING)
+    assert set(LEARNERS) == {name for name, way in TAUGHT.items() if way.signal is not None}
+
+
+def some_images() -> ImageSet:
+    images = torch.zeros(6, 1, 16, 16, dtype=torch.uint8)
+    labels = torch.arange(6) % 3
+    return ImageSet(images, labels, torch.arange(6), classes=("a", "b", "c"), name="none")
+
+
+@pytest.mark.parametrize("level", ["free", "centred"])
+@pytest.mark.parametrize("arm", USED_BY["level"])
+def test_a_held_level_is_that_of_the_teacher(arm, level) -> None:
+    settings = from_plain(TrainSettings, {"held_out": 3, "level": level, "teacher": [arm]})
+    teacher = build_tutor(arm, 0, some_images(), settings, 10).teacher
+    assert isinstance(teacher, InternalState)
+    assert teacher.level == level
 
 
 @pytest.mark.parametrize(
     ("arm", "objective"), [("focal", Focal(2.0)), ("gce", GeneralisedCrossEntropy(0.7))]
 )
 def test_an_arm_of_another_loss_descends_it(arm, objective) -> None:
-    images = torch.zeros(6, 1, 16, 16, dtype=torch.uint8)
-    labels = torch.arange(6) % 3
-    train = ImageSet(images, labels, torch.arange(6), classes=("a", "b", "c"), name="none")
     settings = from_plain(TrainSettings, {"held_out": 3, "teacher": [arm]})
-    assert build_tutor(arm, 0, train, settings, 10).task.objective == objective
+    assert build_tutor(arm, 0, some_images(), settings, 10).task.objective == objective

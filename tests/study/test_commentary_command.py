@@ -92,6 +92,7 @@ WRONG = {
     "teacher": (["--teacher", "blend"], ["'blend'", "Did you mean 'blending'?"]),
     "rounds": (["--rounds", 0], ["rounds", "at least 1"]),
     "rate": (["--teacher-lr", -1], ["teacher_lr", "above 0"]),
+    "a level of other weights": (["--level", "centred"], ["level", "curriculum"]),
     "sigma without masks": (["--sigma", 3], ["sigma", "curriculum"]),
     "student": (["--student", "rezn20"], ["'rezn20'", "resnet20"]),
     "batch": (["--batch-size", 400], ["batch_size", "400"]),

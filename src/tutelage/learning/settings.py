@@ -7,7 +7,7 @@ import tyro
 
 from tutelage.errors import UsageError, nearest
 from tutelage.ranges import at_least_one
-from tutelage.study.settings import EMBEDDED, LEARNING, TrainSettings
+from tutelage.study.settings import EMBEDDED, LEARNING, USED_BY, TrainSettings
 
 LEARNT = LEARNING | {
     "blending": "how much of a second image to mix in, for each pair of classes",
@@ -62,6 +62,10 @@ class LearnSettings:
     """Learning rate of the teacher's Adam; if not given, 0.1 for blending, 0.02 for margin-loss
     and internal-state, and 0.001 for the others."""
 
+    level: Literal["free", "centred"] = "free"
+    """Whether the level of the weights of margin-loss and internal-state is held, as for
+    `tutelage train`."""
+
     sigma: float | None = None
     """Standard deviation of a mask, pixels; a quarter of the image's height if not given."""
 
@@ -105,6 +109,9 @@ class LearnSettings:
                 raise UsageError(f"{name} must be above 0, got {value:g}.")
         if self.sigma is not None and self.teacher != "mask":
             raise UsageError(f"sigma is of masks; the teacher {self.teacher} has none.")
+        if self.level != "free" and self.teacher not in USED_BY["level"]:
+            levelled = " and ".join(USED_BY["level"])
+            raise UsageError(f"level is about {levelled}; {self.teacher} has none to hold.")
         _ = self.study
 
     @property
@@ -113,6 +120,7 @@ class LearnSettings:
         return TrainSettings(
             data=self.data,
             student=self.student,
+            level=self.level,
             noise=self.noise,
             held_out=self.held_out,
             limit=self.limit,

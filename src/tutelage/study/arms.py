@@ -43,7 +43,7 @@ class Taught(NamedTuple):
     """what the student descends, and is judged by"""
 
 
-def _margin_loss(student: nn.Module, images: ImageSet, _: TrainSettings) -> nn.Module:
+def _margin_loss(student: nn.Module, images: ImageSet, how: TrainSettings) -> nn.Module:
     return InternalState(
         student,
         classes=len(images.classes),
@@ -51,6 +51,7 @@ def _margin_loss(student: nn.Module, images: ImageSet, _: TrainSettings) -> nn.M
         surface=("margin", "loss"),
         hidden_layers=1,
         width=32,
+        level=how.level,
     )
 
 
@@ -61,7 +62,7 @@ def _internal_state(student: nn.Module, images: ImageSet, how: TrainSettings) ->
             f"The width of tap '{tap}' cannot be read off the student {how.student}. "
             "Give --tap a module that is linear or feeds the last linear layer, or none."
         )
-    return InternalState(student, classes=len(images.classes), tap=tap)
+    return InternalState(student, classes=len(images.classes), tap=tap, level=how.level)
 
 
 def _curriculum(_: nn.Module, images: ImageSet, __: TrainSettings) -> nn.Module:

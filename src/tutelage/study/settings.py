@@ -31,6 +31,16 @@ BASELINES = {
 """what others do, by name, to compare with in the same run"""
 TAUGHT_BY = LEARNING | BASELINES
 """all of them"""
+LEARNERS = (*LEARNING, "mentornet-dd")
+USED_BY = {
+    "tap": ("internal-state",),
+    "level": ("margin-loss", "internal-state"),
+    "metric": LEARNERS,
+    "teacher_lr": LEARNERS,
+    "teacher_every": LEARNERS,
+    "look_back": tuple(name for name in LEARNERS if name != "loss"),
+}
+"""settings that do nothing without one of some teachers"""
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,10 @@ class TrainSettings:
     tap: str | None = None
     """Module of the student that the internal-state teacher looks at; what feeds the last
     linear layer if not given."""
+
+    level: Literal["free", "centred"] = "free"
+    """Whether the level of the weights of margin-loss and internal-state is held: free, as in
+    the paper, or centred, where the mean of a batch is taken off what their sigmoid gets."""
 
     commentary: Path | None = None
     """Train with this stored commentary instead of learning a teacher."""
@@ -151,6 +165,7 @@ class TrainSettings:
         if len(set(self.teacher)) < len(self.teacher):
             raise UsageError(f"teacher names one twice: {' '.join(self.teacher)}.")
         _check_commentary(self)
+        _check_use(self)
         _check_numbers(self)
         every = self.look_back if self.teacher_every is None else self.teacher_every
         if self.look_back > every:
@@ -196,11 +211,16 @@ def _check_commentary(settings: TrainSettings) -> None:
             f"A commentary teaches instead of {', '.join(settings.teacher)}: give commentary "
             "or teacher, not both."
         )
-    if settings.metric != "log-likelihood":
-        raise UsageError(
-            "metric is about a teacher that learns, and a commentary is used as it is: leave "
-            "one of the two out."
-        )
+
+
+def _check_use(settings: TrainSettings) -> None:
+    for name, teachers in USED_BY.items():
+        given = getattr(settings, name) != getattr(TrainSettings, name)
+        if given and not set(teachers) & set(settings.arms):
+            raise UsageError(
+                f"{name} does nothing here, where students are {', '.join(settings.arms)}: it "
+                f"is about {', '.join(teachers)}. Give such a teacher, or leave {name} out."
+            )
 
 
 def _check_numbers(settings: TrainSettings) -> None:
