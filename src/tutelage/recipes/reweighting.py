@@ -32,6 +32,11 @@ class Way(NamedTuple):
     look_back: int | None = None
     """the settings' where None"""
     objective: Objective = cross_entropy
+    """what the student descends"""
+    metric: Objective | None = None
+    """what held-out images judge by; the objective where None"""
+    teacher_lr: float | None = None
+    """the settings' where None"""
 
 
 def _plain(_student: nn.Module, _images: Images) -> Plain:
@@ -111,11 +116,12 @@ def tutored(
         student,
         rule,
         teacher,
-        Adam(teacher.parameters(), of.teacher_lr),
+        Adam(teacher.parameters(), way.teacher_lr or of.teacher_lr),
         signal=way.signal(way.look_back or of.look_back),
         teacher_every=way.every or of.every,
         total_steps=steps,
         objective=way.objective,
+        metric=way.metric,
         seed=seed,
     )
 
