@@ -65,3 +65,14 @@ def test_a_held_level_is_that_of_the_teacher(arm, level) -> None:
 def test_an_arm_of_another_loss_descends_it(arm, objective) -> None:
     settings = from_plain(TrainSettings, {"held_out": 3, "teacher": [arm]})
     assert build_tutor(arm, 0, some_images(), settings, 10).task.objective == objective
+
+
+@pytest.mark.parametrize(("given", "rates"), [(None, (0.02, 1e-3)), (0.5, (0.5, 0.5))])
+def test_the_learned_loss_learns_slower_unless_told_otherwise(given, rates) -> None:
+    for arm, rate in zip(("margin-loss", "l2t-loss"), rates, strict=True):
+        settings = from_plain(
+            TrainSettings, {"held_out": 3, "teacher": [arm], "teacher_lr": given}
+        )
+        learner = build_tutor(arm, 0, some_images(), settings, 10).learner
+        assert learner is not None
+        assert [group["lr"] for group in learner.optimizer.param_groups] == [rate]

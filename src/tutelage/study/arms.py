@@ -39,6 +39,8 @@ class Taught(NamedTuple):
     """from the number of steps to look back over; None where nothing is learnt"""
     every: int = 5
     """student steps between two teacher steps, where the settings do not say"""
+    lr: float = 0.02
+    """of the teacher's Adam, where the settings do not say"""
     objective: Objective = cross_entropy
     """what the student descends, and is judged by"""
 
@@ -75,7 +77,9 @@ TAUGHT: dict[str, Taught] = {
     "internal-state": Taught(_internal_state, Reversible),
     "loss": Taught(lambda *_: LossWeigher(), lambda _: Lookahead(), every=1),
     "curriculum": Taught(_curriculum, Reversible),
-    "l2t-loss": Taught(lambda _, images, __: DynamicLoss(len(images.classes)), Reversible),
+    "l2t-loss": Taught(
+        lambda _, images, __: DynamicLoss(len(images.classes)), Reversible, lr=1e-3
+    ),
     "mentornet-dd": Taught(lambda _, images, __: MentorNetDD(len(images.classes)), Reversible),
     "mentornet": Taught(lambda *_: MentorNetPD()),
     "reweight": Taught(lambda *_: Aligned()),
@@ -134,6 +138,7 @@ def build_tutor(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         teacher = taught.build(student, train, settings).to(device)
+    given = settings.teacher_lr
     if taught.signal is None:
         return Tutor(
             student,
@@ -147,7 +152,7 @@ def build_tutor(
         student,
         optimizer,
         teacher,
-        Adam(teacher.parameters(), lr=settings.teacher_lr),
+        Adam(teacher.parameters(), taught.lr if given is None else given),
         signal=taught.signal(settings.look_back),
         teacher_every=settings.teacher_every or taught.every,
         total_steps=steps,

@@ -17,7 +17,7 @@ LEARNING = {
     "internal-state": "deep-interactions teacher on the paper's features, I0 + M0, linear",
     "loss": "Meta-Weight-Net: a small network of the loss",
     "curriculum": "a network of the image and of how far training has come",
-    "l2t-loss": "dynamic losses: the loss itself is learnt; wants a --teacher-lr of 1e-3",
+    "l2t-loss": "dynamic losses: the loss itself is learnt",
 }
 """teachers that learn, of which a commentary is left, by name as the command line knows them"""
 BASELINES = {
@@ -133,8 +133,9 @@ class TrainSettings:
     decay_at: tuple[float, ...] = (2 / 3, 5 / 6)
     """Shares of the run after which the student's learning rate is divided by ten."""
 
-    teacher_lr: float = 0.02
-    """Learning rate of the teacher's Adam."""
+    teacher_lr: float | None = None
+    """Learning rate of the teacher's Adam; 0.02 if not given, and 1e-3 for the teacher
+    l2t-loss, which comes to nothing at more."""
 
     teacher_every: int | None = None
     """Student steps between two teacher steps; 5 if not given, and 1 for the teacher loss."""
@@ -227,7 +228,9 @@ def _check_numbers(settings: TrainSettings) -> None:
     counts = ("held_out", "epochs", "batch_size", "teacher_every", "look_back", "seeds")
     at_least_one(settings, *counts, "limit", "jobs")
     factor(settings, "imbalance")
-    not_negative(settings, "lr", "weight_decay", "teacher_lr")
+    not_negative(settings, "lr", "weight_decay")
+    if settings.teacher_lr is not None:
+        not_negative(settings, "teacher_lr")
     if not 0 < settings.momentum < 1:
         raise UsageError(f"momentum must lie in (0, 1), got {settings.momentum:g}.")
     shares(settings, "decay_at")
