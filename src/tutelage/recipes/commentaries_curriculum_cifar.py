@@ -54,7 +54,7 @@ RECIPE = Recipe(
     arms=ARMS,
     metrics=METRICS,
     settings={"smoke": SMOKE, "mini": MINI, "gpu": GPU, "paper": Settings()},
-    minutes={"smoke": 0.5, "mini": 14, "gpu": 10, "paper": 360},
+    minutes={"smoke": 0.5, "mini": 7, "gpu": 10, "paper": 360},
     run=taught,
     claims=(
         *better_areas(),

@@ -29,7 +29,7 @@ RECIPE = Recipe(
     arms=ARMS,
     metrics=METRICS,
     settings=SETTINGS | {"smoke": replace(SETTINGS["smoke"], train=100, held_out=100)},
-    minutes={"smoke": 0.5, "mini": 14, "gpu": 10, "paper": 360},
+    minutes={"smoke": 0.5, "mini": 7, "gpu": 10, "paper": 360},
     run=taught,
     claims=better_areas(),
     plots=plots(),

@@ -192,7 +192,7 @@ RECIPE = Recipe(
             mirrored=False,
         ),
     },
-    minutes={"smoke": 0.5, "mini": 6, "gpu": 10, "paper": 1500},
+    minutes={"smoke": 0.5, "mini": 2, "gpu": 10, "paper": 1500},
     run=run,
     claims=(
         Claim(

@@ -94,7 +94,7 @@ def masks_recipe(data: str, column: str, *, notes: tuple[str, ...] = ()) -> Reci
             "gpu": replace(small, train=20_000),
             "paper": Settings(data),
         },
-        minutes={"smoke": 0.5, "mini": 12, "gpu": 10, "paper": 900},
+        minutes={"smoke": 0.5, "mini": 7, "gpu": 10, "paper": 900},
         run=run,
         claims=(
             Claim(
