@@ -15,8 +15,8 @@ from tests.tutoring import Copies, WithoutForwardMode, live_tensors, same, teach
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Observation, Progress, as_lesson
 from tutelage.signals import GradientAlignment, Lookahead, NextStepLoss, Signal
+from tutelage.signals.policy_gradients import normalised, require_sound
 from tutelage.signals.products import Alignment
-from tutelage.signals.rewards import normalised, require_sound
 from tutelage.teachers import KeepOrDrop, SplitSampler, Together
 from tutelage.tutor import Tutor
 

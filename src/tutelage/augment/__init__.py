@@ -1,6 +1,6 @@
 """Batched image operations and policies: pure functions of the images and a seed."""
 
-from tutelage.augment.actions import Actions, performed
+from tutelage.augment.actions import Actions, performed, with_signs
 from tutelage.augment.layer import StandardAugmentation
 from tutelage.augment.operations import OPERATIONS, apply_operations
 from tutelage.augment.policies import AutoAugment, RandAugment, TrivialAugment, UniformAugment
@@ -25,4 +25,5 @@ __all__ = [
     "random_crop",
     "random_flip",
     "space_named",
+    "with_signs",
 ]

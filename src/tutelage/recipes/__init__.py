@@ -48,6 +48,7 @@ RECIPES = {
     "interactions-transfer": "tutelage.recipes.interactions_transfer",
     "interactions-translation": "tutelage.recipes.interactions_translation",
     "interactions-weights": "tutelage.recipes.interactions_weights",
+    "ola-policy": "tutelage.recipes.ola_policy",
 }
 """the module of each recipe by name; its ``RECIPE`` is imported when it is wanted"""
 

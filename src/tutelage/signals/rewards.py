@@ -1,23 +1,26 @@
-"""Rewards for what a teacher sampled at a step, and the policy gradient that they make."""
+"""Rewards for what a teacher sampled at a step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from tutelage.records import Batch, Estimate, Judgement, Params, Step, Window, Witness
-from tutelage.signals.dots import dots_of, seen_again
+from tutelage.records import Batch, Estimate, Judgement, Params, Window, Witness
+from tutelage.signals.dots import dots_of
+from tutelage.signals.policy_gradients import (
+    Normalise,
+    judged,
+    normalised,
+    policy_gradient,
+    require_sound,
+    weighted_mean,
+    with_entropy,
+)
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.protocol import Judge
 from tutelage.task import Task
-from tutelage.teaching import entropy
-from tutelage.trees import named_grad, plus
-
-Normalise = Literal["standard", "mean", "none"]
-TINY = 1e-8
-"""keeps the deviation of rewards that are all alike from dividing by zero"""
 
 
 @dataclass(frozen=True)
@@ -77,14 +80,31 @@ class GradientAlignment:
         Returns:
             What a teacher that descends should follow.
         """
+        reward, verdict, witness = self.rewards(task, teacher, window, held_out)
+        weights = normalised(reward, self.normalise)
+        found = policy_gradient(task, teacher, window.steps[-1], witness, weights)
+        return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
+
+    def rewards(
+        self, task: Task, teacher: Params, window: Window, held_out: Batch
+    ) -> tuple[Tensor, Judgement, Witness]:
+        """What each example's action earned, before it is normalised.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            window: The last step, with the state before it.
+            held_out: The batch that judges, where ``judge="held-out"``.
+
+        Returns:
+            [B]; the verdict that it rests on, and what was seen of the step.
+        """
         assert window.start is not None
         step, verdict, witness = judged(task, teacher, window, held_out)
         g = {k: v for k, v in verdict.student.items() if k in step.settings}
         rows = dots_of(task, self.product, window.start, teacher, step, g, witness)
         reward = rows.new_zeros(len(step.batch.ids)).index_add(0, witness.lesson.group, rows)
-        weights = normalised(reward, self.normalise)
-        found = policy_gradient(task, teacher, step, witness, weights)
-        return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
+        return reward, verdict, witness
 
     def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:
         """The gradient for one teacher step: the mean, and what entropy adds.
@@ -171,124 +191,3 @@ class NextStepLoss:
         rewards = torch.tensor([e.facts["reward"] for e in estimates], dtype=torch.float64)
         weights = normalised(rewards, self.normalise)
         return with_entropy(task, teacher, weighted_mean(estimates, weights), self.entropy)
-
-
-def judged(
-    task: Task, teacher: Params, window: Window, held_out: Batch
-) -> tuple[Step, Judgement, Witness]:
-    """The step that is rewarded, what came of it, and what was seen of it.
-
-    Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters, requiring grad.
-        window: The step, with the state before it.
-        held_out: The batch that judges, where the window does not hold the verdict.
-
-    Returns:
-        All three.
-    """
-    assert window.start is not None
-    step = window.steps[-1]
-    verdict = window.judgement or task.judge(window.end, teacher, held_out)
-    return step, verdict, window.witness or seen_again(task, teacher, window.start, step)
-
-
-def policy_gradient(
-    task: Task, teacher: Params, step: Step, witness: Witness, reward: Tensor
-) -> Params:
-    """``-(1/B) sum_i r_i d log p(a_i) / d phi`` (REINFORCE).
-
-    Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters as they were when it sampled, requiring grad.
-        step: The step.
-        witness: What was seen of it.
-        reward: [B].
-
-    Returns:
-        Keyed like the teacher: what a teacher that descends should follow.
-
-    Raises:
-        ValueError: If there is not one log-probability for each example.
-
-    Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
-    """
-    chosen = task.log_prob(teacher, step, witness.seen)
-    if chosen.shape != reward.shape:  # which might broadcast
-        raise ValueError(
-            f"{type(task.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
-            f"one for each example of the batch is needed: {list(reward.shape)}."
-        )
-    return named_grad(-(reward.to(chosen.dtype) * chosen).mean(), teacher)
-
-
-def normalised(rewards: Tensor, how: Normalise) -> Tensor:
-    """Rewards with their mean taken off and divided by their deviation, or part of that.
-
-    Args:
-        rewards: [N].
-        how: See ``GradientAlignment``.
-
-    Returns:
-        [N]; a single reward becomes zero unless ``how`` is "none".
-    """
-    if how == "none":
-        return rewards
-    centred = rewards - rewards.mean()
-    if how == "mean" or len(rewards) < 2:
-        return centred
-    return centred / (rewards.std() + TINY)
-
-
-def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:
-    """``(1/N) sum_t w_t grad_t``.
-
-    Args:
-        estimates: N of them.
-        weights: [N].
-
-    Returns:
-        Keyed like their gradients.
-    """
-    total = {k: torch.zeros_like(g) for k, g in estimates[0].grad.items()}
-    for estimate, weight in zip(estimates, weights.tolist(), strict=True):
-        total = plus(total, estimate.grad, weight / len(estimates))
-    return total
-
-
-def with_entropy(task: Task, teacher: Params, grad: Params, weight: float) -> Params:
-    """A gradient that also ascends the entropy of what the teacher samples.
-
-    Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters, requiring grad.
-        grad: What a teacher that descends follows.
-        weight: Of the entropy.
-
-    Returns:
-        Keyed like ``grad``.
-    """
-    if not weight:
-        return grad
-    return plus(grad, named_grad(entropy(task.teacher, teacher), teacher), -weight)
-
-
-def require_sound(judge: str, normalise: str, entropy: float) -> None:
-    """Refuse words that nobody knows, which would pass for others, and a descended entropy.
-
-    Args:
-        judge: Who judges.
-        normalise: What is done to rewards.
-        entropy: Weight of the entropy.
-
-    Raises:
-        ValueError: If one of them has no meaning.
-    """
-    for name, value, allowed in (
-        ("judge", judge, get_args(Judge)),
-        ("normalise", normalise, get_args(Normalise)),
-    ):
-        if value not in allowed:
-            raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
-    if not entropy >= 0:
-        raise ValueError(f"entropy must be 0 or above, got {entropy}.")

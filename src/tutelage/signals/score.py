@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 
 from tutelage.records import Batch, Estimate, Params, Window
+from tutelage.signals.policy_gradients import policy_gradient
 from tutelage.signals.protocol import Judge
-from tutelage.signals.rewards import policy_gradient
 from tutelage.task import Task
 
 

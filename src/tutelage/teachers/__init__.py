@@ -10,6 +10,7 @@ from tutelage.teachers.dynamic_loss import DynamicLoss
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
 from tutelage.teachers.keep_or_drop import KeepOrDrop
 from tutelage.teachers.keep_probability import KeepProbability
+from tutelage.teachers.learned_augmentation import LearnedAugmentation
 from tutelage.teachers.loss_weigher import LossWeigher
 from tutelage.teachers.mentor_net import MentorNetDD, MentorNetPD
 from tutelage.teachers.mixup import Mixup
@@ -41,6 +42,7 @@ __all__ = [
     "InternalState",
     "KeepOrDrop",
     "KeepProbability",
+    "LearnedAugmentation",
     "LossWeigher",
     "MentorNetDD",
     "MentorNetPD",
