@@ -1,4 +1,4 @@
-"""Students that learn under a policy of augmentation: none, fixed, or learned along with them."""
+"""Students that learn under a policy of augmentation: none, fixed, or learned on the way."""
 
 from dataclasses import dataclass, field, replace
 from functools import cache
