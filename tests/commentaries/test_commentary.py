@@ -42,6 +42,7 @@ from tutelage.teachers import (
     InternalState,
     KeepOrDrop,
     KeepProbability,
+    LearnedAugmentation,
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
@@ -134,6 +135,16 @@ def remembering(teacher: MentorNetPD | MentorNetDD) -> nn.Module:
     return teacher
 
 
+def learned_augmentation() -> nn.Module:
+    teacher = LearnedAugmentation("standard", most=3, mean=(0.5,), std=(0.05,))
+    for p in teacher.parameters():
+        nn.init.normal_(p)
+    for _ in range(3):
+        for name, value in teacher.remember(*seen_by(STUDENT, ())).items():
+            teacher.get_buffer(name).copy_(value)
+    return teacher
+
+
 OTHERS: dict[str, Callable[[], nn.Module]] = {
     "safe curriculum": lambda: Curriculum(FourBlockCNN(2, 1, SIZE, width=4), beyond="safe"),
     "support weights": lambda: SupportWeights(
@@ -152,6 +163,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
         InternalState(STUDENT, classes=C, tap="pool", surface=PAPER_SURFACE)
     ),
     "learning to teach": lambda: KeepOrDrop(KeepProbability(C)),
+    "learned augmentation": learned_augmentation,
     "together": lambda: Together(blending(), LossWeigher(width=4)),
     "dynamic loss": lambda: DynamicLoss(C, width=4),
     "self-paced": lambda: SelfPaced(start=0.25, full_at=0.75),
@@ -224,6 +236,28 @@ def test_loaded_teacher_of_another_kind_does_the_same(tmp_path, name):
         assert trait(loaded) == trait(teacher)
     save_commentary(loaded, tmp_path / "b")
     assert found(tmp_path / "a") == found(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("space", "standrad"),
+        ("space", 3),
+        ("most", 0),
+        ("most", 15),
+        ("mean", ["a"]),
+        ("std", [0.0]),
+        ("std", [0.05, 0.05]),
+        ("std", [[]]),
+    ],
+)
+def test_a_damaged_learned_augmentation_is_refused(tmp_path, key, value):
+    save_commentary(learned_augmentation(), tmp_path / "a")
+    card = json.loads((tmp_path / "a" / CARD).read_text())
+    card["settings"][key] = value
+    (tmp_path / "a" / CARD).write_text(json.dumps(card))
+    with pytest.raises(UsageError, match=r"damaged|does not fit"):
+        load_commentary(tmp_path / "a", STUDENT)
 
 
 def test_part_made_for_other_classes_is_refused(tmp_path):

@@ -7,5 +7,13 @@ from tutelage.commentaries.commentary import (
     read_card,
     save_commentary,
 )
+from tutelage.commentaries.policy_file import write_policy
 
-__all__ = ["Provenance", "caution", "load_commentary", "read_card", "save_commentary"]
+__all__ = [
+    "Provenance",
+    "caution",
+    "load_commentary",
+    "read_card",
+    "save_commentary",
+    "write_policy",
+]

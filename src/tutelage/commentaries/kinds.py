@@ -17,6 +17,7 @@ from tutelage.teachers import (
     InternalState,
     KeepOrDrop,
     KeepProbability,
+    LearnedAugmentation,
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
@@ -173,6 +174,12 @@ KINDS: dict[str, Kind] = {
     ),
     "KeepProbability": Kind(
         KeepProbability, {"classes": int}, lambda s, _: KeepProbability(**s)
+    ),
+    "LearnedAugmentation": Kind(
+        LearnedAugmentation,
+        {"space": str, "most": int, "mean": list, "std": list},
+        lambda s, _: LearnedAugmentation(**s),
+        lambda teacher: {"space": teacher.space_name},
     ),
     "KeepOrDrop": Kind(KeepOrDrop, {"keeps": dict}, lambda s, _: KeepOrDrop(**s)),
     "Permuted": Kind(Permuted, {"learned": dict}, lambda s, _: Permuted(**s)),

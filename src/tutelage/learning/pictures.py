@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.learning.on_images import Exhibit, curriculum, masks
+from tutelage.learning.policies import augmentation
 from tutelage.report import charts, elements, formats
 from tutelage.report.heat_map import heat_map
 from tutelage.teachers import (
@@ -18,6 +19,7 @@ from tutelage.teachers import (
     DynamicLoss,
     InternalState,
     KeepOrDrop,
+    LearnedAugmentation,
     LossWeigher,
     Permuted,
     RandomBlending,
@@ -177,6 +179,7 @@ DRAWN: dict[type[nn.Module], Callable[[Exhibit], tuple[str, str]]] = {
     DynamicLoss: _dynamic_loss,
     RandomBlending: _blending,
     Shuffled: _blending,
+    LearnedAugmentation: augmentation,
     LossWeigher: _loss,
     Curriculum: curriculum,
     AttentionMask: masks,

@@ -184,6 +184,28 @@ def lines(
     return panel(paint, mark=mark, title=title)
 
 
+def bars(values: Mapping[str, float], label: str, *, mark: str, title: str) -> str:
+    """Named values as bars, the first on top.
+
+    Args:
+        values: Values by name, at least 0.
+        label: What they are.
+        mark: Begins every id in the drawing; must be unique on the page.
+        title: What the drawing shows, in words.
+
+    Returns:
+        An ``<svg>`` element.
+    """
+
+    def paint(drawn: Axes) -> None:
+        drawn.barh(list(values), list(values.values()), color=looks.BLUE, height=0.6)
+        drawn.invert_yaxis()
+        drawn.tick_params(axis="y", labelsize="x-small")
+        drawn.set(xlabel=label)
+
+    return panel(paint, mark=mark, title=title)
+
+
 def _by_arm(
     curves: Sequence[Curve],
     names: Sequence[str],

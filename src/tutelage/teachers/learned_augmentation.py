@@ -82,7 +82,7 @@ class LearnedAugmentation(nn.Module):
             raise ValueError(f"most must lie in 1..{operations}, got {most}.")
         if len(mean) != len(std) or not all(0 < value < float("inf") for value in std):
             raise ValueError(f"mean {list(mean)} and std {list(std)} do not go together.")
-        self.mean, self.std = list(mean), list(std)
+        self.mean, self.std = [float(v) for v in mean], [float(v) for v in std]
         self.count = nn.Parameter(torch.zeros(most))
         self.keep = nn.Parameter(torch.zeros(operations))
         self.strength = nn.Parameter(torch.zeros(operations, levels))
@@ -213,8 +213,8 @@ class LearnedAugmentation(nn.Module):
         return [row * apart for row in range(rows)], self.past[:rows]
 
     def _moment(self) -> Tensor:
-        levels = torch.linspace(0, 1, self.strength.shape[1], device=self.strength.device)
-        mean = self.strength.softmax(1) @ levels
+        levels = torch.linspace(0, 1, self.strength.shape[1]).to(self.strength)
+        mean = (self.strength.softmax(1) * levels).sum(1)
         return torch.stack([self.keep.sigmoid(), mean], 1)
 
     def _changed(self, inputs: Tensor, actions: Actions) -> Tensor:

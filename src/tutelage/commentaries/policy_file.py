@@ -1,0 +1,35 @@
+"""A learned augmentation as a file that others read without this package."""
+
+from pathlib import Path
+
+from tutelage.augment.exported import exported
+from tutelage.errors import UsageError
+from tutelage.runs import write_json
+from tutelage.teachers import LearnedAugmentation
+
+
+def write_policy(
+    teacher: LearnedAugmentation, file: str | Path, size: tuple[int, int] = (32, 32)
+) -> None:
+    """Write a learned augmentation as JSON that names functions of torchvision.
+
+    Args:
+        teacher: The teacher.
+        file: Where to; an older one is replaced.
+        size: Height and width of the images that it is for, pixels.
+
+    Raises:
+        UsageError: If the file cannot be written.
+    """
+    policy = teacher.policy()
+    plain = exported(
+        teacher.space,
+        policy.how_many.tolist(),
+        policy.keep.tolist(),
+        policy.strength.tolist(),
+        size,
+    )
+    try:
+        write_json(Path(file), plain)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}.") from error

@@ -1,0 +1,31 @@
+"""A learned augmentation is shown in bars, and over time where it has a past."""
+
+import pytest
+import torch
+from torch import nn
+
+from tutelage.commentaries import save_commentary
+from tutelage.learning.show import show
+from tutelage.records import Batch, Observation, Progress, as_lesson
+from tutelage.teachers import LearnedAugmentation
+
+
+@pytest.mark.parametrize("steps", [0, 1, 9])
+def test_a_learned_augmentation_is_shown_in_bars_and_over_time(tmp_path, steps):
+    torch.manual_seed(0)
+    teacher = LearnedAugmentation("standard")
+    for p in teacher.parameters():
+        nn.init.normal_(p)
+    batch = Batch(torch.zeros(1, 1, 4, 4), torch.zeros(1).long(), torch.zeros(1).long())
+    seen = as_lesson(batch), Observation(torch.zeros(1), torch.zeros(1, 2), {}, Progress())
+    for _ in range(steps):
+        for name, value in teacher.remember(*seen).items():
+            teacher.get_buffer(name).copy_(value)
+    save_commentary(teacher, tmp_path / "policy")
+    told = show(tmp_path / "policy", None, tmp_path / "page.html")
+    assert "its space: standard" in told
+    page = (tmp_path / "page.html").read_text()
+    assert "Probability to be kept, once drawn" in page
+    assert "Expected level, 0 to 30" in page
+    assert page.count("over training</figcaption>") == (2 if steps > 1 else 0)
+    assert f"{float(teacher.policy().how_many[0]):.2f}"[:3] in page
