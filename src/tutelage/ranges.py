@@ -65,3 +65,19 @@ def shares(settings: object, name: str) -> None:
     value = getattr(settings, name)
     if not all(0 < share <= 1 for share in value):
         raise UsageError(f"{name} holds shares in (0, 1], got {value}.")
+
+
+def parts(settings: object, *names: str) -> None:
+    """Refuse rates outside 0..1.
+
+    Args:
+        settings: Their holder.
+        *names: Its attributes.
+
+    Raises:
+        UsageError: At the first one that lies outside.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if not 0 <= value <= 1:
+            raise UsageError(f"{name} must lie in 0..1, got {value:g}.")

@@ -14,6 +14,7 @@ from tutelage.recipes.noise_columns import SMOKE
 from tutelage.recipes.reweighting import PLAIN, ready, train_on
 from tutelage.recipes.reweighting_settings import Settings, material_of
 from tutelage.recipes.reweighting_ways import interactions
+from tutelage.recipes.translated_pairs import TranslationSettings
 
 CPU = torch.device("cpu")
 FLIPPED = ("", "-20", "-cifar100", "-cifar100-20")
@@ -70,6 +71,21 @@ def test_a_wrong_setting_is_told_in_one_line_before_anything_runs(tmp_path, word
         answer = run("reproduce", "interactions-noise-flip", *where, "--set", word)
     one_line(answer, *WRONG[word])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "part"),
+    [
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"lr": -1.0}, "lr must be 0 or above"),
+        ({"mispaired": 1.5}, "mispaired must lie in 0..1"),
+        ({"width": 6}, "width must be a multiple of 4"),
+        ({"back": 3, "every": 2}, "back is 3.*every 3 or more"),
+    ],
+)
+def test_a_wrong_setting_of_translation_is_refused(wrong, part):
+    with pytest.raises(ValueError, match=part):
+        TranslationSettings(**wrong)
 
 
 @pytest.mark.parametrize("noise", ["none", "uniform:0"])

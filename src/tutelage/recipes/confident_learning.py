@@ -3,6 +3,7 @@
 Northcutt et al. 2021, by the package cleanlab.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -102,10 +103,8 @@ def out_of_sample(seed: int, of: Settings, device: torch.device) -> Unseen:
     for rows in torch.randperm(count, generator=draws).chunk(FOLDS):
         kept = torch.ones(count, dtype=torch.bool).index_fill(0, rows, False).nonzero()[:, 0]
         student = train_on(_part(material, kept), PLAIN, seed, of, device)
-        stream = student.streams.train
-        left_out = material.train.rows(rows)
-        whole = Batches(left_out, of.batch, seed, stream.mean, stream.std, None, device)
-        found[rows] = probabilities(student, whole)
+        left_out = replace(student.streams.train, images=material.train.rows(rows))
+        found[rows] = probabilities(student, left_out)
         students.append(student)
     return Unseen(found, tuple(students))
 

@@ -4,6 +4,7 @@ Fan et al. 2021, Figure 2. Figures: ``docs/results.md``.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -76,34 +77,34 @@ def correlation(weights: Tensor, losses: Tensor) -> float:
 
 
 @torch.no_grad()
-def internal_states(trained: Trained, count: int) -> Tensor:
-    """I0 of the first training images, the student in evaluation mode.
+def internal_states(trained: Trained, rows: Tensor) -> Tensor:
+    """I0 of some training images, the student in evaluation mode.
 
     Args:
         trained: The student at the end.
-        count: How many.
+        rows: [M] which.
 
     Returns:
-        [count, D], on the CPU.
+        [M, D], on the CPU.
     """
     student, tap = trained.tutor.student.eval(), default_tap(trained.tutor.student)
+    chosen = replace(trained.streams.train, images=trained.material.train.rows(rows))
     states = []
-    for batch in trained.streams.train.whole(AT_ONCE):
+    for batch in chosen.whole(AT_ONCE):
         with tapped(student, (tap,)) as features:
             student(batch.inputs)
         states.append(features[tap].flatten(1).cpu())
-        if sum(map(len, states)) >= count:
-            break
-    return torch.cat(states)[:count]
+    return torch.cat(states)
 
 
 def _pictures(trained: Trained, seen: Opinion, seed: int) -> dict[str, Drawing]:
-    count = min(DRAWN, len(seen.weights))
+    draws = torch.Generator().manual_seed(seed)
+    rows = torch.randperm(len(seen.weights), generator=draws)[:DRAWN]
     names = trained.material.train.classes
-    classes = [names[c] for c in trained.material.train.labels[:count].tolist()]
-    w, losses = seen.weights[:count].tolist(), seen.losses[:count].tolist()
-    near = TSNE(perplexity=min(30, count / 4), random_state=seed)
-    place = np.asarray(near.fit_transform(internal_states(trained, count).numpy()))
+    classes = [names[c] for c in trained.material.train.labels[rows].tolist()]
+    w, losses = seen.weights[rows].tolist(), seen.losses[rows].tolist()
+    near = TSNE(perplexity=min(30, len(rows) / 4), random_state=seed)
+    place = np.asarray(near.fit_transform(internal_states(trained, rows).numpy()))
     first, second = place[:, 0].tolist(), place[:, 1].tolist()
     axes = ("first axis", "second axis")
     return {
@@ -228,8 +229,8 @@ RECIPE = Recipe(
     ),
     plots=(
         *(Panel(f"Weight against loss, {arm}", arm, "loss") for arm in ("T0", "T1")),
-        Panel("Internal states, T1", "T1", "classes"),
-        Panel("Internal states, T1", "T1", "weights"),
+        Panel("Internal states by label, T1", "T1", "classes"),
+        Panel("Internal states by weight, T1", "T1", "weights"),
     ),
     prepare=_prepare,
     notes=(
@@ -243,7 +244,7 @@ RECIPE = Recipe(
         f"the arm {OUT_OF_SAMPLE}, {FOLDS} untaught students each judge the quarter that they "
         "were not trained on, the rating stands for the weight, and the error is the mean of "
         f"{FOLDS} students with fewer images.",
-        f"The pictures show {DRAWN} training images of the first seed; internal states are "
-        "laid out by t-SNE.",
+        f"The pictures show {DRAWN} training images of the first seed, drawn at random, and "
+        "the labels that they were given; internal states are laid out by t-SNE.",
     ),
 )

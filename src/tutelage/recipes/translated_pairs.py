@@ -13,7 +13,10 @@ from tutelage.data.text.encoded import EncodedPairs, encoded, masked, mispaired
 from tutelage.data.text.pairs import read_pairs
 from tutelage.data.text.vocabulary import Vocabulary
 from tutelage.errors import UsageError
+from tutelage.ranges import at_least_one, not_negative, parts
 
+HEADS = 4
+"""of attention, which share a state"""
 SPOILT_AT = 1
 """seed of what is spoilt, one for all, since they begin with the same student"""
 
@@ -70,6 +73,25 @@ class TranslationSettings:
     """share of pairs that get another's translation"""
     beams: int = 5
     """of the search for translations"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data.
+
+        Raises:
+            UsageError: If a number is out of range.
+        """
+        sizes = ("pairs", "held_out", "tested", "words", "longest", "width", "layers", "beams")
+        runs = ("first_steps", "first_batch", "warm_up", "steps", "batch", "every", "back")
+        at_least_one(self, *sizes, *runs)
+        not_negative(self, "first_lr", "lr", "teacher_lr")
+        parts(self, "dropout", "smoothing", "pair_rate", "token_rate", "mispaired")
+        if self.width % HEADS:
+            raise UsageError(f"width must be a multiple of {HEADS}, got {self.width}.")
+        if self.back > self.every:
+            raise UsageError(
+                f"back is {self.back}, but there are only {self.every} student steps for each "
+                f"of the teacher's: give every {self.back} or more."
+            )
 
 
 class Material(NamedTuple):

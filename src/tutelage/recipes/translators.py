@@ -20,6 +20,7 @@ from tutelage.models.translator import Translator, marian
 from tutelage.objectives import TokenCrossEntropy
 from tutelage.randomness import seeded
 from tutelage.recipes.translated_pairs import (
+    HEADS,
     Material,
     TranslationSettings,
     read_material,
@@ -42,7 +43,7 @@ def build_translator(of: TranslationSettings, words: int) -> Translator:
     Returns:
         An untaught one.
     """
-    sizes = {"width": of.width, "hidden": 2 * of.width, "layers": of.layers, "heads": 4}
+    sizes = {"width": of.width, "hidden": 2 * of.width, "layers": of.layers, "heads": HEADS}
     with seeded(0, torch.device("cpu")):
         special = PAD, START, END
         return marian(words, special, **sizes, dropout=of.dropout, longest=of.longest)
