@@ -158,7 +158,7 @@ RECIPE = Recipe(
             width=128,
             layers=2,
             dropout=0.1,
-            first_steps=800,
+            first_steps=1600,
             first_batch=64,
             first_lr=2e-3,
             warm_up=200,
@@ -254,5 +254,10 @@ RECIPE = Recipe(
         "is 150 steps at learning rate 0.1, and the teacher's Adam takes 0.1 every 2 steps. "
         "Trials with another program showed no effect of the paper's noise and feature at "
         "this size.",
+        "There the student that all begin with was first trained for 800 steps. It translated "
+        "badly (BLEU 9 of pairs with another's translation), its own loss told right pairs "
+        "from wrong ones with an area of 0.62, the teacher's weights with 0.681 +- 0.014, and "
+        "test loss was lower by 0.005 (three seeds). Trained for 1400 steps its loss does with "
+        "0.68, so that it is trained for 1600 now.",
     ),
 )
