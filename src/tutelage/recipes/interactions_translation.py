@@ -187,7 +187,7 @@ RECIPE = Recipe(
         ),
         "paper": TranslationSettings(),
     },
-    minutes={"smoke": 0.5, "mini": 15, "gpu": 10, "paper": 300},
+    minutes={"smoke": 0.5, "mini": 28, "gpu": 10, "paper": 300},
     run=run,
     claims=(
         Claim(
