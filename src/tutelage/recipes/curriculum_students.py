@@ -273,7 +273,7 @@ def plots() -> tuple[Plot, ...]:
             for place, said in zip(PLACES, SAID, strict=True)
         ),
         Plot(
-            "Held-out loss of the students that weights are learned through",
+            "Held-out loss while weights are learned",
             "nats",
             {a: (a, "held-out loss") for a in ("curriculum", "non-curriculum")},
             "student",
