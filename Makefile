@@ -25,6 +25,7 @@ benchmarks: $(BIN)/python  ## What hypergradients and rewards cost beside other 
 	$(PIP) install --quiet --no-deps betty-ml
 	$(BIN)/python -m benchmarks.hypergradients
 	$(BIN)/python -m benchmarks.alignment
+	$(BIN)/python -m benchmarks.mmel
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

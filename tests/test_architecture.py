@@ -19,7 +19,7 @@ LAYERS: tuple[set[str], ...] = (
     {"task"},
     {"teachers", "signals", "data", "models", "metrics"},
     {"look", "learner", "packing", "tally"},
-    {"trail"},
+    {"trail", "lighter"},
     {"tutor"},
     {"loops", "meta_weight_net", "rewarded"},
     {"few_shot"},

@@ -10,6 +10,7 @@ from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.records import Batch, Estimate, Params, Window
 from tutelage.signals import Combining, OneStep, Signal
 from tutelage.task import Task
+from tutelage.teaching import drop_below_of
 from tutelage.trees import is_finite, moved_to, plus
 
 
@@ -25,7 +26,8 @@ class Learner:
 
     Raises:
         ValueError: If the signal looks back further than ``every`` steps, needs steps between
-            its looks and has none, ``aggregate`` is below 1, or the teacher has no parameter.
+            its looks and has none, ``aggregate`` is below 1, or the teacher has no parameter or
+            leaves rows out of real steps.
     """
 
     def __init__(
@@ -45,6 +47,11 @@ class Learner:
             raise ValueError(
                 f"{type(teacher).__name__} has no parameter to learn: leave signal and "
                 "teacher_optimizer away."
+            )
+        if drop_below_of(teacher) > 0:
+            raise ValueError(
+                f"{type(teacher).__name__} leaves rows out of real steps, which a signal takes "
+                "again with all of them: set its drop_below to 0."
             )
         if aggregate < 1:
             raise ValueError(f"aggregate must be at least 1, got {aggregate}.")

@@ -42,6 +42,8 @@ class Record(NamedTuple):
     """[L] which examples these rows came from"""
     held_out_loss: Tensor | None
     """scalar: the loss that judged a step, where the signal looked at one; else None"""
+    left_out: Tensor | None = None
+    """scalar: share of the rows' gradients that the step left out, where it may; else None"""
 
 
 class Look(NamedTuple):
@@ -53,6 +55,8 @@ class Look(NamedTuple):
     """[L], before normalisation"""
     loss: Tensor
     """scalar: what the student descends"""
+    left_out: Tensor | None = None
+    """scalar, see ``Record``"""
 
 
 def record(sight: Look, judged: Tensor | None) -> Record:
@@ -67,7 +71,8 @@ def record(sight: Look, judged: Tensor | None) -> Record:
     """
     losses = sight.seen.losses.detach()
     weights = sight.weights.detach().reshape(losses.shape)
-    return Record(sight.loss.detach(), losses, weights, sight.lesson.ids, judged)
+    loss, ids = sight.loss.detach(), sight.lesson.ids
+    return Record(loss, losses, weights, ids, judged, sight.left_out)
 
 
 def prepared(task: Task, batch: Batch) -> Lesson:

@@ -23,6 +23,8 @@ Traits are plain attributes:
 * ``uses_progress``: what it does depends on ``Progress``; False if absent;
 * ``uses_alignments``: what it does depends on ``Observation.alignments``, for which the tutor
   needs a held-out batch at every step; False if absent;
+* ``drop_below``: the share of the rows' gradients that a real step may leave out to be cheaper,
+  see ``tutelage.lighter``; 0, nothing, if absent;
 * ``memory``: names of the buffers that ``remember`` gives values for; none if absent.
 """
 
@@ -247,3 +249,15 @@ def uses_alignments(teacher: nn.Module) -> bool:
         Its trait ``uses_alignments``.
     """
     return getattr(teacher, "uses_alignments", False)
+
+
+def drop_below_of(teacher: nn.Module) -> float:
+    """What share of the rows' gradients a real step may leave out.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Its trait ``drop_below``.
+    """
+    return getattr(teacher, "drop_below", 0.0)

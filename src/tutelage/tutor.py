@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from tutelage.alignments import Recorder
 from tutelage.differentiable import compiled_parts, eager, require_learnable
 from tutelage.learner import Learner
+from tutelage.lighter import look_or_lighter
 from tutelage.look import (
     Look,
     Record,
@@ -28,8 +29,7 @@ from tutelage.memory import memory_of, remember
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.precision import autocast_now
 from tutelage.randomness import mixed_seed
-from tutelage.records import Batch, Params, Progress, Step, Window, Witness
-from tutelage.records import StudentState as State
+from tutelage.records import Batch, Params, Progress, Step, StudentState, Window, Witness
 from tutelage.rules import rule_for
 from tutelage.signals import Signal
 from tutelage.signals.dots import seen_again
@@ -115,7 +115,7 @@ class Tutor:
         self.best_accuracy = 0.0
         self._tally = Tally(view.device)
         self._unproven = signal is not None and bool(compiled_parts(student))
-        self._before: State | None = None
+        self._before: StudentState | None = None
         self._recorder = Recorder(view.module)
         self._trail = Trail()
 
@@ -175,7 +175,7 @@ class Tutor:
         alignments = None
         if uses_alignments(task.teacher) and held_out is not None:
             alignments = alignments_with(task, lesson, step, self._judging(held_out))
-        sight = look(task, self.student, step, lesson, alignments)
+        sight = look_or_lighter(task, self.student, step, lesson, alignments)
         self._descend(sight, batch)
         judged = self._pass_on(sight.loss, batch)
         self._move(task, sight)

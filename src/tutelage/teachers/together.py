@@ -9,6 +9,7 @@ from tutelage.objectives import Normalise
 from tutelage.records import Batch, Lesson, Observation
 from tutelage.teaching import (
     acts_at_test,
+    drop_below_of,
     is_deep,
     log_prob,
     normalise_of,
@@ -42,6 +43,7 @@ class Together(nn.Module):
         self.at_test = acts_at_test(prepares)
         self.uses_progress = uses_progress(prepares) or uses_progress(weighs)
         self.uses_alignments = uses_alignments(weighs)
+        self.drop_below = drop_below_of(weighs)
         if hasattr(weighs, "grade"):  # a teacher grades where it has the method
             self.grade: Callable[[Lesson, Observation], Tensor] = cast(Any, weighs).grade
 

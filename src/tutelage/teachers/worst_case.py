@@ -25,17 +25,21 @@ class WorstCase(nn.Module):
 
     Args:
         temperature: ``lambda_P``, in the unit of the losses; infinity weighs all the same.
+        drop_below: Share of the rows' gradients that a step may leave out to be cheaper, see
+            ``tutelage.lighter``; 0 is exact.
 
     Raises:
-        ValueError: If it is not positive.
+        ValueError: If the temperature is not positive, or the share outside 0..1.
     """
 
     normalise: ClassVar[Normalise] = "group"
 
-    def __init__(self, temperature: float) -> None:
+    def __init__(self, temperature: float, *, drop_below: float = 0.0) -> None:
         super().__init__()
         require_positive("temperature", temperature)
+        require_share(drop_below)
         self.temperature = temperature
+        self.drop_below = drop_below
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
         """Weigh the copies.
@@ -105,3 +109,16 @@ def require_positive(name: str, value: float) -> None:
     """
     if not value > 0:
         raise ValueError(f"{name} must be above 0, got {value}.")
+
+
+def require_share(drop_below: float) -> None:
+    """Refuse a share that is none.
+
+    Args:
+        drop_below: The share.
+
+    Raises:
+        ValueError: If it lies outside 0..1.
+    """
+    if not 0 <= drop_below <= 1:
+        raise ValueError(f"drop_below must lie in 0..1, got {drop_below}.")

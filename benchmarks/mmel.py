@@ -1,0 +1,245 @@
+"""What a step on ten copies of each image costs, and how far a cheaper one is off.
+
+    python -m benchmarks.mmel [--rounds 7] [--epochs 1 8] [--out FILE]
+
+Each round takes one step of every kind in alternating order, on 1,000 MNIST digits in
+batches of 50, by students that were trained for some epochs on one augmented copy of each.
+Printed is the median ratio to a plain step (one copy) with its quartiles, in CPU time of one
+thread; then the distance of the gradient from that of the step with all rows, in parts of the
+latter, as the mean over five other batches; and the share of rows that the backward pass has.
+"""
+
+import argparse
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+from statistics import fmean, median, quantiles
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from tutelage.augment import crop_and_flip
+from tutelage.data.batches import Batches
+from tutelage.data.local import load_known
+from tutelage.data.splits import limit_rows
+from tutelage.models import TwoBlockCNN
+from tutelage.randomness import seeded
+from tutelage.records import Batch
+from tutelage.reproduction.cost import interleaved
+from tutelage.runs import environment, write_json
+from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
+from tutelage.tutor import Tutor
+
+COPIES = 10
+CPU = torch.device("cpu")
+KINDS = {
+    "DA": lambda: UniformCopies(),
+    "UNI": lambda: UniformCopies(),
+    "H": lambda: WorstCase(1.0),
+    "S": lambda: WorstCaseSoft(1.0, 1.0),
+    **{
+        f"H, drop_below={x:g}": partial(WorstCase, 1.0, drop_below=x) for x in (1e-3, 0.01, 0.1)
+    },
+    **{
+        f"S, drop_below={x:g}": partial(WorstCaseSoft, 1.0, 1.0, drop_below=x)
+        for x in (0.01, 0.1)
+    },
+}
+
+
+class Trained(NamedTuple):
+    """A student after some epochs, to start from."""
+
+    name: str
+    epochs: int
+    state: dict[str, Tensor]
+
+
+def student(name: str) -> nn.Module:
+    """A two-block CNN.
+
+    Args:
+        name: ``batch norm``, or ``group norm`` in its place.
+
+    Returns:
+        The network.
+    """
+    with seeded(0, CPU):
+        net = TwoBlockCNN(1, 10, 28)
+    if name == "group norm":
+        for part, width in (("bn1", 32), ("bn2", 64)):
+            net.register_module(part, nn.GroupNorm(8, width))
+    return net
+
+
+def digits() -> Batches:
+    """The images, in 0..1.
+
+    Returns:
+        Their batches.
+    """
+    train = load_known("mnist").train
+    rows = limit_rows(train.labels, 1000, 10, seed=0)
+    return Batches(train.rows(rows), 50, 0, torch.zeros(1), torch.ones(1), None, CPU)
+
+
+def tutor_of(kind: str, net: nn.Module, lr: float = 0.1) -> Tutor:
+    """A student that sees copies.
+
+    Args:
+        kind: One of ``KINDS``.
+        net: The student.
+        lr: Of momentum SGD.
+
+    Returns:
+        Its tutor.
+    """
+    augment = partial(crop_and_flip, pad=4, mode="zeros", flip=False)
+    k = 1 if kind == "DA" else COPIES
+    teacher = Together(Copies(k, augment, include_original=k > 1), KINDS[kind]())
+    return Tutor(net, SGD(net.parameters(), lr, momentum=0.9, weight_decay=5e-4), teacher)
+
+
+def trained(name: str, epochs: int, batches: Batches) -> Trained:
+    """Train on one augmented copy.
+
+    Args:
+        name: The student's name.
+        epochs: How long.
+        batches: The images.
+
+    Returns:
+        Where it got to.
+    """
+    net = student(name)
+    tutor = tutor_of("DA", net)
+    for epoch in range(epochs):
+        for batch in batches.epoch(epoch):
+            tutor.step(batch)
+    return Trained(name, epochs, net.state_dict())
+
+
+def gradient(kind: str, start: Trained, batch: Batch) -> tuple[Tensor, float]:
+    """Of one step from the same start.
+
+    Args:
+        kind: One of ``KINDS``.
+        start: Where from.
+        batch: The images.
+
+    Returns:
+        The gradient in one row; the share of rows that the backward pass had.
+    """
+    net = student(start.name)
+    net.load_state_dict(start.state)
+    seen: list[int] = []
+
+    def watch(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if torch.is_grad_enabled():
+            seen.append(len(inputs[0]))
+
+    tutor = tutor_of(kind, net, lr=0.0)
+    net.register_forward_pre_hook(watch)
+    tutor.step(batch)
+    found = [p.grad.flatten() for p in net.parameters() if p.grad is not None]
+    rows = COPIES if kind != "DA" else 1
+    return torch.cat(found), sum(seen) / (rows * len(batch.ids))
+
+
+def error(kind: str, start: Trained, batches: list[Batch]) -> tuple[float, float]:
+    """How far a kind's gradient is from that of the same loss over all rows.
+
+    Args:
+        kind: One of ``KINDS``.
+        start: The student.
+        batches: Some.
+
+    Returns:
+        Mean relative distance, and mean share of rows.
+    """
+    whole = [gradient(kind.partition(",")[0], start, b)[0] for b in batches]
+    found = [gradient(kind, start, b) for b in batches]
+    off = [float((g - w).norm() / w.norm()) for (g, _), w in zip(found, whole, strict=True)]
+    return fmean(off), fmean(share for _, share in found)
+
+
+def endless(batches: Batches) -> Iterator[Batch]:
+    """Batches without end.
+
+    Args:
+        batches: The images.
+
+    Yields:
+        One after the other.
+    """
+    for epoch in count():
+        yield from batches.epoch(100 + epoch)
+
+
+def measured(start: Trained, batches: Batches, rounds: int) -> list[dict[str, object]]:
+    """All kinds from one start.
+
+    Args:
+        start: The student.
+        batches: The images.
+        rounds: How often.
+
+    Returns:
+        A row for each kind.
+    """
+    ready = {}
+    for kind in KINDS:
+        net = student(start.name)
+        net.load_state_dict(start.state)
+        tutor, stream = tutor_of(kind, net, lr=0.0), endless(batches)
+        ready[kind] = lambda tutor=tutor, stream=stream: tutor.step(next(stream))
+        ready[kind]()
+    times = interleaved(ready, rounds, CPU)
+    some = [b for b, _ in zip(endless(batches), range(5), strict=False)]
+    rows = []
+    for kind in KINDS:
+        ratios = [a / b for a, b in zip(times[kind], times["DA"], strict=True)]
+        low, _, high = quantiles(ratios, n=4)
+        off, share = error(kind, start, some)
+        rows.append({
+            "student": start.name,
+            "epochs": start.epochs,
+            "kind": kind,
+            "time": median(ratios),
+            "quartiles": [low, high],
+            "n": rounds,
+            "gradient_error": off,
+            "rows_backward": share,
+        })
+    return rows
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--epochs", type=int, nargs="*", default=[1, 8])
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    batches, results = digits(), []
+    for name in ("batch norm", "group norm"):
+        for epochs in asked.epochs:
+            print(f"{name}, after {epochs} epochs")
+            for row in measured(trained(name, epochs, batches), batches, asked.rounds):
+                low, high = row["quartiles"]  # pyright: ignore[reportGeneralTypeIssues]
+                print(
+                    f"  {row['kind']:20} {row['time']:5.2f} [{low:.2f}, {high:.2f}]"
+                    f"  error {row['gradient_error']:.4f}  rows {row['rows_backward']:.2f}",
+                    flush=True,
+                )
+                results.append(row)
+    if asked.out is not None:
+        write_json(asked.out, {"environment": environment(), "results": results})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""A step whose backward pass leaves out the rows that hardly move the student."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm  # the base of all of them
+
+from tutelage.errors import UnsupportedStudentError
+from tutelage.look import Look, look, weighed
+from tutelage.objectives import losses_of
+from tutelage.records import Lesson, Observation, Step
+from tutelage.task import Task, as_taken, detach
+from tutelage.teaching import drop_below_of, taps_of, uses_alignments
+
+_FEWEST = 2
+"""rows of a pass: batch normalisation cannot treat a single one"""
+
+
+def look_or_lighter(
+    task: Task, student: nn.Module, step: Step, lesson: Lesson, alignments: Tensor | None = None
+) -> Look:
+    """``look``, or where the teacher has ``drop_below`` a cheaper one with nearly its gradient.
+
+    All rows are seen in one pass without a graph, which gives losses, weights and the gradient
+    ``g_i`` of the loss with respect to each row's logits. Rows with the smallest ``|g_i|`` are
+    dropped as long as their ``|g_i|`` sum up to at most ``drop_below`` of that of all rows, and
+    ``sum_i J_i^T g_i`` is taken over the others by a second forward and a backward pass. What
+    is left out is at most ``drop_below`` times the sum of all ``|g_i|`` times the largest norm
+    of a row's Jacobian ``J_i``. It pays where fewer than two thirds of the rows are kept.
+
+    Note: without batch normalisation the kept rows' part of the gradient is exact. Batch
+    normalisation in training mode normalises the first pass, so losses, weights and running
+    statistics, by all rows as an ordinary step does, but the second pass by the kept rows'
+    own statistics, in whose gradient dropped rows have no part: the gradient is another one
+    then, and ``drop_below`` is no bound of how far off it is.
+
+    Args:
+        task: The student learning under the teacher.
+        student: The module as the user gave it, compiled or wrapped.
+        step: The step that is about to be taken.
+        lesson: What was made of its batch.
+        alignments: [L], where the teacher uses them.
+
+    Returns:
+        What came of it, with the share that was left out.
+
+    Raises:
+        UnsupportedStudentError: If rows are to be left out of a student that gives more than
+            logits, or other logits for some rows of a batch than for all, as with dropout.
+    """
+    teacher = task.teacher
+    share = drop_below_of(teacher)
+    if not share or taps_of(teacher) or uses_alignments(teacher):
+        return look(task, student, step, lesson, alignments)
+    batch = step.batch
+    with as_taken(batch, batch.seed + 1), torch.no_grad():
+        outputs = student(lesson.inputs)
+    if not isinstance(outputs, Tensor):
+        raise UnsupportedStudentError(
+            f"A student that gives a {type(outputs).__name__} has no single gradient of each "
+            "row's logits: leave drop_below at 0."
+        )
+    logits = outputs.detach().requires_grad_()
+    with as_taken(batch, batch.seed + 1):
+        losses = losses_of(task.objective, logits, lesson)
+    sight = weighed(task, batch, lesson, Observation(losses, logits, {}, step.progress))
+    (pull,) = torch.autograd.grad(sight.loss, logits)
+    rows, left_out = rows_that_matter(pull.flatten(1).norm(dim=1), share)
+    with as_taken(batch, batch.seed + 1), statistics_as_they_are(task.student.module):
+        again = student(lesson.inputs[rows])
+    _require_same(task.student.module, again, outputs[rows])
+    moved = (again * pull[rows]).sum()
+    loss = sight.loss.detach() + moved - moved.detach()
+    return sight._replace(seen=detach(sight.seen), loss=loss, left_out=left_out)
+
+
+def rows_that_matter(
+    mass: Float[Tensor, "L"], drop_below: float
+) -> tuple[Int64[Tensor, "M"], Float[Tensor, ""]]:
+    """All rows but those of the smallest mass that together have at most a share of it.
+
+    Args:
+        mass: Not negative.
+        drop_below: The share, in 0..1.
+
+    Returns:
+        Their places in rising order, two at least; and the share of the others' mass.
+    """
+    values, order = mass.double().sort(stable=True)
+    sums = values.cumsum(0) / values.sum().clamp(min=torch.finfo(values.dtype).tiny)
+    dropped = int((sums <= drop_below).sum())  # none where a row's mass is not a number
+    dropped = max(0, min(dropped, len(mass) - _FEWEST))
+    left_out = sums[dropped - 1] if dropped else torch.zeros_like(sums.sum())
+    return order[dropped:].sort().values, left_out.to(mass.dtype)
+
+
+@contextmanager
+def statistics_as_they_are(module: nn.Module) -> Iterator[None]:
+    """Undo what a pass does to the running statistics of batch normalisation.
+
+    Args:
+        module: The student.
+
+    Yields:
+        Nothing.
+    """
+    before = [
+        (part, name, buffer)
+        for part in _normalising(module)
+        for name, buffer in part.named_buffers(recurse=False)
+    ]
+    try:
+        for part, name, buffer in before:  # others, since the pass's graph keeps what it had
+            setattr(part, name, buffer.clone())
+        yield
+    finally:
+        for part, name, buffer in before:
+            setattr(part, name, buffer)
+
+
+def _normalising(module: nn.Module) -> list[nn.Module]:
+    return [part for part in module.modules() if isinstance(part, _BatchNorm) and part.training]
+
+
+def _require_same(module: nn.Module, again: Tensor, before: Tensor) -> None:
+    if _normalising(module):
+        return
+    rounding = torch.finfo(again.dtype).eps ** 0.5
+    found = again.detach()
+    if not torch.allclose(found, before, rtol=rounding, atol=rounding, equal_nan=True):
+        off = float((found - before).abs().max())
+        raise UnsupportedStudentError(
+            f"{type(module).__name__} gives some rows of a batch other logits than the whole "
+            f"batch has (by up to {off:.3g}), as dropout makes it: switch that off, or leave "
+            "drop_below at 0."
+        )
