@@ -48,6 +48,18 @@ RECIPES = {
     "interactions-transfer": "tutelage.recipes.interactions_transfer",
     "interactions-translation": "tutelage.recipes.interactions_translation",
     "interactions-weights": "tutelage.recipes.interactions_weights",
+    "mmel-cifar": "tutelage.recipes.mmel_cifar",
+    "mmel-cifar-resnet32": "tutelage.recipes.mmel_cifar_resnet32",
+    "mmel-cifar-resnet44": "tutelage.recipes.mmel_cifar_resnet44",
+    "mmel-cifar-resnet56": "tutelage.recipes.mmel_cifar_resnet56",
+    "mmel-cifar100": "tutelage.recipes.mmel_cifar100",
+    "mmel-cifar100-resnet32": "tutelage.recipes.mmel_cifar100_resnet32",
+    "mmel-cifar100-resnet44": "tutelage.recipes.mmel_cifar100_resnet44",
+    "mmel-cifar100-resnet56": "tutelage.recipes.mmel_cifar100_resnet56",
+    "mmel-copies": "tutelage.recipes.mmel_copies",
+    "mmel-generation": "tutelage.recipes.mmel_generation",
+    "mmel-glue": "tutelage.recipes.mmel_glue",
+    "mmel-labels": "tutelage.recipes.mmel_labels",
     "ola-policy": "tutelage.recipes.ola_policy",
 }
 """the module of each recipe by name; its ``RECIPE`` is imported when it is wanted"""

@@ -22,7 +22,7 @@ from tutelage.teachers.random_mask import RandomMask
 from tutelage.teachers.self_paced import SelfPaced
 from tutelage.teachers.shuffled import Shuffled
 from tutelage.teachers.split_sampler import Draw, SplitSampler
-from tutelage.teachers.stored_copies import StoredCopies
+from tutelage.teachers.stored_copies import StoredCopies, predicted
 from tutelage.teachers.support_weights import SupportWeights
 from tutelage.teachers.together import Together
 from tutelage.teachers.worst_case import UniformCopies, WorstCase
@@ -62,4 +62,5 @@ __all__ = [
     "WorstCase",
     "WorstCaseSoft",
     "for_other_classes",
+    "predicted",
 ]

@@ -1,11 +1,14 @@
 """Copies of every example that were made before, with labels of their own where they have."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tutelage.records import Batch, Lesson
 from tutelage.teachers.copies import repeated
+from tutelage.teachers.worst_case_soft import probabilities
 
 
 class StoredCopies(nn.Module):
@@ -80,3 +83,29 @@ class StoredCopies(nn.Module):
 
 def _by_copy(stored: Tensor, rows: Tensor, like: Tensor) -> Tensor:
     return stored[rows].transpose(0, 1).flatten(0, 1).to(like.device, like.dtype)
+
+
+@torch.no_grad()
+def predicted(
+    model: nn.Module,
+    inputs: Tensor,
+    *,
+    predict: Callable[[Tensor], Tensor] = probabilities,
+    at_once: int = 256,
+) -> Tensor:
+    """Labels as a trained model gives them: soft ones of examples, or of their copies.
+
+    Args:
+        model: Run in evaluation mode, in which it is left.
+        inputs: [N, ...]; integers are given to it as int64. Copies are given flattened.
+        predict: From its outputs to labels.
+        at_once: Rows in one pass.
+
+    Returns:
+        [N, ...], on the CPU.
+    """
+    model.eval()
+    device = next(model.parameters()).device
+    rows = [part.to(device) for part in inputs.split(at_once)]
+    given = [x if x.is_floating_point() else x.long() for x in rows]
+    return torch.cat([predict(model(x)).cpu() for x in given])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tutelage.objectives import Normalise, Objective, cross_entropy
 from tutelage.records import Lesson, Observation
 from tutelage.teachers.within import first_within, softmax_within
-from tutelage.teachers.worst_case import require_positive
+from tutelage.teachers.worst_case import require_positive, require_share
 from tutelage.trees import wide
 
 TargetRule = Callable[[Lesson, Tensor], Tensor]
@@ -111,9 +111,10 @@ class WorstCaseSoft(nn.Module):
         objective: l for copies, which takes what ``predict`` gives as targets.
         predict: From logits to a prediction.
         detach_target: Whether ``t_z`` has no part in the student's gradient.
+        drop_below: As that of ``WorstCase``.
 
     Raises:
-        ValueError: If temperature or weight is not positive.
+        ValueError: If temperature or weight is not positive, or the share outside 0..1.
     """
 
     normalise: ClassVar[Normalise] = None
@@ -127,10 +128,13 @@ class WorstCaseSoft(nn.Module):
         objective: Objective = cross_entropy,
         predict: Callable[[Tensor], Tensor] = probabilities,
         detach_target: bool = True,
+        drop_below: float = 0.0,
     ) -> None:
         super().__init__()
         require_positive("temperature", temperature)
         require_positive("weight", weight)
+        require_share(drop_below)
+        self.drop_below = drop_below
         self.temperature = temperature
         self.weight = weight
         self.rule = rule

@@ -1,0 +1,98 @@
+"""Scores of GLUE's tasks, in percent."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import numpy as np
+from scipy.stats import spearmanr
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+from torch import Tensor
+
+from tutelage.errors import UsageError
+
+Score = Callable[[Tensor, Tensor], float]
+"""from predictions [N] and labels [N] to a number"""
+
+
+def accuracy(predicted: Tensor, labels: Tensor) -> float:
+    """The share of right predictions.
+
+    Args:
+        predicted: Class ids [N].
+        labels: Class ids [N].
+
+    Returns:
+        In 0..100.
+    """
+    return 100 * float(accuracy_score(*_arrays(labels, predicted)))
+
+
+def f1(predicted: Tensor, labels: Tensor) -> float:
+    """The harmonic mean of precision and recall of class 1.
+
+    Args:
+        predicted: Class ids [N], 0 or 1.
+        labels: Class ids [N], 0 or 1.
+
+    Returns:
+        In 0..100; 0 where nothing is predicted to be of class 1.
+    """
+    right, said = _arrays(labels, predicted)
+    found: Any = f1_score(right, said, zero_division=cast(Any, 0))
+    return 100 * float(found)
+
+
+def matthews(predicted: Tensor, labels: Tensor) -> float:
+    """Matthews' correlation.
+
+    Args:
+        predicted: Class ids [N].
+        labels: Class ids [N].
+
+    Returns:
+        In -100..100; 0 where all predictions are the same.
+    """
+    with warnings.catch_warnings():  # a single label
+        warnings.simplefilter("ignore", UserWarning)
+        return 100 * float(matthews_corrcoef(*_arrays(labels, predicted)))
+
+
+def spearman(predicted: Tensor, labels: Tensor) -> float:
+    """Spearman's rank correlation.
+
+    Args:
+        predicted: Numbers [N].
+        labels: Numbers [N].
+
+    Returns:
+        In -100..100; 0 where all numbers of a side are the same.
+    """
+    a, b = _arrays(predicted, labels)
+    if len(set(a.tolist())) < 2 or len(set(b.tolist())) < 2:
+        return 0.0
+    return 100 * float(cast(Any, spearmanr(a, b))[0])
+
+
+GLUE: Mapping[str, Score] = {
+    "cola": matthews,
+    "sst2": accuracy,
+    "mrpc": accuracy,
+    "stsb": spearman,
+    "qqp": accuracy,
+    "mnli": accuracy,
+    "qnli": accuracy,
+    "rte": accuracy,
+    "wnli": accuracy,
+}
+"""The score of each task on its development set, as papers on BERT print it; test sets of mrpc
+and qqp are scored by ``f1``."""
+
+
+def _arrays(a: Tensor, b: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    if a.shape != b.shape or not len(a):
+        raise UsageError(
+            f"predictions have shape {tuple(a.shape)} and labels {tuple(b.shape)}; give one "
+            "for each, and one at least."
+        )
+    return a.cpu().numpy(), b.cpu().numpy()
