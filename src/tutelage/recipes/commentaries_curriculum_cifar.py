@@ -82,9 +82,9 @@ RECIPE = Recipe(
         "five, and one of the five was ten times as long as the others.",
         "Looked at after the results: in so few steps at 1e-4 the ResNets have hardly begun. "
         "The deeper one ends at 10%, as by chance, in every arm, and the other at 16%: their "
-        "comparisons say nothing of the paper's. The CNN's margin is small, 0.7 points of 33, and "
-        "with the iteration clipped it is 0.2, within chance: what is gained is gained beyond "
-        "the 100 steps that weights were learned through.",
+        "comparisons say nothing of the paper's. The CNN's margin is small, 0.7 points of 33, "
+        "and with the iteration clipped it is 0.2, within chance: what is gained is gained "
+        "beyond the 100 steps that weights were learned through.",
         "The jobs' seconds were counted by the clock, on a machine with others; their work was "
         "some 800.",
     ),
