@@ -26,6 +26,7 @@ benchmarks: $(BIN)/python  ## What hypergradients and rewards cost beside other 
 	$(BIN)/python -m benchmarks.hypergradients
 	$(BIN)/python -m benchmarks.alignment
 	$(BIN)/python -m benchmarks.mmel
+	$(BIN)/python -m benchmarks.augment
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

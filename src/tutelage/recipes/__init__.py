@@ -60,6 +60,7 @@ RECIPES = {
     "mmel-generation": "tutelage.recipes.mmel_generation",
     "mmel-glue": "tutelage.recipes.mmel_glue",
     "mmel-labels": "tutelage.recipes.mmel_labels",
+    "ola-cifar": "tutelage.recipes.ola_cifar",
     "ola-policy": "tutelage.recipes.ola_policy",
 }
 """the module of each recipe by name; its ``RECIPE`` is imported when it is wanted"""
