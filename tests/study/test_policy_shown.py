@@ -1,9 +1,10 @@
-"""A learned augmentation is shown in bars, and over time where it has a past."""
+"""A learned augmentation is shown in bars, and trains students of other data."""
 
 import pytest
 import torch
 from torch import nn
 
+from tests.trained import run
 from tutelage.commentaries import save_commentary
 from tutelage.learning.show import show
 from tutelage.records import Batch, Observation, Progress, as_lesson
@@ -29,3 +30,15 @@ def test_a_learned_augmentation_is_shown_in_bars_and_over_time(tmp_path, steps):
     assert "Expected level, 0 to 30" in page
     assert page.count("over training</figcaption>") == (2 if steps > 1 else 0)
     assert f"{float(teacher.policy().how_many[0]):.2f}"[:3] in page
+
+
+@pytest.mark.parametrize("mean", [(), (0.9,)])
+def test_a_stored_policy_trains_a_student_whatever_its_batches_are_normalised_by(
+    pets, tmp_path, mean
+):
+    teacher = LearnedAugmentation("standard", mean=mean, std=(0.01,) * len(mean))
+    save_commentary(teacher, tmp_path / "policy")
+    words = ["--epochs", 1, "--seeds", 1, "--held-out", 9, "--batch-size", 8, "--jobs", 1]
+    out = ["--out", tmp_path / "run"]
+    answer = run("train", pets, "--commentary", tmp_path / "policy", *words, *out)
+    assert answer.code == 0, answer

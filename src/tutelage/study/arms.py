@@ -8,6 +8,7 @@ from torch import nn
 from torch.optim import SGD, Adam
 
 from tutelage.commentaries import load_commentary
+from tutelage.data.batches import statistics
 from tutelage.data.images import ImageSet
 from tutelage.errors import UsageError
 from tutelage.models import TwoBlockCNN, build_student, default_tap
@@ -21,6 +22,7 @@ from tutelage.teachers import (
     Curriculum,
     DynamicLoss,
     InternalState,
+    LearnedAugmentation,
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
@@ -133,6 +135,8 @@ def build_tutor(
             sides=train.images.shape[2:],
             zero_label=settings.label_embedding == "zero",
         )
+        if isinstance(stored, LearnedAugmentation):  # this study's batches, not its own
+            stored.normalised_by(*(values.tolist() for values in statistics(train)))
         return Tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)
     taught = TAUGHT[arm]
     with torch.random.fork_rng(devices=[]):

@@ -80,9 +80,9 @@ class LearnedAugmentation(nn.Module):
         operations, levels = len(self.space.strengths), self.space.levels
         if not 1 <= most <= operations:
             raise ValueError(f"most must lie in 1..{operations}, got {most}.")
-        if len(mean) != len(std) or not all(0 < value < float("inf") for value in std):
-            raise ValueError(f"mean {list(mean)} and std {list(std)} do not go together.")
-        self.mean, self.std = [float(v) for v in mean], [float(v) for v in std]
+        self.mean: list[float] = []
+        self.std: list[float] = []
+        self.normalised_by(mean, std)
         self.count = nn.Parameter(torch.zeros(most))
         self.keep = nn.Parameter(torch.zeros(operations))
         self.strength = nn.Parameter(torch.zeros(operations, levels))
@@ -90,6 +90,20 @@ class LearnedAugmentation(nn.Module):
         self.taken: Tensor
         self.register_buffer("past", torch.zeros(KEPT_ROWS, operations, 2))
         self.register_buffer("taken", torch.zeros((), dtype=torch.int64))
+
+    def normalised_by(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        """Expect batches that are normalised so, from now on.
+
+        Args:
+            mean: Of every channel, in 0..1; nothing for images in 0..1.
+            std: Of every channel.
+
+        Raises:
+            ValueError: If the two do not fit.
+        """
+        if len(mean) != len(std) or not all(0 < value < float("inf") for value in std):
+            raise ValueError(f"mean {list(mean)} and std {list(std)} do not go together.")
+        self.mean, self.std = [float(v) for v in mean], [float(v) for v in std]
 
     @property
     def space(self) -> Space:
