@@ -8,7 +8,7 @@ from tutelage.recipes.reweighting import Settings
 
 RECIPE = column_recipe(
     "interactions-noise-flip-cifar100-20",
-    "So they do where a fifth of the labels of many classes is flipped.",
+    "Weights from the internal state lower the error with a fifth of many labels flipped.",
     Column("Table 6", "cifar100", "flip2:0.2", Settings()),
     mini=HUNDRED,
     minutes={"smoke": 0.5, "mini": 6, "gpu": 10, "paper": 215},

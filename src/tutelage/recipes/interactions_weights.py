@@ -132,7 +132,8 @@ def _facts(
 def _unseen(seed: int, settings: Settings, device: torch.device) -> Outcome:
     found, material = out_of_sample(seed, settings, device), material_of(settings, seed)
     labels = material.train.labels
-    losses = -found.probabilities.gather(1, labels[:, None]).log()[:, 0]
+    least = torch.finfo(found.probabilities.dtype).tiny
+    losses = -found.probabilities.gather(1, labels[:, None])[:, 0].clamp(min=least).log()
     quality = label_quality(labels, found.probabilities)
     errors = [student.errors()["error"] for student in found.students]
     facts = _facts(quality, losses, found.probabilities, material)
