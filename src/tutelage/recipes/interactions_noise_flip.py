@@ -106,7 +106,7 @@ RECIPE = Recipe(
         "steps: the settings of tutelage train, which had been run with seeds 0 to 2 before "
         "this recipe was written, and were not changed. The printed numbers are CIFAR-10's.",
         "With seeds 0 to 4, the comparison of a held level with a free one was undecided; "
-        "seeds 5 to 9 were run after that, for its sake, with nothing else changed.",
+        "seeds 5 to 9 of these two arms were run after that, with nothing else changed.",
         "The paper does not say how its teacher is optimised or started: here by Adam, from "
         "equal weights. Batch 100, weight decay 5e-4 and 1,000 clean held-out images as in "
         "Meta-Weight-Net, from which the paper takes most of its settings.",
