@@ -28,7 +28,7 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
         Way(
             lambda _, images: DynamicLoss(images.classes),
             metric=expected_error,
-            teacher_lr=1e-3,
+            teacher_lr=1e-4,
         ),
     ),
     "interactions": (interactions(),),
@@ -76,7 +76,7 @@ NOTES = (
     "The paper gives no settings of the others. Self-paced learning keeps half of each batch "
     "at first and all of it after half of the run. L2T-loss learns by the probability of the "
     "right class, through the student's own momentum steps and every K of them, with a "
-    "learning rate of 1e-3.",
+    "learning rate of 1e-4.",
     "L2T-data learns from all training images, over 10 students of up to 200 steps at mini and "
     "gpu scale and 50 of up to 3,500 at paper scale: few for learning by reward. The accuracy "
     "to come to was set by a pilot with a seed that is not reported.",

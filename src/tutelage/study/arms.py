@@ -80,7 +80,7 @@ TAUGHT: dict[str, Taught] = {
     "loss": Taught(lambda *_: LossWeigher(), lambda _: Lookahead(), every=1),
     "curriculum": Taught(_curriculum, Reversible),
     "l2t-loss": Taught(
-        lambda _, images, __: DynamicLoss(len(images.classes)), Reversible, lr=1e-3
+        lambda _, images, __: DynamicLoss(len(images.classes)), Reversible, lr=1e-4
     ),
     "mentornet-dd": Taught(lambda _, images, __: MentorNetDD(len(images.classes)), Reversible),
     "mentornet": Taught(lambda *_: MentorNetPD()),

@@ -134,8 +134,8 @@ class TrainSettings:
     """Shares of the run after which the student's learning rate is divided by ten."""
 
     teacher_lr: float | None = None
-    """Learning rate of the teacher's Adam; 0.02 if not given, and 1e-3 for the teacher
-    l2t-loss, which comes to nothing at more."""
+    """Learning rate of the teacher's Adam; 0.02 if not given, and 1e-4 for the teacher
+    l2t-loss, which comes to nothing at 0.02."""
 
     teacher_every: int | None = None
     """Student steps between two teacher steps; 5 if not given, and 1 for the teacher loss."""
