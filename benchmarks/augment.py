@@ -16,6 +16,7 @@ import argparse
 import statistics
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,9 @@ def engines(images: Tensor) -> dict[str, Callable[[], object]]:
         ]),
     }
     try:
-        from kornia.augmentation.auto import RandAugment as Kornia
+        kornia = import_module("kornia.augmentation.auto").RandAugment(n=2, m=9)
     except ImportError:
         return found
-    kornia = Kornia(n=2, m=9)
     return found | {
         "kornia, one draw a batch": lambda: kornia(images.float() / 255).mul(255).byte()
     }
