@@ -32,7 +32,7 @@ command is given again.
 Examples:
   tutelage list
   tutelage reproduce gar-splits --scale mini --seeds 3
-  tutelage reproduce gar-splits --set epochs=5 --out /tmp/shorter
+  tutelage reproduce gar-splits --set epochs=5 --out shorter
   tutelage reproduce gar-splits --backend ray"""
 
 
