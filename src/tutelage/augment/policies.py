@@ -1,6 +1,6 @@
 """Fixed augmentation policies, drawn anew for every image of a batch."""
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,52 +17,24 @@ OPERATION, LEVEL, KEPT = 1, 2, 3
 """streams of draws: which operation, how strong, and whether"""
 
 
-def augmented(
-    images: Tensor,
-    space: Space,
-    draw: Callable[[Draws], Actions],
-    seed: int | None,
-    ids: Tensor | None,
-) -> Tensor:
-    """A batch, every image changed in its own way.
+class Policy(ABC):
+    """What is drawn anew for every image."""
 
-    Args:
-        images: [B, ch, H, W] uint8, or real numbers in 0..1; of one channel or three.
-        space: The operations.
-        draw: What is done, from the images' random numbers.
-        seed: Of these; None: one from torch's generator.
-        ids: [B], of the examples; their places in the batch if None.
+    @property
+    @abstractmethod
+    def space(self) -> Space:
+        """The operations with their strengths."""
 
-    Returns:
-        Images of the same shape, type and device.
+    @abstractmethod
+    def draw(self, draws: Draws) -> Actions:
+        """Draw what is done.
 
-    Note: raises ``UsageError`` for other images.
-    """
-    draws = Draws(seed_of_now() if seed is None else seed, ids, len(images))
-    return performed(images, space, draw(draws))
+        Args:
+            draws: The images' random numbers.
 
-
-@dataclass(frozen=True)
-class RandAugment:
-    """A few operations drawn uniformly, all at one level.
-
-    Source: Cubuk et al. 2020, RandAugment; defaults and space as in torchvision.
-
-    Raises:
-        UsageError: If ``count`` is negative, or there is no such level or space.
-    """
-
-    count: int = 2
-    """operations for each image, which may be the same"""
-    level: int = 9
-    """0..30"""
-    space_name: str = "rand-augment"
-
-    def __post_init__(self) -> None:
-        if self.count < 0:
-            raise UsageError(f"count must be 0 or above, got {self.count}.")
-        if not 0 <= self.level < self.space.levels:
-            raise UsageError(f"level {self.level}; allowed: 0..{self.space.levels - 1}.")
+        Returns:
+            One row per image.
+        """
 
     def __call__(
         self,
@@ -84,7 +56,31 @@ class RandAugment:
 
         Note: raises ``UsageError`` for other images.
         """
-        return augmented(images, self.space, self.draw, seed, ids)
+        draws = Draws(seed_of_now() if seed is None else seed, ids, len(images))
+        return performed(images, self.space, self.draw(draws))
+
+
+@dataclass(frozen=True)
+class RandAugment(Policy):
+    """A few operations drawn uniformly, all at one level.
+
+    Source: Cubuk et al. 2020, RandAugment; defaults and space as in torchvision.
+
+    Raises:
+        UsageError: If ``count`` is negative, or there is no such level or space.
+    """
+
+    count: int = 2
+    """operations for each image, which may be the same"""
+    level: int = 9
+    """0..30"""
+    space_name: str = "rand-augment"
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise UsageError(f"count must be 0 or above, got {self.count}.")
+        if not 0 <= self.level < self.space.levels:
+            raise UsageError(f"level {self.level}; allowed: 0..{self.space.levels - 1}.")
 
     @property
     def space(self) -> Space:
@@ -106,7 +102,7 @@ class RandAugment:
 
 
 @dataclass(frozen=True)
-class TrivialAugment:
+class TrivialAugment(Policy):
     """One operation at one level, both drawn uniformly.
 
     Source: Müller and Hutter 2021, TrivialAugment; the space as in torchvision.
@@ -119,28 +115,6 @@ class TrivialAugment:
 
     def __post_init__(self) -> None:
         _ = self.space
-
-    def __call__(
-        self,
-        images: Shaped[Tensor, "B ch H W"],
-        *,
-        seed: int | None = None,
-        ids: Shaped[Tensor, "B"] | None = None,
-    ) -> Shaped[Tensor, "B ch H W"]:
-        """Augment a batch, every image in its own way.
-
-        Args:
-            images: uint8, or real numbers in 0..1; of one channel or three.
-            seed: With an example's id it decides what becomes of it, whatever else is in the
-                batch; give another one for every epoch. None: one from torch's generator.
-            ids: Of the examples; their places in the batch if None.
-
-        Returns:
-            Images of the same shape, type and device.
-
-        Note: raises ``UsageError`` for other images.
-        """
-        return augmented(images, self.space, self.draw, seed, ids)
 
     @property
     def space(self) -> Space:
@@ -162,7 +136,7 @@ class TrivialAugment:
 
 
 @dataclass(frozen=True)
-class UniformAugment:
+class UniformAugment(Policy):
     """Different operations, each done with probability 1/2 at a level drawn uniformly.
 
     Source: LingChen et al. 2020, UniformAugment, as Müller et al. 2021 ran it.
@@ -181,28 +155,6 @@ class UniformAugment:
                 f"count {self.count}; allowed: 0..{len(self.space.strengths)}, the operations "
                 f"of the space {self.space_name}."
             )
-
-    def __call__(
-        self,
-        images: Shaped[Tensor, "B ch H W"],
-        *,
-        seed: int | None = None,
-        ids: Shaped[Tensor, "B"] | None = None,
-    ) -> Shaped[Tensor, "B ch H W"]:
-        """Augment a batch, every image in its own way.
-
-        Args:
-            images: uint8, or real numbers in 0..1; of one channel or three.
-            seed: With an example's id it decides what becomes of it, whatever else is in the
-                batch; give another one for every epoch. None: one from torch's generator.
-            ids: Of the examples; their places in the batch if None.
-
-        Returns:
-            Images of the same shape, type and device.
-
-        Note: raises ``UsageError`` for other images.
-        """
-        return augmented(images, self.space, self.draw, seed, ids)
 
     @property
     def space(self) -> Space:
@@ -224,7 +176,7 @@ class UniformAugment:
 
 
 @dataclass(frozen=True)
-class AutoAugment:
+class AutoAugment(Policy):
     """One of 25 pairs of operations, each done with a probability and at a level of its own.
 
     Source: Cubuk et al. 2019, AutoAugment, as in torchvision.
@@ -241,28 +193,6 @@ class AutoAugment:
             raise UsageError(
                 f"unknown policy '{self.policy}'. {nearest(self.policy, POLICIES)}"
             )
-
-    def __call__(
-        self,
-        images: Shaped[Tensor, "B ch H W"],
-        *,
-        seed: int | None = None,
-        ids: Shaped[Tensor, "B"] | None = None,
-    ) -> Shaped[Tensor, "B ch H W"]:
-        """Augment a batch, every image in its own way.
-
-        Args:
-            images: uint8, or real numbers in 0..1; of one channel or three.
-            seed: With an example's id it decides what becomes of it, whatever else is in the
-                batch; give another one for every epoch. None: one from torch's generator.
-            ids: Of the examples; their places in the batch if None.
-
-        Returns:
-            Images of the same shape, type and device.
-
-        Note: raises ``UsageError`` for other images.
-        """
-        return augmented(images, self.space, self.draw, seed, ids)
 
     @property
     def space(self) -> Space:

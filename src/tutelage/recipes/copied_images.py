@@ -1,5 +1,6 @@
 """Students that see many copies of every image: data, schedule, and how copies count."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple
@@ -125,11 +126,14 @@ def read(of: Settings) -> object:
     return splits(of.data)
 
 
-def trained(way: Way, seed: int, of: Settings, device: torch.device) -> Outcome:
+def trained(
+    ways: Mapping[str, Way], arm: str, seed: int, of: Settings, device: torch.device
+) -> Outcome:
     """Train one student on copies.
 
     Args:
-        way: How they count.
+        ways: How they count, by arm.
+        arm: One of them.
         seed: Of the images chosen, the student, order and copies; the same for all ways.
         of: The scale's settings.
         device: Where.
@@ -137,6 +141,7 @@ def trained(way: Way, seed: int, of: Settings, device: torch.device) -> Outcome:
     Returns:
         ``METRICS``.
     """
+    way = ways[arm]
     train, test = (
         _limited(part, size, seed)
         for part, size in (

@@ -113,11 +113,14 @@ def student_of(of: Settings, texts: Material, seed: int) -> nn.Module:
         return text_classifier(source, classes=texts.classes)
 
 
-def trained(way: Way, seed: int, of: Settings, device: torch.device) -> Outcome:
+def trained(
+    ways: Mapping[str, Way], arm: str, seed: int, of: Settings, device: torch.device
+) -> Outcome:
     """Train one student.
 
     Args:
-        way: How copies count.
+        ways: How copies count, by arm.
+        arm: One of them.
         seed: Of student and order, the same for all ways; texts and copies are the same for
             all seeds.
         of: The scale's settings.
@@ -126,6 +129,7 @@ def trained(way: Way, seed: int, of: Settings, device: torch.device) -> Outcome:
     Returns:
         ``METRICS``, and score and loss after each epoch.
     """
+    way = ways[arm]
     if way.loss == "none":
         return _plain(seed, _without_copies(of), device)[1]
     texts = material(of.source)

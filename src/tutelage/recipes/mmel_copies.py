@@ -5,13 +5,12 @@ Yi et al. 2021, Table 2. Figures: ``docs/results.md``.
 
 from collections.abc import Mapping
 from dataclasses import replace
-
-import torch
+from functools import partial
 
 from tutelage.recipes.copied_images import BASELINE, METRICS, Settings, Way, read, trained
 from tutelage.recipes.mmel_table1 import DIGITS, above
 from tutelage.reproduction.claims import Claim
-from tutelage.reproduction.recipe import Outcome, Recipe
+from tutelage.reproduction.recipe import Recipe
 
 COPIES = (2, 5, 10, 20)
 LETTERS = {"hard": "H", "soft": "S"}
@@ -21,21 +20,6 @@ WAYS: Mapping[str, Way] = {"one": BASELINE} | {
 COLUMNS = {"one": "Baseline(DA)"} | {
     f"{loss}-{n}": f"MMEL-{letter}-{n}" for n in COPIES for loss, letter in LETTERS.items()
 }
-
-
-def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: One of ``WAYS``.
-        seed: Of images, student, order and copies.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Test accuracy and loss, and how well the training images are fitted.
-    """
-    return trained(WAYS[arm], seed, settings, device)
 
 
 RECIPE = Recipe(
@@ -52,7 +36,7 @@ RECIPE = Recipe(
         "paper": Settings(),
     },
     minutes={"smoke": 0.2, "mini": 12, "gpu": 10, "paper": 1500},
-    run=run,
+    run=partial(trained, WAYS),
     claims=(
         Claim(
             "Students do better with any number of copies than with one.",

@@ -56,6 +56,9 @@ PAIRS: Mapping[str, Settings] = {
 }
 
 
+WAYS = {"none": Way("none")} | {arm: Way(made.loss) for arm, made in MADE.items()}
+
+
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student with one seed.
 
@@ -68,12 +71,11 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     Returns:
         Held-out score and loss.
     """
-    if arm == "none":
-        return trained(Way("none"), seed, settings, device)
-    made = MADE[arm]
-    changed = {"search": made.search, "separate": made.separate, "share": made.share}
-    settings = replace(settings, source=replace(settings.source, **changed))
-    return trained(Way(made.loss), seed, settings, device)
+    if arm in MADE:
+        made = MADE[arm]
+        changed = {"search": made.search, "separate": made.separate, "share": made.share}
+        settings = replace(settings, source=replace(settings.source, **changed))
+    return trained(WAYS, arm, seed, settings, device)
 
 
 RECIPE = Recipe(

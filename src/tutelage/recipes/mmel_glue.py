@@ -4,13 +4,12 @@ Yi et al. 2021, Table 3 and Figure 2. Figures: ``docs/results.md``.
 """
 
 from collections.abc import Mapping
-
-import torch
+from functools import partial
 
 from tutelage.recipes.glue_students import METRICS, Settings, Way, trained
 from tutelage.recipes.mmel_labels import GPU, MINI, SMALL, SMOKE, compared, prepare
 from tutelage.reproduction.claims import Claim
-from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+from tutelage.reproduction.recipe import Plot, Recipe
 
 WAYS: Mapping[str, Way] = {
     name: Way(name) for name in ("none", "smoothed", "long", "uniform", "hard", "soft")
@@ -24,21 +23,6 @@ ROWS = {
 }
 
 
-def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: One of ``WAYS``.
-        seed: Of student and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Held-out score and loss.
-    """
-    return trained(WAYS[arm], seed, settings, device)
-
-
 RECIPE = Recipe(
     name="mmel-glue",
     title="Copies of texts weighed by their losses do better than copies all alike.",
@@ -48,7 +32,7 @@ RECIPE = Recipe(
     metrics=METRICS,
     settings={"smoke": SMOKE, "mini": MINI, "gpu": GPU, "paper": Settings()},
     minutes={"smoke": 0.3, "mini": 8, "gpu": 10, "paper": 1300},
-    run=run,
+    run=partial(trained, WAYS),
     claims=(
         Claim(
             "Copies weighed by their losses score above copies all alike, and above none.",

@@ -5,14 +5,13 @@ Yi et al. 2021, Table 4. Figures: ``docs/results.md``.
 
 from collections.abc import Mapping
 from dataclasses import replace
-
-import torch
+from functools import partial
 
 from tutelage.recipes.glue_students import METRICS, Settings, Way, trained
 from tutelage.recipes.glue_texts import Source, read
 from tutelage.recipes.small_language_model import Language
 from tutelage.reproduction.claims import Claim, Comparison
-from tutelage.reproduction.recipe import Outcome, Plot, Recipe
+from tutelage.reproduction.recipe import Plot, Recipe
 
 LABELS = ("original", "predicted")
 LOSSES = {"uniform": "", "hard": "MMEL-H", "soft": "MMEL-S"}
@@ -57,21 +56,6 @@ SMALL = (
 )
 
 
-def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: One of ``WAYS``.
-        seed: Of student and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Held-out score and loss.
-    """
-    return trained(WAYS[arm], seed, settings, device)
-
-
 def prepare(settings: Settings) -> object:
     """Make the copies before any job.
 
@@ -113,7 +97,7 @@ RECIPE = Recipe(
     metrics=METRICS,
     settings={"smoke": SMOKE, "mini": MINI, "gpu": GPU, "paper": Settings()},
     minutes={"smoke": 0.3, "mini": 8, "gpu": 10, "paper": 1500},
-    run=run,
+    run=partial(trained, WAYS),
     claims=(
         Claim(
             "Predicted labels give better scores than original ones, hard and soft.",

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-
-import torch
+from functools import partial
 
 from tutelage.recipes.copied_images import BASELINE, METRICS, Settings, Way, read, trained
 from tutelage.reproduction.claims import Claim, Comparison
-from tutelage.reproduction.recipe import Outcome, Recipe
+from tutelage.reproduction.recipe import Recipe
 
 WAYS: Mapping[str, Way] = {
     "one": BASELINE,
@@ -52,21 +51,6 @@ SMALL = {
     ),
 }
 """what mini scale is, by its images"""
-
-
-def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: One of ``WAYS``.
-        seed: Of images, student, order and copies.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Test accuracy and loss, and how well the training images are fitted.
-    """
-    return trained(WAYS[arm], seed, settings, device)
 
 
 def above(arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
@@ -116,7 +100,7 @@ def table1(data: str, depth: int) -> Recipe:
             "paper": paper,
         },
         minutes={"smoke": 0.2, "mini": 10, "gpu": 10, "paper": 45 * depth},
-        run=run,
+        run=partial(trained, WAYS),
         claims=(
             Claim(
                 "Copies weighed by their losses, hard or soft, do better than one copy.",
