@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from tutelage.descent import Descent
 from tutelage.records import Batch, Estimate, Params, Window, as_lesson
 from tutelage.task import Task
-from tutelage.tutor import Tutor
+from tutelage.tutor import ORDINARY, Tutor
 
 B, D, C = 6, 8, 3
 
@@ -227,6 +228,7 @@ def watched(
     steps: int,
     before: int = 0,
     rates: Callable[[int], float] | None = None,
+    descent: Descent = ORDINARY,
 ) -> tuple[Task, Params, Window, Batch]:
     """Train ``before + steps`` real steps and hand back the window of the last ``steps``."""
     seen = Seen(steps)
@@ -240,6 +242,7 @@ def watched(
         signal=seen,
         teacher_every=every,
         total_steps=every,
+        descent=descent,
     )
     batches = stream()
     for number in range(every):
@@ -248,3 +251,12 @@ def watched(
                 group["lr"] = rates(number)
         tutor.step(next(batches), next(batches) if tutor.wants_held_out else None)
     return seen.calls[0]
+
+
+def close(got: Params, want: Params, tolerance: float) -> None:
+    """Named tensors agree, within a share of the largest number of all."""
+    assert got.keys() == want.keys()
+    scale = max(float(w.abs().max()) for w in want.values())
+    assert scale > 0
+    for key in want:
+        assert float((got[key] - want[key]).abs().max()) <= tolerance * scale, key

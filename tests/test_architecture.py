@@ -13,7 +13,7 @@ ROOT = Path(tutelage.__file__).parent
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"trees", "ranges"},
-    {"objectives", "probability_losses", "rules", "differentiable"},
+    {"objectives", "probability_losses", "rules", "differentiable", "descent"},
     {"student", "teaching", "memory", "joint"},
     {"alignments", "augment"},
     {"task"},

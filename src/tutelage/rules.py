@@ -130,11 +130,44 @@ def _safe_sqrt(x: Tensor) -> Tensor:
     return torch.where(positive, torch.where(positive, x, torch.ones_like(x)).sqrt(), x)
 
 
-def rule_for(optimizer: Optimizer) -> Rule:
+@dataclass(frozen=True)
+class Clipped:
+    """A rule that gets ``g * min(1, max_norm / (|g| + 1e-6))``, the norm over all parameters.
+
+    Source: Pascanu et al. 2013, with the numbers of ``torch.nn.utils.clip_grad_norm_``.
+    """
+
+    rule: Rule
+    max_norm: float
+    linear: ClassVar[bool] = False
+
+    def update(
+        self, state: StudentState, grads: Params, settings: Mapping[str, Settings]
+    ) -> StudentState:
+        """Take one step.
+
+        Args:
+            state: The student before it.
+            grads: Gradients of the loss; a parameter without one is left alone.
+            settings: The optimiser's settings for every parameter in ``grads``.
+
+        Returns:
+            The student after it.
+        """
+        if not grads:
+            return self.rule.update(state, grads, settings)
+        norms = [torch.linalg.vector_norm(g) for g in grads.values()]
+        norm = torch.linalg.vector_norm(torch.stack(norms))
+        share = (self.max_norm / (norm + 1e-6)).clamp(max=1.0)
+        return self.rule.update(state, {k: g * share for k, g in grads.items()}, settings)
+
+
+def rule_for(optimizer: Optimizer, max_norm: float | None = None) -> Rule:
     """The pure rule that takes the same steps as a ``torch.optim`` optimiser.
 
     Args:
         optimizer: The student's optimiser.
+        max_norm: Norm over all parameters to which gradients are clipped before; None: not.
 
     Returns:
         The rule.
@@ -142,6 +175,8 @@ def rule_for(optimizer: Optimizer) -> Rule:
     Raises:
         UnsupportedStudentError: If there is no such rule for this optimiser.
     """
+    if max_norm is not None:
+        return Clipped(rule_for(optimizer), max_norm)
     if type(optimizer) is SGD:
         return MomentumSGD()
     if type(optimizer) in (Adam, AdamW):

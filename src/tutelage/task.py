@@ -45,11 +45,13 @@ class Task:
     """see ``tutelage.objectives.Objective``"""
     metric: Objective | None = None
     """what the student is judged by on held-out examples; the objective where None"""
+    max_norm: float | None = None
+    """norm to which gradients are clipped before the optimiser sees them; None: they are not"""
 
     @property
     def rule(self) -> Rule:
-        """The pure update rule of the student's optimiser."""
-        return rule_for(self.student.optimizer)
+        """The pure update rule of the student's optimiser, clipping included."""
+        return rule_for(self.student.optimizer, self.max_norm)
 
     def lesson(self, teacher: Params, batch: Batch) -> Lesson:
         """What the teacher makes of a batch; the same again for the same seed.

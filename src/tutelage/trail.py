@@ -40,8 +40,12 @@ class Trail:
             The window.
         """
         window = Window(self.start, tuple(self.steps), end, witness)
-        self.start, self.steps = None, []
+        self.forget()
         return window
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.start, self.steps = None, []
 
     def judged(self, loss: Tensor, gradient: Params) -> Waiting:
         """What waited for the next step, now that this has come; nothing waits any more.

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tutelage.alignments import Recorder
+from tutelage.descent import Descent, Ordinary
 from tutelage.differentiable import compiled_parts, eager, require_learnable
 from tutelage.learner import Learner
 from tutelage.lighter import look_or_lighter
@@ -41,6 +42,8 @@ from tutelage.teaching import uses_alignments, uses_progress
 from tutelage.trail import Trail
 from tutelage.trees import cloned, leaves
 
+ORDINARY = Ordinary()
+
 
 class Tutor:
     """Trains the user's own module with the user's own optimiser, under a teacher.
@@ -63,6 +66,8 @@ class Tutor:
         metric: What held-out examples judge by, such as ``objectives.expected_error``; the
             objective if None.
         seed: Where the randomness of lessons and of dropout starts from.
+        descent: How a step's gradient comes about and moves the student: clipping, loss
+            scaling, or a framework's own ways; see ``tutelage.descent``.
 
     Raises:
         ValueError: If the signal looks back further than ``teacher_every`` steps, only one of
@@ -85,6 +90,7 @@ class Tutor:
         objective: Objective = cross_entropy,
         metric: Objective | None = None,
         seed: int = 0,
+        descent: Descent = ORDINARY,
     ) -> None:
         if (signal is None) != (teacher_optimizer is None):
             raise ValueError("Give both signal and teacher_optimizer, or neither.")
@@ -110,7 +116,8 @@ class Tutor:
         self.total_steps = total_steps
         self.seed = seed
         view = StudentView(student, optimizer)
-        self.task = Task(view, teacher, objective, metric)
+        self.descent = descent
+        self.task = Task(view, teacher, objective, metric, descent.max_norm)
         self.steps = 0
         self.best_accuracy = 0.0
         self._tally = Tally(view.device)
@@ -193,18 +200,24 @@ class Tutor:
             judged = self._learn(learner, ahead(self.task, step, witness), held_out, phi)
             sight = weighed(self.task, batch, sight.lesson, sight.seen)
             self._descend(sight, batch)
-        self._move(self.task, sight)
-        if not learner.retakes:
+        moved = self._move(self.task, sight)
+        if learner.retakes:
+            return record(sight, judged)
+        if moved:
             self._trail.steps.append(step)
-        if due and not learner.retakes:
+        if due and moved:
             judged = self._look_back(learner, witness, held_out, phi, judged)
+        elif due:  # there is nothing to judge
+            self._trail.forget()
+            learner.skipped += 1
         return record(sight, judged)
 
     def _see(self, learner: Learner, batch: Batch, *, due: bool) -> tuple[Look, Step, Witness]:
         lesson, progress = prepared(self.task, batch), self.progress
         with ExitStack() as stack:
             student, recorded = self.student, None
-            if due and learner.records(self.task):  # hooks are not seen by compiled code
+            scales = self.descent.scales
+            if due and learner.records(self.task) and not scales:  # compiled code has no hooks
                 student = self.task.student.module
                 stack.enter_context(eager(student))
                 recorded = stack.enter_context(self._recorder.record(len(lesson.ids)))
@@ -219,13 +232,14 @@ class Tutor:
             require_same_numbers(self.task, self._before, sight.lesson, step, sight.seen)
             self._before, self._unproven = None, False
         self.optimizer.zero_grad(set_to_none=True)
-        sight.loss.backward(retain_graph=again)
+        self.descent.backward(sight.loss, self.optimizer, again=again)
 
-    def _move(self, task: Task, sight: Look) -> None:
-        self.optimizer.step()
+    def _move(self, task: Task, sight: Look) -> bool:
+        moved = self.descent.step(self.optimizer)
         remember(task.teacher, sight.lesson, detach(sight.seen))
         self.steps += 1
         self._tally.add(sight.loss, sight.weights)
+        return moved
 
     def _look_back(
         self,

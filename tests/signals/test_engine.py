@@ -14,10 +14,11 @@ from tests.cases import (
     InputWeigher,
     Seen,
     build,
+    close,
     stream,
     watched,
 )
-from tests.signals.test_exactness import TEACHERS, close, teacher_for
+from tests.signals.test_exactness import TEACHERS, teacher_for
 from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Progress, Step
 from tutelage.signals import (

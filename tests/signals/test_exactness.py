@@ -17,6 +17,7 @@ from tests.cases import (
     InputWeigher,
     Shifter,
     build,
+    close,
     stream,
     watched,
 )
@@ -43,14 +44,6 @@ def teacher_for(kind: str, student: nn.Module) -> nn.Module:
 
 
 TEACHERS = ("inputs", "loss", "internal state", "deep", "shift")
-
-
-def close(got, want, tolerance: float) -> None:
-    assert got.keys() == want.keys()
-    scale = max(float(w.abs().max()) for w in want.values())
-    assert scale > 0
-    for key in want:
-        assert float((got[key] - want[key]).abs().max()) <= tolerance * scale, key
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -197,7 +197,7 @@ def require_reversible(rule: Rule, steps: Sequence[Step]) -> None:
     if not isinstance(rule, MomentumSGD) or not all(map(_can_be_undone, settings)):
         raise UnsupportedStudentError(
             "Reversible undoes torch.optim.SGD with momentum > 0, dampening 0 and without "
-            "Nesterov only. Use Unrolled or Replayed for other optimisers."
+            "Nesterov or clipping only. Use Unrolled or Replayed for others."
         )
 
 
