@@ -21,7 +21,7 @@ LAYERS: tuple[set[str], ...] = (
     {"look", "learner", "packing", "tally"},
     {"trail", "lighter"},
     {"tutor"},
-    {"loops", "meta_weight_net", "rewarded"},
+    {"logs", "loops", "meta_weight_net", "rewarded"},
     {"few_shot"},
     {"runs", "report", "config"},
     {"commentaries"},

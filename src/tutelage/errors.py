@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 
 class UsageError(ValueError):
@@ -22,6 +23,20 @@ class MissingExtraError(ImportError):
         super().__init__(
             f"{module} is not installed. Install it with: pip install 'tutelage[{extra}]'"
         )
+
+
+def require_module(module: str, extra: str) -> None:
+    """Refuse to go on without an optional dependency; imports nothing.
+
+    Args:
+        module: Its name.
+        extra: What brings it.
+
+    Raises:
+        MissingExtraError: If it is not installed.
+    """
+    if find_spec(module) is None:
+        raise MissingExtraError(module, extra)
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from tutelage.config import from_plain, load_settings
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, require_module
+from tutelage.ranges import at_least_one
 from tutelage.runs import run_settings
 from tutelage.study.settings import TrainSettings
 
+LOGGED_EVERY = 50
 TRAIN_HELP = """Train a taught student beside an untaught one, and report what teaching did.
 
 Without arguments: 5,000 real digits of which 40% carry a wrong label.
@@ -21,6 +23,7 @@ Examples:
   tutelage train my-images/ --student resnet20 --epochs 60 --seeds 3
   tutelage train my-images/ --noise flip2:0.4 --held-out 1000 --out runs/x
   tutelage train my-images/ --commentary commentaries/my-images-curriculum
+  tutelage train --log tensorboard --out runs/x
   tutelage train --resume runs/x"""
 
 
@@ -38,6 +41,42 @@ class Train:
 
     resume: Path | None = None
     """Continue the run in this folder where it was stopped, with its own settings."""
+
+    log: Literal["tensorboard"] | None = None
+    """Write curves of student and teacher while they train; show them with tensorboard
+    --logdir RUN. What each is: docs/logging.md."""
+
+    log_every: int | None = None
+    """Student steps between two points of these curves; 50 if not given."""
+
+    @property
+    def logged_every(self) -> int:
+        """Student steps between two that are logged; 0 where none is."""
+        return 0 if self.log is None else self.log_every or LOGGED_EVERY
+
+    @property
+    def log_flags(self) -> list[str]:
+        """The flags that ask for the same curves when the run is continued."""
+        every = [] if self.log_every is None else ["--log-every", str(self.log_every)]
+        return [] if self.log is None else ["--log", self.log, *every]
+
+
+def check_log(asked: Train) -> None:
+    """Refuse curves that cannot be written.
+
+    Args:
+        asked: What was asked.
+
+    Raises:
+        UsageError: If they are to have points at no step, or are not asked for.
+
+    Note: raises ``MissingExtraError`` where what shows them is not installed.
+    """
+    at_least_one(asked, "log_every")
+    if asked.log_every is not None and asked.log is None:
+        raise UsageError("log_every does nothing by itself: give --log tensorboard, too.")
+    if asked.log is not None:
+        require_module(asked.log, "train")
 
 
 def keeps_settings(run: Path) -> str:

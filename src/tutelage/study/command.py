@@ -17,7 +17,7 @@ from tutelage.runs import (
     run_settings,
     stored_fact,
 )
-from tutelage.study.asked import Train, keeps_settings
+from tutelage.study.asked import Train, check_log, keeps_settings
 from tutelage.study.settings import EMBEDDED, TrainSettings
 
 
@@ -34,6 +34,7 @@ def train(asked: Train, console: Console) -> bool:
     Raises:
         UsageError: If what was asked cannot be done.
     """
+    check_log(asked)
     if asked.resume is None:
         settings = with_full_paths(asked.settings)
         run = asked.out or free_folder(Path("runs"), Path(settings.data).name or "run")
@@ -58,7 +59,7 @@ def train(asked: Train, console: Console) -> bool:
     elif stored_fact(run, "data") != facts["data"]:
         raise UsageError(f"The data of the run {run} has changed since; start a new run.")
     try:
-        summary = run_study(run, settings, source, Display(console))
+        summary = run_study(run, settings, source, Display(console), asked.logged_every)
     except KeyboardInterrupt:  # a second one, or one while the report is written
         summary = None
     except OSError as error:
@@ -66,7 +67,7 @@ def train(asked: Train, console: Console) -> bool:
             f"{run} cannot be written: {error.strerror}. Mend that, then use --resume."
         ) from error
     if summary is None:
-        way = shlex.join(["tutelage", "train", "--resume", str(run)])
+        way = shlex.join(["tutelage", "train", "--resume", str(run), *asked.log_flags])
         console.print(f"Stopped. Continue with: {way}", soft_wrap=True, markup=False)
         return False
     tell(console, run, summary)

@@ -31,7 +31,7 @@ STOP = "stop"
 
 
 def run_study(
-    run: Path, settings: TrainSettings, source: Source, display: Display
+    run: Path, settings: TrainSettings, source: Source, display: Display, log_every: int = 0
 ) -> dict[str, Any] | None:
     """Train all students, going on where an earlier attempt stopped, and write the report.
 
@@ -40,12 +40,15 @@ def run_study(
         settings: Its settings.
         source: Its data.
         display: Shows how far the students are.
+        log_every: Student steps between two that TensorBoard is told of; 0: nothing is told.
 
     Returns:
         The content of ``summary.json``; None if it was stopped before the end.
     """
     jobs = [
-        Job(run, arm, seed, settings) for seed in range(settings.seeds) for arm in settings.arms
+        Job(run, arm, seed, settings, log_every)
+        for seed in range(settings.seeds)
+        for arm in settings.arms
     ]
     (run / STOP).unlink(missing_ok=True)
     sweep(run)

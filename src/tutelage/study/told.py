@@ -1,5 +1,6 @@
 """What a person reads in the terminal when a study has ended."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +45,5 @@ def tell(console: Console, run: Path, summary: dict[str, Any]) -> None:
     say(f"Report:     {run / 'report.html'}")
     if (run / "commentary").exists():
         say(f"Commentary: {run / 'commentary'}")
+    if any(run.glob("students/*/tensorboard")):
+        say(f"Curves:     {shlex.join(['tensorboard', '--logdir', str(run)])}")

@@ -6,7 +6,7 @@ import math
 import pickle
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
+from tutelage.logs import Reporter, TensorBoard
 from tutelage.look import Record
 from tutelage.runs import write_atomically
 from tutelage.study.arms import build_tutor, device_of
@@ -25,6 +26,14 @@ from tutelage.tutor import Tutor
 
 TOLD_EVERY = 0.5
 """seconds between two notes of how far a student is, and two looks whether to stop"""
+TOLD_OF_EPOCH = (
+    "train_loss",
+    "held_out_accuracy",
+    "test_accuracy",
+    "weight_right",
+    "weight_wrong",
+)
+"""what TensorBoard gets of an epoch's entry"""
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,8 @@ class Job:
     arm: str
     seed: int
     settings: TrainSettings
+    log_every: int = 0
+    """student steps between two that TensorBoard is told of; 0: it is told nothing"""
 
     @property
     def folder(self) -> Path:
@@ -82,23 +93,37 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
     tutor = build_tutor(job.arm, job.seed, material.train, settings, steps)
     standing = _resume(job.folder / "checkpoint", tutor)
     wrong = _by_id(material)
-    while standing.epoch < settings.epochs:
-        if not _train_epoch(job, tutor, streams, standing, wrong, stopped):
-            _save(job.folder / "checkpoint", tutor, standing)
-            return False
-        _finish_epoch(job, tutor, streams, standing, wrong is not None)
+    with _reporter(job, tutor) as reporter:
+        while standing.epoch < settings.epochs:
+            if not _train_epoch(job, reporter, streams, standing, wrong, stopped):
+                _save(job.folder / "checkpoint", tutor, standing)
+                return False
+            _finish_epoch(job, tutor, streams, standing, wrong is not None)
+            reporter.tell(_of_epoch(standing.history[-1]))
     judge(job.folder, tutor, streams, material, standing.history, standing.seconds)
     return True
 
 
+def _reporter(job: Job, tutor: Tutor) -> Reporter:
+    if not job.log_every:
+        return Reporter(tutor)
+    board = TensorBoard(job.folder / "tensorboard", from_step=tutor.steps + 1)
+    return Reporter(tutor, board, every=job.log_every)
+
+
+def _of_epoch(entry: Mapping[str, float]) -> dict[str, float]:
+    return {f"epoch/{name}": entry[name] for name in TOLD_OF_EPOCH if name in entry}
+
+
 def _train_epoch(
     job: Job,
-    tutor: Tutor,
+    reporter: Reporter,
     streams: Streams,
     standing: Standing,
     wrong: Tensor | None,
     stopped: Callable[[], bool],
 ) -> bool:
+    tutor = reporter.tutor
     for group in tutor.optimizer.param_groups:
         group["lr"] = learning_rate(job.settings, standing.epoch)
     tutor.student.train()
@@ -110,6 +135,7 @@ def _train_epoch(
         held_out = streams.held_out.draw(tutor.steps) if tutor.wants_held_out else None
         record = tutor.step(batch, held_out)
         _note(standing, record, wrong)
+        reporter(record)
         standing.batch += 1
         if time.monotonic() - told > TOLD_EVERY:
             told = time.monotonic()

@@ -1,0 +1,19 @@
+"""What a training loop tells while it runs: numbers by name, to wherever they are wanted."""
+
+from tutelage.logs.numbers import weight_numbers
+from tutelage.logs.places import (
+    Log,
+    TensorBoard,
+    to_logger,
+    to_wandb,
+)
+from tutelage.logs.reporter import Reporter
+
+__all__ = [
+    "Log",
+    "Reporter",
+    "TensorBoard",
+    "to_logger",
+    "to_wandb",
+    "weight_numbers",
+]

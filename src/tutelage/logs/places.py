@@ -1,0 +1,87 @@
+"""Where numbers go: TensorBoard, Weights & Biases, ``logging``, or any function of two."""
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tutelage.errors import require_module
+
+Log = Callable[[int, Mapping[str, float]], None]
+"""a function of the student steps taken so far and of numbers by name"""
+
+
+class TensorBoard:
+    """Writes event files that ``tensorboard --logdir FOLDER`` shows.
+
+    Args:
+        folder: Where to; made where it is missing. Each student should have its own.
+        from_step: The first step to come where training goes on after a stop: what was written
+            for it and later ones before is not shown.
+
+    Raises:
+        MissingExtraError: If tensorboard is not installed.
+    """
+
+    def __init__(self, folder: Path | str, *, from_step: int | None = None) -> None:
+        require_module("tensorboard", "train")
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer: Any = SummaryWriter(str(folder), purge_step=from_step)
+
+    def __call__(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Write them.
+
+        Args:
+            step: Student steps taken so far.
+            numbers: By name; what stands before a slash is a group of curves.
+        """
+        for name, number in numbers.items():
+            self.writer.add_scalar(name, number, step)
+
+    def close(self) -> None:
+        """Write what is still in memory."""
+        self.writer.close()
+
+
+def to_wandb(run: Any) -> Log:
+    """A run of Weights & Biases.
+
+    Args:
+        run: What ``wandb.init`` gives, or anything with ``log(numbers, step=...)``.
+
+    Returns:
+        Hands numbers on to it.
+    """
+
+    def log(step: int, numbers: Mapping[str, float]) -> None:
+        run.log(dict(numbers), step=step)
+
+    return log
+
+
+def to_logger(logger: logging.Logger, level: int = logging.INFO) -> Log:
+    """A logger of the standard library, and so any handler: files, sockets, JSON.
+
+    Args:
+        logger: Which.
+        level: Of the records.
+
+    Returns:
+        Writes a line for each step; records have the attributes ``step`` and ``numbers``.
+    """
+
+    def log(step: int, numbers: Mapping[str, float]) -> None:
+        if not logger.isEnabledFor(level):
+            return
+        line = ", ".join(f"{name} {_short(number)}" for name, number in numbers.items())
+        extra = {"step": step, "numbers": dict(numbers)}
+        logger.log(level, "step %d: %s", step, line, extra=extra)
+
+    return log
+
+
+def _short(number: float) -> str:
+    whole = math.isfinite(number) and number == int(number)
+    return str(int(number)) if whole else f"{number:.4g}"
