@@ -1,6 +1,7 @@
 """Randomness as an argument: a step that is taken again draws the same numbers."""
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -52,3 +53,26 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     finally:
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
+
+
+@contextmanager
+def each_from() -> Iterator[Callable[[int], None]]:
+    """Let code that draws from global generators draw from a seed, again and again.
+
+    Yields:
+        What makes Python's, NumPy's and torch's generator (of the CPU) start from a seed; all
+        three go on afterwards as if nothing had been drawn.
+    """
+    python, numpy, own = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - other people's code draws from it
+    try:
+        yield _start_all
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002 - as it was
+        torch.set_rng_state(own)
+
+
+def _start_all(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - other people's code draws from it
+    torch.default_generator.manual_seed(seed)

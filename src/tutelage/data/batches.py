@@ -2,18 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from jaxtyping import Float32
 from torch import Tensor
 
 from tutelage.data.images import ImageSet
+from tutelage.data.order import Ask, batch_count, drawn, in_order, shuffled
 from tutelage.errors import UsageError
-from tutelage.randomness import mixed_seed
 from tutelage.records import Batch
 
-_ORDER, _EPOCH, _DRAW, _WHOLE = 1, 2, 3, 4
-"""first part of a seed: keeps the streams of random numbers apart"""
 _STD_FLOOR = 1e-3
 
 
@@ -54,7 +53,7 @@ class Batches:
             raise UsageError(f"the batch size is {self.size}; allowed: 1 and above.")
 
     def __len__(self) -> int:
-        return len(_spans(len(self.images), self.size))
+        return batch_count(len(self.images), self.size)
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """Every example once, in an order of this epoch's own.
@@ -66,10 +65,9 @@ class Batches:
         Yields:
             Batches ``start``..``len(self) - 1``.
         """
-        generator = torch.Generator().manual_seed(mixed_seed(_ORDER, self.seed, number))
-        order = torch.randperm(len(self.images), generator=generator)
-        for place, span in list(enumerate(_spans(len(self.images), self.size)))[start:]:
-            yield self._batch(order[span], mixed_seed(_EPOCH, self.seed, number, place))
+        every = torch.arange(len(self.images))
+        asks = shuffled(every, self.size, self.seed, number)
+        yield from map(self._batch, islice(asks, start, None))
 
     def draw(self, number: int) -> Batch:
         """A batch drawn uniformly, without the same example twice.
@@ -80,10 +78,7 @@ class Batches:
         Returns:
             min(size, N) examples.
         """
-        seed = mixed_seed(_DRAW, self.seed, number)
-        generator = torch.Generator().manual_seed(mixed_seed(_ORDER, seed))
-        order = torch.randperm(len(self.images), generator=generator)
-        return self._batch(order[: self.size], seed)
+        return self._batch(drawn(len(self.images), self.size, self.seed, number))
 
     def whole(self, size: int) -> Iterator[Batch]:
         """Every example once, in the order of the set and never augmented.
@@ -94,25 +89,31 @@ class Batches:
         Yields:
             The batches; a last one of a single example is merged into the one before it.
         """
-        for place, span in enumerate(_spans(len(self.images), size)):
-            rows = torch.arange(span.start, span.stop)
-            yield self._plain(rows, mixed_seed(_WHOLE, self.seed, place))
+        yield from map(self._batch, in_order(len(self.images), size, self.seed))
 
-    def _batch(self, rows: Tensor, seed: int) -> Batch:
-        if self.augment is None:
-            return self._plain(rows, seed)
-        chosen = self.images.rows(rows)
-        pixels = self.augment(chosen.images.to(self.device), seed)
-        return self._normalised(chosen, pixels, seed)
+    def _batch(self, ask: Ask) -> Batch:
+        chosen = self.images.rows(ask.rows)
+        pixels = chosen.images.to(self.device)
+        if self.augment is not None and not ask.plain:
+            pixels = self.augment(pixels, ask.seed)
+        inputs = normalised(pixels, self.mean, self.std)
+        labels, ids = chosen.labels.to(self.device), chosen.ids.to(self.device)
+        return Batch(inputs, labels, ids, ask.seed)
 
-    def _plain(self, rows: Tensor, seed: int) -> Batch:
-        chosen = self.images.rows(rows)
-        return self._normalised(chosen, chosen.images.to(self.device), seed)
 
-    def _normalised(self, chosen: ImageSet, pixels: Tensor, seed: int) -> Batch:
-        mean, std = (values.to(self.device).view(-1, 1, 1) for values in (self.mean, self.std))
-        inputs = (pixels.float() / 255 - mean) / std
-        return Batch(inputs, chosen.labels.to(self.device), chosen.ids.to(self.device), seed)
+def normalised(pixels: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """``(x/255 - mean)/std``.
+
+    Args:
+        pixels: uint8 [B, C, H, W].
+        mean: [C], in 0..1.
+        std: [C], in 0..1.
+
+    Returns:
+        float32 [B, C, H, W], on the device of the pixels.
+    """
+    mean, std = (values.to(pixels.device).view(-1, 1, 1) for values in (mean, std))
+    return (pixels.float() / 255 - mean) / std
 
 
 def statistics(images: ImageSet) -> tuple[Float32[Tensor, "C"], Float32[Tensor, "C"]]:
@@ -138,10 +139,3 @@ def statistics(images: ImageSet) -> tuple[Float32[Tensor, "C"], Float32[Tensor, 
     mean = share @ values
     variance = (share * (values - mean[:, None]) ** 2).sum(1)
     return mean.float(), variance.sqrt().clamp(min=_STD_FLOOR).float()
-
-
-def _spans(count: int, size: int) -> list[slice]:
-    spans = [slice(start, min(start + size, count)) for start in range(0, count, size)]
-    if len(spans) > 1 and size > 1 and count % size == 1:
-        spans[-2:] = [slice(spans[-2].start, count)]
-    return spans

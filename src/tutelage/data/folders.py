@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,31 @@ EXTENSIONS = frozenset({
 """endings of image files, in any case of letters; other files are passed over"""
 
 
+class Listed(NamedTuple):
+    """The images of one split, none of them opened yet."""
+
+    files: list[Path]
+    labels: list[str]
+    """the class of each"""
+    classes: tuple[str, ...]
+    where: str
+    """the split, for messages"""
+
+
+def list_folders(root: Path) -> tuple[Listed, Listed | None]:
+    """What :func:`read_folders` reads, by its rules and in its order.
+
+    Args:
+        root: An existing folder.
+
+    Returns:
+        The train split, and the test split or None.
+    """
+    train, test = _split_folders(root)
+    classes = tuple(folder.name for folder in class_folders(train))
+    return _listed(train, classes), None if test is None else _listed(test, classes)
+
+
 def read_folders(root: Path) -> tuple[Examples, Examples | None]:
     """The splits of a folder of images.
 
@@ -40,9 +66,8 @@ def read_folders(root: Path) -> tuple[Examples, Examples | None]:
     Returns:
         The train split, and the test split or None.
     """
-    train, test = _split_folders(root)
-    classes = tuple(folder.name for folder in class_folders(train))
-    return _read(train, classes), None if test is None else _read(test, classes)
+    train, test = list_folders(root)
+    return _read(train), None if test is None else _read(test)
 
 
 def folder_files(root: Path) -> list[Path]:
@@ -83,7 +108,7 @@ def _split_folders(root: Path) -> tuple[Path, Path | None]:
     return choose(splits, where=str(root))
 
 
-def _read(root: Path, classes: tuple[str, ...]) -> Examples:
+def _listed(root: Path, classes: tuple[str, ...]) -> Listed:
     folders = class_folders(root)
     if not folders:
         raise UsageError(
@@ -94,13 +119,16 @@ def _read(root: Path, classes: tuple[str, ...]) -> Examples:
     _refuse_bad_classes(root, found, classes)
     files = [path for paths in found.values() for path in paths]
     labels = [name for name, paths in found.items() for _ in paths]
+    return Listed(files, labels, classes, str(root))
 
+
+def _read(split: Listed) -> Examples:
     def pictures() -> Iterator[tuple[str, np.ndarray]]:
-        for path in files:
+        for path in split.files:
             yield str(path), decode(path, where=str(path), root=Path())
 
-    images = stack(pictures(), len(files), where=str(root))
-    return Examples(images, labels, classes, str(root))
+    images = stack(pictures(), len(split.files), where=split.where)
+    return Examples(images, split.labels, split.classes, split.where)
 
 
 def _image_files(folder: Path) -> list[Path]:

@@ -1,0 +1,99 @@
+"""In which order and in which batches examples come: the same again for the same seed."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from tutelage.randomness import mixed_seed
+
+_ORDER, _EPOCH, _DRAW, _WHOLE = 1, 2, 3, 4
+"""first part of a seed: keeps the streams of random numbers apart"""
+
+
+class Ask(NamedTuple):
+    """What one batch is made of."""
+
+    rows: Tensor
+    """int64 [B]: places in the data set"""
+    seed: int
+    """the batch's own"""
+    world: int
+    """what each example's own draws start from, whichever batch it is in"""
+    plain: bool = False
+    """whether augmentation is left away"""
+
+
+def shuffled(rows: Int64[Tensor, "N"], size: int, seed: int, number: int) -> Iterator[Ask]:
+    """Every row once, in an order of this epoch's own.
+
+    Args:
+        rows: Places in the data set.
+        size: Examples in a batch.
+        seed: Of the run.
+        number: The epoch, from 0.
+
+    Yields:
+        As many as ``batch_count`` says.
+    """
+    world = mixed_seed(_ORDER, seed, number)
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(world))
+    for place, span in enumerate(_spans(len(rows), size)):
+        yield Ask(rows[order[span]], mixed_seed(_EPOCH, seed, number, place), world)
+
+
+def drawn(count: int, size: int, seed: int, number: int) -> Ask:
+    """Some rows, drawn uniformly and without repetition.
+
+    Args:
+        count: Examples there are, N.
+        size: Examples in a batch.
+        seed: Of the run.
+        number: Which draw.
+
+    Returns:
+        min(size, N) of them.
+    """
+    own = mixed_seed(_DRAW, seed, number)
+    world = mixed_seed(_ORDER, own)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(world))
+    return Ask(order[:size], own, world)
+
+
+def in_order(count: int, size: int, seed: int) -> Iterator[Ask]:
+    """Every row once, from the first to the last, and as it is.
+
+    Args:
+        count: Examples there are.
+        size: Examples in a batch.
+        seed: Of the run.
+
+    Yields:
+        As many as ``batch_count`` says.
+    """
+    for place, span in enumerate(_spans(count, size)):
+        rows = torch.arange(span.start, span.stop)
+        yield Ask(rows, mixed_seed(_WHOLE, seed, place), mixed_seed(_WHOLE, seed), plain=True)
+
+
+def batch_count(count: int, size: int) -> int:
+    """How many batches there are.
+
+    Args:
+        count: Examples.
+        size: Examples in a batch.
+
+    Returns:
+        ``count / size``, rounded up, but no last batch of a single example: batch
+        normalisation cannot treat one, so that it joins the batch before it.
+    """
+    return len(_spans(count, size))
+
+
+def _spans(count: int, size: int) -> list[slice]:
+    spans = [slice(start, min(start + size, count)) for start in range(0, count, size)]
+    if len(spans) > 1 and size > 1 and count % size == 1:
+        spans[-2:] = [slice(spans[-2].start, count)]
+    return spans
