@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError
-from tutelage.learning.asked import Commentary, Learn, Show
+from tutelage.learning.asked import Commentary, Export, Learn, Show
 from tutelage.recipes import RECIPES, load_recipe
 from tutelage.reproduction.asked import Reproduce, check, check_word
 from tutelage.study.asked import TRAIN_HELP, Train, base
@@ -22,7 +22,7 @@ from tutelage.study.settings import TAUGHT_BY
 
 FAILED, WRONG_USE, STOPPED = 1, 2, 130
 """exit codes"""
-COMMENTARY_HELP = "Learn a commentary with one student, or show what one has learnt."
+COMMENTARY_HELP = "Learn a commentary with one student, show what one has learnt, or export it."
 REPRODUCE_HELP = """Check a paper's claim: run its arms with several seeds and compare.
 
 Prints the paper's numbers, ours, and a verdict: holds, does not hold,
@@ -104,8 +104,8 @@ def train(asked: Train) -> int:
     return 0 if run(asked, Console()) else STOPPED
 
 
-def commentary(asked: Learn | Show) -> int:
-    """Learn or show a commentary.
+def commentary(asked: Learn | Show | Export) -> int:
+    """Learn, show or export a commentary.
 
     Args:
         asked: What was asked.

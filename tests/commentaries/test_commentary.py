@@ -294,7 +294,7 @@ def test_folder_holds_no_pickle_and_can_be_read_by_everybody(tmp_path):
 
 def test_provenance_is_kept(tmp_path):
     came = Provenance(
-        "cnn", "pets [v1] é", CLASSES, (0.5,), (0.25,), (("auroc", 0.75),), "learn", 20
+        "cnn", "pets [v1] é", CLASSES, (0.5,), (0.25,), (("auroc", 0.75),), "learn", 20, (16, 8)
     )
     save_commentary(teacher_named("loss"), tmp_path / "a", came)
     card = read_card(tmp_path / "a")
@@ -310,6 +310,7 @@ def test_provenance_is_kept(tmp_path):
         "metrics": {"auroc": 0.75},
         "command": "learn",
         "runs": 20,
+        "sides": [16, 8],
     }
     assert "torch" in card["environment"]
     readme = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")

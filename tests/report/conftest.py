@@ -5,7 +5,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tutelage.report import Arm, Curve, Examples, Picture, Pictures, RunContent
+from tutelage.report import (
+    Arm,
+    Augmentation,
+    Curve,
+    Examples,
+    Picture,
+    Pictures,
+    RunContent,
+)
 
 CLASSES = ("cat", "deer", "dog", "frog", "plane", "ship")
 ARMS = ("untaught", "learned weights", "small loss")
@@ -25,6 +33,7 @@ def fake_run(
     pictures: int = 8,
     truth: bool = True,
     colour: bool = False,
+    policy: bool = False,
 ) -> RunContent:
     """A run in which teachers help and find wrong labels."""
     rng = np.random.default_rng(7)
@@ -48,6 +57,7 @@ def fake_run(
         ),
         settings={"noise_rate": "0.4", "epochs": str(epochs), "batch_size": "128"},
         environment={"python": "3.12.1", "torch": "2.9.0", "device": "cpu"},
+        augmentations=(_policy(rng, names[-1], seeds),) * policy,
     )
 
 
@@ -84,6 +94,21 @@ def _curve(rng: np.random.Generator, k: int, seed: int, epochs: int, truth: bool
         train_loss=noisy(1.1 - 0.15 * k + 1.2 * np.exp(-t / 4), 0.02),
         weight_right=noisy(1.3 - 0.3 * np.exp(-t / 3), 0.02) if knows else None,
         weight_wrong=noisy(0.4 + 0.6 * np.exp(-t / 3), 0.02) if knows else None,
+    )
+
+
+def _policy(rng: np.random.Generator, name: str, seeds: int) -> Augmentation:
+    level = rng.uniform(5, 25, (seeds, 4))
+    level[:, 1] = np.nan
+    return Augmentation(
+        arm=name,
+        operations=("rotate", "invert", "shear", "blur"),
+        keep=rng.uniform(0, 1, (seeds, 4)),
+        level=level,
+        highest=30,
+        how_many=np.full((seeds, 2), 0.5),
+        steps=(0, 10, 20),
+        past=rng.uniform(0, 1, (3, 4, 2)),
     )
 
 

@@ -74,6 +74,8 @@ RUNS = {
     "one seed, one epoch": {"seeds": 1, "epochs": 1, "examples": 30},
     "no pictures": {"pictures": 0},
     "colour pictures": {"colour": True, "examples": 100},
+    "a policy": {"policy": True},
+    "a policy, one seed": {"policy": True, "seeds": 1, "arms": 2},
 }
 
 
@@ -122,6 +124,17 @@ def test_table_holds_the_numbers_given(name, run, pages):
         assert float(row[1].split()[0]) == pytest.approx(
             100 * fmean(arm.test_accuracy), abs=0.005
         )
+
+
+def test_a_policy_takes_the_place_of_weights_and_tells_how_seeds_differ(run, pages):
+    for name in ("a policy", "a policy, one seed"):
+        arm, seeds = run(**RUNS[name]).arms[-1].name, RUNS[name].get("seeds", 3)
+        assert f"Which augmentations were kept: {arm}" in pages[name]
+        assert f"What the teacher thinks: {arm}" not in pages[name]
+        assert ("lowest to highest seed. Where all logits" in pages[name]) == (seeds > 1)
+    three = run(policy=True)
+    with pytest.raises(ValueError, match=r"arrays of \(4, 4, 4\) operations, expected 1"):
+        dataclasses.replace(three.augmentations[0], operations=("rotate",))
 
 
 def test_same_content_gives_the_same_bytes(run, pages):

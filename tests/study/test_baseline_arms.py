@@ -14,6 +14,7 @@ from tutelage.study.settings import (
     BASELINES,
     LEARNERS,
     LEARNING,
+    POLICIES,
     TAUGHT_BY,
     USED_BY,
     TrainSettings,
@@ -39,7 +40,7 @@ def test_arms_leave_a_result_and_what_was_learnt_a_commentary(pets, tmp_path) ->
 
 def test_every_word_has_an_arm_and_only_what_learns_may_be_learnt_as_a_commentary() -> None:
     assert TAUGHT.keys() == TAUGHT_BY.keys()
-    assert not BASELINES.keys() & LEARNT.keys()
+    assert not (BASELINES | POLICIES).keys() & LEARNT.keys()
     assert all(TAUGHT[name].signal is not None for name in LEARNING)
     assert set(LEARNERS) == {name for name, way in TAUGHT.items() if way.signal is not None}
 

@@ -1,9 +1,21 @@
 """Batched image operations and policies: pure functions of the images and a seed."""
 
-from tutelage.augment.actions import Actions, performed, with_signs
+from tutelage.augment.actions import (
+    Actions,
+    performed,
+    performed_on,
+    require_statistics,
+    with_signs,
+)
 from tutelage.augment.layer import StandardAugmentation
 from tutelage.augment.operations import OPERATIONS, apply_operations
-from tutelage.augment.policies import AutoAugment, RandAugment, TrivialAugment, UniformAugment
+from tutelage.augment.policies import (
+    AutoAugment,
+    Policy,
+    RandAugment,
+    TrivialAugment,
+    UniformAugment,
+)
 from tutelage.augment.spaces import SPACES, Space, Strength, space_named
 from tutelage.augment.standard import crop_and_flip, cutout, random_crop, random_flip
 
@@ -12,6 +24,7 @@ __all__ = [
     "SPACES",
     "Actions",
     "AutoAugment",
+    "Policy",
     "RandAugment",
     "Space",
     "StandardAugmentation",
@@ -22,8 +35,10 @@ __all__ = [
     "crop_and_flip",
     "cutout",
     "performed",
+    "performed_on",
     "random_crop",
     "random_flip",
+    "require_statistics",
     "space_named",
     "with_signs",
 ]

@@ -1,5 +1,6 @@
 """What is to be done to every image of a batch, and doing it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 from tutelage.augment.draws import Draws
 from tutelage.augment.operations import applied, from_bytes, require_images, to_bytes
 from tutelage.augment.spaces import Space
+from tutelage.errors import UsageError
 
 SIGN, SPOT = 101, 102
 """streams of draws that every policy has: which sign, and where to cut"""
@@ -78,3 +80,61 @@ def performed(
     for slot in range(operation.shape[1]):
         changed = applied(changed, operation[:, slot], value[:, slot], actions.spot[:, slot])
     return from_bytes(changed, images, operation)
+
+
+def performed_on(
+    inputs: Shaped[Tensor, "B ch H W"],
+    space: Space,
+    actions: Actions,
+    mean: Sequence[float],
+    std: Sequence[float],
+) -> Shaped[Tensor, "B ch H W"]:
+    """Normalised images after their actions.
+
+    Args:
+        inputs: ``(x - mean) / std`` of images x in 0..1; x itself where there is no mean.
+        space: What the actions are of.
+        actions: One row per image.
+        mean: Of every channel; nothing where inputs are not normalised.
+        std: Of every channel.
+
+    Returns:
+        Normalised in the same way; to the bit as they were where nothing is done.
+
+    Raises:
+        UsageError: If the images have another number of channels.
+
+    Note: so do inputs that are not images once the two are undone.
+    """
+    if not mean:
+        return performed(inputs, space, actions)
+    if inputs.ndim == 4 and inputs.shape[1] != len(mean):
+        raise UsageError(
+            f"mean and std are of {len(mean)} channels, but the images have {inputs.shape[1]}."
+        )
+    shape = -1, 1, 1
+    m, s = (inputs.new_tensor(v).view(shape) for v in (mean, std))
+    changed = (performed(inputs * s + m, space, actions) - m) / s
+    touched = torch.from_numpy(actions.kept.any(1)).to(inputs.device)
+    return torch.where(touched.view(-1, 1, 1, 1), changed, inputs)
+
+
+def require_statistics(
+    mean: Sequence[float], std: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """Refuse a mean and a deviation that no images are normalised by.
+
+    Args:
+        mean: Of every channel, in 0..1; nothing for images as they are.
+        std: Of every channel.
+
+    Returns:
+        Both.
+
+    Raises:
+        ValueError: If there is not one of each for every channel, or a deviation is not above
+            0.
+    """
+    if len(mean) != len(std) or not all(0 < value < float("inf") for value in std):
+        raise ValueError(f"mean {list(mean)} and std {list(std)} do not go together.")
+    return [float(v) for v in mean], [float(v) for v in std]

@@ -53,6 +53,8 @@ class Provenance(NamedTuple):
     """the command that learnt it"""
     runs: int = 0
     """of fresh students that it was learnt through, one after the other; 0 where unknown"""
+    sides: tuple[int, ...] = ()
+    """height and width of the images, pixels"""
 
 
 def save_commentary(

@@ -23,6 +23,14 @@ Examples:
   tutelage commentary show digits/blending
   tutelage commentary show my-images/commentary --data my-images/ --out page.html"""
 
+EXPORT_HELP = """Write a learned augmentation as JSON that names functions of torchvision.
+
+Nine lines apply it without this package: docs/augmentation.md.
+
+Examples:
+  tutelage commentary export runs/x/commentary
+  tutelage commentary export runs/x/commentary --size 64 64 --out policy.json"""
+
 
 @dataclass(frozen=True)
 class Learn:
@@ -51,6 +59,21 @@ class Show:
 
 
 @dataclass(frozen=True)
+class Export:
+    """Write a learned augmentation as a file for others."""
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    """The commentary, of a learned augmentation."""
+
+    size: tuple[int, int] | None = None
+    """Height and width of the images that it is for, pixels. If not given, of those that it was
+    learnt on."""
+
+    out: Path | None = None
+    """The JSON file. If not given: NAME-OF-THE-FOLDER.json beside the folder."""
+
+
+@dataclass(frozen=True)
 class Commentary:
     """What ``tutelage commentary`` was asked."""
 
@@ -62,4 +85,5 @@ class Commentary:
             ),
         ]
         | Annotated[Show, tyro.conf.subcommand("show", description=SHOW_HELP)]
+        | Annotated[Export, tyro.conf.subcommand("export", description=EXPORT_HELP)]
     )

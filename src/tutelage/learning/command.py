@@ -5,7 +5,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tutelage.errors import UsageError
-from tutelage.learning.asked import Learn, Show
+from tutelage.learning.asked import Export, Learn, Show
 from tutelage.learning.settings import LearnSettings
 from tutelage.runs import exists, free_folder
 
@@ -13,7 +13,7 @@ TOLD = 10
 """rounds that are told of, about"""
 
 
-def commentary(asked: Learn | Show, console: Console) -> None:
+def commentary(asked: Learn | Show | Export, console: Console) -> None:
     """Do what was asked and print what came of it.
 
     Args:
@@ -22,6 +22,8 @@ def commentary(asked: Learn | Show, console: Console) -> None:
     """
     if isinstance(asked, Learn):
         _learn(asked, console)
+    elif isinstance(asked, Export):
+        _export(asked, console)
     else:
         _show(asked, console)
 
@@ -64,3 +66,11 @@ def _show(asked: Show, console: Console) -> None:
     for line in show(asked.folder, asked.data, out):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     console.print(f"Page: {out}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _export(asked: Export, console: Console) -> None:
+    from tutelage.learning.export import export
+
+    out = asked.out or asked.folder.resolve().with_suffix(".json")
+    for line in export(asked.folder, asked.size, out):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)

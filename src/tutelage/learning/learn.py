@@ -135,6 +135,7 @@ def _came(
         ),
         command=command(settings),
         runs=settings.rounds if settings.algorithm == "unroll" else 1,
+        sides=tuple(train.images.images.shape[2:]),
     )
 
 

@@ -7,7 +7,7 @@ import tyro
 
 from tutelage.errors import UsageError, nearest
 from tutelage.ranges import at_least_one
-from tutelage.study.settings import EMBEDDED, LEARNING, USED_BY, TrainSettings
+from tutelage.study.settings import EMBEDDED, LEARNING, OLA, USED_BY, TrainSettings
 
 LEARNT = LEARNING | {
     "blending": "how much of a second image to mix in, for each pair of classes",
@@ -98,6 +98,11 @@ class LearnSettings:
         Raises:
             UsageError: If a value is out of range, or the teacher is unknown.
         """
+        if self.teacher == OLA:
+            raise UsageError(
+                f"{OLA} learns along with a student: tutelage train --teacher {OLA}. Its "
+                "commentary is then in the run's folder."
+            )
         if self.teacher not in LEARNT:
             raise UsageError(
                 f"Unknown teacher '{self.teacher}'. {nearest(self.teacher, LEARNT)}"

@@ -4,13 +4,22 @@ The caller fills a ``RunContent``; ``render`` turns it into a page and ``write``
 a file. ``HEADER`` and ``rows`` give the same table to a terminal.
 """
 
-from tutelage.report.content import Arm, Curve, Examples, Picture, Pictures, RunContent
+from tutelage.report.content import (
+    Arm,
+    Augmentation,
+    Curve,
+    Examples,
+    Picture,
+    Pictures,
+    RunContent,
+)
 from tutelage.report.page import render, write
 from tutelage.report.table import HEADER, caption, rows
 
 __all__ = [
     "HEADER",
     "Arm",
+    "Augmentation",
     "Curve",
     "Examples",
     "Picture",

@@ -1,6 +1,7 @@
 """The charts of a report, each one inline SVG."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -10,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from tutelage.report import formats, looks
 from tutelage.report.content import Curve, Examples
 from tutelage.report.looks import Look
-from tutelage.report.svg import panel
+from tutelage.report.svg import INK, panel
 from tutelage.report.tracks import Track, track
 
 MOST_POINTS = 1500
@@ -184,12 +185,20 @@ def lines(
     return panel(paint, mark=mark, title=title)
 
 
-def bars(values: Mapping[str, float], label: str, *, mark: str, title: str) -> str:
+def bars(
+    values: Mapping[str, float],
+    label: str,
+    *,
+    mark: str,
+    title: str,
+    ends: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+) -> str:
     """Named values as bars, the first on top.
 
     Args:
         values: Values by name, at least 0.
         label: What they are.
+        ends: Between what a line is drawn across a bar, by its name.
         mark: Begins every id in the drawing; must be unique on the page.
         title: What the drawing shows, in words.
 
@@ -199,6 +208,9 @@ def bars(values: Mapping[str, float], label: str, *, mark: str, title: str) -> s
 
     def paint(drawn: Axes) -> None:
         drawn.barh(list(values), list(values.values()), color=looks.BLUE, height=0.6)
+        for place, name in enumerate(values):
+            if name in ends:
+                drawn.plot(ends[name], (place, place), color=INK, linewidth=1.2)
         drawn.invert_yaxis()
         drawn.tick_params(axis="y", labelsize="x-small")
         drawn.set(xlabel=label)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float, Integer, UInt8
@@ -143,6 +144,38 @@ class Pictures:
 
 
 @dataclass(frozen=True, eq=False)
+class Augmentation:
+    """What a learned augmentation came to in every seed of an arm, or in the one there is.
+
+    Raises:
+        ValueError: If an array is not of as many operations as there are names.
+    """
+
+    arm: str
+    operations: tuple[str, ...]
+    keep: Float[np.ndarray, "S A"]
+    """Probability that an operation, once drawn, is done; 0.5 at first."""
+    level: Float[np.ndarray, "S A"]
+    """Expected level, where it is done; NaN for an operation whose levels do not differ."""
+    highest: int
+    """Levels are 0 to this."""
+    how_many: Float[np.ndarray, "S R"]
+    """Probability of 1..R operations."""
+    steps: tuple[int, ...]
+    """Augmented steps before each remembered moment of the first seed."""
+    past: Float[np.ndarray, "T A 2"]
+    """At each moment the probability to be kept and the expected level, of the first seed."""
+
+    def __post_init__(self) -> None:
+        shapes = (self.keep.shape[1], self.level.shape[1], self.past.shape[1])
+        if set(shapes) != {len(self.operations)}:
+            raise ValueError(
+                f"augmentation of {self.arm!r}: arrays of {shapes} operations, expected "
+                f"{len(self.operations)}."
+            )
+
+
+@dataclass(frozen=True, eq=False)
 class RunContent:
     """All that the report of one run says.
 
@@ -165,16 +198,18 @@ class RunContent:
     """Sentences; the first is the headline."""
     settings: Mapping[str, str]
     environment: Mapping[str, str]
+    augmentations: tuple[Augmentation, ...] = ()
 
     def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]
         if len(set(names)) < len(names):
             raise ValueError(f"arm names must differ, got {names}.")
-        for record in (*self.curves, *self.examples, *self.pictures):
+        single = (self.examples, self.pictures, self.augmentations)
+        for record in (*self.curves, *chain(*single)):
             if record.arm not in names:
                 kind = type(record).__name__
                 raise ValueError(f"{kind} of unknown arm {record.arm!r}; arms: {names}.")
-        for records in (self.examples, self.pictures):
+        for records in single:
             owners = [record.arm for record in records]
             if len(set(owners)) < len(owners):
                 raise ValueError(f"at most one record per arm is shown, got them for {owners}.")

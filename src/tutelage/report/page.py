@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from tutelage.report import elements, sections, teacher
+from tutelage.report import augmentation, elements, sections, teacher
 from tutelage.report.content import RunContent
 
 _PAGE = Template("""<!DOCTYPE html>
@@ -51,12 +51,17 @@ def render(content: RunContent) -> str:
         "results": ("Results", sections.results(content)),
         "learning": ("Learning curves", sections.learning(content)),
         **{
-            f"arm-{n}": (arm.name, teacher.section(content, arm.name, anchor=f"arm-{n}"))
+            f"arm-{n}": (arm.name, _of_arm(content, arm.name, f"arm-{n}"))
             for n, arm in enumerate(content.arms)
         },
         "repeat": ("How to repeat this", sections.repeat(content)),
     }
     return document(content.title, content.data, content.verdict, parts)
+
+
+def _of_arm(content: RunContent, name: str, anchor: str) -> str:
+    policy = augmentation.section(content, name, anchor=anchor)
+    return policy or teacher.section(content, name, anchor=anchor)
 
 
 def document(

@@ -7,6 +7,13 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam
 
+from tutelage.augment import (
+    AutoAugment,
+    Policy,
+    RandAugment,
+    TrivialAugment,
+    UniformAugment,
+)
 from tutelage.commentaries import load_commentary
 from tutelage.data.batches import statistics
 from tutelage.data.images import ImageSet
@@ -14,13 +21,14 @@ from tutelage.errors import UsageError
 from tutelage.models import TwoBlockCNN, build_student, default_tap
 from tutelage.objectives import Objective, cross_entropy, expected_error
 from tutelage.probability_losses import Focal, GeneralisedCrossEntropy
-from tutelage.signals import Lookahead, Reversible, Signal
+from tutelage.signals import GradientAlignment, Lookahead, Reversible, Signal
 from tutelage.student import known_width
-from tutelage.study.settings import TrainSettings
+from tutelage.study.settings import OLA, TrainSettings
 from tutelage.teachers import (
     Aligned,
     Curriculum,
     DynamicLoss,
+    FixedAugmentation,
     InternalState,
     LearnedAugmentation,
     LossWeigher,
@@ -74,6 +82,19 @@ def _curriculum(_: nn.Module, images: ImageSet, __: TrainSettings) -> nn.Module:
     return Curriculum(TwoBlockCNN(channels + 1, 1, size))
 
 
+def _learned_augmentation(_: nn.Module, images: ImageSet, __: TrainSettings) -> nn.Module:
+    mean, std = (values.tolist() for values in statistics(images))
+    return LearnedAugmentation(mean=mean, std=std)
+
+
+def _fixed(policy: Policy) -> Taught:
+    def build(_: nn.Module, images: ImageSet, __: TrainSettings) -> nn.Module:
+        mean, std = (values.tolist() for values in statistics(images))
+        return FixedAugmentation(policy, mean=mean, std=std)
+
+    return Taught(build)
+
+
 TAUGHT: dict[str, Taught] = {
     "margin-loss": Taught(_margin_loss, Reversible),
     "internal-state": Taught(_internal_state, Reversible),
@@ -82,6 +103,13 @@ TAUGHT: dict[str, Taught] = {
     "l2t-loss": Taught(
         lambda _, images, __: DynamicLoss(len(images.classes)), Reversible, lr=1e-4
     ),
+    OLA: Taught(
+        _learned_augmentation, lambda _: GradientAlignment(judge="plain"), every=2, lr=0.1
+    ),
+    "uniform-augment": _fixed(UniformAugment()),
+    "rand-augment": _fixed(RandAugment()),
+    "trivial-augment": _fixed(TrivialAugment()),
+    "auto-augment": _fixed(AutoAugment()),
     "mentornet-dd": Taught(lambda _, images, __: MentorNetDD(len(images.classes)), Reversible),
     "mentornet": Taught(lambda *_: MentorNetPD()),
     "reweight": Taught(lambda *_: Aligned()),

@@ -96,7 +96,7 @@ def _check_arm(arm: str, settings: TrainSettings, material: Material, streams: S
     except UsageError:
         raise
     except ValueError as error:  # the tutor's own: look_back and teacher_every do not fit
-        raise UsageError(f"look_back does not fit: {error}") from error
+        raise UsageError(f"look_back or teacher_every does not fit: {error}") from error
     every = 1 if tutor.learner is None else tutor.learner.every
     if steps < every:
         raise UsageError(

@@ -11,6 +11,7 @@ from tutelage.config import to_plain
 from tutelage.report import Examples, Picture, Pictures, RunContent
 from tutelage.study.judgement import read_examples
 from tutelage.study.material import Material
+from tutelage.study.policies import learned_by
 from tutelage.study.settings import TrainSettings
 from tutelage.study.summary import data_line, report_arms, report_curves
 from tutelage.study.trainee import Job
@@ -35,6 +36,7 @@ def run_content(
     """
     taught = settings.arms[1:]
     tables = {arm: _table(Job(run, arm, 0, settings)) for arm in taught}
+    tables = {arm: table for arm, table in tables.items() if (table["weight"] != 1).any()}
     environment = json.loads((run / "environment.json").read_text(encoding="utf-8"))
     return RunContent(
         title=f"Taught and untaught students on {material.train.name}",
@@ -48,6 +50,13 @@ def run_content(
         verdict=tuple(summary["verdict"]),
         settings={name: str(value) for name, value in to_plain(settings).items()},
         environment=environment,
+        augmentations=tuple(
+            policy
+            for arm in taught
+            for policy in learned_by([
+                Job(run, arm, seed, settings) for seed in range(settings.seeds)
+            ])
+        ),
     )
 
 

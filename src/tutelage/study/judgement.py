@@ -128,6 +128,7 @@ def judge(
             std=tuple(streams.train.std.tolist()),
             metrics=tuple(result.items()),
             runs=1,
+            sides=tuple(material.train.images.shape[2:]),
         )
         save_commentary(tutor.teacher, folder / "commentary", came)
     write_json(folder / "result.json", result)

@@ -20,6 +20,15 @@ LEARNING = {
     "l2t-loss": "dynamic losses: the loss itself is learnt",
 }
 """teachers that learn, of which a commentary is left, by name as the command line knows them"""
+OLA = "learned-augmentation"
+POLICIES = {
+    OLA: "a policy of augmentation that learns at every other step (OLA), wide space",
+    "uniform-augment": "two operations of the wide space, each with probability 1/2",
+    "rand-augment": "two operations at level 9 of 30",
+    "trivial-augment": "one operation at a level drawn anew",
+    "auto-augment": "the pairs of operations that were found on CIFAR-10",
+}
+"""policies of augmentation, beside crops and mirrors; of the first a commentary is left"""
 BASELINES = {
     "mentornet-dd": "MentorNet's small recurrent network of loss, label and epoch",
     "mentornet": "MentorNet's predefined weights: loss below its moving 70th percentile",
@@ -29,16 +38,17 @@ BASELINES = {
     "gce": "none; generalised cross entropy with q 0.7",
 }
 """what others do, by name, to compare with in the same run"""
-TAUGHT_BY = LEARNING | BASELINES
+TAUGHT_BY = LEARNING | POLICIES | BASELINES
 """all of them"""
-LEARNERS = (*LEARNING, "mentornet-dd")
+BY_HELD_OUT = (*LEARNING, "mentornet-dd")
+LEARNERS = (*BY_HELD_OUT, OLA)
 USED_BY = {
     "tap": ("internal-state",),
     "level": ("margin-loss", "internal-state"),
-    "metric": LEARNERS,
+    "metric": BY_HELD_OUT,
     "teacher_lr": LEARNERS,
     "teacher_every": LEARNERS,
-    "look_back": tuple(name for name in LEARNERS if name != "loss"),
+    "look_back": tuple(name for name in BY_HELD_OUT if name != "loss"),
 }
 """settings that do nothing without one of some teachers"""
 
@@ -57,8 +67,9 @@ class TrainSettings:
 
     teacher: tuple[str, ...] = ("margin-loss", "internal-state")
     """Teachers to train with, beside the untaught student: margin-loss, internal-state, loss,
-    curriculum, l2t-loss; or baselines: mentornet-dd, mentornet, reweight, self-paced, focal,
-    gce."""
+    curriculum, l2t-loss; or policies of augmentation: learned-augmentation, uniform-augment,
+    rand-augment, trivial-augment, auto-augment; or baselines: mentornet-dd, mentornet,
+    reweight, self-paced, focal, gce."""
 
     student: str = "cnn"
     """Network to train: cnn, cnn4, resnet8, resnet20, resnet32, resnet44, resnet56, resnet110,
@@ -134,11 +145,12 @@ class TrainSettings:
     """Shares of the run after which the student's learning rate is divided by ten."""
 
     teacher_lr: float | None = None
-    """Learning rate of the teacher's Adam; 0.02 if not given, and 1e-4 for the teacher
-    l2t-loss, which comes to nothing at 0.02."""
+    """Learning rate of the teacher's Adam; 0.02 if not given, 0.1 for learned-augmentation, and
+    1e-4 for l2t-loss, which comes to nothing at 0.02."""
 
     teacher_every: int | None = None
-    """Student steps between two teacher steps; 5 if not given, and 1 for the teacher loss."""
+    """Student steps between two teacher steps; 5 if not given, 1 for the teacher loss, and 2
+    for learned-augmentation, which augments at one of so many."""
 
     look_back: int = 2
     """Student steps that the teacher's gradient looks back over."""

@@ -1,13 +1,14 @@
 """What a finished study found: per arm and seed, and in words."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from tutelage.report import Arm, Curve
 from tutelage.study.material import Material
+from tutelage.study.policies import learned_by, told
 from tutelage.study.settings import TAUGHT_BY, TrainSettings
 from tutelage.study.trainee import Job
 
@@ -33,6 +34,9 @@ def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[st
             result["ratio"] = result["seconds"] / base["seconds"]
     taught = {arm: results for arm, results in arms.items() if arm != "untaught"}
     verdict = [sentence for arm, r in taught.items() for sentence in judged(arm, r, untaught)]
+    for arm in taught:
+        jobs = [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
+        verdict += [told(policy) for policy in learned_by(jobs)]
     return {"data": describe_data(material, settings), "arms": arms, "verdict": verdict}
 
 
@@ -115,14 +119,18 @@ def judged(
     sentences = [f"Taught by {arm}: {measured}. {_call(gains)}"]
     if all({"weight_right", "weight_wrong"} <= result.keys() for result in results):
         right = fmean(r["weight_right"] for r in results)
-        even = all(r["weight_right"] == r["weight_wrong"] == 1 for r in results)
-        if right > 0 and not even:
+        if right > 0 and not _even(results):
             share = fmean(r["weight_wrong"] for r in results) / right
             sentences.append(
                 f"The teacher {arm} gave wrong labels {share:.2f} times the weight of right "
                 "ones."
             )
     return sentences
+
+
+def _even(entries: Sequence[Mapping[str, Any]]) -> bool:
+    # as of a teacher that does not weigh
+    return all(e.get(key) == 1 for e in entries for key in ("weight_right", "weight_wrong"))
 
 
 def _call(gains: Sequence[float]) -> str:
@@ -149,6 +157,7 @@ def report_arms(summary: dict[str, Any]) -> tuple[Arm, ...]:
 def _arm(name: str, results: Sequence[dict[str, Any]]) -> Arm:
     def each(key: str) -> tuple[float, ...] | None:
         known = name != "untaught" and all(key in result for result in results)
+        known = known and not _even(results)
         return tuple(float(result[key]) for result in results) if known else None
 
     described = {"untaught": "none: every example counts the same"} | TAUGHT_BY
@@ -190,7 +199,7 @@ def _curve(job: Job) -> Curve:
         return tuple(float(entry[key]) for entry in history)
 
     def weights(key: str) -> tuple[float, ...] | None:
-        known = job.arm != "untaught" and "weight_wrong" in history[0]
+        known = job.arm != "untaught" and "weight_wrong" in history[0] and not _even(history)
         return each(key) if known else None
 
     return Curve(

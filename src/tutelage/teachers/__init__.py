@@ -7,6 +7,7 @@ from tutelage.teachers.blending import Blending
 from tutelage.teachers.copies import Copies
 from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.dynamic_loss import DynamicLoss
+from tutelage.teachers.fixed_augmentation import FixedAugmentation
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
 from tutelage.teachers.keep_or_drop import KeepOrDrop
 from tutelage.teachers.keep_probability import KeepProbability
@@ -39,6 +40,7 @@ __all__ = [
     "Curriculum",
     "Draw",
     "DynamicLoss",
+    "FixedAugmentation",
     "InternalState",
     "KeepOrDrop",
     "KeepProbability",

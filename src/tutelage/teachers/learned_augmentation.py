@@ -9,7 +9,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from tutelage.augment import Actions, Space, performed, space_named, with_signs
+from tutelage.augment import (
+    Actions,
+    Space,
+    performed_on,
+    require_statistics,
+    space_named,
+    with_signs,
+)
 from tutelage.augment.draws import Draws
 from tutelage.records import Batch, Lesson, Observation, Params, as_lesson
 
@@ -98,12 +105,9 @@ class LearnedAugmentation(nn.Module):
             mean: Of every channel, in 0..1; nothing for images in 0..1.
             std: Of every channel.
 
-        Raises:
-            ValueError: If the two do not fit.
+        Note: raises ``ValueError`` if the two do not fit.
         """
-        if len(mean) != len(std) or not all(0 < value < float("inf") for value in std):
-            raise ValueError(f"mean {list(mean)} and std {list(std)} do not go together.")
-        self.mean, self.std = [float(v) for v in mean], [float(v) for v in std]
+        self.mean, self.std = require_statistics(mean, std)
 
     @property
     def space(self) -> Space:
@@ -175,7 +179,7 @@ class LearnedAugmentation(nn.Module):
             The images, changed, with the log-probability of what was drawn for each.
         """
         count, actions = self.draw(batch.seed, batch.ids)
-        changed = self._changed(batch.inputs, actions)
+        changed = performed_on(batch.inputs, self.space, actions, self.mean, self.std)
         log_prob = self.log_probability(count, actions)
         return as_lesson(batch)._replace(inputs=changed, log_prob=log_prob)
 
@@ -230,15 +234,6 @@ class LearnedAugmentation(nn.Module):
         levels = torch.linspace(0, 1, self.strength.shape[1]).to(self.strength)
         mean = (self.strength.softmax(1) * levels).sum(1)
         return torch.stack([self.keep.sigmoid(), mean], 1)
-
-    def _changed(self, inputs: Tensor, actions: Actions) -> Tensor:
-        if not self.mean:
-            return performed(inputs, self.space, actions)
-        shape = -1, 1, 1
-        mean, std = (inputs.new_tensor(v).view(shape) for v in (self.mean, self.std))
-        changed = (performed(inputs * std + mean, self.space, actions) - mean) / std
-        touched = torch.from_numpy(actions.kept.any(1)).to(inputs.device)
-        return torch.where(touched.view(-1, 1, 1, 1), changed, inputs)
 
 
 def _apart(step: int) -> int:

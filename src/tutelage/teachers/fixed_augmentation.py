@@ -1,0 +1,45 @@
+"""Which augmentations each image gets, drawn from a policy that nobody learns."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from tutelage.augment import Policy, performed_on, require_statistics
+from tutelage.augment.draws import Draws
+from tutelage.records import Batch, Lesson, as_lesson
+
+
+class FixedAugmentation(nn.Module):
+    """Augments every image by a fixed policy: the baseline of ``LearnedAugmentation``.
+
+    What an image gets depends on the step's seed and on its id alone.
+
+    Args:
+        policy: One of ``tutelage.augment``, such as ``RandAugment()``.
+        mean: Of every channel, in 0..1, if batches are normalised; nothing if they hold images
+            in 0..1.
+        std: Of every channel, as ``mean``.
+
+    Note: raises ``ValueError`` if ``mean`` and ``std`` do not fit; inputs that are not images
+    in 0..1 once they are undone are a ``UsageError``.
+    """
+
+    def __init__(
+        self, policy: Policy, *, mean: Sequence[float] = (), std: Sequence[float] = ()
+    ) -> None:
+        super().__init__()
+        self.policy = policy
+        self.mean, self.std = require_statistics(mean, std)
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """Augment.
+
+        Args:
+            batch: Images [B, C, H, W] in 0..1, or normalised by ``mean`` and ``std``.
+
+        Returns:
+            The images, changed.
+        """
+        actions = self.policy.draw(Draws(batch.seed, batch.ids, len(batch.ids)))
+        changed = performed_on(batch.inputs, self.policy.space, actions, self.mean, self.std)
+        return as_lesson(batch)._replace(inputs=changed)
