@@ -1,9 +1,12 @@
 """Sequence classifiers of ``transformers`` as students: tokens to logits."""
 
 import inspect
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from tutelage.errors import MissingExtraError, UsageError
@@ -16,6 +19,13 @@ SMALL: dict[str, Any] = {
     "max_position_embeddings": 128,
 }
 """a BERT that trains on a CPU"""
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+)
+"""what configurations of encoders call the dropout of hidden layers and of attention"""
 
 
 class TextClassifier(nn.Module):
@@ -74,23 +84,27 @@ def takes_types(model: nn.Module) -> bool:
     return knows and getattr(getattr(model, "config", None), "type_vocab_size", 0) > 1
 
 
-def text_classifier(source: str | dict[str, Any], *, classes: int) -> TextClassifier:
+def text_classifier(
+    source: str | dict[str, Any], *, classes: int, dropout: float | None = None
+) -> TextClassifier:
     """A student from a folder, or a new one.
 
     Args:
-        source: A folder that ``save_pretrained`` wrote, whose last layer may be missing; or
+        source: A folder that ``save_pretrained`` wrote, whose last layers may be missing; or
             the settings of a ``BertConfig``, weights then drawn from torch's generator.
         classes: Columns of the output; 1 for numbers.
+        dropout: Of hidden layers and attention; as the source says if None.
 
     Returns:
         The student.
 
     Raises:
-        UsageError: If the folder is none, or holds no such model.
+        UsageError: If the folder is none, or holds no such model or not all of its encoder.
         MissingExtraError: If transformers is not installed.
     """
     try:
         from transformers import (
+            AutoConfig,
             AutoModelForSequenceClassification,
             BertConfig,
             BertForSequenceClassification,
@@ -99,14 +113,62 @@ def text_classifier(source: str | dict[str, Any], *, classes: int) -> TextClassi
         raise MissingExtraError("transformers", "text") from error
     if isinstance(source, dict):
         settings: dict[str, Any] = {**source, "num_labels": classes}
-        config = BertConfig(**settings)
+        config = _with_dropout(BertConfig(**settings), dropout)
         return TextClassifier(BertForSequenceClassification(config))
-    if not Path(source).expanduser().is_dir():
+    place = str(Path(source).expanduser())
+    if not Path(place).is_dir():
         raise UsageError(f"'{source}' is no folder; give one that save_pretrained wrote.")
     try:
-        model = AutoModelForSequenceClassification.from_pretrained(
-            str(Path(source).expanduser()), num_labels=classes, local_files_only=True
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UsageError(f"{source} holds no sequence classifier: {error}") from error
+        with quietly():
+            config = AutoConfig.from_pretrained(place, num_labels=classes)
+            found: Any = AutoModelForSequenceClassification.from_pretrained(
+                place,
+                config=_with_dropout(config, dropout),
+                local_files_only=True,
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UsageError(
+            f"{source} holds no sequence classifier: {' '.join(str(error).split())}"
+        ) from error
+    model, loaded = found
+    _refuse_empty(model, loaded["missing_keys"], source)
     return TextClassifier(model.float().train())
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without what transformers has to say of loading: a bar, and which layers are new.
+
+    Yields:
+        Nothing.
+    """
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _with_dropout(config: Any, dropout: float | None) -> Any:
+    for name in DROPOUTS if dropout is not None else ():
+        if hasattr(config, name):
+            setattr(config, name, dropout)
+    return config
+
+
+def _refuse_empty(model: Any, missing: Collection[str], source: str) -> None:
+    # the pooler is the classifier's, as models that only fill gaps have none
+    inside = f"{model.base_model_prefix}."
+    lacks = sorted(k for k in missing if k.startswith(inside) and "pooler" not in k)
+    if lacks:
+        raise UsageError(
+            f"{source} lacks {len(lacks)} weights of its encoder, such as {lacks[0]}; give a "
+            "folder that save_pretrained wrote for a model of this kind."
+        )

@@ -15,6 +15,7 @@ from tutelage.data.local import local_folder
 from tutelage.data.text.labelled import LabelledTexts, TextSplits, read_texts
 from tutelage.data.text.tokens import Tokens, tokenised
 from tutelage.errors import UsageError
+from tutelage.recipes.pretrained_texts import masked_language_model
 from tutelage.recipes.small_language_model import (
     Language,
     empty_model,
@@ -48,9 +49,10 @@ class Source:
     """or ``beam``"""
     separate: bool = True
     """whether the sentences of a pair are changed one by one"""
-    model: str = ""
+    model: str = "bert-base-uncased"
     """folder of a masked language model of transformers with its tokenizer, which is the
-    student's, too; nothing: a small one that learns from the task's texts"""
+    student's, too, or its name in ``$TUTELAGE_DATA``; nothing: a small one that learns from the
+    task's texts"""
     language: Language = field(default_factory=Language)
     """how the small one is trained"""
 
@@ -141,7 +143,8 @@ def copies_of(of: Source) -> Tensor:
         int32 [N, K, 3, L].
     """
     texts, (words, model) = material(of), _language(bare(of))
-    language = LanguageModel.of(model, words)
+    quick = torch.accelerator.current_accelerator(check_available=True)
+    language = LanguageModel.of(model.to(quick or "cpu"), words)
     made = Substitution(language, of.copies, of.share, of.search, of.separate)
     folder = cache_folder() / "copies"
     return kept(made, *texts.train, seed=REPLACED_AT, folder=folder)
@@ -163,7 +166,7 @@ def read(of: Source) -> object:
 def _language(of: Source) -> tuple[Any, Any]:
     # tokenizer and masked language model
     if of.model:
-        return _pretrained(of.model)
+        return masked_language_model(of.model, of.longest)
     learned: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_learned)
     state = learned(of.task, str(_folder(of.task)), of.language, str(environment()))
     words = learned_tokenizer(_sentences(of.task, of.language), of.language.words)
@@ -183,17 +186,3 @@ def _sentences(task: str, of: Language) -> list[str]:
     draws = torch.Generator().manual_seed(CHOSEN_AT)
     order = torch.randperm(len(both), generator=draws)[: of.sentences]
     return [both[place] for place in order.tolist()]
-
-
-def _pretrained(folder: str) -> tuple[Any, Any]:
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-    place = str(Path(folder).expanduser())
-    try:
-        words = AutoTokenizer.from_pretrained(place, local_files_only=True)
-        model = AutoModelForMaskedLM.from_pretrained(place, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"'{folder}' holds no masked language model with its tokenizer: {error}"
-        ) from error
-    return words, model.eval()
