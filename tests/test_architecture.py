@@ -12,8 +12,8 @@ ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
-    {"trees", "ranges"},
-    {"objectives", "probability_losses", "rules", "differentiable", "descent"},
+    {"trees", "ranges", "sharded"},
+    {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"student", "teaching", "memory", "joint"},
     {"alignments", "augment"},
     {"task"},

@@ -6,6 +6,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.parallel import DistributedDataParallel
 
 from tutelage.records import Batch
 
@@ -91,7 +92,7 @@ def compiled_parts(module: nn.Module) -> list[str]:
 
 
 def original(module: nn.Module) -> nn.Module:
-    """The module itself, where it came wrapped by ``torch.compile``.
+    """The module itself, where it came wrapped by ``torch.compile`` or for several processes.
 
     One that was compiled in place, or in parts, is itself; see ``differentiable`` for those.
 
@@ -99,10 +100,12 @@ def original(module: nn.Module) -> nn.Module:
         module: The student.
 
     Returns:
-        The module that was compiled, which shares its parameters; else ``module``.
+        The module that was wrapped, which shares its parameters; else ``module``.
     """
     inner = getattr(module, "_orig_mod", module)
     assert isinstance(inner, nn.Module)
+    if isinstance(inner, DistributedDataParallel):
+        return original(inner.module)
     return inner
 
 

@@ -143,7 +143,9 @@ class Learner:
         device = held_out.inputs.device
         held_out = held_out._replace(autocast=autocast_now(device))
         with autocast_to(FULL, device):  # sums and products in full precision
-            self.estimates.append(self.signal(task, phi, window, held_out))
+            estimate = self.signal(task, phi, window, held_out)
+            grad = task.processes.summed(estimate.grad)
+            self.estimates.append(estimate._replace(grad=grad))
             judged = self.estimates[-1].held_out_loss
             if len(self.estimates) >= self.aggregate:  # more where fewer were wanted before
                 self._step(self._combined(task, phi))

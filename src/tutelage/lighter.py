@@ -56,7 +56,7 @@ def look_or_lighter(
     if not share or taps_of(teacher) or uses_alignments(teacher):
         return look(task, student, step, lesson, alignments)
     batch = step.batch
-    with as_taken(batch, batch.seed + 1), torch.no_grad():
+    with as_taken(batch, task.own(batch.seed + 1)), torch.no_grad():
         outputs = student(lesson.inputs)
     if not isinstance(outputs, Tensor):
         raise UnsupportedStudentError(
@@ -64,12 +64,12 @@ def look_or_lighter(
             "row's logits: leave drop_below at 0."
         )
     logits = outputs.detach().requires_grad_()
-    with as_taken(batch, batch.seed + 1):
+    with as_taken(batch, task.own(batch.seed + 1)):
         losses = losses_of(task.objective, logits, lesson)
     sight = weighed(task, batch, lesson, Observation(losses, logits, {}, step.progress))
     (pull,) = torch.autograd.grad(sight.loss, logits)
     rows, left_out = rows_that_matter(pull.flatten(1).norm(dim=1), share)
-    with as_taken(batch, batch.seed + 1), statistics_as_they_are(task.student.module):
+    with as_taken(batch, task.own(batch.seed + 1)), statistics_as_they_are(task.student.module):
         again = student(lesson.inputs[rows])
     _require_same(task.student.module, again, outputs[rows])
     moved = (again * pull[rows]).sum()

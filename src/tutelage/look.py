@@ -1,12 +1,14 @@
 """What happens within one real student step, before the optimiser moves."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from tutelage.alignments import Recorder
+from tutelage.differentiable import eager
 from tutelage.errors import UnsupportedStudentError
 from tutelage.objectives import logits_of, losses_of
 from tutelage.precision import FULL, autocast_to
@@ -22,6 +24,7 @@ from tutelage.records import (
     as_lesson,
 )
 from tutelage.rules import settings_of
+from tutelage.sharded import whole
 from tutelage.signals.dots import exact_dots
 from tutelage.student import tapped
 from tutelage.task import Task, as_taken, detach
@@ -118,9 +121,11 @@ def look(
         What came of it.
     """
     batch, taps = step.batch, taps_of(task.teacher)
-    module = task.student.module if taps else student
-    with as_taken(batch, batch.seed + 1), tapped(module, taps) as features:
-        outputs = module(lesson.inputs)
+    inner, seed = task.student.module, task.own(batch.seed + 1)
+    student = getattr(student, "_orig_mod", student) if taps else student
+    aside = eager(student) if taps else nullcontext()  # compiled code has no hooks
+    with aside, as_taken(batch, seed), tapped(inner, taps) as features:
+        outputs = student(lesson.inputs)
         losses = losses_of(task.objective, outputs, lesson)
     seen = Observation(losses, logits_of(outputs), features, step.progress, alignments)
     return weighed(task, batch, lesson, seen)
@@ -182,7 +187,7 @@ def ahead(task: Task, step: Step, witness: Witness) -> Window:
     """
     state = task.student.state()
     params = task.student.params
-    grads = {k: g for k in step.settings if (g := params[k].grad) is not None}
+    grads = {k: whole(g) for k in step.settings if (g := params[k].grad) is not None}
     with torch.no_grad():
         end = task.rule.update(state, grads, step.settings)
     return Window(state, (step,), end, witness, gradient=grads)

@@ -201,6 +201,7 @@ def weighted_loss(
     weights: Tensor,
     group: Int[Tensor, "L"],
     normalise: Normalise,
+    total: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> Float[Tensor, ""]:
     """Reduce per-example losses to the number that the student descends.
 
@@ -218,9 +219,10 @@ def weighted_loss(
         weights: Non-negative, [L] or [L, 1].
         group: The example that each row came from, 0..B-1.
         normalise: The rule.
+        total: The sum of a number over all processes, where several have rows of one batch.
 
     Returns:
-        A scalar.
+        A scalar: this process's share, the shares of all adding up to the loss of all rows.
 
     Raises:
         ValueError: If ``weights`` has another shape, which would broadcast.
@@ -233,13 +235,14 @@ def weighted_loss(
     losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
     weights = weights.reshape(losses.shape).to(losses.dtype)
     if normalise is None:
-        return (weights * losses).sum() / max(len(losses), 1)
+        return (weights * losses).sum() / nonzero(total(losses.new_full((), len(losses))))
     if normalise == "mean":
-        return (weights * losses).sum() / nonzero(weights.sum())
+        return (weights * losses).sum() / nonzero(total(weights.sum()))
     examples = int(group.max()) + 1 if len(group) else 0
     empty = losses.new_zeros(examples)
     totals = nonzero(empty.index_add(0, group, weights))
-    return (empty.index_add(0, group, weights * losses) / totals).sum() / max(examples, 1)
+    means = empty.index_add(0, group, weights * losses) / totals
+    return means.sum() / nonzero(total(losses.new_full((), examples)))
 
 
 def nonzero(total: Tensor) -> Tensor:

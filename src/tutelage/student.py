@@ -13,6 +13,7 @@ from tutelage.differentiable import differentiable, eager, original
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.records import Params, StudentState
 from tutelage.rules import settings_of, slots_of
+from tutelage.sharded import all_whole, as_stored, whole, without_gathering
 from tutelage.trees import cloned, detached
 
 
@@ -40,11 +41,13 @@ class StudentView:
     @property
     def names(self) -> dict[Tensor, str]:
         """The name of each of the module's parameters, as they are now."""
+        as_stored(self.module)
         return {p: name for name, p in self.module.named_parameters()}
 
     @property
     def params(self) -> dict[str, nn.Parameter]:
         """The parameters that the optimiser holds now, frozen for the moment or not."""
+        as_stored(self.module)
         moved = {p for group in self.optimizer.param_groups for p in group["params"]}
         return {name: p for name, p in self.module.named_parameters() if p in moved}
 
@@ -57,11 +60,13 @@ class StudentView:
         """The state as it stands, sharing the module's and the optimiser's memory.
 
         Returns:
-            References, valid until the next real step.
+            References, valid until the next real step; of a sharded student, whole copies.
         """
         buffers = dict(self.module.named_buffers())
-        slots = {k: detached(v) for k, v in slots_of(self.optimizer, self.names).items()}
-        return StudentState(detached(dict(self.params)), detached(buffers), slots)
+        slots = slots_of(self.optimizer, self.names)
+        known = {k: all_whole(detached(v)) for k, v in slots.items()}
+        params = all_whole(detached(dict(self.params)))
+        return StudentState(params, detached(buffers), known)
 
     def gradient(self) -> Params:
         """The gradient that the optimiser is about to use.
@@ -70,7 +75,7 @@ class StudentView:
             One tensor per parameter of the optimiser; zeros where none has come.
         """
         own = self.params.items()
-        return {k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in own}
+        return {k: whole(torch.zeros_like(p) if p.grad is None else p.grad) for k, p in own}
 
     def snapshot(self) -> StudentState:
         """A copy of the state that later steps leave alone.
@@ -116,7 +121,7 @@ def evaluate(
         What it gives, see ``records.Outputs``; features by tap; the buffers afterwards.
     """
     own = params | cloned(buffers)
-    with differentiable(module), tapped(module, taps) as features:
+    with differentiable(module), without_gathering(module), tapped(module, taps) as features:
         outputs = functional_call(module, own, (inputs,))
     return outputs, features, {name: own[name] for name in buffers}
 

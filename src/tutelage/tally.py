@@ -20,15 +20,15 @@ class Tally:
         self.weightless = torch.zeros((), dtype=torch.int64, device=device)
         self.warned = False
 
-    def add(self, loss: Tensor, weights: Tensor) -> None:
+    def add(self, loss: Tensor, weight: Tensor) -> None:
         """Count a step.
 
         Args:
             loss: What the student descended, a scalar.
-            weights: The teacher's weights [L].
+            weight: The sum of the teacher's weights, a scalar.
         """
         self.loss_sum += loss.detach().to(self.loss_sum)
-        self.weightless += weights.detach().sum() == 0
+        self.weightless += weight == 0
 
     def warn_of_weightless_steps(self) -> None:
         """Warn, once, where a batch carried no weight at all; waits for the device."""

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.joint import update_jointly
-from tutelage.objectives import Objective, logits_of, losses_of, weighted_loss
+from tutelage.objectives import Objective, logits_of, losses_of, nonzero, weighted_loss
 from tutelage.precision import autocast_to
+from tutelage.processes import Alone, Processes
 from tutelage.randomness import seeded
 from tutelage.records import (
     Batch,
@@ -34,6 +35,8 @@ from tutelage.teaching import (
 )
 from tutelage.trees import detached, grads_of_both, leaves, reached_grad
 
+ALONE = Alone()
+
 
 @dataclass(frozen=True)
 class Task:
@@ -47,6 +50,9 @@ class Task:
     """what the student is judged by on held-out examples; the objective where None"""
     max_norm: float | None = None
     """norm to which gradients are clipped before the optimiser sees them; None: they are not"""
+    processes: Processes = ALONE
+    """those that train the student together: losses and derivatives with respect to the teacher
+    are shares, which add up over them; what concerns the student is whole in each"""
 
     @property
     def rule(self) -> Rule:
@@ -79,7 +85,7 @@ class Task:
         Returns:
             The observation, attached to the graph of ``state.params``; the buffers afterwards.
         """
-        with as_taken(lesson, step.batch.seed + 1):
+        with as_taken(lesson, self.own(step.batch.seed + 1)):
             outputs, features, buffers = self.student.evaluate(
                 state.params, state.buffers, lesson.inputs, taps_of(self.teacher)
             )
@@ -99,7 +105,7 @@ class Task:
             Weights [L], before normalisation.
         """
         shown = seen if is_deep(self.teacher) else detach(seen)
-        with as_taken(lesson, seed + 2):
+        with as_taken(lesson, self.own(seed + 2)):
             return weigh(self.teacher, teacher, lesson, shown)
 
     def descended(
@@ -116,7 +122,7 @@ class Task:
         Returns:
             [L]: the objective's losses, or the teacher's grades.
         """
-        with as_taken(lesson, seed + 2):
+        with as_taken(lesson, self.own(seed + 2)):
             return grade(self.teacher, teacher, lesson, seen)
 
     def log_prob(self, teacher: Params, step: Step, seen: Observation) -> Tensor:
@@ -131,7 +137,7 @@ class Task:
             [B], differentiable in ``teacher``.
         """
         lesson = self.lesson(teacher, step.batch)
-        with as_taken(lesson, step.batch.seed + 2):
+        with as_taken(lesson, self.own(step.batch.seed + 2)):
             return log_prob(self.teacher, teacher, lesson, seen)
 
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
@@ -145,7 +151,19 @@ class Task:
         Returns:
             A scalar, linear in ``values``.
         """
-        return weighted_loss(values, weights, lesson.group, normalise_of(self.teacher))
+        rule, total = normalise_of(self.teacher), self.processes.total
+        return weighted_loss(values, weights, lesson.group, rule, total)
+
+    def own(self, seed: int) -> int:
+        """A seed that no two processes share, since they have other rows.
+
+        Args:
+            seed: What is the same in all of them.
+
+        Returns:
+            This process's.
+        """
+        return seed + 3 * self.processes.rank
 
     def taught_loss(
         self, state: StudentState, teacher: Params, step: Step
@@ -183,7 +201,7 @@ class Task:
         loss, buffers = self.taught_loss(state, teacher, step)
         moved = {name: state.params[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
-            grads = reached_grad(loss, moved, create_graph=True)
+            grads = self.processes.summed(reached_grad(loss, moved, create_graph=True))
         return update_jointly(self.rule, state, grads, step.settings)._replace(buffers=buffers)
 
     def gradient(
@@ -204,7 +222,7 @@ class Task:
         loss, buffers = self.taught_loss(state._replace(params=theta), detached(teacher), step)
         moved = {name: theta[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
-            return reached_grad(loss, moved), buffers
+            return self.processes.summed(reached_grad(loss, moved)), buffers
 
     def take(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
         """Take one student step, keeping no graph.
@@ -226,6 +244,8 @@ class Task:
     def held_out_loss(self, state: StudentState, teacher: Params, held_out: Batch) -> Tensor:
         """The mean metric on held-out examples, unweighted and without auxiliary targets.
 
+        Of several processes' examples: this one's share of the mean.
+
         Args:
             state: The student.
             teacher: Teacher parameters; they matter where the teacher acts at test.
@@ -235,9 +255,11 @@ class Task:
             A scalar.
         """
         lesson = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
-        with as_taken(held_out, held_out.seed + 1):
+        with as_taken(held_out, self.own(held_out.seed + 1)):
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
-            return (self.metric or self.objective)(out, lesson.targets).mean()
+            found = (self.metric or self.objective)(out, lesson.targets)
+        rows = self.processes.total(found.new_full((), found.numel()))
+        return found.sum() / nonzero(rows)
 
     def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> Judgement:
         """The held-out loss with its gradients.
@@ -248,11 +270,13 @@ class Task:
             held_out: The batch that judges.
 
         Returns:
-            The verdict.
+            The verdict: of several processes, all but the teacher's gradient is of all.
         """
         theta = leaves(state.params)
         loss = self.held_out_loss(state._replace(params=theta), teacher, held_out)
-        return Judgement(loss.detach(), *grads_of_both(loss, theta, teacher))
+        student, own = grads_of_both(loss, theta, teacher)
+        everywhere = self.processes
+        return Judgement(everywhere.total(loss.detach()), everywhere.summed(student), own)
 
 
 @contextmanager

@@ -29,9 +29,11 @@ from tutelage.look import (
 from tutelage.memory import memory_of, remember
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.precision import autocast_now
+from tutelage.processes import Processes, gather, processes_of, tried_together
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Params, Progress, Step, StudentState, Window, Witness
 from tutelage.rules import rule_for
+from tutelage.sharded import is_sharded
 from tutelage.signals import Signal
 from tutelage.signals.dots import seen_again
 from tutelage.student import StudentView
@@ -68,6 +70,8 @@ class Tutor:
         seed: Where the randomness of lessons and of dropout starts from.
         descent: How a step's gradient comes about and moves the student: clipping, loss
             scaling, or a framework's own ways; see ``tutelage.descent``.
+        processes: Those that train the student together, each on rows of its own; None: as
+            ``DistributedDataParallel`` or ``fully_shard`` tell. See ``tutelage.processes``.
 
     Raises:
         ValueError: If the signal looks back further than ``teacher_every`` steps, only one of
@@ -91,6 +95,7 @@ class Tutor:
         metric: Objective | None = None,
         seed: int = 0,
         descent: Descent = ORDINARY,
+        processes: Processes | None = None,
     ) -> None:
         if (signal is None) != (teacher_optimizer is None):
             raise ValueError("Give both signal and teacher_optimizer, or neither.")
@@ -117,7 +122,9 @@ class Tutor:
         self.seed = seed
         view = StudentView(student, optimizer)
         self.descent = descent
-        self.task = Task(view, teacher, objective, metric, descent.max_norm)
+        self.processes = processes_of(student) if processes is None else processes
+        norm, everywhere = descent.max_norm, self.processes
+        self.task = Task(view, teacher, objective, metric, norm, everywhere)
         self.steps = 0
         self.best_accuracy = 0.0
         self._tally = Tally(view.device)
@@ -183,7 +190,7 @@ class Tutor:
         if uses_alignments(task.teacher) and held_out is not None:
             alignments = alignments_with(task, lesson, step, self._judging(held_out))
         sight = look_or_lighter(task, self.student, step, lesson, alignments)
-        self._descend(sight, batch)
+        sight = self._descend(sight, batch)
         judged = self._pass_on(sight.loss, batch)
         self._move(task, sight)
         return record(sight, judged)
@@ -199,7 +206,7 @@ class Tutor:
         if learner.retakes and held_out is not None:
             judged = self._learn(learner, ahead(self.task, step, witness), held_out, phi)
             sight = weighed(self.task, batch, sight.lesson, sight.seen)
-            self._descend(sight, batch)
+            sight = self._descend(sight, batch)
         moved = self._move(self.task, sight)
         if learner.retakes:
             return record(sight, judged)
@@ -216,29 +223,36 @@ class Tutor:
         lesson, progress = prepared(self.task, batch), self.progress
         with ExitStack() as stack:
             student, recorded = self.student, None
-            scales = self.descent.scales
-            if due and learner.records(self.task) and not scales:  # compiled code has no hooks
-                student = self.task.student.module
+            hidden = self.descent.scales or is_sharded(self.task.student.module)
+            if due and learner.records(self.task) and not hidden:  # compiled code has no hooks
+                student = getattr(student, "_orig_mod", student)
                 stack.enter_context(eager(student))
                 recorded = stack.enter_context(self._recorder.record(len(lesson.ids)))
             sight = look(self.task, student, Step(batch, progress, {}), lesson)
-            self._descend(sight, batch, again=learner.retakes)
+            sight = self._descend(sight, batch, again=learner.retakes)
         step = Step(batch, progress, settings_now(self.task))
         return sight, step, Witness(lesson, detach(sight.seen), recorded)
 
-    def _descend(self, sight: Look, batch: Batch, *, again: bool = False) -> None:
+    def _descend(self, sight: Look, batch: Batch, *, again: bool = False) -> Look:
+        # the same look, its loss that of all processes
         if self._before is not None:
             step = Step(batch, sight.seen.progress, {})
             require_same_numbers(self.task, self._before, sight.lesson, step, sight.seen)
             self._before, self._unproven = None, False
         self.optimizer.zero_grad(set_to_none=True)
-        self.descent.backward(sight.loss, self.optimizer, again=again)
+        own = self.task.student.params.values()
+        if again and self.processes.size > 1:  # wrappers see one backward pass a step
+            tried_together(self.processes, sight.loss, own)
+        else:
+            self.descent.backward(sight.loss, self.optimizer, again=again)
+            gather(self.processes, own)
+        return sight._replace(loss=self.processes.total(sight.loss.detach()))
 
     def _move(self, task: Task, sight: Look) -> bool:
         moved = self.descent.step(self.optimizer)
         remember(task.teacher, sight.lesson, detach(sight.seen))
         self.steps += 1
-        self._tally.add(sight.loss, sight.weights)
+        self._tally.add(sight.loss, self.processes.total(sight.weights.detach().sum()))
         return moved
 
     def _look_back(

@@ -20,7 +20,7 @@ from tutelage.signals.dots import dots_of
 from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
 from tutelage.signals.protocol import Judge
 from tutelage.task import Task
-from tutelage.trees import leaves, named_grad, plus, reached_grad
+from tutelage.trees import leaves, named_grad, plus
 
 Mode = Literal["online", "restep", "virtual"]
 
@@ -198,11 +198,9 @@ def through_update(task: Task, window: Window, teacher: Params, adjoint: Params)
     if task.rule.linear:  # the derivative does not depend on the gradient's value
         grads = {k: torch.zeros_like(start.params[k]) for k in step.settings}
     elif recorded is not None and step.settings.keys() <= recorded.gradient.keys():
-        grads = {k: recorded.gradient[k] for k in step.settings}
+        grads = task.processes.summed({k: recorded.gradient[k] for k in step.settings})
     else:  # nothing recorded, or looked at again after some parameters were frozen
-        theta = leaves(start.params)
-        loss, _ = task.taught_loss(start._replace(params=theta), teacher, step)
-        grads = reached_grad(loss, {k: theta[k] for k in step.settings})
+        grads, _ = task.gradient(start, teacher, step)
     grads = leaves(grads)
     after = task.rule.update(start, grads, step.settings).params
     outputs = [after[k] for k in grads]

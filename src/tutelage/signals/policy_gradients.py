@@ -1,6 +1,6 @@
 """What rewards make of log-probabilities: the policy gradient and what goes with it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import torch
@@ -64,25 +64,31 @@ def policy_gradient(
             f"{type(task.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
             f"one for each example of the batch is needed: {list(reward.shape)}."
         )
-    return named_grad(-(reward.to(chosen.dtype) * chosen).mean(), teacher)
+    rows = task.processes.total(chosen.new_full((), len(chosen)))
+    return named_grad(-(reward.to(chosen.dtype) * chosen).sum() / rows, teacher)
 
 
-def normalised(rewards: Tensor, how: Normalise) -> Tensor:
+def normalised(
+    rewards: Tensor, how: Normalise, total: Callable[[Tensor], Tensor] = lambda x: x
+) -> Tensor:
     """Rewards with their mean taken off and divided by their deviation, or part of that.
 
     Args:
         rewards: [N].
         how: See ``GradientAlignment``.
+        total: The sum of numbers over all processes, where several have rewards.
 
     Returns:
         [N]; a single reward becomes zero unless ``how`` is "none".
     """
     if how == "none":
         return rewards
-    centred = rewards - rewards.mean()
-    if how == "mean" or len(rewards) < 2:
+    rows, summed = total(torch.stack([rewards.new_full((), len(rewards)), rewards.sum()]))
+    centred = rewards - summed / rows
+    if how == "mean":
         return centred
-    return centred / (rewards.std() + TINY)
+    deviation = (total(centred.square().sum()) / (rows - 1).clamp(min=1)).sqrt()
+    return centred / (deviation + TINY)
 
 
 def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:

@@ -81,9 +81,11 @@ class GradientAlignment:
             What a teacher that descends should follow.
         """
         reward, verdict, witness = self.rewards(task, teacher, window, held_out)
-        weights = normalised(reward, self.normalise)
+        total = task.processes.total
+        weights = normalised(reward, self.normalise, total)
         found = policy_gradient(task, teacher, window.steps[-1], witness, weights)
-        return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
+        rows, earned = total(torch.stack([reward.new_full((), len(reward)), reward.sum()]))
+        return Estimate(found, verdict.loss, {"reward": float(earned / rows)})
 
     def rewards(
         self, task: Task, teacher: Params, window: Window, held_out: Batch

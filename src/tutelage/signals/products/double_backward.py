@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import torch
 
 from tutelage.precision import autocast_to
+from tutelage.processes import Processes
 from tutelage.records import Params, Step, StudentState
 from tutelage.task import Task
-from tutelage.trees import leaves, reached_grad
+from tutelage.trees import detached, leaves, reached_grad
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class DoubleBackward:
         loss, buffers = task.taught_loss(state._replace(params=theta), teacher, step)
         with autocast_to(step.batch.autocast, loss.device):
             attached = reached_grad(loss, theta, create_graph=True)
-        return GradientGraph(attached, theta, teacher, buffers)
+        gradient = task.processes.summed(detached(attached))
+        return GradientGraph(attached, theta, teacher, buffers, gradient, task.processes)
 
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
@@ -64,11 +66,9 @@ class GradientGraph:
     teacher: Params
     buffers: Params
     """the student's buffers after the step"""
-
-    @property
-    def gradient(self) -> Params:
-        """dL/dtheta, detached, for the parameters that the loss reaches."""
-        return {k: g.detach() for k, g in self.attached.items()}
+    gradient: Params
+    """dL/dtheta, detached, for the parameters that the loss reaches"""
+    processes: Processes
 
     def both(self, v: Params) -> tuple[Params, Params]:
         """Both products in one backward pass.
@@ -82,7 +82,7 @@ class GradientGraph:
         named = {f"teacher/{k}": p for k, p in self.teacher.items()}
         grads = self._backward(v, named | self.theta)
         mixed = {k: grads[f"teacher/{k}"] for k in self.teacher}
-        return mixed, {k: grads[k] for k in self.theta}
+        return mixed, self.processes.summed({k: grads[k] for k in self.theta})
 
     def mixed(self, v: Params) -> Params:
         """``M v`` alone.
@@ -104,7 +104,7 @@ class GradientGraph:
         Returns:
             Keyed like the student.
         """
-        return self._backward(v, self.theta)
+        return self.processes.summed(self._backward(v, self.theta))
 
     def _backward(self, v: Params, params: Params) -> Params:
         # the gradient of <dL/dtheta, v>; the inner product itself is not worth a graph

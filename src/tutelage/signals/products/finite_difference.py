@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tutelage.processes import Processes
 from tutelage.records import Params, Step, StudentState
 from tutelage.signals.products.view import Loss, loss_near
 from tutelage.task import Task
@@ -49,7 +50,9 @@ class FiniteDifference:
         loss, buffers = loss_near(task, state, teacher, step)
         theta = {k: state.params[k].detach() for k in step.settings}
         here = reached_grad(loss(at := leaves(theta), detached(teacher)), at)
-        return Differences(self, loss, theta, detached(teacher), state.params, here, buffers)
+        here, everywhere = task.processes.summed(here), task.processes
+        phi = detached(teacher)
+        return Differences(self, loss, theta, phi, state.params, here, buffers, everywhere)
 
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
@@ -80,6 +83,7 @@ class Differences:
     all_params: Params
     gradient: Params
     buffers: Params
+    processes: Processes
 
     def both(self, v: Params) -> tuple[Params, Params]:
         """Both products from the same four gradients.
@@ -100,8 +104,11 @@ class Differences:
             return {k: torch.zeros_like(p) for k, p in self.phi.items()}, zeros
         near = self._difference(known, self.how.size / norm)
         far = self._difference(known, 2 * self.how.size / norm)
-        for name, a, b in zip(("M v", "H v"), near, far, strict=True):
-            error = disagreement(a, b)
+        near = near[0], self.processes.summed(near[1])
+        far = far[0], self.processes.summed(far[1])
+        shares = [(self.processes.summed(near[0]), self.processes.summed(far[0]))]
+        for name, (a, b) in zip(("M v", "H v"), [*shares, (near[1], far[1])], strict=True):
+            error = disagreement(a, b)  # of all, so that no process stops alone
             if error > self.how.bound:
                 raise FloatingPointError(
                     f"{name} by differences of gradients is uncertain by {error:.0%}, above "

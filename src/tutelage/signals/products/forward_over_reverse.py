@@ -6,6 +6,7 @@ import torch
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 from tutelage.alignments import load_forward_mode
+from tutelage.processes import Processes
 from tutelage.records import Params, Step, StudentState
 from tutelage.signals.products.view import Loss, loss_near
 from tutelage.task import Task
@@ -39,7 +40,9 @@ class ForwardOverReverse:
         loss, buffers = loss_near(task, state, teacher, step)
         theta = {k: state.params[k].detach() for k in step.settings}
         here = reached_grad(loss(at := leaves(theta), detached(teacher)), at)
-        return AlongDirections(loss, theta, detached(teacher), state.params, here, buffers)
+        here, everywhere = task.processes.summed(here), task.processes
+        phi = detached(teacher)
+        return AlongDirections(loss, theta, phi, state.params, here, buffers, everywhere)
 
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
@@ -69,6 +72,7 @@ class AlongDirections:
     all_params: Params
     gradient: Params
     buffers: Params
+    processes: Processes
 
     def both(self, v: Params) -> tuple[Params, Params]:
         """Both products in one pass.
@@ -92,8 +96,8 @@ class AlongDirections:
                 k: torch.zeros_like(grads[k]) if t is None else t for k, t in found.items()
             }
         rest = {k: torch.zeros_like(p) for k, p in self.all_params.items()}
-        hessian = rest | {k: slopes[k].detach() for k in self.theta}
-        return {k: slopes[f"teacher/{k}"].detach() for k in self.phi}, hessian
+        hessian = self.processes.summed({k: slopes[k].detach() for k in self.theta})
+        return {k: slopes[f"teacher/{k}"].detach() for k in self.phi}, rest | hessian
 
     def mixed(self, v: Params) -> Params:
         """``M v`` alone.

@@ -1,0 +1,93 @@
+"""Two processes, each with rows of its own, do what one does with all of them."""
+
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.optim import SGD
+
+from tests.cases import InputWeigher, build, close, stream
+from tests.together import cases, part, trained
+from tests.tutoring import same
+from tutelage.processes import Alone, even
+from tutelage.records import Batch
+from tutelage.signals import Lookahead
+from tutelage.tutor import Tutor
+
+CASES = dict(cases())
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What two processes wrote down."""
+    folder = tmp_path_factory.mktemp("together")
+    outs = [folder / f"{rank}.pt" for rank in range(2)]
+    command = [sys.executable, "-m", "tests.together"]
+    running = [
+        subprocess.Popen(
+            [*command, str(rank), str(folder / "store"), str(out)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank, out in enumerate(outs)
+    ]
+    said = [process.communicate(timeout=280)[0] for process in running]
+    for process, words in zip(running, said, strict=True):
+        assert process.returncode == 0, words
+    return [torch.load(out) for out in outs]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_do_what_one_does(found, name) -> None:
+    want = trained(CASES[name], None)
+    before = trained(CASES[name], None, looks=0)["teacher"]
+    assert any(not torch.equal(before[k], p) for k, p in want["teacher"].items())
+    tolerance = 1e-6 if "FiniteDifference" in name else 1e-9
+    for process in found:
+        for whose in ("teacher", "student"):
+            close(process[name][whose], want[whose], tolerance)
+        torch.testing.assert_close(process[name]["losses"], want["losses"], rtol=1e-9, atol=0)
+
+
+def test_both_processes_end_bit_for_bit_alike(found) -> None:
+    for name in CASES:
+        for whose in ("teacher", "student"):
+            assert same(found[0][name][whose], found[1][name][whose]), name
+
+
+def test_uneven_batches_end_together_and_an_empty_one_changes_nothing(found) -> None:
+    for process in found:
+        assert process["ending"]["steps"] == 3
+    assert same(found[0]["ending"]["student"], found[1]["ending"]["student"])
+    batch = next(stream())
+    student, teacher = build("relu network"), InputWeigher().double()
+    optimizer, learner = SGD(student.parameters(), lr=0.1), SGD(teacher.parameters(), lr=0.1)
+    tutor = Tutor(student, optimizer, teacher, learner, signal=Lookahead())
+    for rows in ([0, 3], [1, 4], [2]):
+        mine = Batch(batch.inputs[rows], batch.targets[rows], batch.ids[rows])
+        tutor.step(mine, part(batch, 1, 0))
+    close(found[0]["ending"]["student"], tutor.task.student.state().params, 1e-12)
+
+
+def test_a_process_without_any_batch_is_told_to_all(found) -> None:
+    for process in found:
+        assert "1 of 2 processes have no batch at all" in process["refused"]
+
+
+def test_a_look_costs_one_message_more(found) -> None:
+    # the wrapper's own sums are not among these
+    assert found[0]["messages"] == {"plain": 0, "looked at": 0, "judging": 1}
+
+
+def test_one_process_has_nothing_to_tell() -> None:
+    x = torch.ones(2)
+    assert Alone().total(x) is x
+    batches = list(islice(stream(), 2))
+    assert list(even(batches, Alone())) == batches

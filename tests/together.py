@@ -1,0 +1,242 @@
+"""One of two processes that train a student together; run by ``test_processes.py``."""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import SGD
+
+from tests.cases import OPTIMIZERS, InputWeigher, Shifter, build, stream
+from tutelage.descent import Ordinary
+from tutelage.processes import Group, Processes, even, nothing_of
+from tutelage.records import Batch, Lesson, as_lesson
+from tutelage.signals import (
+    GradientAlignment,
+    Implicit,
+    Lookahead,
+    Neumann,
+    NextStepLoss,
+    Replayed,
+    Reversible,
+    Signal,
+    Unrolled,
+)
+from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
+from tutelage.teachers import InternalState
+from tutelage.tutor import Tutor
+
+LONG = 3
+"""looks of the signal in a run"""
+CUTS = {"even": 3, "uneven": 4, "all on one": 6}
+"""rows of six that the first process has"""
+
+
+class ByIds(nn.Module):
+    """Samples, from ids alone, whether to move an example: the same in any process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(2))
+
+    def prepare(self, batch: Batch) -> Lesson:
+        action = batch.ids * 7 % 3 % 2
+        moved = batch.inputs + 0.3 * action[:, None]
+        chosen = self.logits.log_softmax(0)[action]
+        return as_lesson(batch)._replace(inputs=moved, log_prob=chosen)
+
+
+def tapping(student: nn.Module, *, deep: bool) -> nn.Module:
+    torch.manual_seed(7)
+    teacher = InternalState(
+        student, classes=3, tap="0", surface=("margin", "loss"), hidden_layers=1, width=4,
+        deep=deep,
+    )  # fmt: skip
+    nn.init.normal_(teacher.net.get_parameter(f"{len(teacher.net) - 1}.weight"))
+    return teacher.double()
+
+
+TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "inputs": lambda _: InputWeigher().double(),
+    "shift": lambda _: Shifter().double(),
+    "taps": lambda student: tapping(student, deep=False),
+    "deep": lambda student: tapping(student, deep=True),
+    "by ids": lambda _: ByIds().double(),
+}
+
+
+class Case(NamedTuple):
+    """How a student is taught."""
+
+    signal: Signal
+    teacher: str = "inputs"
+    student: str = "relu network"
+    optimizer: str = "momentum"
+    wrapper: str = "ddp"
+    cut: str = "uneven"
+    max_norm: float | None = None
+
+
+def cases() -> Iterator[tuple[str, Case]]:
+    """All that is tried, by name."""
+    for teacher in ("inputs", "shift", "taps", "deep"):
+        for signal in (Lookahead(), Unrolled(2), Replayed(2), Reversible(2)):
+            yield f"{type(signal).__name__}, {teacher}", Case(signal, teacher)
+    solve = Neumann(terms=4, scale=0.1)
+    yield "Implicit", Case(Implicit(solve), "shift")
+    for student in ("tied", "group norm", "layer norm", "unused rows and padding"):
+        yield f"student {student}", Case(Replayed(2), student=student)
+    for optimizer in ("scheduled groups", "adam", "adamw"):
+        yield f"optimizer {optimizer}", Case(Lookahead(), optimizer=optimizer)
+        yield f"two steps of {optimizer}", Case(Replayed(2), optimizer=optimizer)
+    yield "clipped", Case(Replayed(2), max_norm=0.3)
+    yield "tried step", Case(Lookahead(mode="restep"))
+    yield "tried plain step", Case(Lookahead(mode="virtual"))
+    yield "judged by the next", Case(Lookahead(judge="next"), optimizer="adam")
+    yield "reward", Case(GradientAlignment(), "by ids")
+    yield "centred reward", Case(GradientAlignment(normalise="mean"), "by ids")
+    yield "raw reward", Case(GradientAlignment(normalise="none"), "by ids")
+    yield "held-out reward", Case(GradientAlignment(judge="held-out"), "by ids")
+    yield "loss for a reward", Case(NextStepLoss(normalise="none"), "by ids")
+    for product in (DoubleBackward(), ForwardOverReverse(), FiniteDifference(size=1e-4)):
+        name = type(product).__name__
+        yield f"product {name}", Case(Replayed(2, product=product), student="linear")
+    for cut in ("even", "all on one"):
+        yield f"cut {cut}", Case(Lookahead(), cut=cut)
+        yield f"two steps, cut {cut}", Case(Replayed(2), cut=cut)
+    yield from other_wrappers()
+
+
+def other_wrappers() -> Iterator[tuple[str, Case]]:
+    """Students that are sharded, and such that nothing but the tutor adds up."""
+    for wrapper in ("none", "fsdp"):
+        yield f"{wrapper}: one step", Case(Lookahead(), wrapper=wrapper)
+        yield f"{wrapper}: two steps", Case(Replayed(2), "shift", wrapper=wrapper)
+        yield f"{wrapper}: undone", Case(Reversible(2), "taps", wrapper=wrapper)
+        yield f"{wrapper}: adam", Case(Lookahead(), optimizer="adamw", wrapper=wrapper)
+        yield f"{wrapper}: clipped", Case(Lookahead(), wrapper=wrapper, max_norm=0.3)
+        yield f"{wrapper}: reward", Case(GradientAlignment(), "by ids", wrapper=wrapper)
+
+
+def part(batch: Batch, cut: int, rank: int) -> Batch:
+    """A process's rows of a batch."""
+    rows = slice(0, cut) if rank == 0 else slice(cut, None)
+    return Batch(batch.inputs[rows], batch.targets[rows], batch.ids[rows])
+
+
+def trained(case: Case, rank: int | None, looks: int = LONG) -> dict[str, Any]:
+    """What comes of a run: of one process with all rows, or of one of two with its own."""
+    torch.manual_seed(0)
+    inner = build(case.student)
+    student, processes, cut = inner, None, CUTS[case.cut]
+    if rank is not None:
+        student, processes = wrapped(inner, case.wrapper)
+    optimizer = OPTIMIZERS[case.optimizer](student)
+    teacher = TEACHERS[case.teacher](inner)
+    tutor = Tutor(
+        student,
+        optimizer,
+        teacher,
+        SGD(teacher.parameters(), lr=0.1),
+        signal=case.signal,
+        teacher_every=case.signal.steps,
+        descent=Ordinary(case.max_norm),
+        processes=processes,
+    )
+    batches, losses = stream(), []
+    for _ in range(looks * case.signal.steps):
+        batch, held_out = next(batches), next(batches)
+        if rank is not None:
+            batch, held_out = part(batch, cut, rank), part(held_out, 6 - cut, rank)
+        record = tutor.step(batch, held_out if tutor.wants_held_out else None)
+        losses.append(record.loss)
+    state = tutor.task.student.state()
+    learnt = {k: p.detach().clone() for k, p in teacher.named_parameters()}
+    return {"student": state.params, "teacher": learnt, "losses": torch.tensor(losses)}
+
+
+def wrapped(student: nn.Module, how: str) -> tuple[nn.Module, Processes | None]:
+    """A student as one of several processes has it."""
+    if how == "ddp":
+        return DistributedDataParallel(student), None
+    if how == "none":
+        return student, Group(averages=False)
+    for layer in student.children():
+        if list(layer.parameters()):
+            fully_shard(layer)
+    fully_shard(student)
+    return student, None
+
+
+def ending(rank: int) -> dict[str, Any]:
+    """Five examples over two processes, one at a time; the clean one is known to one alone."""
+    batch = next(stream())
+    own = part(batch, 3, rank)
+    rows = [part(part(own, n, 1), 1, 0) for n in range(3 - rank)]
+    clean = part(batch, 1, 0) if rank == 0 else nothing_of(batch)
+    student = DistributedDataParallel(build("relu network"))
+    teacher = InputWeigher().double()
+    tutor = Tutor(
+        student,
+        SGD(student.parameters(), lr=0.1),
+        teacher,
+        SGD(teacher.parameters(), lr=0.1),
+        signal=Lookahead(),
+    )
+    for rows_here in even(rows, tutor.processes):
+        tutor.step(rows_here, clean)
+    return {"steps": tutor.steps, "student": tutor.task.student.state().params}
+
+
+def refused(rank: int) -> str:
+    """What a process says where another has no batch at all."""
+    try:
+        list(even([next(stream())] if rank == 0 else [], Group()))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def messages() -> dict[str, int]:
+    """Sums of more than a few numbers in a plain step, and in one with a look."""
+    counted: list[int] = []
+    before = dist.all_reduce
+
+    def counting(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        counted.append(x.numel())
+        return before(x, *args, **kwargs)
+
+    student = DistributedDataParallel(build("relu network"))
+    teacher = InputWeigher().double()
+    optimizer, learner = SGD(student.parameters(), lr=0.1), SGD(teacher.parameters(), lr=0.1)
+    tutor = Tutor(
+        student, optimizer, teacher, learner, signal=Lookahead(judge="next"), teacher_every=2
+    )
+    batches, found = stream(), {}
+    dist.all_reduce = counting
+    try:
+        for name in ("plain", "looked at", "judging"):
+            counted.clear()
+            tutor.step(next(batches))
+            found[name] = sum(n > 2 for n in counted)
+    finally:
+        dist.all_reduce = before
+    return found
+
+
+def main(rank: int, store: str, out: str) -> None:
+    """Run all cases and write down what came of them."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    found: dict[str, Any] = {name: trained(case, rank) for name, case in cases()}
+    found |= {"ending": ending(rank), "refused": refused(rank), "messages": messages()}
+    torch.save(found, out)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])
