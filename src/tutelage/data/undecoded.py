@@ -104,11 +104,21 @@ def open_folder(
         raise UsageError(f"there is no folder {place}.")
     to = None if size is None else Size(*size)
     train, test = list_folders(place)
-    tested = None if test is None else _undecoded(test, channels, to)
-    return _undecoded(train, channels, to), tested
+    tested = None if test is None else undecoded(test, channels=channels, size=to)
+    return undecoded(train, channels=channels, size=to), tested
 
 
-def _undecoded(split: Listed, channels: int, size: Size | None) -> UndecodedImages:
+def undecoded(split: Listed, *, channels: int, size: Size | None) -> UndecodedImages:
+    """The images of a split, none of them opened.
+
+    Args:
+        split: Its files and their classes.
+        channels: 3, or 1 for grey images.
+        size: What every image is brought to; None to leave them.
+
+    Returns:
+        The same, to be read row by row; ids are row numbers.
+    """
     labels = encode(split.labels, split.classes, where=split.where)
     ids = torch.arange(len(labels))
     return UndecodedImages(split.files, labels, ids, split.classes, channels, size)

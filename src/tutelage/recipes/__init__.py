@@ -59,6 +59,7 @@ RECIPES = {
     "mmel-copies": "tutelage.recipes.mmel_copies",
     "mmel-generation": "tutelage.recipes.mmel_generation",
     "mmel-glue": "tutelage.recipes.mmel_glue",
+    "mmel-imagenet": "tutelage.recipes.mmel_imagenet",
     "mmel-labels": "tutelage.recipes.mmel_labels",
     "ola-cifar": "tutelage.recipes.ola_cifar",
     "ola-policy": "tutelage.recipes.ola_policy",

@@ -182,12 +182,26 @@ def teacher_of(way: Way, of: Settings) -> nn.Module:
     augment = partial(crop_and_flip, pad=of.pad, mode="zeros", flip=of.flip)
     k = way.copies or of.copies
     copies = Copies(k, augment, include_original=k > 1, offline=of.offline)
+    return Together(copies, weigher(way, of.temperature, of.weight))
+
+
+def weigher(way: Way, temperature: float, weight: float) -> nn.Module:
+    """What weighs the copies of an image.
+
+    Args:
+        way: How they count.
+        temperature: lambda_P.
+        weight: lambda_T, of the soft loss.
+
+    Returns:
+        A teacher that weighs.
+    """
     weighers = {
         "uniform": UniformCopies(),
-        "hard": WorstCase(of.temperature),
-        "soft": WorstCaseSoft(of.temperature, of.weight),
+        "hard": WorstCase(temperature),
+        "soft": WorstCaseSoft(temperature, weight),
     }
-    return Together(copies, weighers[way.loss])
+    return weighers[way.loss]
 
 
 def _limited(images: ImageSet, size: int | None, seed: int) -> ImageSet:

@@ -4,6 +4,7 @@ from tutelage.teachers.aligned import Aligned
 from tutelage.teachers.attention_mask import AttentionMask
 from tutelage.teachers.auxiliary_targets import AuxiliaryTargets
 from tutelage.teachers.blending import Blending
+from tutelage.teachers.brought_copies import BroughtCopies
 from tutelage.teachers.copies import Copies
 from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.dynamic_loss import DynamicLoss
@@ -36,6 +37,7 @@ __all__ = [
     "AttentionMask",
     "AuxiliaryTargets",
     "Blending",
+    "BroughtCopies",
     "Copies",
     "Curriculum",
     "Draw",

@@ -1,0 +1,37 @@
+"""Copies of every example that its batch brings along."""
+
+from torch import nn
+
+from tutelage.errors import UsageError
+from tutelage.records import Batch, Lesson
+from tutelage.teachers.copies import repeated
+
+
+class BroughtCopies(nn.Module):
+    """Prepares a row for each copy where inputs are [B, k, ...], made by what reads the data.
+
+    For copies that are cut from an image as it is stored, in the processes that read it (see
+    ``tutelage.data.crops``). Rows come copy by copy, as those of ``Copies``: the first copy of
+    all examples, then the second. Where the first is the example as it is, ``WorstCaseSoft``
+    may stand beside it.
+    """
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """Lay the copies out as rows.
+
+        Args:
+            batch: B examples, with inputs [B, k, ...].
+
+        Returns:
+            A lesson of k B rows.
+
+        Raises:
+            UsageError: If inputs have no dimension of copies.
+        """
+        if batch.inputs.ndim < 2:
+            raise UsageError(
+                f"inputs are of shape {tuple(batch.inputs.shape)}; give [B, k, ...], k copies "
+                "of each example."
+            )
+        copies = batch.inputs.transpose(0, 1).flatten(0, 1)
+        return repeated(batch, batch.inputs.shape[1])._replace(inputs=copies)
