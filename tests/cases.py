@@ -229,6 +229,7 @@ def watched(
     before: int = 0,
     rates: Callable[[int], float] | None = None,
     descent: Descent = ORDINARY,
+    micro_batch: int | None = None,
 ) -> tuple[Task, Params, Window, Batch]:
     """Train ``before + steps`` real steps and hand back the window of the last ``steps``."""
     seen = Seen(steps)
@@ -243,6 +244,7 @@ def watched(
         teacher_every=every,
         total_steps=every,
         descent=descent,
+        micro_batch=micro_batch,
     )
     batches = stream()
     for number in range(every):

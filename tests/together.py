@@ -79,6 +79,7 @@ class Case(NamedTuple):
     wrapper: str = "ddp"
     cut: str = "uneven"
     max_norm: float | None = None
+    micro_batch: int | None = None
 
 
 def cases() -> Iterator[tuple[str, Case]]:
@@ -94,6 +95,7 @@ def cases() -> Iterator[tuple[str, Case]]:
         yield f"optimizer {optimizer}", Case(Lookahead(), optimizer=optimizer)
         yield f"two steps of {optimizer}", Case(Replayed(2), optimizer=optimizer)
     yield "clipped", Case(Replayed(2), max_norm=0.3)
+    yield "a few rows at a time", Case(Lookahead(), micro_batch=2)
     yield "tried step", Case(Lookahead(mode="restep"))
     yield "tried plain step", Case(Lookahead(mode="virtual"))
     yield "judged by the next", Case(Lookahead(judge="next"), optimizer="adam")
@@ -146,6 +148,7 @@ def trained(case: Case, rank: int | None, looks: int = LONG) -> dict[str, Any]:
         teacher_every=case.signal.steps,
         descent=Ordinary(case.max_norm),
         processes=processes,
+        micro_batch=case.micro_batch,
     )
     batches, losses = stream(), []
     for _ in range(looks * case.signal.steps):

@@ -100,7 +100,8 @@ class Scaled:
     """The same in half precision: the loss is scaled so that its gradient does not underflow.
 
     A step whose gradient overflowed is left out, the scale lowered, and the teacher's step that
-    would have judged it is left out, too.
+    would have judged it is left out, too. The gradient is seen without the scale and gets it
+    back before the step; scales are powers of two, so no bit is lost.
 
     Raises:
         ValueError: If ``max_norm`` is not positive.
@@ -125,13 +126,7 @@ class Scaled:
             again: Whether the graph is needed for another backward pass.
         """
         self.scaler.scale(loss).backward(retain_graph=again)
-        if not again:
-            self.scaler.unscale_(optimizer)
-            return
-        for group in optimizer.param_groups:  # only once does the scaler do it before a step
-            for p in group["params"]:
-                if p.grad is not None:
-                    p.grad /= self.scaler.get_scale()
+        scale_gradient(optimizer, 1 / self.scaler.get_scale())
 
     def step(self, optimizer: Optimizer) -> bool:
         """Move the student where every number of the gradient is finite.
@@ -144,6 +139,7 @@ class Scaled:
         """
         clip(optimizer, self.max_norm)
         before = self.scaler.get_scale()
+        scale_gradient(optimizer, before)  # the scaler looks for overflow where it unscales
         self.scaler.step(optimizer)
         self.scaler.update()
         return self.scaler.get_scale() >= before
@@ -159,6 +155,19 @@ def clip(optimizer: Optimizer, max_norm: float | None) -> None:
     if max_norm is not None:
         moved = [p for group in optimizer.param_groups for p in group["params"]]
         nn.utils.clip_grad_norm_(moved, max_norm)
+
+
+def scale_gradient(optimizer: Optimizer, factor: float) -> None:
+    """Multiply the gradient that an optimiser is about to use.
+
+    Args:
+        optimizer: The optimiser.
+        factor: By what.
+    """
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            if p.grad is not None:
+                p.grad *= factor
 
 
 def require_norm(max_norm: float | None) -> None:

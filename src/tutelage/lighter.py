@@ -1,18 +1,16 @@
 """A step whose backward pass leaves out the rows that hardly move the student."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm  # the base of all of them
 
 from tutelage.errors import UnsupportedStudentError
 from tutelage.look import Look, look, weighed
 from tutelage.objectives import losses_of
 from tutelage.records import Lesson, Observation, Step
-from tutelage.task import Task, as_taken, detach
+from tutelage.sights import as_taken, detach
+from tutelage.statistics import normalising, statistics_as_they_are
+from tutelage.task import Task
 from tutelage.teaching import drop_below_of, taps_of, uses_alignments
 
 _FEWEST = 2
@@ -97,36 +95,8 @@ def rows_that_matter(
     return order[dropped:].sort().values, left_out.to(mass.dtype)
 
 
-@contextmanager
-def statistics_as_they_are(module: nn.Module) -> Iterator[None]:
-    """Undo what a pass does to the running statistics of batch normalisation.
-
-    Args:
-        module: The student.
-
-    Yields:
-        Nothing.
-    """
-    before = [
-        (part, name, buffer)
-        for part in _normalising(module)
-        for name, buffer in part.named_buffers(recurse=False)
-    ]
-    try:
-        for part, name, buffer in before:  # others, since the pass's graph keeps what it had
-            setattr(part, name, buffer.clone())
-        yield
-    finally:
-        for part, name, buffer in before:
-            setattr(part, name, buffer)
-
-
-def _normalising(module: nn.Module) -> list[nn.Module]:
-    return [part for part in module.modules() if isinstance(part, _BatchNorm) and part.training]
-
-
 def _require_same(module: nn.Module, again: Tensor, before: Tensor) -> None:
-    if _normalising(module):
+    if normalising(module):
         return
     rounding = torch.finfo(again.dtype).eps ** 0.5
     found = again.detach()

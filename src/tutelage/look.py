@@ -25,9 +25,10 @@ from tutelage.records import (
 )
 from tutelage.rules import settings_of
 from tutelage.sharded import whole
+from tutelage.sights import as_taken, detach, joined
 from tutelage.signals.dots import exact_dots
 from tutelage.student import tapped
-from tutelage.task import Task, as_taken, detach
+from tutelage.task import Task
 from tutelage.teaching import acts_at_test, is_deep, prepare, taps_of
 from tutelage.trees import detached, leaves
 
@@ -121,14 +122,16 @@ def look(
         What came of it.
     """
     batch, taps = step.batch, taps_of(task.teacher)
-    inner, seed = task.student.module, task.own(batch.seed + 1)
+    inner, parts = task.student.module, []
     student = getattr(student, "_orig_mod", student) if taps else student
-    aside = eager(student) if taps else nullcontext()  # compiled code has no hooks
-    with aside, as_taken(batch, seed), tapped(inner, taps) as features:
-        outputs = student(lesson.inputs)
-        losses = losses_of(task.objective, outputs, lesson)
-    seen = Observation(losses, logits_of(outputs), features, step.progress, alignments)
-    return weighed(task, batch, lesson, seen)
+    for number, part in enumerate(task.parts(lesson)):
+        seed = task.own(batch.seed + 1, number)
+        aside = eager(student) if taps else nullcontext()  # compiled code has no hooks
+        with aside, as_taken(batch, seed), tapped(inner, taps) as features:
+            outputs = student(part.inputs)
+            losses = losses_of(task.objective, outputs, part)
+        parts.append(Observation(losses, logits_of(outputs), features, step.progress))
+    return weighed(task, batch, lesson, joined(parts)._replace(alignments=alignments))
 
 
 def alignments_with(task: Task, lesson: Lesson, step: Step, held_out: Batch) -> Tensor:

@@ -1,7 +1,5 @@
 """A student learning under a teacher, as pure functions of both their parameters."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +9,7 @@ from tutelage.joint import update_jointly
 from tutelage.objectives import Objective, logits_of, losses_of, nonzero, weighted_loss
 from tutelage.precision import autocast_to
 from tutelage.processes import Alone, Processes
-from tutelage.randomness import seeded
+from tutelage.randomness import mixed_seed
 from tutelage.records import (
     Batch,
     Judgement,
@@ -22,6 +20,7 @@ from tutelage.records import (
     StudentState,
 )
 from tutelage.rules import Rule, rule_for
+from tutelage.sights import as_taken, cut, detach, joined
 from tutelage.student import StudentView
 from tutelage.teaching import (
     acts_at_test,
@@ -53,6 +52,8 @@ class Task:
     processes: Processes = ALONE
     """those that train the student together: losses and derivatives with respect to the teacher
     are shares, which add up over them; what concerns the student is whole in each"""
+    micro_batch: int | None = None
+    """rows that the student sees at a time; None: all"""
 
     @property
     def rule(self) -> Rule:
@@ -85,12 +86,26 @@ class Task:
         Returns:
             The observation, attached to the graph of ``state.params``; the buffers afterwards.
         """
-        with as_taken(lesson, self.own(step.batch.seed + 1)):
-            outputs, features, buffers = self.student.evaluate(
-                state.params, state.buffers, lesson.inputs, taps_of(self.teacher)
-            )
-            losses = losses_of(self.objective, outputs, lesson)
-        return Observation(losses, logits_of(outputs), features, step.progress), buffers
+        buffers, seen = state.buffers, []
+        for number, part in enumerate(self.parts(lesson)):
+            with as_taken(part, self.own(step.batch.seed + 1, number)):
+                outputs, features, buffers = self.student.evaluate(
+                    state.params, buffers, part.inputs, taps_of(self.teacher)
+                )
+                losses = losses_of(self.objective, outputs, part)
+            seen.append(Observation(losses, logits_of(outputs), features, step.progress))
+        return joined(seen), buffers
+
+    def parts(self, lesson: Lesson) -> list[Lesson]:
+        """A lesson's rows, as many at a time as the student sees together.
+
+        Args:
+            lesson: A lesson.
+
+        Returns:
+            At least one; without what is known of examples rather than rows.
+        """
+        return [lesson] if self.micro_batch is None else cut(lesson, self.micro_batch)
 
     def weights(self, teacher: Params, lesson: Lesson, seen: Observation, seed: int) -> Tensor:
         """How much each row counts; blind to the student's graph unless the teacher is deep.
@@ -154,16 +169,18 @@ class Task:
         rule, total = normalise_of(self.teacher), self.processes.total
         return weighted_loss(values, weights, lesson.group, rule, total)
 
-    def own(self, seed: int) -> int:
-        """A seed that no two processes share, since they have other rows.
+    def own(self, seed: int, part: int = 0) -> int:
+        """A seed that no two processes or micro-batches share, since they have other rows.
 
         Args:
             seed: What is the same in all of them.
+            part: Which of a lesson's parts.
 
         Returns:
-            This process's.
+            This one's.
         """
-        return seed + 3 * self.processes.rank
+        place = self.processes.rank, part
+        return seed if place == (0, 0) else mixed_seed(seed, *place)
 
     def taught_loss(
         self, state: StudentState, teacher: Params, step: Step
@@ -277,33 +294,3 @@ class Task:
         student, own = grads_of_both(loss, theta, teacher)
         everywhere = self.processes
         return Judgement(everywhere.total(loss.detach()), everywhere.summed(student), own)
-
-
-@contextmanager
-def as_taken(rows: Batch | Lesson, seed: int) -> Iterator[None]:
-    """Draw and round inside as where these rows were first looked at.
-
-    Args:
-        rows: A batch or what was made of it.
-        seed: What is drawn from.
-
-    Yields:
-        Nothing.
-    """
-    device = rows.inputs.device
-    with seeded(seed, device), autocast_to(rows.autocast, device):
-        yield
-
-
-def detach(seen: Observation) -> Observation:
-    """An observation without its graph.
-
-    Args:
-        seen: What the student's forward pass revealed.
-
-    Returns:
-        The same values.
-    """
-    features = {name: feature.detach() for name, feature in seen.features.items()}
-    losses, logits = seen.losses.detach(), seen.logits.detach()
-    return seen._replace(losses=losses, logits=logits, features=features)

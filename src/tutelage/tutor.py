@@ -1,7 +1,7 @@
 """Teaching while a student trains: ordinary student steps, a teacher step now and then."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -10,35 +10,34 @@ from torch.optim import Optimizer
 
 from tutelage.alignments import Recorder
 from tutelage.descent import Descent, Ordinary
-from tutelage.differentiable import compiled_parts, eager, require_learnable
+from tutelage.differentiable import compiled_parts, require_learnable
 from tutelage.learner import Learner
-from tutelage.lighter import look_or_lighter
 from tutelage.look import (
     Look,
     Record,
     ahead,
     alignments_with,
-    look,
     look_again,
     prepared,
     record,
-    require_same_numbers,
     settings_now,
     weighed,
 )
 from tutelage.memory import memory_of, remember
+from tutelage.micro_batches import require_parts
 from tutelage.objectives import Objective, cross_entropy
+from tutelage.passes import Passes
 from tutelage.precision import autocast_now
-from tutelage.processes import Processes, gather, processes_of, tried_together
+from tutelage.processes import Processes, processes_of
 from tutelage.randomness import mixed_seed
-from tutelage.records import Batch, Params, Progress, Step, StudentState, Window, Witness
+from tutelage.records import Batch, Params, Progress, Step, Window, Witness
 from tutelage.rules import rule_for
-from tutelage.sharded import is_sharded
+from tutelage.sights import detach
 from tutelage.signals import Signal
 from tutelage.signals.dots import seen_again
 from tutelage.student import StudentView
 from tutelage.tally import Tally
-from tutelage.task import Task, detach
+from tutelage.task import Task
 from tutelage.teachers.plain import Plain
 from tutelage.teaching import uses_alignments, uses_progress
 from tutelage.trail import Trail
@@ -72,12 +71,15 @@ class Tutor:
             scaling, or a framework's own ways; see ``tutelage.descent``.
         processes: Those that train the student together, each on rows of its own; None: as
             ``DistributedDataParallel`` or ``fully_shard`` tell. See ``tutelage.processes``.
+        micro_batch: Rows that the student sees at a time (gradient accumulation), so that a
+            step without a look needs the memory of so many; None: all. Weights and loss are
+            those of the whole batch; batch normalisation sees a micro-batch.
 
     Raises:
         ValueError: If the signal looks back further than ``teacher_every`` steps, only one of
             signal and teacher optimiser is given, the teacher has nothing to learn,
-            ``aggregate`` is below 1, ``total_steps`` is missing or below 1, or a teacher that
-            uses alignments should learn.
+            ``aggregate`` is below 1, ``total_steps`` is missing or below 1, a teacher that
+            uses alignments should learn, or ``micro_batch`` does not go with the rest.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Tutor:
         seed: int = 0,
         descent: Descent = ORDINARY,
         processes: Processes | None = None,
+        micro_batch: int | None = None,
     ) -> None:
         if (signal is None) != (teacher_optimizer is None):
             raise ValueError("Give both signal and teacher_optimizer, or neither.")
@@ -124,12 +127,14 @@ class Tutor:
         self.descent = descent
         self.processes = processes_of(student) if processes is None else processes
         norm, everywhere = descent.max_norm, self.processes
-        self.task = Task(view, teacher, objective, metric, norm, everywhere)
+        self.task = Task(view, teacher, objective, metric, norm, everywhere, micro_batch)
+        tries = self.learner is not None and self.learner.retakes
+        require_parts(self.task, student, tries=tries)
         self.steps = 0
         self.best_accuracy = 0.0
         self._tally = Tally(view.device)
-        self._unproven = signal is not None and bool(compiled_parts(student))
-        self._before: StudentState | None = None
+        proven = signal is None or not compiled_parts(student)
+        self._passes = Passes(student, view, descent, self.processes, proven=proven)
         self._recorder = Recorder(view.module)
         self._trail = Trail()
 
@@ -179,7 +184,7 @@ class Tutor:
             require_learnable("held_out", held_out)
         now = autocast_now(batch.inputs.device)
         batch = batch._replace(seed=mixed_seed(self.seed, self.steps), autocast=now)
-        self._before = self.task.student.snapshot() if self._unproven else None
+        self._passes.begin()
         learner = self.learner
         if learner is not None and learner.watches(self.steps):
             return self._watched(learner, batch, held_out)
@@ -189,8 +194,8 @@ class Tutor:
         alignments = None
         if uses_alignments(task.teacher) and held_out is not None:
             alignments = alignments_with(task, lesson, step, self._judging(held_out))
-        sight = look_or_lighter(task, self.student, step, lesson, alignments)
-        sight = self._descend(sight, batch)
+        sight = self._passes.look(task, step, lesson, alignments)
+        sight = self._passes.descend(task, sight, step)
         judged = self._pass_on(sight.loss, batch)
         self._move(task, sight)
         return record(sight, judged)
@@ -206,7 +211,7 @@ class Tutor:
         if learner.retakes and held_out is not None:
             judged = self._learn(learner, ahead(self.task, step, witness), held_out, phi)
             sight = weighed(self.task, batch, sight.lesson, sight.seen)
-            sight = self._descend(sight, batch)
+            sight = self._passes.descend(self.task, sight, step)
         moved = self._move(self.task, sight)
         if learner.retakes:
             return record(sight, judged)
@@ -220,33 +225,14 @@ class Tutor:
         return record(sight, judged)
 
     def _see(self, learner: Learner, batch: Batch, *, due: bool) -> tuple[Look, Step, Witness]:
-        lesson, progress = prepared(self.task, batch), self.progress
-        with ExitStack() as stack:
-            student, recorded = self.student, None
-            hidden = self.descent.scales or is_sharded(self.task.student.module)
-            if due and learner.records(self.task) and not hidden:  # compiled code has no hooks
-                student = getattr(student, "_orig_mod", student)
-                stack.enter_context(eager(student))
-                recorded = stack.enter_context(self._recorder.record(len(lesson.ids)))
-            sight = look(self.task, student, Step(batch, progress, {}), lesson)
-            sight = self._descend(sight, batch, again=learner.retakes)
-        step = Step(batch, progress, settings_now(self.task))
+        task, passes = self.task, self._passes
+        lesson, step = prepared(task, batch), Step(batch, self.progress, {})
+        recording = due and learner.records(task) and passes.show_rows(task)
+        with self._recorder.record(len(lesson.ids)) if recording else nullcontext() as recorded:
+            sight = passes.look(task, step, lesson)
+            sight = passes.descend(task, sight, step, again=learner.retakes)
+        step = step._replace(settings=settings_now(task))
         return sight, step, Witness(lesson, detach(sight.seen), recorded)
-
-    def _descend(self, sight: Look, batch: Batch, *, again: bool = False) -> Look:
-        # the same look, its loss that of all processes
-        if self._before is not None:
-            step = Step(batch, sight.seen.progress, {})
-            require_same_numbers(self.task, self._before, sight.lesson, step, sight.seen)
-            self._before, self._unproven = None, False
-        self.optimizer.zero_grad(set_to_none=True)
-        own = self.task.student.params.values()
-        if again and self.processes.size > 1:  # wrappers see one backward pass a step
-            tried_together(self.processes, sight.loss, own)
-        else:
-            self.descent.backward(sight.loss, self.optimizer, again=again)
-            gather(self.processes, own)
-        return sight._replace(loss=self.processes.total(sight.loss.detach()))
 
     def _move(self, task: Task, sight: Look) -> bool:
         moved = self.descent.step(self.optimizer)

@@ -29,8 +29,8 @@ from tutelage.commentaries import (
 from tutelage.errors import UsageError
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
 from tutelage.records import Batch, Lesson, Observation, Progress
+from tutelage.sights import as_taken
 from tutelage.student import tapped
-from tutelage.task import as_taken
 from tutelage.teachers import (
     PAPER_SURFACE,
     SURFACE,

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from tutelage.memory import memory_of
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.records import Batch, Estimate
+from tutelage.sights import as_taken
 from tutelage.signals import Implicit, Signal, Unrolled
-from tutelage.task import as_taken
 from tutelage.teachers import Plain
 from tutelage.teaching import acts_at_test, prepare
 from tutelage.tutor import Tutor

@@ -11,8 +11,8 @@ from tests.cases import InputWeigher
 from tests.teachers.finite import assert_exact, direct_term, train
 from tutelage.objectives import cross_entropy
 from tutelage.records import Batch, Lesson
+from tutelage.sights import as_taken
 from tutelage.signals import Lookahead, Unrolled
-from tutelage.task import as_taken
 from tutelage.teachers import Blending, LossWeigher, Mixup, RandomBlending, Shuffled, Together
 from tutelage.teaching import acts_at_test, prepare
 

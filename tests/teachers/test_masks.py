@@ -10,9 +10,9 @@ from tests.teachers.finite import assert_exact, direct_term, train
 from tutelage.errors import UsageError
 from tutelage.models import MaskUNet
 from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.sights import as_taken
 from tutelage.signals import Implicit, Lookahead, Unrolled
 from tutelage.signals.solvers import Neumann
-from tutelage.task import as_taken
 from tutelage.teachers import AttentionMask, LossWeigher, Permuted, Plain, RandomMask, Together
 from tutelage.teachers.attention_mask import expected_place, gaussian
 from tutelage.teaching import acts_at_test, prepare, weigh

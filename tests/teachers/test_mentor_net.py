@@ -13,8 +13,8 @@ from torch.optim import SGD
 from tests.cases import B, C, build, stream
 from tests.teachers.finite import assert_exact, train
 from tutelage.records import Batch, Observation, Progress, as_lesson
+from tutelage.sights import as_taken
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
-from tutelage.task import as_taken
 from tutelage.teachers import MentorNetDD, MentorNetPD
 from tutelage.teachers.loss_percentile import LossPercentile
 from tutelage.tutor import Tutor

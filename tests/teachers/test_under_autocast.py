@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from tutelage.objectives import Auxiliary, cross_entropy
 from tutelage.records import Batch, Observation, Progress, as_lesson
+from tutelage.sights import as_taken
 from tutelage.signals import Unrolled
-from tutelage.task import as_taken
 from tutelage.teachers import (
     Aligned,
     AttentionMask,

@@ -6,9 +6,10 @@ from torch import Tensor
 from tutelage.alignments import forward_difference_dots
 from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Lesson, Params, Recorded, Step, StudentState, Witness
+from tutelage.sights import detach
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.products.alignment import CLOSE, losses_near
-from tutelage.task import Task, detach
+from tutelage.task import Task
 from tutelage.trees import detached, leaves, reached_grad
 
 

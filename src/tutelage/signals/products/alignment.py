@@ -16,8 +16,9 @@ from tutelage.alignments import (
 )
 from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Lesson, Observation, Params, Step, StudentState
+from tutelage.sights import detach
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
-from tutelage.task import Task, detach
+from tutelage.task import Task
 from tutelage.teaching import is_deep
 from tutelage.trees import leaves, named_grad
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from tutelage.records import Params, Step, StudentState
-from tutelage.task import Task, detach
+from tutelage.sights import detach
+from tutelage.task import Task
 from tutelage.teaching import is_deep
 
 Loss = Callable[[Params, Params], Tensor]

@@ -1,0 +1,121 @@
+"""A step whose rows the student sees a few at a time: gradient accumulation."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from tutelage.look import Look, look
+from tutelage.objectives import losses_of
+from tutelage.processes import Processes
+from tutelage.records import Lesson, Step
+from tutelage.sharded import is_sharded
+from tutelage.sights import as_taken
+from tutelage.statistics import statistics_as_they_are
+from tutelage.task import Task
+from tutelage.teaching import drop_below_of, is_deep
+
+
+def look_first(
+    task: Task, student: nn.Module, step: Step, lesson: Lesson, alignments: Tensor | None = None
+) -> Look:
+    """``look`` without a graph: all rows' losses and weights, known before any gradient is.
+
+    A weight may count by what the other rows' are, so no micro-batch's share of the loss can be
+    told before all have been seen. ``shares`` gives the gradient.
+
+    Args:
+        task: The student learning under the teacher.
+        student: The module as the user gave it, compiled or wrapped.
+        step: The step that is about to be taken.
+        lesson: What was made of its batch.
+        alignments: [L], where the teacher uses them.
+
+    Returns:
+        What came of it, its loss without a graph.
+    """
+    with torch.no_grad():
+        return look(task, student, step, lesson, alignments)
+
+
+def shares(task: Task, student: nn.Module, step: Step, sight: Look) -> Iterator[Tensor]:
+    """Each micro-batch's share of a step's loss, by a second pass that draws the same.
+
+    Args:
+        task: The student learning under the teacher.
+        student: The module as the user gave it, compiled or wrapped.
+        step: The step.
+        sight: The first look at it.
+
+    Yields:
+        Scalars with a graph, whose sum is the loss; let go of each before the next one comes.
+    """
+    losses = sight.seen.losses.detach().requires_grad_()
+    with torch.enable_grad():
+        whole = task.reduce(losses, sight.weights, sight.lesson)
+    (counts,) = torch.autograd.grad(whole, losses)
+    done = 0
+    for number, part in enumerate(task.parts(sight.lesson)):
+        seed = task.own(step.batch.seed + 1, number)
+        with as_taken(part, seed), statistics_as_they_are(task.student.module):
+            found = losses_of(task.objective, student(part.inputs), part)
+        yield (counts[done : done + len(found)] * found).sum()
+        done += len(found)
+
+
+def unsummed(student: nn.Module) -> AbstractContextManager[None]:
+    """Leave the gradients of several processes apart, to be summed once, after all passes.
+
+    Args:
+        student: The module as the user gave it.
+
+    Returns:
+        A block for the passes.
+    """
+    inner = getattr(student, "_orig_mod", student)
+    return inner.no_sync() if isinstance(inner, DistributedDataParallel) else nullcontext()
+
+
+def gather_once(processes: Processes, parameters: Iterable[nn.Parameter]) -> None:
+    """Sum over all processes what ``unsummed`` left apart.
+
+    Args:
+        processes: All of them.
+        parameters: Those whose gradients are set.
+    """
+    own = [p for p in parameters if p.grad is not None]
+    found = {str(n): p.grad for n, p in enumerate(own) if p.grad is not None}
+    for n, grad in processes.summed(found).items():
+        own[int(n)].grad = grad
+
+
+def require_parts(task: Task, student: nn.Module, *, tries: bool) -> None:
+    """Refuse what cannot be done a few rows at a time.
+
+    Args:
+        task: The student learning under the teacher.
+        student: The module as the user gave it.
+        tries: Whether the signal tries steps before they are taken.
+
+    Raises:
+        ValueError: If micro-batches are asked for and one of the rest stands against them.
+    """
+    if task.micro_batch is None:
+        return
+    if task.micro_batch < 1:
+        raise ValueError(f"micro_batch must be at least 1, got {task.micro_batch}.")
+    name, inner = type(task.teacher).__name__, getattr(student, "_orig_mod", student)
+    summed = task.processes.averages and not isinstance(inner, DistributedDataParallel)
+    deep = f"{name} keeps the path from weights to the student, so it needs a graph of all rows"
+    reasons = {
+        deep: is_deep(task.teacher),
+        f"{name} leaves rows out by drop_below": drop_below_of(task.teacher) > 0,
+        "the signal tries each step before it is taken": tries,
+        "the student is sharded": is_sharded(task.student.module),
+        "a wrapper around the student's own sums gradients": summed,
+    }
+    for reason, true in reasons.items():
+        if true:
+            raise ValueError(f"micro_batch={task.micro_batch} does not work here: {reason}.")

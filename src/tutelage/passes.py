@@ -1,0 +1,113 @@
+"""The forward and backward passes of a real step, through the student as the user gave it."""
+
+from torch import Tensor, nn
+
+from tutelage.descent import Descent
+from tutelage.lighter import look_or_lighter
+from tutelage.look import Look, require_same_numbers
+from tutelage.micro_batches import gather_once, look_first, shares, unsummed
+from tutelage.processes import Processes, gather, tried_together
+from tutelage.records import Lesson, Step, StudentState
+from tutelage.sharded import is_sharded
+from tutelage.student import StudentView
+from tutelage.task import Task
+from tutelage.trees import plus
+
+
+class Passes:
+    """How they are taken: at once or a few rows at a time, by one process or several.
+
+    Args:
+        student: The module as the user gave it, compiled or wrapped.
+        view: The same, as signals see it.
+        descent: How a gradient comes about.
+        processes: Those that train the student together.
+        proven: Whether signals are known to see the student's own numbers.
+    """
+
+    def __init__(
+        self,
+        student: nn.Module,
+        view: StudentView,
+        descent: Descent,
+        processes: Processes,
+        *,
+        proven: bool,
+    ) -> None:
+        self.student = student
+        self.view = view
+        self.descent = descent
+        self.processes = processes
+        self.proven = proven
+        self._before: StudentState | None = None
+
+    def show_rows(self, task: Task) -> bool:
+        """Whether a recorder sees each row's own gradient in them.
+
+        Args:
+            task: The student learning under the teacher.
+
+        Returns:
+            False where the loss is scaled, rows come a few at a time, or layers are sharded.
+        """
+        whole = task.micro_batch is None and not is_sharded(self.view.module)
+        return whole and not self.descent.scales
+
+    def begin(self) -> None:
+        """Before a step: remember the student until its numbers are known to be its own."""
+        self._before = None if self.proven else self.view.snapshot()
+
+    def look(
+        self, task: Task, step: Step, lesson: Lesson, alignments: Tensor | None = None
+    ) -> Look:
+        """The forward pass, and the weights.
+
+        Args:
+            task: The student learning under the teacher.
+            step: The step that is about to be taken.
+            lesson: What was made of its batch.
+            alignments: [L], where the teacher uses them.
+
+        Returns:
+            What came of it.
+        """
+        first = look_or_lighter if task.micro_batch is None else look_first
+        return first(task, self.student, step, lesson, alignments)
+
+    def descend(self, task: Task, sight: Look, step: Step, *, again: bool = False) -> Look:
+        """The backward pass: leave the gradient of all processes' rows in the parameters.
+
+        Args:
+            task: The student learning under the teacher.
+            sight: How the student saw its lesson.
+            step: The step.
+            again: Whether the graph is needed for another backward pass.
+
+        Returns:
+            The same look, its loss that of all processes.
+        """
+        if self._before is not None:
+            require_same_numbers(task, self._before, sight.lesson, step, sight.seen)
+            self._before, self.proven = None, True
+        self.view.optimizer.zero_grad(set_to_none=True)
+        own = self.view.params.values()
+        if task.micro_batch is not None:
+            self._in_parts(task, sight, step)
+        elif again and self.processes.size > 1:  # wrappers see one backward pass a step
+            tried_together(self.processes, sight.loss, own)
+        else:
+            self.descent.backward(sight.loss, self.view.optimizer, again=again)
+            gather(self.processes, own)
+        return sight._replace(loss=self.processes.total(sight.loss.detach()))
+
+    def _in_parts(self, task: Task, sight: Look, step: Step) -> None:
+        params, total = self.view.params, {}
+        with unsummed(self.student):
+            for share in shares(task, self.student, step, sight):
+                self.view.optimizer.zero_grad(set_to_none=True)
+                self.descent.backward(share, self.view.optimizer, again=False)
+                found = {k: p.grad for k, p in params.items() if p.grad is not None}
+                total = {**found, **plus(total, found)}
+        for name, grad in total.items():
+            params[name].grad = grad
+        gather_once(self.processes, params.values())

@@ -1,0 +1,81 @@
+"""Lessons and observations: drawn and rounded again as they were, detached, cut and joined."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from tutelage.precision import autocast_to
+from tutelage.randomness import seeded
+from tutelage.records import Batch, Lesson, Observation
+
+
+@contextmanager
+def as_taken(rows: Batch | Lesson, seed: int) -> Iterator[None]:
+    """Draw and round inside as where these rows were first looked at.
+
+    Args:
+        rows: A batch or what was made of it.
+        seed: What is drawn from.
+
+    Yields:
+        Nothing.
+    """
+    device = rows.inputs.device
+    with seeded(seed, device), autocast_to(rows.autocast, device):
+        yield
+
+
+def detach(seen: Observation) -> Observation:
+    """An observation without its graph.
+
+    Args:
+        seen: What the student's forward pass revealed.
+
+    Returns:
+        The same values.
+    """
+    features = {name: feature.detach() for name, feature in seen.features.items()}
+    losses, logits = seen.losses.detach(), seen.logits.detach()
+    return seen._replace(losses=losses, logits=logits, features=features)
+
+
+def joined(parts: list[Observation]) -> Observation:
+    """What a student's passes over parts of a lesson revealed of all of it.
+
+    Args:
+        parts: In the order of the rows.
+
+    Returns:
+        One observation.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    return parts[0]._replace(
+        losses=torch.cat([seen.losses for seen in parts]),
+        logits=torch.cat([seen.logits for seen in parts]),
+        features={
+            name: torch.cat([seen.features[name] for seen in parts])
+            for name in parts[0].features
+        },
+    )
+
+
+def cut(lesson: Lesson, most: int) -> list[Lesson]:
+    """A lesson's rows in order, a few at a time.
+
+    Args:
+        lesson: A lesson.
+        most: Rows of a part; the last one may have fewer.
+
+    Returns:
+        At least one; without what is known of examples rather than rows.
+    """
+    if len(lesson.ids) <= most:
+        return [lesson]
+    rows = [x for x in (*lesson[:4], lesson.aux) if x is not None]
+    parts = zip(*(x.split(most) for x in rows), strict=True)
+    return [
+        Lesson(*own[:4], aux=own[4] if len(own) > 4 else None, autocast=lesson.autocast)
+        for own in parts
+    ]
