@@ -62,6 +62,7 @@ RECIPES = {
     "mmel-imagenet": "tutelage.recipes.mmel_imagenet",
     "mmel-labels": "tutelage.recipes.mmel_labels",
     "ola-cifar": "tutelage.recipes.ola_cifar",
+    "ola-digits": "tutelage.recipes.ola_digits",
     "ola-policy": "tutelage.recipes.ola_policy",
 }
 """the module of each recipe by name; its ``RECIPE`` is imported when it is wanted"""

@@ -1,5 +1,6 @@
 """Students that learn under a policy of augmentation: none, fixed, or learned on the way."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import cos, pi
@@ -14,7 +15,7 @@ from torch.optim import SGD, Adam
 from tutelage.augment import StandardAugmentation, UniformAugment
 from tutelage.data.batches import Batches, statistics
 from tutelage.data.images import ImageSet, Splits
-from tutelage.data.local import load_known
+from tutelage.data.sources import load
 from tutelage.data.splits import limit_rows
 from tutelage.errors import UsageError
 from tutelage.models import build_student
@@ -28,6 +29,9 @@ from tutelage.signals.protocol import Judge
 from tutelage.task import Task
 from tutelage.teachers import LearnedAugmentation, Plain
 from tutelage.tutor import Tutor
+
+STILL = ("frozen", "random")
+"""policies that do not learn"""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class Trained(NamedTuple):
     teacher: LearnedAugmentation | None
     effect: "KeepEffect"
     """of its policy's operations; empty without one"""
+    fitted: float
+    """accuracy on the training images as they are, percent"""
 
 
 @dataclass(frozen=True)
@@ -173,30 +179,39 @@ def splits(data: str) -> Splits:
     """Images by name, read once in each process.
 
     Args:
-        data: cifar10 or cifar100.
+        data: cifar10, cifar100, or another word for data.
 
     Returns:
         Train and test.
     """
-    return load_known(data)
+    return load(data)
 
 
 def train(
-    data: str, how: str, space: str, settings: Settings, seed: int, device: torch.device
+    data: str,
+    how: str,
+    space: str,
+    settings: Settings,
+    seed: int,
+    device: torch.device,
+    *,
+    moved: bool = True,
 ) -> Trained:
     """Train one student.
 
     Crops, mirrors and the cutout are the student's first layer, behind every policy.
 
     Args:
-        data: cifar10 or cifar100.
+        data: cifar10, cifar100, or another word for data.
         how: ``none``; ``uniform``: UniformAugment at every step; ``learned``: OLA, every other
-            step plain; ``frozen``: the same with its policy left uniform; ``permuted``: OLA
-            by rewards of other examples.
+            step plain; ``frozen``: the same with its policy left uniform; ``random``: with
+            one whose logits were drawn from a normal distribution; ``permuted``: OLA by
+            rewards of other examples.
         space: The policy's search space.
         settings: The scale's.
         seed: Of everything that is drawn.
         device: Where.
+        moved: Whether to crop and to mirror.
 
     Returns:
         What came of it.
@@ -207,23 +222,56 @@ def train(
     network = build_student(
         settings.student,
         classes=len(training.classes),
-        channels=3,
-        size=32,
+        channels=len(mean),
+        size=training.images.shape[2],
         seed=mixed_seed(seed, 0),
     )
-    student = nn.Sequential(StandardAugmentation(mean, std, side=settings.cutout), network)
+    standard = StandardAugmentation(
+        mean, std, pad=4 if moved else 0, flip=moved, side=settings.cutout
+    )
+    student = nn.Sequential(standard, network)
     student = student.to(device)
     effect = KeepEffect()
     tutor = _tutored(student, how, space, settings, seed, effect)
     policy = UniformAugment(space_name=space)
-    as_they_are = torch.zeros(3), torch.ones(3)
+    as_they_are = torch.zeros(len(mean)), torch.ones(len(mean))
     batches = Batches(training, settings.batch, mixed_seed(seed, 1), *as_they_are, None, device)
     if how == "uniform":
         batches = replace(batches, augment=lambda images, drawn: policy(images, seed=drawn))
     losses = _trained(tutor, batches, settings)
-    seen = Batches(test, settings.batch, 0, *as_they_are, None, device)
+    found, own = (
+        tested(tutor, Batches(images, settings.batch, 0, *as_they_are, None, device))
+        for images in (test, training)
+    )
     teacher = tutor.teacher if isinstance(tutor.teacher, LearnedAugmentation) else None
-    return Trained(tested(tutor, seen), losses, teacher, effect)
+    return Trained(found, losses, teacher, effect, own["test_accuracy"])
+
+
+def kept(
+    teacher: LearnedAugmentation, names: Collection[str], epochs: int
+) -> tuple[list[float], list[float]]:
+    """The mean keep probability of some operations, and of the others, over epochs.
+
+    Args:
+        teacher: The policy, at the end.
+        names: The operations.
+        epochs: Of the run.
+
+    Returns:
+        At the end of each epoch, as far as the policy remembers.
+    """
+    steps, past = teacher.history()
+    last = [
+        max(
+            i
+            for i, step in enumerate(steps)
+            if step <= (epoch + 1) / epochs * int(teacher.taken)
+        )
+        for epoch in range(epochs)
+    ]
+    these = torch.tensor([name in names for name in teacher.space.operations])
+    keep = past[last, :, 0].cpu()
+    return keep[:, these].mean(1).tolist(), keep[:, ~these].mean(1).tolist()
 
 
 def _limited(images: ImageSet, limit: int, seed: int) -> ImageSet:
@@ -239,7 +287,12 @@ def _tutored(
     if how in ("none", "uniform"):
         return Tutor(student, rule, Plain(), seed=seed)
     teacher = LearnedAugmentation(space).to(next(student.parameters()).device)
-    learner = Adam(teacher.parameters(), 0.0 if how == "frozen" else of.teacher_lr)
+    if how == "random":
+        generator = torch.Generator().manual_seed(mixed_seed(seed, 3))
+        with torch.no_grad():
+            for p in teacher.parameters():
+                p.copy_(torch.randn(p.shape, generator=generator))
+    learner = Adam(teacher.parameters(), 0.0 if how in STILL else of.teacher_lr)
     signal = Tallied(effect, permuted=how == "permuted")
     return Tutor(student, rule, teacher, learner, signal=signal, teacher_every=2, seed=seed)
 

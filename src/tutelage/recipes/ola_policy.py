@@ -7,7 +7,7 @@ hands every example another one's reward. Figures: ``docs/results.md``.
 import numpy as np
 import torch
 
-from tutelage.recipes.augmented_students import Settings, Trained, splits, train
+from tutelage.recipes.augmented_students import Settings, Trained, kept, splits, train
 from tutelage.reproduction.claims import Claim, Comparison
 from tutelage.reproduction.drawings import Drawing, scatter
 from tutelage.reproduction.recipe import Outcome, Panel, Plot, Recipe
@@ -63,23 +63,11 @@ def correlation(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def _series(trained: Trained, epochs: int) -> dict[str, list[float]]:
-    # keep probabilities at the end of each epoch, as far as the policy remembers
-    teacher = trained.teacher
-    assert teacher is not None
-    steps, past = teacher.history()
-    last = [
-        max(
-            i
-            for i, step in enumerate(steps)
-            if step <= (epoch + 1) / epochs * int(teacher.taken)
-        )
-        for epoch in range(epochs)
-    ]
-    harsh = torch.tensor([name in HARSH for name in teacher.space.operations])
-    keep = past[last, :, 0].cpu()
+    assert trained.teacher is not None
+    harsh, others = kept(trained.teacher, HARSH, epochs)
     return {
-        "harsh": keep[:, harsh].mean(1).tolist(),
-        "others": keep[:, ~harsh].mean(1).tolist(),
+        "harsh": harsh,
+        "others": others,
         "training loss": trained.losses,
     }
 
