@@ -6,7 +6,7 @@ import torch
 
 from tests.augment.oracle import by_others, photos
 from tests.trained import unchecked
-from tutelage.augment import OPERATIONS, SPACES, apply_operations
+from tutelage.augment import OPERATIONS, SPACES, UniformAugment, apply_operations, operations
 from tutelage.augment.geometry import MOVING, maps_of
 from tutelage.augment.operations import PLACE
 from tutelage.errors import UsageError
@@ -97,6 +97,14 @@ def test_each_image_of_a_batch_gets_its_own_operation():
             images[row : row + 1], *(a[row : row + 1] for a in (names, values, spots))
         )
         assert torch.equal(together[row : row + 1], alone), OPERATIONS[names[row]]
+
+
+@pytest.mark.parametrize("pixels", [1, 32 * 32, 5 * 32 * 32])
+def test_batches_changed_piece_by_piece_come_out_the_same(pixels, monkeypatch):
+    policy, images = UniformAugment(4), photos(48)
+    whole = policy(images, seed=3)
+    monkeypatch.setattr(operations, "PIXELS", pixels)
+    assert policy(images, seed=3).equal(whole)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])

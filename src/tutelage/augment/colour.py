@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float32, Float64, Int64, UInt8
 from torch import Tensor
 
+from tutelage.augment.casts import as_bytes
+
 Images = UInt8[Tensor, "B ch H W"]
 Values = Float64[np.ndarray, "B"]
 GREY = (2989.0, 5870.0, 1140.0)
@@ -221,7 +223,7 @@ def _sum(values: Tensor, others: Tensor, share: Values) -> Tensor:
 
 
 def _bytes(values: Tensor) -> Tensor:
-    return values.clamp_(0, 255).to(torch.uint8)
+    return as_bytes(values.clamp_(0, 255))
 
 
 def _framed(images: Images, inside: Tensor, width: int) -> Tensor:

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Float32, Float64, Int64, UInt8
 from torch import Tensor
 
+from tutelage.augment.casts import as_bytes
+
 Images = UInt8[Tensor, "B ch H W"]
 Which = Int64[np.ndarray, "B"]
 Values = Float64[np.ndarray, "B"]
@@ -66,7 +68,7 @@ def sampled(images: Images, maps: Maps) -> Images:
     grid = places(maps, *images.shape[2:], device=images.device)
     with torch.autocast(images.device.type, enabled=False):
         found = F.grid_sample(images.float(), grid, mode="nearest", align_corners=False)
-    return found.to(torch.uint8)
+    return as_bytes(found)
 
 
 def places(
@@ -88,8 +90,10 @@ def places(
     y = np.arange(height, dtype=np.float32) - np.float32((height - 1) / 2)
     across = scaled[:, None, :, 0] * x[:, None]
     down = scaled[:, None, :, 1] * y[:, None] + scaled[:, None, :, 2]
+    # x and y added as one complex number, which is done many at a time
     sides = (torch.from_numpy(side).to(device) for side in (across, down))
-    return next(sides)[:, None] + next(sides)[:, :, None]
+    right, below = map(torch.view_as_complex, sides)
+    return torch.view_as_real(right[:, None] + below[:, :, None])
 
 
 def flip_lr(images: Images, _: Values) -> Images:

@@ -1,6 +1,6 @@
 """Every image of a batch changed by an operation of its own, group by group."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ from jaxtyping import Float64, Int64, Shaped
 from torch import Tensor
 
 from tutelage.augment import colour, geometry
+from tutelage.augment.casts import as_bytes
 from tutelage.errors import UsageError
 
 COLOUR: dict[str, Callable[[Tensor, np.ndarray], Tensor]] = {
@@ -32,6 +33,8 @@ PLACE = {name: place for place, name in enumerate(OPERATIONS)}
 _ENDS = np.arange(1, len(OPERATIONS))
 _ENDS = np.concatenate([_ENDS[:1], _ENDS[len(geometry.MOVING) :]])
 CHANNELS = (1, 3)
+PIXELS = 2**16
+"""changed at a time on a CPU"""
 STEP = 1 / 255 / 16
 """how far outside of 0..1 an image may lie through rounding"""
 
@@ -87,17 +90,25 @@ def applied(
     rows = torch.from_numpy(order).to(images.device)
     grouped = images.index_select(0, rows)
     ends = np.searchsorted(operation, _ENDS).tolist()
-    moved = slice(ends[0], ends[1])
-    if moved.stop > moved.start:
+    for moved in _pieces(images, ends[0], ends[1]):
         maps = geometry.maps_of(operation[moved], value[moved], *images.shape[2:])
         grouped[moved] = geometry.sampled(grouped[moved], maps)
     for change, start, stop in zip(COLOUR.values(), ends[1:], ends[2:], strict=False):
-        if stop > start:
-            grouped[start:stop] = change(grouped[start:stop], value[start:stop])
+        for like in _pieces(images, start, stop):
+            grouped[like] = change(grouped[like], value[like])
     if ends[-1] < len(operation):
         cut = slice(ends[-1], None)
         grouped[cut] = geometry.cut_out(grouped[cut], value[cut], spot[cut])
-    return torch.empty_like(images).index_copy_(0, rows, grouped)
+    return grouped.index_select(0, torch.from_numpy(order.argsort()).to(images.device))
+
+
+def _pieces(images: Tensor, start: int, stop: int) -> Iterator[slice]:
+    # as many images at a time as a CPU's cache holds of what is made on the way
+    at_once = len(images)
+    if images.device.type == "cpu":
+        at_once = max(1, PIXELS // (images.shape[2] * images.shape[3]))
+    for first in range(start, stop, at_once):
+        yield slice(first, min(first + at_once, stop))
 
 
 def require_images(images: Tensor) -> None:
@@ -144,7 +155,7 @@ def to_bytes(images: Tensor) -> Tensor:
             "allowed: 0..1, or uint8 in 0..255. Normalise after augmenting, or give mean and "
             "std where they can be given."
         )
-    return wide.mul(255).round_().to(torch.uint8).contiguous()
+    return as_bytes(wide.mul(255).round_()).contiguous()
 
 
 def from_bytes(changed: Tensor, images: Tensor, operation: np.ndarray) -> Tensor:
