@@ -103,7 +103,7 @@ def applied(
 
 
 def _pieces(images: Tensor, start: int, stop: int) -> Iterator[slice]:
-    # as many images at a time as a CPU's cache holds of what is made on the way
+    # on a CPU what is made on the way of many large images costs more than calls do
     at_once = len(images)
     if images.device.type == "cpu":
         at_once = max(1, PIXELS // (images.shape[2] * images.shape[3]))
