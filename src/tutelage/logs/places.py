@@ -12,6 +12,10 @@ Log = Callable[[int, Mapping[str, float]], None]
 """a function of the student steps taken so far and of numbers by name"""
 
 
+FLUSHED_EVERY = 10
+"""seconds until what was told can be seen"""
+
+
 class TensorBoard:
     """Writes event files that ``tensorboard --logdir FOLDER`` shows.
 
@@ -28,7 +32,9 @@ class TensorBoard:
         require_module("tensorboard", "train")
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writer: Any = SummaryWriter(str(folder), purge_step=from_step)
+        self.writer: Any = SummaryWriter(
+            str(folder), purge_step=from_step, flush_secs=FLUSHED_EVERY
+        )
 
     def __call__(self, step: int, numbers: Mapping[str, float]) -> None:
         """Write them.
