@@ -24,6 +24,7 @@ from tutelage.data.images import ImageSet
 from tutelage.signals import GradientAlignment
 from tutelage.study import trainee
 from tutelage.study.arms import build_tutor
+from tutelage.study.policies import shown, told
 from tutelage.study.settings import OLA, POLICIES, TrainSettings
 from tutelage.teachers import FixedAugmentation, LearnedAugmentation, LossWeigher
 from tutelage.tutor import Tutor
@@ -50,6 +51,10 @@ def test_policies_are_told_and_drawn_without_a_word_of_weights(policies):
     assert "Expected level, 0 to 30" in page
     assert "What the teacher thinks" not in page
     assert page.count("lowest to highest seed. Where all logits") == 1
+
+
+def test_a_policy_that_has_not_moved_is_not_told_by_its_order():
+    assert "is where it started" in told(shown(OLA, [LearnedAugmentation()]))
 
 
 def test_the_learned_policy_is_the_run_s_commentary_and_moved(policies):

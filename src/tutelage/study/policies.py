@@ -13,6 +13,8 @@ from tutelage.teachers import LearnedAugmentation
 
 NAMED = 3
 """operations that are named, most and least kept"""
+MOVED = 0.01
+"""how far keep probabilities lie apart, at least, where a policy is called learned"""
 
 
 def learned_by(jobs: Sequence[Job]) -> tuple[Augmentation, ...]:
@@ -66,6 +68,8 @@ def told(of: Augmentation) -> str:
         A sentence.
     """
     keep = of.keep.mean(0)
+    if float(np.ptp(keep)) < MOVED:
+        return f"The policy of {of.arm} is where it started: it has hardly learned yet."
     order = np.argsort(-keep, kind="stable")
     most, least = (
         ", ".join(f"{of.operations[row]} ({keep[row]:.2f})" for row in rows)
