@@ -111,8 +111,8 @@ RECIPE = Recipe(
     prepare=lambda _settings: splits(DATA),
     notes=(
         "The paper has CIFAR alone. Size, length and data of mini were chosen after a search "
-        "over 100 to 1,000 digits and 500 images of CIFAR-10 with another seed; what was tried, "
-        "and that OLA is not ahead on CIFAR-10 there, is in docs/augmentation.md.",
+        "over 100 to 1,000 digits and 500 images of CIFAR-10 with another seed; what was "
+        "tried, and that OLA is not ahead on CIFAR-10 there, is in docs/augmentation.md.",
         "frozen: every other step plain, as with OLA, and the policy as it starts; random: "
         "the same with logits from a normal distribution, drawn once for each seed; uniform: "
         "UniformAugment at every step; permuted: OLA by rewards of other examples of the "
