@@ -30,6 +30,8 @@ def test_a_folder_of_ones_own_is_enough(tmp_path):
     assert [len(part) for part in parts(of)] == [6, 4]
     outcome = recipe.run("resnet18.hard", 0, of, CPU)
     assert outcome.metrics["accuracy"] in (0, 25, 50, 75, 100)
+    parted = recipe.run("resnet18.hard", 0, replace(of, micro_batch=4), CPU)
+    assert parted.metrics["accuracy"] in (0, 25, 50, 75, 100)
 
 
 def test_folders_in_tutelage_data_are_found_by_name(tmp_path, monkeypatch):

@@ -66,6 +66,8 @@ class Settings:
     decay: float = 0.1
     """by what"""
     weight_decay: float = 1e-4
+    micro_batch: int | None = None
+    """rows that the student sees at a time; None: all of a batch"""
     bfloat16: bool = False
     """whether the student's passes run in it"""
     workers: int = 8
@@ -121,7 +123,8 @@ def trained(student: str, way: Way, seed: int, of: Settings, device: torch.devic
     rule = SGD(own.parameters(), of.lr, momentum=0.9, weight_decay=of.weight_decay)
     pace = MultiStepLR(rule, [int(share * of.epochs) for share in of.decay_at], of.decay)
     teacher = Together(BroughtCopies(), weigher(way, of.temperature, of.weight))
-    tutor = Tutor(own, rule, teacher, seed=mixed_seed(seed, 3))
+    start = mixed_seed(seed, 3)
+    tutor = Tutor(own, rule, teacher, seed=start, micro_batch=of.micro_batch)
     k = way.copies or of.copies
     shown = Crops(train, of.side, k, original=k > 1)
     middles = Crops(val, of.side, 1, original=True)

@@ -94,12 +94,13 @@ RECIPE = Recipe(
         "The paper says that the learning rate falls after 30, 60 and 90 epochs; 0.2 is its "
         "factor elsewhere, 0.1 and a weight decay of 1e-4 are usual and taken here (--set "
         "decay=0.2).",
-        "A step of the paper's has 2,560 rows of 224 pixels. It has not been tried on a card; "
-        "--set bfloat16=true halves what it takes, a smaller batch changes the experiment. A "
+        "A step of the paper's has 2,560 rows of 224 pixels, and has not been tried on a card. "
+        "--set micro_batch=256 shows the student so many at a time, with the weights of all "
+        "and batch statistics of those alone; --set bfloat16=true halves what a row takes. A "
         "job that is stopped begins anew.",
         "Smoke has images of stripes that the recipe makes. Mini takes 500 images of the "
-        "folder's first ten classes, 32 pixels and 10 epochs; gpu 6,000 of 20 classes, 112 "
-        "pixels and 12 epochs, at which nobody has looked. The minutes at mini are reckoned from "
-        "one epoch on 50 images and one on 100.",
+        "folder's first ten classes, 32 pixels and 10 epochs, its minutes reckoned from an "
+        "epoch on 50 images and one on 100; gpu takes 6,000 of 20 classes, 112 pixels and 12 "
+        "epochs, and nobody has run it.",
     ),
 )
