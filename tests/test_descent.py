@@ -122,6 +122,24 @@ def test_a_step_that_overflows_is_left_out_with_its_look_and_the_next_one_works(
         assert not same(part.state_dict(), state)
 
 
+@pytest.mark.parametrize("student", ["relu network", "group norm"])
+def test_scaled_training_judged_by_the_next_step_is_the_same_after_a_stop(student) -> None:
+    def fresh() -> Tutor:
+        scaled = Scaled(GradScaler("cpu", init_scale=2.0**10))
+        return teaching(Lookahead(judge="next"), student=build(student), descent=scaled)
+
+    def go(tutor: Tutor, numbers: range) -> None:
+        for number in numbers:
+            tutor.step(next(stream(number)))
+
+    unbroken, stopped, resumed = fresh(), fresh(), fresh()
+    go(unbroken, range(5))
+    go(stopped, range(3))
+    resumed.load_state_dict(stopped.state_dict())
+    go(resumed, range(3, 5))
+    assert same(resumed.state_dict(), unbroken.state_dict())
+
+
 def test_a_norm_of_nothing_is_refused() -> None:
     for norm in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match="None does not clip"):

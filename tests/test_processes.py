@@ -53,7 +53,8 @@ def test_two_processes_do_what_one_does(found, name) -> None:
     for process in found:
         for whose in ("teacher", "student"):
             close(process[name][whose], want[whose], tolerance)
-        torch.testing.assert_close(process[name]["losses"], want["losses"], rtol=1e-9, atol=0)
+        for what in ("losses", "judged"):
+            torch.testing.assert_close(process[name][what], want[what], rtol=1e-9, atol=0)
 
 
 def test_both_processes_end_bit_for_bit_alike(found) -> None:
@@ -78,7 +79,24 @@ def test_uneven_batches_end_together_and_an_empty_one_changes_nothing(found) -> 
 
 def test_a_process_without_any_batch_is_told_to_all(found) -> None:
     for process in found:
-        assert "1 of 2 processes have no batch at all" in process["refused"]
+        assert "1 of 2 processes have no batch at all" in process["refused"][0]
+
+
+def test_a_wrapper_that_sums_after_the_first_backward_pass_is_refused(found) -> None:
+    for process in found:
+        assert "static_graph=True) allows one backward pass a step" in process["refused"][1]
+
+
+def test_running_statistics_are_those_of_one_process_a_few_rows_at_a_time_too(found) -> None:
+    assert same(found[0]["statistics"], found[1]["statistics"])
+
+
+@pytest.mark.parametrize("wrapper", ["ddp", "none", "fsdp"])
+def test_an_overflow_in_one_process_is_left_out_by_all(found, wrapper) -> None:
+    here, there = (process[f"overflow {wrapper}"] for process in found)
+    assert same(here, there)
+    assert here["told"] == (2.0**9, 1)
+    assert all(bool(p.isfinite().all()) for p in here["student"].values())
 
 
 def test_a_look_costs_one_message_more(found) -> None:

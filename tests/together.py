@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
 from tests.cases import OPTIMIZERS, InputWeigher, Shifter, build, stream
-from tutelage.descent import Ordinary
+from tutelage.descent import Ordinary, Scaled
+from tutelage.errors import UnsupportedStudentError
 from tutelage.processes import Group, Processes, even, nothing_of
 from tutelage.records import Batch, Lesson, as_lesson
 from tutelage.signals import (
@@ -27,7 +29,7 @@ from tutelage.signals import (
     Unrolled,
 )
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
-from tutelage.teachers import InternalState
+from tutelage.teachers import InternalState, Plain
 from tutelage.tutor import Tutor
 
 LONG = 3
@@ -150,16 +152,23 @@ def trained(case: Case, rank: int | None, looks: int = LONG) -> dict[str, Any]:
         processes=processes,
         micro_batch=case.micro_batch,
     )
-    batches, losses = stream(), []
+    batches, losses, judged = stream(), [], []
     for _ in range(looks * case.signal.steps):
         batch, held_out = next(batches), next(batches)
         if rank is not None:
             batch, held_out = part(batch, cut, rank), part(held_out, 6 - cut, rank)
         record = tutor.step(batch, held_out if tutor.wants_held_out else None)
         losses.append(record.loss)
+        if record.held_out_loss is not None:
+            judged.append(record.held_out_loss)
     state = tutor.task.student.state()
     learnt = {k: p.detach().clone() for k, p in teacher.named_parameters()}
-    return {"student": state.params, "teacher": learnt, "losses": torch.tensor(losses)}
+    return {
+        "student": state.params,
+        "teacher": learnt,
+        "losses": torch.tensor(losses),
+        "judged": torch.tensor(judged),
+    }
 
 
 def wrapped(student: nn.Module, how: str) -> tuple[nn.Module, Processes | None]:
@@ -195,13 +204,58 @@ def ending(rank: int) -> dict[str, Any]:
     return {"steps": tutor.steps, "student": tutor.task.student.state().params}
 
 
-def refused(rank: int) -> str:
-    """What a process says where another has no batch at all."""
+def refused(rank: int) -> list[str]:
+    """What a process says where another has no batch, and of a wrapper that sums too early."""
+    said = []
     try:
         list(even([next(stream())] if rank == 0 else [], Group()))
     except ValueError as error:
-        return str(error)
-    return ""
+        said.append(str(error))
+    student = DistributedDataParallel(build("relu network"), static_graph=True)
+    teacher = InputWeigher().double()
+    optimizer, learner = SGD(student.parameters(), lr=0.1), SGD(teacher.parameters(), lr=0.1)
+    signal = Lookahead(mode="restep")
+    tutor = Tutor(student, optimizer, teacher, learner, signal=signal)
+    try:
+        tutor.step(next(stream()), next(stream()))
+    except UnsupportedStudentError as error:
+        said.append(str(error))
+    return said
+
+
+def statistics(rank: int) -> dict[str, Tensor]:
+    """What batch normalisation has counted up, a few rows at a time, by its next pass."""
+    student = DistributedDataParallel(build("batch norm"))
+    tutor = Tutor(student, SGD(student.parameters(), lr=0.1), Plain(), micro_batch=2)
+    batches = stream()
+    for _ in range(3):
+        tutor.step(part(next(batches), 4, rank))
+    student(next(batches).inputs)
+    return dict(student.named_buffers())
+
+
+def overflowing(rank: int, wrapper: str) -> dict[str, Any]:
+    """A scaled step of which one process alone sees the numbers that are too large."""
+    student, processes = wrapped(build("relu network"), wrapper)
+    teacher, scaler = InputWeigher().double(), GradScaler("cpu", init_scale=2.0**10)
+    tutor = Tutor(
+        student,
+        SGD(student.parameters(), lr=0.1),
+        teacher,
+        SGD(teacher.parameters(), lr=0.1),
+        signal=Lookahead(),
+        descent=Scaled(scaler),
+        processes=processes,
+    )
+    batches = stream()
+    for size in (1.0, 1e308, 1.0):
+        batch, held_out = next(batches), part(next(batches), 3, rank)
+        if rank == 1:
+            batch = batch._replace(inputs=batch.inputs * size)
+        tutor.step(batch, held_out)
+    state = tutor.task.student.state().params
+    told = scaler.get_scale(), tutor.skipped_teacher_steps
+    return {"student": state, "teacher": dict(teacher.state_dict()), "told": told}
 
 
 def messages() -> dict[str, int]:
@@ -237,6 +291,8 @@ def main(rank: int, store: str, out: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     found: dict[str, Any] = {name: trained(case, rank) for name, case in cases()}
     found |= {"ending": ending(rank), "refused": refused(rank), "messages": messages()}
+    found |= {"statistics": statistics(rank)}
+    found |= {f"overflow {how}": overflowing(rank, how) for how in ("ddp", "none", "fsdp")}
     torch.save(found, out)
     dist.destroy_process_group()
 

@@ -1,7 +1,7 @@
 """A step whose rows the student sees a few at a time: gradient accumulation."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -65,17 +65,24 @@ def shares(task: Task, student: nn.Module, step: Step, sight: Look) -> Iterator[
         done += len(found)
 
 
-def unsummed(student: nn.Module) -> AbstractContextManager[None]:
+@contextmanager
+def unsummed(student: nn.Module) -> Iterator[None]:
     """Leave the gradients of several processes apart, to be summed once, after all passes.
 
     Args:
         student: The module as the user gave it.
 
-    Returns:
-        A block for the passes.
+    Yields:
+        Nothing.
     """
     inner = getattr(student, "_orig_mod", student)
-    return inner.no_sync() if isinstance(inner, DistributedDataParallel) else nullcontext()
+    if not isinstance(inner, DistributedDataParallel):
+        yield
+        return
+    with inner.no_sync():
+        yield
+    # it sends running statistics before the first pass after a sum, which has come by now
+    inner.require_forward_param_sync = True
 
 
 def gather_once(processes: Processes, parameters: Iterable[nn.Parameter]) -> None:

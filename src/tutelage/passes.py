@@ -6,7 +6,12 @@ from tutelage.descent import Descent
 from tutelage.lighter import look_or_lighter
 from tutelage.look import Look, require_same_numbers
 from tutelage.micro_batches import gather_once, look_first, shares, unsummed
-from tutelage.processes import Processes, gather, tried_together
+from tutelage.processes import (
+    Processes,
+    gather,
+    require_no_static_graph,
+    tried_together,
+)
 from tutelage.records import Lesson, Step, StudentState
 from tutelage.sharded import is_sharded
 from tutelage.student import StudentView
@@ -94,6 +99,7 @@ class Passes:
         if task.micro_batch is not None:
             self._in_parts(task, sight, step)
         elif again and self.processes.size > 1:  # wrappers see one backward pass a step
+            require_no_static_graph(self.student)
             tried_together(self.processes, sight.loss, own)
         else:
             self.descent.backward(sight.loss, self.view.optimizer, again=again)

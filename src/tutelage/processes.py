@@ -253,6 +253,24 @@ def gather(processes: Processes, parameters: Iterable[Tensor]) -> None:
         grad.copy_(sums[str(n)])
 
 
+def require_no_static_graph(student: nn.Module) -> None:
+    """Refuse a wrapper that takes a tried step's backward pass for the one that it sums after.
+
+    Args:
+        student: The module as the user gave it.
+
+    Raises:
+        UnsupportedStudentError: If it is one.
+    """
+    inner = getattr(student, "_orig_mod", student)
+    if isinstance(inner, DistributedDataParallel) and inner.static_graph:
+        raise UnsupportedStudentError(
+            "DistributedDataParallel(static_graph=True) allows one backward pass a step, but "
+            "this signal tries each step before it is taken: leave static_graph away, or use "
+            "Lookahead(mode='online')."
+        )
+
+
 def tried_together(
     processes: Processes, loss: Tensor, parameters: Iterable[nn.Parameter]
 ) -> None:

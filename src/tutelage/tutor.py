@@ -263,7 +263,7 @@ class Tutor:
         window, phi = self._trail.judged(loss.detach(), self.task.student.gradient())
         start, step = window.start, window.steps[-1]
         if window.witness is None and start is not None:  # training was resumed in between
-            if self.learner.records(self.task):
+            if self.learner.records(self.task) and self._passes.show_rows(self.task):
                 again = look_again(self.task, self._recorder, phi, start, step)
             else:
                 again = seen_again(self.task, phi, start, step)

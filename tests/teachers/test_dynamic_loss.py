@@ -11,6 +11,7 @@ from tests.cases import B, C, build, stream
 from tests.teachers.finite import assert_exact, train
 from tutelage.loops import whole_run
 from tutelage.objectives import cross_entropy
+from tutelage.processes import nothing_of
 from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import (
@@ -58,6 +59,13 @@ def test_it_is_its_formula_for_every_example() -> None:
         scores = w.T @ logits.log_softmax(0) + b
         want = -torch.sigmoid(scores[lesson.targets[row]])
         torch.testing.assert_close(got[row], want, rtol=1e-12, atol=0)
+
+
+def test_a_batch_without_a_row_has_a_gradient_of_zero() -> None:
+    teacher, logits = fresh(), torch.zeros(0, C, dtype=torch.float64)
+    lesson = as_lesson(nothing_of(next(stream())))
+    teacher.grade(lesson, Observation(logits[:, 0], logits, {}, Progress())).sum().backward()
+    assert all(bool((p.grad == 0).all()) for p in teacher.parameters())
 
 
 def test_soft_labels_mix_the_losses_of_the_classes() -> None:

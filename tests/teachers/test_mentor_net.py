@@ -12,6 +12,7 @@ from torch.optim import SGD
 
 from tests.cases import B, C, build, stream
 from tests.teachers.finite import assert_exact, train
+from tutelage.processes import nothing_of
 from tutelage.records import Batch, Observation, Progress, as_lesson
 from tutelage.sights import as_taken
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
@@ -39,6 +40,14 @@ def test_the_level_is_a_moving_average_of_the_nearest_percentile(percentile) -> 
         level = average.remember(as_lesson(next(stream())), seen(losses, 0.0))["level"]
         average.level.copy_(level)
     assert average.level.item() == pytest.approx(want, rel=1e-12)
+
+
+def test_a_batch_without_a_row_leaves_the_level_as_it_is() -> None:
+    average = LossPercentile(percentile=0.7, decay=0.5).double()
+    average.level.fill_(0.4)
+    nothing = nothing_of(next(stream()))
+    level = average.remember(as_lesson(nothing), seen(some(0)[:0], 0.0))["level"]
+    assert level.item() == 0.4
 
 
 @pytest.mark.parametrize("width", [0.0, 0.3])

@@ -72,7 +72,8 @@ class Unrolled:
             The estimate, and the student at the end.
         """
         loss, end = _run(task, teacher, _leaf(start), steps, held_out)
-        return Estimate(named_grad(loss, teacher), loss.detach()), end
+        judged = task.processes.total(loss.detach())
+        return Estimate(named_grad(loss, teacher), judged), end
 
     def to_start(
         self,
@@ -96,7 +97,10 @@ class Unrolled:
         """
         start = _leaf(start)
         loss, end = _run(task, teacher, start, steps, held_out)
-        return Judgement(loss.detach(), *grads_of_both(loss, start.params, teacher)), end
+        student, own = grads_of_both(loss, start.params, teacher)
+        everywhere = task.processes
+        judged = everywhere.total(loss.detach())
+        return Judgement(judged, everywhere.summed(student), own), end
 
 
 def _leaf(start: StudentState) -> StudentState:

@@ -68,7 +68,8 @@ class DynamicLoss(nn.Module):
         """
         logits, targets = wide(observation.logits), lesson.targets
         labels = targets if targets.is_floating_point() else F.one_hot(targets, self.classes)
-        right = (logits.argmax(1) == labels.argmax(1)).to(logits.dtype).mean()
+        hits = (logits.argmax(1) == labels.argmax(1)).to(logits.dtype)
+        right = hits.mean() if len(hits) else logits.new_zeros(())
         progress = observation.progress
         told = (progress.fraction, progress.mean_loss, progress.best_accuracy)
         w, b = self.coefficients(torch.cat([logits.new_tensor(told), right.unsqueeze(0)]))

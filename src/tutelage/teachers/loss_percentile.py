@@ -44,8 +44,10 @@ class LossPercentile(nn.Module):
             losses: [L].
 
         Returns:
-            A scalar.
+            A scalar; the average as it is where there is no loss.
         """
+        if not len(losses):
+            return self.level.clone()
         now = wide(losses).quantile(self.percentile, interpolation="nearest")
         return self.decay * self.level + (1 - self.decay) * now
 
