@@ -9,7 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from tutelage.data import arrow, mnist5k, sources
+from tutelage.data import gather, mnist5k, sources
+from tutelage.data.reading import STRICT
 from tutelage.data.sources import load
 from tutelage.errors import UsageError
 
@@ -127,7 +128,7 @@ def test_an_id_goes_to_the_hub_with_its_configuration(monkeypatch):
     for source in ("some-words", "owner/name:small"):
         with pytest.raises(UsageError, match="far away"):
             load(source, label_column="kind")
-    columns = {"image_column": None, "label_column": "kind"}
+    columns = {"image_column": None, "label_column": "kind", "reading": STRICT}
     assert asked == [(("some-words", None), columns), (("owner/name", "small"), columns)]
 
 
@@ -143,7 +144,8 @@ def test_words_come_before_folders_and_folders_before_known_names(tmp_path, monk
     assert len(load("mnist").train) == 8
     assert not asked
     load("cifar10", label_column="kind")
-    assert asked == [("cifar10", {"image_column": None, "label_column": "kind"})]
+    columns = {"image_column": None, "label_column": "kind", "reading": STRICT}
+    assert asked == [("cifar10", columns)]
     assert load("mnist5k").train.name == "mnist5k"
 
 
@@ -194,7 +196,7 @@ def test_a_missing_extra_is_named(monkeypatch):
 
 def test_the_real_mnist_labels_fit_its_images(real_data, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(arrow, "decode", lambda *_, **__: np.zeros((1, 2, 2), np.uint8))
+    monkeypatch.setattr(gather, "decode", lambda *_, **__: np.zeros((1, 2, 2), np.uint8))
     splits = load(str(real_data / "mnist"))
     assert (len(splits.train), len(splits.test)) == (60000, 10000)
     assert len(splits.train.classes) == 10

@@ -52,8 +52,16 @@ def test_too_many_rows_are_refused():
     short = torch.tensor([0, 0, 0, 0, 1])
     with pytest.raises(UsageError, match="need 2 of each, but class 1 has 1"):
         balanced_rows(short, 4, 2, seed=0)
-    with pytest.raises(UsageError, match="class 4 has 0"):
-        balanced_rows(LABELS, 20, 5, seed=0)
+
+
+def test_classes_that_no_row_has_are_passed_over():
+    gaps = 2 * LABELS
+    rows, rest = balanced_rows(gaps, 20, 7, seed=0)
+    assert gaps[rows].bincount(minlength=7).tolist() == [5, 0, 5, 0, 5, 0, 5]
+    assert len(rest) == 80
+    assert gaps[limit_rows(gaps, 12, 7, seed=0)].bincount().tolist() == [3, 0, 3, 0, 3, 0, 3]
+    with pytest.raises(UsageError, match="over 2 classes need 2 of each, but class 3 has 1"):
+        balanced_rows(torch.tensor([1, 1, 1, 1, 3]), 4, 9, seed=0)
 
 
 def test_a_limit_keeps_classes_in_balance():

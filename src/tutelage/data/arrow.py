@@ -1,12 +1,13 @@
 """From Arrow tables, as the Hugging Face Hub lays them out, to decoded images and labels."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tutelage.data.assemble import Examples
 from tutelage.data.columns import pick
-from tutelage.data.decode import decode, stack
+from tutelage.data.gather import gather
+from tutelage.data.reading import Reading
 from tutelage.errors import MissingExtraError
 
 try:
@@ -59,6 +60,7 @@ def read_batches(
     columns: tuple[str, str],
     count: int,
     classes: tuple[str, ...] | None,
+    reading: Reading,
     *,
     where: str,
     root: Path,
@@ -72,6 +74,7 @@ def read_batches(
         columns: That of the images and that of the labels.
         count: The rows of all together.
         classes: The class names that the source declares, or None.
+        reading: What becomes of broken images.
         where: The split, for messages.
         root: The folder that paths of images start from.
 
@@ -79,14 +82,16 @@ def read_batches(
         One split.
     """
     labels: list[Any] = []
+    names: list[str] = []
 
     def pictures() -> Iterator[tuple[str, Any]]:
         for batch in batches:
             start = len(labels)
             labels.extend(batch.column(columns[1]).to_pylist())
             for row, stored in enumerate(batch.column(columns[0]).to_pylist(), start):
-                place = f"row {row} of {where}"
-                yield place, decode(stored, where=place, root=root)
+                path = stored.get("path") if isinstance(stored, Mapping) else None
+                names.append(str(path or f"row {row}"))
+                yield f"row {row} of {where}", stored
 
-    images = stack(pictures(), count, where=where)
-    return Examples(images, labels, classes, where)
+    images, rows, notes = gather(pictures(), count, reading, where=where, root=root)
+    return Examples(images, labels, classes, where, rows, tuple(names), notes)

@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from tutelage.data.images import ImageSet, Splits
 
-VERSION = 1
+VERSION = 2
 """to be raised when the same files and arguments come to give other images, labels or ids"""
 LARGEST = 2 * 2**30
 """bytes of a decoded data set; a larger one is not kept"""
@@ -84,6 +85,7 @@ def _read(entry: Path) -> Splits | None:
         with safe_open(entry, "pt") as stored:
             metadata, tensors = stored.metadata(), stored.get_tensors()
         name, *classes = json.loads(metadata["name and classes"])
+        texts = json.loads(tensors["texts"].numpy().tobytes())
         train, test = (
             ImageSet(
                 tensors[f"{part}.images"],
@@ -91,10 +93,11 @@ def _read(entry: Path) -> Splits | None:
                 tensors[f"{part}.ids"],
                 tuple(classes),
                 name,
+                tuple(texts[part]),
             )
             for part in ("train", "test")
         )
-        splits = Splits(train, test)
+        splits = Splits(train, test, tuple(texts["notes"]))
     # Missing or damaged. ValueError: no JSON, or what ImageSet and Splits refuse.
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         return None
@@ -112,6 +115,10 @@ def _write(splits: Splits, entry: Path) -> None:
     }
     if sum(tensor.nbytes for tensor in tensors.values()) > LARGEST:
         return
+    texts = {"train": splits.train.sources, "test": splits.test.sources, "notes": splits.notes}
+    tensors["texts"] = torch.frombuffer(
+        bytearray(json.dumps(texts).encode()), dtype=torch.uint8
+    )
     metadata = {"name and classes": json.dumps([splits.train.name, *splits.train.classes])}
     part = entry.with_name(f"{_PREFIX}{uuid4().hex}.tmp")
     try:

@@ -1,13 +1,14 @@
 """From label values, words or numbers, to class numbers."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from tutelage.data.reading import Reading
 from tutelage.errors import UsageError, nearest
 
 _IGNORED = 255
@@ -39,8 +40,33 @@ def class_names(values: Sequence[Any]) -> tuple[str, ...]:
     return tuple(str(number) for number in range(top + 1))
 
 
+def unlabelled(values: Sequence[Any], reading: Reading) -> list[int]:
+    """The rows that are to be left out for want of a label.
+
+    Args:
+        values: N labels.
+        reading: Whether missing ones are skipped, and which labels stand for none.
+
+    Returns:
+        Row numbers, rising.
+    """
+    marks, skipped = set(reading.ignore_labels), reading.missing_labels == "skip"
+
+    def left_out(value: Any) -> bool:
+        if _is_missing(value):
+            return skipped
+        number = _whole(value)
+        return str(value if number is None else number) in marks
+
+    return [row for row, value in enumerate(values) if left_out(value)]
+
+
 def encode(
-    values: Sequence[Any], classes: tuple[str, ...], *, where: str
+    values: Sequence[Any],
+    classes: tuple[str, ...],
+    *,
+    where: str,
+    left_out: Collection[int] = (),
 ) -> Int64[Tensor, "N"]:
     """The class number of every label.
 
@@ -48,24 +74,45 @@ def encode(
         values: N labels, each the name of a class or its number.
         classes: The names of the classes.
         where: The column, for the message.
+        left_out: Rows whose labels are not looked at.
 
     Returns:
-        Numbers in 0..len(classes)-1.
+        Numbers in 0..len(classes)-1, and -1 in the rows left out.
 
     Raises:
         UsageError: If labels are missing, or one is no class.
     """
-    missing = [row for row, value in enumerate(values) if _is_missing(value)]
+    passed = set(left_out)
+    looked_at = [(row, value) for row, value in enumerate(values) if row not in passed]
+    missing = [row for row, value in looked_at if _is_missing(value)]
     if missing:
         raise UsageError(
-            f"{where} has no label in {listed(missing)}; label these rows or remove them."
+            f"{where} has no label in {listed(missing)}; label these rows or remove them, or "
+            "leave them out: missing_labels skip."
         )
     numbers = {name: number for number, name in enumerate(classes)}
-    codes = [_code(value, numbers) for value in values]
-    for row, code in enumerate(codes):
+    codes = torch.full((len(values),), -1, dtype=torch.int64)
+    for row, value in looked_at:
+        code = _code(value, numbers)
         if code is None:
-            raise UsageError(_no_class(values[row], row, classes, where))
-    return torch.tensor(codes, dtype=torch.int64)
+            raise UsageError(_no_class(value, row, classes, where))
+        codes[row] = code
+    return codes
+
+
+def alike(classes: Sequence[str]) -> list[tuple[str, ...]]:
+    """Classes whose names differ in case or in blanks around them alone.
+
+    Args:
+        classes: Class names.
+
+    Returns:
+        Groups of two and more, in the order of their first names.
+    """
+    groups: dict[str, list[str]] = {}
+    for name in classes:
+        groups.setdefault(name.strip().casefold(), []).append(name)
+    return [tuple(names) for names in groups.values() if len(names) > 1]
 
 
 def listed(rows: Sequence[int]) -> str:
@@ -109,5 +156,6 @@ def _no_class(value: Any, row: int, classes: tuple[str, ...], where: str) -> str
         return f"{begin} {value!r} of type {kind}; allowed: whole numbers or class names."
     return (
         f"{begin} {_whole(value)}; allowed: 0..{len(classes) - 1}. "
-        "Remove rows that are marked as unlabelled (-1, 255), or name another column."
+        "Declare what marks rows as unlabelled (-1, 255) with ignore_labels, or name another "
+        "column."
     )

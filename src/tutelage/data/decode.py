@@ -22,6 +22,17 @@ PILLOW = f"pillow {__version__}"
 _GREY = ("1", "L", "LA", "La")
 
 
+class BrokenImageError(UsageError):
+    """A picture that cannot be read, and may be left out on request."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"{where} cannot be read as an image ({reason}); replace or remove it, or leave "
+            "such images out: broken_images skip."
+        )
+        self.short = f"{where} ({reason})"
+
+
 def decode(stored: Any, *, where: str, root: Path) -> UInt8[np.ndarray, "C H W"]:
     """The picture as pixels, turned upright as its EXIF orientation says.
 
@@ -37,16 +48,15 @@ def decode(stored: Any, *, where: str, root: Path) -> UInt8[np.ndarray, "C H W"]
         Pixels of 0..255, C in {1, 3}.
 
     Raises:
-        UsageError: If there is no picture, it cannot be read, or it has over 8 bits a channel.
+        BrokenImageError: If it cannot be read.
+        UsageError: If there is no picture, or it has over 8 bits a channel.
     """
     try:
         picture = _opened(_file_bytes(stored, root, where))
     except (OSError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         # Pillow ends some messages with "<_io.BytesIO object at ...>".
         reason = getattr(error, "strerror", None) or str(error).partition("<")[0].strip()
-        raise UsageError(
-            f"{where} cannot be read as an image ({reason}); replace or remove it."
-        ) from error
+        raise BrokenImageError(where, reason) from error
     if picture.mode.startswith(("I", "F")):
         raise UsageError(
             f"{where} has over 8 bits a channel (mode {picture.mode}); allowed: 8. Convert it, "
@@ -62,31 +72,32 @@ def stack(pictures: Iterable[tuple[str, np.ndarray]], count: int, *, where: str)
 
     Args:
         pictures: Place and pixels [C, H, W] of each picture.
-        count: How many there are.
+        count: How many there are at most.
         where: The data set, for the message.
 
     Returns:
-        uint8 [count, C, H, W], C in {1, 3}.
+        uint8 [as many as there were, C, H, W], C in {1, 3}.
 
     Raises:
         UsageError: If there are no pictures, or two differ in size.
     """
     images: np.ndarray | None = None
-    first = ""
+    first, row = "", 0
     for row, (place, pixels) in enumerate(pictures):
         if images is None:
             images, first = np.empty((count, *pixels.shape), np.uint8), place
         if pixels.shape[1:] != images.shape[2:]:
             raise UsageError(
                 f"images differ in size: {first} is {_size(images)} and {place} is "
-                f"{_size(pixels)} (width x height); bring all images to one size."
+                f"{_size(pixels)} (width x height); bring all images to one size, or have "
+                "them cut to a square of so many pixels a side: image_size."
             )
         if len(pixels) > images.shape[1]:
             images = np.repeat(images, len(pixels), axis=1)
         images[row] = pixels
     if images is None:
         raise UsageError(f"{where} holds no images; give a source with at least one.")
-    return torch.from_numpy(images)
+    return torch.from_numpy(images[: row + 1])
 
 
 def _file_bytes(stored: Any, root: Path, where: str) -> bytes:

@@ -60,7 +60,7 @@ class Described:
             A set that shares all else with this one.
         """
         ids = self.images.ids.new_tensor(range(first, first + len(self)))
-        return replace(self, images=replace(self.images, ids=ids))
+        return replace(self, images=replace(self.images, ids=ids, sources=()))
 
 
 class ThreeParts(NamedTuple):

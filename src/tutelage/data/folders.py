@@ -1,13 +1,11 @@
 """Folders of images: one folder for each class, perhaps below train/ and test/."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from tutelage.data.assemble import TEST_NAMES, Examples, choose
-from tutelage.data.decode import decode, stack
+from tutelage.data.gather import gather
+from tutelage.data.reading import STRICT, Reading
 from tutelage.errors import UsageError, nearest
 
 EXTENSIONS = frozenset({
@@ -35,21 +33,23 @@ class Listed(NamedTuple):
     """the split, for messages"""
 
 
-def list_folders(root: Path) -> tuple[Listed, Listed | None]:
+def list_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Listed, Listed | None]:
     """What :func:`read_folders` reads, by its rules and in its order.
 
     Args:
         root: An existing folder.
+        reading: What becomes of empty classes.
 
     Returns:
         The train split, and the test split or None.
     """
     train, test = _split_folders(root)
     classes = tuple(folder.name for folder in class_folders(train))
-    return _listed(train, classes), None if test is None else _listed(test, classes)
+    first = _listed(train, classes, reading)
+    return first, None if test is None else _listed(test, classes, reading)
 
 
-def read_folders(root: Path) -> tuple[Examples, Examples | None]:
+def read_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Examples, Examples | None]:
     """The splits of a folder of images.
 
     Where ``root`` holds a folder ``train``, the class folders lie in that and in ``test``
@@ -58,16 +58,18 @@ def read_folders(root: Path) -> tuple[Examples, Examples | None]:
     over. Classes and files come in sorted order.
 
     It is a UsageError if there are no class folders, one of them holds no image, the test
-    split has a class that train lacks, or an image cannot be read.
+    split has a class that train lacks, or an image cannot be read, where ``reading`` does not
+    say otherwise.
 
     Args:
         root: An existing folder.
+        reading: What becomes of broken images and empty classes.
 
     Returns:
         The train split, and the test split or None.
     """
-    train, test = list_folders(root)
-    return _read(train), None if test is None else _read(test)
+    train, test = list_folders(root, reading=reading)
+    return _read(train, reading), None if test is None else _read(test, reading)
 
 
 def folder_files(root: Path) -> list[Path]:
@@ -108,7 +110,7 @@ def _split_folders(root: Path) -> tuple[Path, Path | None]:
     return choose(splits, where=str(root))
 
 
-def _listed(root: Path, classes: tuple[str, ...]) -> Listed:
+def _listed(root: Path, classes: tuple[str, ...], reading: Reading) -> Listed:
     folders = class_folders(root)
     if not folders:
         raise UsageError(
@@ -116,19 +118,18 @@ def _listed(root: Path, classes: tuple[str, ...]) -> Listed:
             "the images of every class into a folder named after the class."
         )
     found = {folder.name: _image_files(folder) for folder in folders}
-    _refuse_bad_classes(root, found, classes)
+    _refuse_bad_classes(root, found, classes, reading)
     files = [path for paths in found.values() for path in paths]
     labels = [name for name, paths in found.items() for _ in paths]
     return Listed(files, labels, classes, str(root))
 
 
-def _read(split: Listed) -> Examples:
-    def pictures() -> Iterator[tuple[str, np.ndarray]]:
-        for path in split.files:
-            yield str(path), decode(path, where=str(path), root=Path())
-
-    images = stack(pictures(), len(split.files), where=split.where)
-    return Examples(images, split.labels, split.classes, split.where)
+def _read(split: Listed, reading: Reading) -> Examples:
+    root, files = Path(split.where), split.files
+    pictures = ((f"{path} (image {n})", path) for n, path in enumerate(files))
+    images, rows, notes = gather(pictures, len(files), reading, where=split.where, root=Path())
+    names = tuple(path.relative_to(root).as_posix() for path in files)
+    return Examples(images, split.labels, split.classes, split.where, rows, names, notes)
 
 
 def _image_files(folder: Path) -> list[Path]:
@@ -142,7 +143,7 @@ def _image_files(folder: Path) -> list[Path]:
 
 
 def _refuse_bad_classes(
-    root: Path, found: dict[str, list[Path]], classes: tuple[str, ...]
+    root: Path, found: dict[str, list[Path]], classes: tuple[str, ...], reading: Reading
 ) -> None:
     empty = [name for name, paths in found.items() if not paths]
     if len(empty) == len(found):
@@ -150,9 +151,10 @@ def _refuse_bad_classes(
             f"{root} holds no images in its folders ({', '.join(empty)}); endings read: "
             f"{', '.join(sorted(EXTENSIONS))}."
         )
-    if empty:
+    if empty and reading.empty_classes == "refuse":
         raise UsageError(
-            f"{root} has class folders without images: {', '.join(empty)}; fill or remove them."
+            f"{root} has class folders without images: {', '.join(empty)}; fill or remove "
+            "them, or keep them as classes that no example has: empty_classes keep."
         )
     for name in found:
         if name not in classes:

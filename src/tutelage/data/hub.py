@@ -7,6 +7,7 @@ from typing import Any
 
 from tutelage.data.arrow import ROWS, declared_classes, image_and_label, read_batches
 from tutelage.data.assemble import Examples, choose
+from tutelage.data.reading import STRICT, Reading
 from tutelage.errors import MissingExtraError, UsageError
 
 try:
@@ -23,7 +24,12 @@ except ImportError as error:
 
 
 def read_hub(
-    identity: str, config: str | None, *, image_column: str | None, label_column: str | None
+    identity: str,
+    config: str | None,
+    *,
+    image_column: str | None,
+    label_column: str | None,
+    reading: Reading = STRICT,
 ) -> tuple[Examples, Examples | None]:
     """The splits of a data set on the Hub, or of its copy in the local cache.
 
@@ -32,6 +38,7 @@ def read_hub(
         config: The data set's configuration; None for its only or default one.
         image_column: None to guess.
         label_column: None to guess.
+        reading: What becomes of broken images.
 
     Returns:
         The train split, and the test split or None.
@@ -49,7 +56,9 @@ def read_hub(
         batches = part.select_columns(list(columns)).with_format("arrow").iter(ROWS)
         where = f"split {part.split} of {identity}"
         classes = declared_classes(part.features[columns[1]])
-        return read_batches(batches, columns, len(part), classes, where=where, root=Path())
+        return read_batches(
+            batches, columns, len(part), classes, reading, where=where, root=Path()
+        )
 
     return examples(train), None if test is None else examples(test)
 

@@ -26,6 +26,9 @@ class ImageSet:
     """the name of every class, in the order of the labels"""
     name: str
     """the data set's name"""
+    sources: tuple[str, ...] = ()
+    """by id, not by place: what each row of the source split is called, such as the path of its
+    file below the source; empty where rows have no names"""
 
     def __post_init__(self) -> None:
         """Check shapes, types and the range of the labels.
@@ -44,6 +47,11 @@ class ImageSet:
                     f"{role} of {self.name} are {column.dtype} of shape {tuple(column.shape)}; "
                     f"give torch.int64 of shape [{len(self.images)}], one for each image."
                 )
+        if self.sources and len(self.ids) and int(self.ids.max()) >= len(self.sources):
+            raise UsageError(
+                f"sources of {self.name} name {len(self.sources)} rows, but there is the id "
+                f"{int(self.ids.max())}; name every row of the source split."
+            )
         wrong = (self.labels < 0) | (self.labels >= len(self.classes))
         if wrong.any():
             row = int(wrong.nonzero()[0])
@@ -54,6 +62,16 @@ class ImageSet:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def names(self) -> list[str]:
+        """What every image is called, the same for as long as its file keeps its name.
+
+        Returns:
+            N different names; an image without one is called after its id.
+        """
+        if not self.sources:
+            return [str(number) for number in self.ids.tolist()]
+        return [self.sources[number] for number in self.ids.tolist()]
 
     def rows(self, indices: Tensor) -> "ImageSet":
         """The images at the given places, in that order, with the ids they had.
@@ -95,6 +113,9 @@ class Splits:
     """for learning"""
     test: ImageSet
     """for the final figure only"""
+    notes: tuple[str, ...] = ()
+    """what is worth knowing about the source, a sentence each: what was left out of it, classes
+    that no example has, classes that may be one"""
 
     def __post_init__(self) -> None:
         """Check that both parts speak of the same classes and shape.

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from tutelage.data.images import Splits
+from tutelage.data.reading import STRICT, Reading
 from tutelage.data.stored import load_stored
 from tutelage.errors import UsageError, nearest
 
@@ -21,7 +22,11 @@ KNOWN = {
 
 
 def load_known(
-    name: str, *, image_column: str | None = None, label_column: str | None = None
+    name: str,
+    *,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    reading: Reading = STRICT,
 ) -> Splits:
     """A well-known data set of images.
 
@@ -29,6 +34,7 @@ def load_known(
         name: One of ``KNOWN``.
         image_column: The column of images; None to guess.
         label_column: The column of labels; None to guess.
+        reading: What becomes of images and labels that are not as they should be.
 
     Returns:
         Its train and test splits.
@@ -40,12 +46,12 @@ def load_known(
     copy = local_copy(name)
     columns = {"image_column": image_column, "label_column": label_column}
     if copy is not None:
-        return load_stored(str(copy), **columns)
+        return load_stored(str(copy), **columns, reading=reading)
     on_hub = KNOWN[name]
     if on_hub is None:
         raise UsageError(_missing(name))
     try:
-        return load_stored(on_hub, **columns)
+        return load_stored(on_hub, **columns, reading=reading)
     except UsageError as error:
         raise UsageError(f"{_missing(name)} (On the Hub: {error})") from error
 

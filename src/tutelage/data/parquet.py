@@ -13,6 +13,7 @@ from tutelage.data.arrow import (
 )
 from tutelage.data.assemble import Examples, choose
 from tutelage.data.columns import pick
+from tutelage.data.reading import STRICT, Reading
 from tutelage.errors import MissingExtraError, UsageError
 
 try:
@@ -26,7 +27,11 @@ _SPLIT = re.compile(r"(train|test|validation|val)(?:[-.].*)?", re.IGNORECASE)
 
 
 def read_parquet(
-    files: Mapping[str, Sequence[Path]], *, image_column: str | None, label_column: str | None
+    files: Mapping[str, Sequence[Path]],
+    *,
+    image_column: str | None,
+    label_column: str | None,
+    reading: Reading = STRICT,
 ) -> tuple[Examples, Examples | None]:
     """The splits of parquet files in the form of the Hub.
 
@@ -36,6 +41,7 @@ def read_parquet(
         files: The files of each split, as :func:`parquet_splits` finds them.
         image_column: None to guess.
         label_column: None to guess.
+        reading: What becomes of broken images.
 
     Returns:
         The train split, and the test split or None.
@@ -52,7 +58,7 @@ def read_parquet(
         )
         count = sum(part.metadata.num_rows for part in parts)
         classes = _classes(schema, columns[1])
-        return read_batches(batches, columns, count, classes, where=where, root=folder)
+        return read_batches(batches, columns, count, classes, reading, where=where, root=folder)
 
     return examples(train), None if test is None else examples(test)
 

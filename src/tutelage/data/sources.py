@@ -7,6 +7,7 @@ from tutelage.data.images import Splits
 from tutelage.data.local import KNOWN, load_known
 from tutelage.data.mnist5k import NAME as MNIST5K
 from tutelage.data.mnist5k import read_mnist5k
+from tutelage.data.reading import STRICT, Reading
 from tutelage.data.stored import is_source, load_stored, refuse_columns
 from tutelage.data.synthetic import named
 from tutelage.errors import UsageError
@@ -23,7 +24,11 @@ WORDS: Mapping[str, Callable[[], Splits]] = {
 
 
 def load(
-    source: str, *, image_column: str | None = None, label_column: str | None = None
+    source: str,
+    *,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    reading: Reading = STRICT,
 ) -> Splits:
     """The images and labels of a source, as a train and a test split.
 
@@ -39,6 +44,8 @@ def load(
         source: What to load.
         image_column: The column of images (or of paths to them); None to guess.
         label_column: The column of labels; None to guess.
+        reading: What becomes of images, classes and labels that are not as they should be;
+            sets in ``WORDS`` have none such.
 
     Returns:
         Both splits, in memory.
@@ -52,11 +59,11 @@ def load(
         refuse_columns(source, **columns)
         return WORDS[source]()
     if source in KNOWN and not Path(source).exists():
-        return load_known(source, **columns)
+        return load_known(source, **columns, reading=reading)
     if not is_source(source):
         raise UsageError(
             f"'{source}' is not a source of data; give one of the words {', '.join(WORDS)}, an "
             "existing folder, .csv or .parquet file, or a Hugging Face data set id such as "
             "owner/name."
         )
-    return load_stored(source, **columns)
+    return load_stored(source, **columns, reading=reading)

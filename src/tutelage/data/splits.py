@@ -20,7 +20,7 @@ def balanced_rows(
     """Random rows with the same number of every class, and all the other rows.
 
     Where ``size`` is not a multiple of ``classes``, the classes that give one row more are
-    drawn at random.
+    drawn at random. Classes that no row has do not count.
 
     Args:
         labels: Class numbers.
@@ -37,16 +37,18 @@ def balanced_rows(
     if not 0 <= size <= len(labels):
         raise UsageError(f"size is {size}; allowed: 0..{len(labels)}, the rows there are.")
     counts = torch.bincount(labels, minlength=classes)
-    base, extra = divmod(size, classes)
+    there = counts > 0
+    present = int(there.sum())
+    base, extra = divmod(size, max(present, 1))
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(classes, generator=generator)
     order = order[counts[order] > base][:extra]
-    quota = torch.full((classes,), base)
+    quota = base * there.long()
     quota[order] += 1
     if int(quota.sum()) < size or bool((counts < quota).any()):
-        poorest = int(counts.argmin())
+        poorest = int(torch.where(there, counts, len(labels) + 1).argmin())
         raise UsageError(
-            f"{size} rows balanced over {classes} classes need {-(-size // classes)} of each, "
+            f"{size} rows balanced over {present} classes need {-(-size // present)} of each, "
             f"but class {poorest} has {int(counts[poorest])}; ask for fewer rows."
         )
     return _drawn(labels, quota, generator)
@@ -77,7 +79,8 @@ def limit_rows(
     if limit >= len(labels):
         return torch.arange(len(labels))
     counts = torch.bincount(labels, minlength=classes)
-    if int(counts.min()) >= -(-limit // classes):
+    present = int((counts > 0).sum())
+    if int(counts[counts > 0].min()) >= -(-limit // present):
         return balanced_rows(labels, limit, classes, seed=seed)[0]
     share = counts.double() * limit / len(labels)
     quota = share.long()

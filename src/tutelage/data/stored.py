@@ -1,5 +1,6 @@
 """Data as it is stored: a path, or the id of a Hugging Face data set."""
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,14 +14,20 @@ from tutelage.data.folders import class_folders, folder_files, read_folders
 from tutelage.data.hub import read_hub
 from tutelage.data.images import Splits
 from tutelage.data.parquet import parquet_files, parquet_splits, read_parquet
+from tutelage.data.reading import STRICT, Reading
 from tutelage.data.tables import lists_images, read_tables, table_files, table_splits
 from tutelage.errors import UsageError
 
+_LOG = logging.getLogger(__name__)
 _HUB_ID = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?::([\w.-]+))?")
 
 
 def load_stored(
-    source: str, *, image_column: str | None = None, label_column: str | None = None
+    source: str,
+    *,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    reading: Reading = STRICT,
 ) -> Splits:
     """The images and labels of a source, as a train and a test split.
 
@@ -32,7 +39,8 @@ def load_stored(
     * the id of a Hugging Face data set: ``name``, ``owner/name``, or either with ``:config``.
 
     The test split is ``test``, or else ``validation`` or ``val``; where there is none, a
-    fixed fifth of every class of train is held out.
+    fixed fifth of every class of train is held out. What was left out, and what else is worth
+    knowing of the source, is logged as a warning and kept in ``Splits.notes``.
 
     All but a data set of the Hub is decoded once and then read from the user's cache folder,
     for as long as its files stay the same (see :func:`tutelage.data.cache.cached`).
@@ -41,6 +49,7 @@ def load_stored(
         source: What to load.
         image_column: The column of images (or of paths to them); None to guess.
         label_column: The column of labels; None to guess.
+        reading: What becomes of images, classes and labels that are not as they should be.
 
     Returns:
         Both splits, in memory.
@@ -58,14 +67,22 @@ def load_stored(
         )
     if not path.exists():
         identity, _, config = source.partition(":")
-        return assemble(*read_hub(identity, config or None, **columns), name=source)
+        found = read_hub(identity, config or None, **columns, reading=reading)
+        return _told(assemble(*found, name=source, reading=reading))
     place = path.resolve()
-    found = _find(path, **columns)
-    return cached(
-        lambda: assemble(*found.read(), name=place.name),
-        files=found.files,
-        arguments=[PILLOW, str(place), image_column, label_column],
+    local = _find(path, reading, **columns)
+    splits = cached(
+        lambda: assemble(*local.read(), name=place.name, reading=reading),
+        files=local.files,
+        arguments=[PILLOW, str(place), image_column, label_column, repr(reading)],
     )
+    return _told(splits)
+
+
+def _told(splits: Splits) -> Splits:
+    for note in splits.notes:
+        _LOG.warning(note)
+    return splits
 
 
 def is_source(source: str) -> bool:
@@ -91,15 +108,18 @@ class _Found(NamedTuple):
     read: Callable[[], tuple[Examples, Examples | None]]
 
 
-def _find(path: Path, *, image_column: str | None, label_column: str | None) -> _Found:
+def _find(
+    path: Path, reading: Reading, *, image_column: str | None, label_column: str | None
+) -> _Found:
     columns = {"image_column": image_column, "label_column": label_column}
     if parquet := _parquet(path):
         files = parquet_files(parquet, image_column=image_column)
-        return _Found(files, partial(read_parquet, parquet, **columns))
+        return _Found(files, partial(read_parquet, parquet, **columns, reading=reading))
     if tables := _tables(path, **columns):
-        return _Found(table_files(tables, **columns), partial(read_tables, tables, **columns))
+        read = partial(read_tables, tables, **columns, reading=reading)
+        return _Found(table_files(tables, **columns), read)
     refuse_columns(str(path), **columns)
-    return _Found(folder_files(path), partial(read_folders, path))
+    return _Found(folder_files(path), partial(read_folders, path, reading=reading))
 
 
 def _is_table(path: Path) -> bool:

@@ -2,14 +2,13 @@
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from tutelage.data.assemble import TEST_NAMES, Examples, choose
 from tutelage.data.columns import pick
-from tutelage.data.decode import decode, stack
+from tutelage.data.gather import gather
+from tutelage.data.reading import STRICT, Reading
 from tutelage.errors import UsageError
 
 PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
@@ -18,7 +17,11 @@ _NUMBER = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
 
 
 def read_tables(
-    files: Mapping[str, Path], *, image_column: str | None, label_column: str | None
+    files: Mapping[str, Path],
+    *,
+    image_column: str | None,
+    label_column: str | None,
+    reading: Reading = STRICT,
 ) -> tuple[Examples, Examples | None]:
     """The splits of csv files.
 
@@ -30,6 +33,7 @@ def read_tables(
         files: The csv file of each split, as :func:`table_splits` finds them.
         image_column: The column of paths; None to guess.
         label_column: None to guess.
+        reading: What becomes of broken images.
 
     Returns:
         The train split, and the test split or None.
@@ -38,14 +42,15 @@ def read_tables(
 
     def examples(file: Path) -> Examples:
         places, labels = _rows(file, image_column, label_column)
-
-        def pictures() -> Iterator[tuple[str, np.ndarray]]:
-            for row, place in enumerate(places):
-                where = f"{place} (row {row} of {file.name}, counted from 0)"
-                yield where, decode(place, where=where, root=Path())
-
-        images = stack(pictures(), len(places), where=str(file))
-        return Examples(images, literal(labels), None, str(file))
+        pictures = (
+            (f"{place} (row {row} of {file.name}, counted from 0)", place)
+            for row, place in enumerate(places)
+        )
+        images, rows, notes = gather(
+            pictures, len(places), reading, where=str(file), root=Path()
+        )
+        names = tuple(_relative(place, file.parent) for place in places)
+        return Examples(images, literal(labels), None, str(file), rows, names, notes)
 
     return examples(train), None if test is None else examples(test)
 
@@ -181,6 +186,10 @@ def _rows(
     columns = read_csv(file)
     path, label = _columns(list(columns), image_column, label_column, file)
     return [_resolved(file.parent, place) for place in columns[path]], columns[label]
+
+
+def _relative(place: Path, root: Path) -> str:
+    return place.relative_to(root).as_posix() if place.is_relative_to(root) else str(place)
 
 
 def _resolved(root: Path, text: str) -> Path:

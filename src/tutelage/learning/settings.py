@@ -86,6 +86,22 @@ class LearnSettings:
     label_column: str | None = None
     """Label column of the data; guessed if not given."""
 
+    broken_images: Literal["refuse", "skip"] = "refuse"
+    """skip: leave images out that cannot be read, and list them."""
+
+    empty_classes: Literal["refuse", "keep"] = "refuse"
+    """keep: take class folders without images as classes that no example has."""
+
+    missing_labels: Literal["refuse", "skip"] = "refuse"
+    """skip: leave rows out that have no label, and list them."""
+
+    ignore_labels: tuple[str, ...] = ()
+    """Labels that mark rows as unlabelled, such as 255 or -1: these rows are left out."""
+
+    image_size: int | None = None
+    """Pixels a side: cut the largest square about each image's centre and bring it to that
+    size. If not given, all images must be of one size."""
+
     seed: int = 0
     """Of everything that is drawn."""
 
@@ -133,6 +149,11 @@ class LearnSettings:
             batch_size=self.batch_size,
             image_column=self.image_column,
             label_column=self.label_column,
+            broken_images=self.broken_images,
+            empty_classes=self.empty_classes,
+            missing_labels=self.missing_labels,
+            ignore_labels=self.ignore_labels,
+            image_size=self.image_size,
             device=self.device,
         )
 

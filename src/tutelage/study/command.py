@@ -53,7 +53,7 @@ def train(asked: Train, console: Console) -> bool:
     source = check_settings(settings)
     if settings.commentary is not None and (line := caution(read_card(settings.commentary))):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
-    facts = {"data": fingerprint(source)}
+    facts = {"data": fingerprint(source), "notes": " ".join(source.splits.notes)}
     if asked.resume is None:
         create_run(run, to_plain(settings), facts)
     elif stored_fact(run, "data") != facts["data"]:

@@ -13,6 +13,7 @@ from tutelage.data.images import ImageSet, Splits
 from tutelage.data.imbalance import long_tailed_rows
 from tutelage.data.labels import read_labels
 from tutelage.data.noise import HUMAN, Noise, corrupt, noise_matrix
+from tutelage.data.reading import Reading
 from tutelage.data.sources import load
 from tutelage.data.splits import balanced_rows, limit_rows
 from tutelage.errors import UsageError
@@ -60,7 +61,15 @@ def read_source(settings: TrainSettings) -> Source:
     """
     Noise.parse(settings.noise_or_default)
     own_column = settings.label_column if settings.labels_from is None else None
-    splits = load(settings.data, image_column=settings.image_column, label_column=own_column)
+    reading = Reading(
+        settings.broken_images,
+        settings.empty_classes,
+        settings.missing_labels,
+        settings.ignore_labels,
+        settings.image_size,
+    )
+    columns = {"image_column": settings.image_column, "label_column": own_column}
+    splits = load(settings.data, **columns, reading=reading)
     given = given_labels(splits.train, settings)
     source = Source(splits, given)
     seed_material(source, settings, 0)

@@ -119,6 +119,22 @@ class TrainSettings:
     image_column: str | None = None
     """Image (or path) column of the data; guessed if not given."""
 
+    broken_images: Literal["refuse", "skip"] = "refuse"
+    """skip: leave images out that cannot be read, and list them."""
+
+    empty_classes: Literal["refuse", "keep"] = "refuse"
+    """keep: take class folders without images as classes that no example has."""
+
+    missing_labels: Literal["refuse", "skip"] = "refuse"
+    """skip: leave rows out that have no label, and list them."""
+
+    ignore_labels: tuple[str, ...] = ()
+    """Labels that mark rows as unlabelled, such as 255 or -1: these rows are left out."""
+
+    image_size: int | None = None
+    """Pixels a side: cut the largest square about each image's centre and bring it to that
+    size. If not given, all images must be of one size."""
+
     limit: int | None = None
     """Train on this many images only, class balanced, beside the held-out ones."""
 
@@ -238,7 +254,7 @@ def _check_use(settings: TrainSettings) -> None:
 
 def _check_numbers(settings: TrainSettings) -> None:
     counts = ("held_out", "epochs", "batch_size", "teacher_every", "look_back", "seeds")
-    at_least_one(settings, *counts, "limit", "jobs")
+    at_least_one(settings, *counts, "limit", "jobs", "image_size")
     factor(settings, "imbalance")
     not_negative(settings, "lr", "weight_decay")
     if settings.teacher_lr is not None:

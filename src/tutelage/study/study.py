@@ -111,15 +111,15 @@ def _as_arrays(source: Source) -> dict[str, Any]:
     for part in ("train", "test"):
         images: ImageSet = getattr(source.splits, part)
         plain[part] = (images.images.numpy(), images.labels.numpy(), images.ids.numpy())
-    plain["names"] = source.splits.train.classes, source.splits.train.name
+    train = source.splits.train
+    plain["names"] = {"classes": train.classes, "name": train.name, "sources": train.sources}
     plain["given"] = None if source.given is None else source.given.numpy()
     return plain
 
 
 def _from_arrays(plain: dict[str, Any]) -> Source:
-    classes, name = plain["names"]
     parts = [map(_tensor, plain[part]) for part in ("train", "test")]
-    train, test = (ImageSet(*arrays, classes=classes, name=name) for arrays in parts)
+    train, test = (ImageSet(*arrays, **plain["names"]) for arrays in parts)
     given = None if plain["given"] is None else _tensor(plain["given"])
     return Source(Splits(train, test), given)
 

@@ -72,6 +72,7 @@ def joined(splits: Splits) -> ImageSet:
         images=torch.cat([train.images, test.images]),
         labels=torch.cat([train.labels, test.labels]),
         ids=torch.cat([train.ids, torch.arange(first, first + len(test))]),
+        sources=(),
     )
 
 
@@ -103,6 +104,7 @@ def with_quarter_turns(images: ImageSet) -> ImageSet:
         labels=torch.cat([images.labels + turn * len(images.classes) for turn in turns]),
         ids=torch.cat([4 * images.ids + turn for turn in turns]),
         classes=_turned(images.classes),
+        sources=(),
     )
 
 

@@ -1,0 +1,46 @@
+"""How a source is read that is not all as it should be; by default it is refused."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tutelage.errors import UsageError
+
+Broken = Literal["refuse", "skip"]
+Empty = Literal["refuse", "keep"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What becomes of images, classes and labels that are not as they should be.
+
+    Rows that are left out change nothing for the others: ids are the row numbers in the whole
+    source, and class numbers those of all its classes.
+
+    Raises:
+        UsageError: If the size is below 1.
+    """
+
+    broken_images: Broken = "refuse"
+    """skip: images that cannot be read are left out and listed"""
+    empty_classes: Empty = "refuse"
+    """keep: a class folder without images is a class that no example has"""
+    missing_labels: Broken = "refuse"
+    """skip: rows without a label are left out and listed"""
+    ignore_labels: tuple[str, ...] = ()
+    """labels that mark rows as unlabelled, such as 255; these rows are left out and listed"""
+    image_size: int | None = None
+    """pixels a side: the largest square about each image's centre is brought to it; None where
+    all images have one size as they are"""
+
+    def __post_init__(self) -> None:
+        """Check the size; see the class.
+
+        Raises:
+            UsageError: See the class.
+        """
+        if self.image_size is not None and self.image_size < 1:
+            raise UsageError(f"image_size must be at least 1, got {self.image_size}.")
+
+
+STRICT = Reading()
+"""refuses whatever is not as it should be"""
