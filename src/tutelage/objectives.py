@@ -13,6 +13,8 @@ from tutelage.errors import UsageError
 from tutelage.records import Lesson, Outputs
 
 Normalise = Literal["mean", "group"] | None
+_NO_LABEL = -(2**31)
+"""in place of torch's -100, which would count as an example of loss 0"""
 Objective = Callable[..., Tensor]
 """The student's outputs and targets to losses [L], such as ``cross_entropy``; where a lesson
 has auxiliary targets, they are a third argument, see ``Auxiliary``."""
@@ -28,7 +30,7 @@ def cross_entropy(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor
     Returns:
         One loss per example.
     """
-    return F.cross_entropy(logits, targets, reduction="none")
+    return F.cross_entropy(logits, targets, reduction="none", ignore_index=_NO_LABEL)
 
 
 def expected_error(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor, "B"]:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.joint import update_jointly
+from tutelage.labels import labelled, of_labelled, with_classes
 from tutelage.objectives import Objective, logits_of, losses_of, nonzero, weighted_loss
 from tutelage.precision import autocast_to
 from tutelage.processes import Alone, Processes
@@ -120,8 +121,11 @@ class Task:
             Weights [L], before normalisation.
         """
         shown = seen if is_deep(self.teacher) else detach(seen)
+        known = labelled(self.objective, lesson.targets)
         with as_taken(lesson, self.own(seed + 2)):
-            return weigh(self.teacher, teacher, lesson, shown)
+            return of_labelled(
+                weigh(self.teacher, teacher, with_classes(lesson, known), shown), known
+            )
 
     def descended(
         self, teacher: Params, lesson: Lesson, seen: Observation, seed: int
@@ -137,8 +141,9 @@ class Task:
         Returns:
             [L]: the objective's losses, or the teacher's grades.
         """
+        known = labelled(self.objective, lesson.targets)
         with as_taken(lesson, self.own(seed + 2)):
-            return grade(self.teacher, teacher, lesson, seen)
+            return grade(self.teacher, teacher, with_classes(lesson, known), seen)
 
     def log_prob(self, teacher: Params, step: Step, seen: Observation) -> Tensor:
         """The log-probability of what the teacher sampled at a step.
@@ -274,9 +279,11 @@ class Task:
         lesson = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
         with as_taken(held_out, self.own(held_out.seed + 1)):
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
-            found = (self.metric or self.objective)(out, lesson.targets)
-        rows = self.processes.total(found.new_full((), found.numel()))
-        return found.sum() / nonzero(rows)
+            known = labelled(self.objective, lesson.targets)
+            targets = lesson.targets if known is None else lesson.targets.where(known, 0)
+            found = (self.metric or self.objective)(out, targets)
+        rows = found.new_full((), found.numel()) if known is None else known.sum().to(found)
+        return of_labelled(found, known).sum() / nonzero(self.processes.total(rows))
 
     def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> Judgement:
         """The held-out loss with its gradients.

@@ -130,7 +130,7 @@ def test_classes_that_differ_in_case_or_blanks_alone_are_told(tmp_path):
 
 def test_rows_without_a_label_are_left_out_on_request(tmp_path):
     root = table(tmp_path / "set", [0, "", "NaN", 1, 2, 0, 1, 2])
-    with pytest.raises(UsageError, match="no label in rows 1, 2 .*missing_labels skip"):
+    with pytest.raises(UsageError, match=r"no label in rows 1, 2 .*missing_labels skip"):
         load(str(root))
     splits = load(str(root), reading=Reading(missing_labels="skip"))
     assert "no label in rows 1, 2 (counted from 0): left out" in splits.notes[0]

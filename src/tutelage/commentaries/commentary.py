@@ -12,7 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tutelage.commentaries.described import check, classes_of, describe, rebuild, sizes_of
+from tutelage.commentaries.classes import classes_learnt_on, require_same_classes
+from tutelage.commentaries.described import check, describe, rebuild, sizes_of
 from tutelage.commentaries.kinds import KINDS
 from tutelage.errors import UsageError, nearest
 from tutelage.runs import environment, write_json
@@ -132,8 +133,8 @@ def load_commentary(
         student: The student it will teach; looked at for taps, not kept.
         classes: The class names of the data it will be used on; checked where given.
         sides: Height and width of that data's images in pixels; checked where given.
-        zero_label: Take an ``InternalState`` made for another number of classes with what it
-            knows of classes zeroed (see ``tutelage.teachers.for_other_classes``).
+        zero_label: Take an ``InternalState`` made for other classes with what it knows of
+            classes zeroed (see ``tutelage.teachers.for_other_classes``).
 
     Returns:
         The teacher, in training mode, on the CPU.
@@ -149,30 +150,20 @@ def load_commentary(
         tensors = load_file(folder / "weights.safetensors")
         check(content["teacher"], settings, layers=len(tensors))
         other = zero_label and content["teacher"] == InternalState.__name__
-        _require_classes(settings, None if other else classes, content["teacher"])
+        known = () if classes is None else classes_learnt_on(content)
+        if classes is not None and not other:
+            require_same_classes(content["teacher"], settings, classes, known)
         _require_sides(settings, sides)
         teacher = _filled(content["teacher"], settings, tensors, student)
-        if isinstance(teacher, InternalState) and classes and len(classes) != teacher.classes:
-            return for_other_classes(teacher, student, len(classes))
+        if isinstance(teacher, InternalState) and classes and other:
+            changed = tuple(classes) != known if known else len(classes) != teacher.classes
+            return for_other_classes(teacher, student, len(classes)) if changed else teacher
         return teacher
     except UsageError as error:
         raise UsageError(f"The commentary {folder} does not fit: {error}") from error
     except DAMAGE as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"The commentary {folder} is damaged: {reason}") from error
-
-
-def _require_classes(
-    settings: Mapping[str, Any], classes: Sequence[str] | None, name: str
-) -> None:
-    zeroed = ", or zero what it knows of classes: zero_label, as --label-embedding zero"
-    for made_for in classes_of(settings):
-        if classes is not None and made_for != len(classes):
-            raise UsageError(
-                f"it was made for {made_for} classes, but the data has {len(classes)}. "
-                "Learn one on this data with tutelage train"
-                f"{zeroed if name == InternalState.__name__ else ''}."
-            )
 
 
 def _require_sides(settings: Mapping[str, Any], sides: Sequence[int] | None) -> None:

@@ -61,13 +61,21 @@ def check(name: str, settings: Settings, *, layers: int) -> None:
     if "network" in settings:
         network = settings["network"]
         _check(_known(network, "kind", NETWORKS).types | {"kind": str}, network, layers)
-    for part in _parts(settings):
+    for part in parts_of(settings):
         _known(part, "teacher", SIMPLE)
         _check({"teacher": str, "settings": dict}, part, layers)
         check(part["teacher"], part["settings"], layers=layers)
 
 
-def _parts(settings: Settings) -> Iterator[Settings]:
+def parts_of(settings: Settings) -> Iterator[Settings]:
+    """The teachers that a teacher is made of.
+
+    Args:
+        settings: Checked settings.
+
+    Returns:
+        The name, ``teacher``, and the ``settings`` of each.
+    """
     return (settings[key] for key in PARTS if key in settings)
 
 
@@ -103,7 +111,7 @@ def classes_of(settings: Settings) -> set[int]:
         Empty where it never sees a class.
     """
     own = {settings["classes"]} if "classes" in settings else set()
-    return own.union(*(classes_of(part["settings"]) for part in _parts(settings)))
+    return own.union(*(classes_of(part["settings"]) for part in parts_of(settings)))
 
 
 def sizes_of(settings: Settings) -> set[int]:
@@ -117,7 +125,7 @@ def sizes_of(settings: Settings) -> set[int]:
     """
     network = settings.get("network", {})
     own = {network["size"]} if "size" in network else set()
-    return own.union(*(sizes_of(part["settings"]) for part in _parts(settings)))
+    return own.union(*(sizes_of(part["settings"]) for part in parts_of(settings)))
 
 
 def rebuild(name: str, settings: Settings, student: nn.Module) -> nn.Module:

@@ -118,8 +118,9 @@ def _as_arrays(source: Source) -> dict[str, Any]:
 
 
 def _from_arrays(plain: dict[str, Any]) -> Source:
-    parts = [map(_tensor, plain[part]) for part in ("train", "test")]
-    train, test = (ImageSet(*arrays, **plain["names"]) for arrays in parts)
+    train, test = (
+        ImageSet(*map(_tensor, plain[part]), **plain["names"]) for part in ("train", "test")
+    )
     given = None if plain["given"] is None else _tensor(plain["given"])
     return Source(Splits(train, test), given)
 

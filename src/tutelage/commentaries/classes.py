@@ -1,0 +1,73 @@
+"""Whether the classes of a data set are those that a commentary was learnt on."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tutelage.commentaries.described import classes_of, parts_of
+from tutelage.commentaries.kinds import Settings
+from tutelage.errors import UsageError
+from tutelage.teachers import InternalState
+
+BY_CLASS = ("Blending", "DynamicLoss", "KeepProbability", "MentorNetDD")
+"""teachers that treat each class in its own way; ``InternalState`` where it sees the label"""
+
+
+def classes_learnt_on(card: Mapping[str, Any]) -> tuple[str, ...]:
+    """The class names that a commentary was learnt on, in the order of their numbers.
+
+    Args:
+        card: What ``commentary.json`` says.
+
+    Returns:
+        Empty where they are not known.
+    """
+    came = card.get("learnt_on")
+    names = came.get("classes") if isinstance(came, dict) else None
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def require_same_classes(
+    name: str, settings: Settings, classes: Sequence[str], known: Sequence[str]
+) -> None:
+    """Refuse data whose classes a commentary was not made for.
+
+    Args:
+        name: The teacher.
+        settings: Its settings, checked.
+        classes: The class names of the data.
+        known: Those that it was learnt on; empty where they are not known.
+
+    Raises:
+        UsageError: If there are more or fewer, or, for a teacher that treats each class in its
+            own way, other ones or the same in another order.
+    """
+    zeroed = (
+        ", or zero what it knows of classes: zero_label, as --label-embedding zero"
+        if name == InternalState.__name__
+        else ""
+    )
+    for made_for in classes_of(settings):
+        if made_for != len(classes):
+            raise UsageError(
+                f"it was made for {made_for} classes, but the data has {len(classes)}. "
+                f"Learn one on this data with tutelage train{zeroed}."
+            )
+    if not known or not _tells_apart(name, settings) or list(classes) == list(known):
+        return
+    strange = [c for c in classes if c not in known]
+    said = (
+        f"it does not know the class{'es' if len(strange) > 1 else ''} {', '.join(strange)}"
+        if strange
+        else f"the data has its classes in another order ({', '.join(classes)})"
+    )
+    raise UsageError(
+        f"{said}; it was learnt on {', '.join(known)}. Bring the class names to those, or "
+        f"learn one on this data with tutelage train{zeroed}."
+    )
+
+
+def _tells_apart(name: str, settings: Settings) -> bool:
+    if name == InternalState.__name__:
+        return bool(settings["label"]) or "prediction" in settings["surface"]
+    inside = (_tells_apart(part["teacher"], part["settings"]) for part in parts_of(settings))
+    return name in BY_CLASS or any(inside)
