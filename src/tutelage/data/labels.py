@@ -1,11 +1,13 @@
 """Another set of labels for a known train split, such as those of human annotators."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxtyping import Int64
 from torch import Tensor
 
+from tutelage.data.by_name import NAME_COLUMNS, read_columns
 from tutelage.data.classes import encode
 from tutelage.data.columns import pick
 from tutelage.data.parquet import open_parquet, parquet_splits
@@ -14,30 +16,40 @@ from tutelage.errors import UsageError
 
 
 def read_labels(
-    file: Path, column: str, rows: int, classes: tuple[str, ...]
+    file: Path,
+    column: str,
+    rows: int,
+    classes: tuple[str, ...],
+    *,
+    names: Sequence[str] = (),
 ) -> Int64[Tensor, "N"]:
-    """The labels of a column, row by row those of the source's train split.
+    """The labels of a column, for the examples of the source's train split.
 
-    A value is the name of a class, or else its number.
+    They are found by the names of the examples where these have some and the table has a
+    column of names (``by_name.NAME_COLUMNS``); row by row otherwise. A value is the name of a
+    class, or else its number.
 
     Args:
         file: A .parquet or .csv file, or a folder with one parquet file for the split train.
         column: The column of labels.
         rows: N, how many rows the train split has.
         classes: The names of its classes.
+        names: What its N examples are called; none to go row by row.
 
     Returns:
         Class numbers.
 
     Raises:
-        UsageError: If the file or the column is missing, the number of rows differs, or a
-            value is no class.
+        UsageError: If the file or the column is missing, examples or rows are, or a value is no
+            class.
     """
     table = _table_file(file)
     if table.suffix.casefold() == ".parquet":
         values = _parquet_column(table, column)
     else:
         values = _csv_column(table, column, classes)
+    if names and (called := _names(table)):
+        values = _by_name(values, called, names, table)
     if len(values) != rows:
         raise UsageError(
             f"{table} has {len(values)} rows, but the train split has {rows}; give one label "
@@ -62,6 +74,29 @@ def _table_file(file: Path) -> Path:
             f"labels cannot be read from {file}; allowed: a .parquet or .csv file."
         )
     return file
+
+
+def _names(file: Path) -> list[str]:
+    columns = read_columns(file)
+    known = {name.strip().casefold(): name for name in columns}
+    column = next((known[name] for name in NAME_COLUMNS if name in known), None)
+    texts = [] if column is None else list(columns[column])
+    return texts if all(isinstance(text, str) for text in texts) else []
+
+
+def _by_name(
+    values: Sequence[Any], called: Sequence[str], names: Sequence[str], file: Path
+) -> list[Any]:
+    found = {name.replace("\\", "/"): value for name, value in zip(called, values, strict=True)}
+    if len(found) < len(values):
+        raise UsageError(f"{file} has several rows of one name; keep one for each example.")
+    if missing := [name for name in names if name not in found]:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise UsageError(
+            f"{file} has no row for {', '.join(missing[:5])}{more}; add them, or take its "
+            "column of names out to go row by row."
+        )
+    return [found[name] for name in names]
 
 
 def _parquet_column(file: Path, column: str) -> list[Any]:

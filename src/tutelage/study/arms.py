@@ -16,6 +16,7 @@ from tutelage.augment import (
 )
 from tutelage.commentaries import load_commentary
 from tutelage.data.batches import statistics
+from tutelage.data.by_name import read_by_name, values_of
 from tutelage.data.images import ImageSet
 from tutelage.errors import UsageError
 from tutelage.models import TwoBlockCNN, build_student, default_tap
@@ -29,6 +30,7 @@ from tutelage.teachers import (
     Curriculum,
     DynamicLoss,
     FixedAugmentation,
+    GivenWeights,
     InternalState,
     LearnedAugmentation,
     LossWeigher,
@@ -166,6 +168,12 @@ def build_tutor(
         if isinstance(stored, LearnedAugmentation):  # this study's batches, not its own
             stored.normalised_by(*(values.tolist() for values in statistics(train)))
         return Tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)
+    if arm == "weights":
+        assert settings.weights_from is not None
+        kept = read_by_name(settings.weights_from, "weight")
+        weights = values_of(kept, train, otherwise=settings.weights_otherwise)
+        given = GivenWeights(train.ids, weights).to(device)
+        return Tutor(student, optimizer, given, total_steps=steps, seed=seed)
     taught = TAUGHT[arm]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

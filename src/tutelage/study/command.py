@@ -90,8 +90,9 @@ def with_full_paths(settings: TrainSettings) -> TrainSettings:
     data = settings.data
     if data != EMBEDDED and exists(Path(data).expanduser()):
         data = os.path.abspath(Path(data).expanduser())  # noqa: PTH100 - resolves "..", not links
-    labels, commentary = full(settings.labels_from), full(settings.commentary)
-    return dataclasses.replace(settings, data=data, labels_from=labels, commentary=commentary)
+    paths = ("labels_from", "weights_from", "commentary")
+    own = {name: full(getattr(settings, name)) for name in paths}
+    return dataclasses.replace(settings, data=data, **own)
 
 
 def _own_settings(asked: Train, run: Path) -> TrainSettings:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from sklearn.metrics import roc_auc_score
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.data.batches import Batches
+from tutelage.data.by_name import write_by_name
 from tutelage.look import alignments_with, shown
 from tutelage.objectives import logits_of
 from tutelage.records import Batch, Observation, Step
@@ -156,7 +156,7 @@ def trust(weights: Tensor, wrong: Tensor) -> dict[str, float]:
 
 
 def write_examples(path: Path, material: Material, seen: Opinion) -> None:
-    """Write the table of training examples, one row each, keyed by its stable id.
+    """Write the table of training examples, one row each, under its name in the data.
 
     Args:
         path: The Parquet file.
@@ -172,7 +172,7 @@ def write_examples(path: Path, material: Material, seen: Opinion) -> None:
     }
     if material.truth is not None:
         columns["true"] = material.truth.numpy()
-    pq.write_table(pa.table(columns), path)
+    write_by_name(path, material.train, columns)
 
 
 def read_examples(path: Path) -> dict[str, np.ndarray]:

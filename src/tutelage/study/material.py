@@ -101,7 +101,9 @@ def given_labels(train: ImageSet, settings: TrainSettings) -> Tensor | None:
         raise UsageError(
             f"--labels-from {settings.labels_from} needs --label-column: the name of a column."
         )
-    return read_labels(settings.labels_from, settings.label_column, len(train), train.classes)
+    names = train.names() if train.sources else ()
+    file, column = settings.labels_from, settings.label_column
+    return read_labels(file, column, len(train), train.classes, names=names)
 
 
 def seed_material(source: Source, settings: TrainSettings, seed: int) -> Material:

@@ -109,12 +109,20 @@ class TrainSettings:
     set and not trained on."""
 
     labels_from: Path | None = None
-    """Train on labels from this Parquet or CSV file, aligned by row with the training set; the
-    held-out images keep the data's own labels."""
+    """Train on labels from this Parquet or CSV file, found by the names of the images where it
+    has a column name (or path), else by row; held-out images keep the data's own labels."""
 
     label_column: str | None = None
     """Label column of the file that --labels-from names, else of the data, where it is guessed
     if not given."""
+
+    weights_from: Path | None = None
+    """Train with weights of this Parquet or CSV file instead of a teacher, found by the names
+    of the images: columns name (or path) and weight, such as students/*/examples.parquet."""
+
+    weights_otherwise: float | None = None
+    """Weight of images that this file lacks, or whose picture or label has changed since; if
+    not given, such files are refused."""
 
     image_column: str | None = None
     """Image (or path) column of the data; guessed if not given."""
@@ -194,6 +202,7 @@ class TrainSettings:
         if len(set(self.teacher)) < len(self.teacher):
             raise UsageError(f"teacher names one twice: {' '.join(self.teacher)}.")
         _check_commentary(self)
+        _check_weights(self)
         _check_use(self)
         _check_numbers(self)
         every = self.look_back if self.teacher_every is None else self.teacher_every
@@ -224,6 +233,8 @@ class TrainSettings:
     @property
     def arms(self) -> tuple[str, ...]:
         """The students to train, by the name of what teaches them."""
+        if self.weights_from is not None:
+            return ("untaught", "weights")
         taught = ("commentary",) if self.commentary is not None else self.teacher
         return ("untaught", *taught)
 
@@ -240,6 +251,19 @@ def _check_commentary(settings: TrainSettings) -> None:
             f"A commentary teaches instead of {', '.join(settings.teacher)}: give commentary "
             "or teacher, not both."
         )
+
+
+def _check_weights(settings: TrainSettings) -> None:
+    if settings.weights_from is None:
+        if settings.weights_otherwise is not None:
+            raise UsageError("weights_otherwise is about weights_from: give that, too.")
+        return
+    if settings.teacher != TrainSettings.teacher or settings.commentary is not None:
+        raise UsageError(
+            "weights_from teaches instead of teacher and commentary: give one of the three."
+        )
+    if settings.weights_otherwise is not None:
+        not_negative(settings, "weights_otherwise")
 
 
 def _check_use(settings: TrainSettings) -> None:

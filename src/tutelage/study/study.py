@@ -26,6 +26,7 @@ from tutelage.study.settings import TrainSettings
 from tutelage.study.summary import summarise
 from tutelage.study.trainee import Job, train_student
 
+PARTS = ("train", "test")
 STOP = "stop"
 """a file of this name in the run's folder asks all its students to stop"""
 
@@ -108,7 +109,7 @@ def _train_one(job: Job, plain: dict[str, Any]) -> bool:
 def _as_arrays(source: Source) -> dict[str, Any]:
     # joblib maps large arrays into every worker instead of copying them there
     plain: dict[str, Any] = {}
-    for part in ("train", "test"):
+    for part in PARTS:
         images: ImageSet = getattr(source.splits, part)
         plain[part] = (images.images.numpy(), images.labels.numpy(), images.ids.numpy())
     train = source.splits.train
@@ -118,11 +119,14 @@ def _as_arrays(source: Source) -> dict[str, Any]:
 
 
 def _from_arrays(plain: dict[str, Any]) -> Source:
-    train, test = (
-        ImageSet(*map(_tensor, plain[part]), **plain["names"]) for part in ("train", "test")
-    )
+    train, test = (_part(plain[part], plain["names"]) for part in PARTS)
     given = None if plain["given"] is None else _tensor(plain["given"])
     return Source(Splits(train, test), given)
+
+
+def _part(arrays: tuple[np.ndarray, ...], named: dict[str, Any]) -> ImageSet:
+    images, labels, ids = map(_tensor, arrays)
+    return ImageSet(images, labels, ids, **named)
 
 
 def _tensor(array: np.ndarray) -> Tensor:

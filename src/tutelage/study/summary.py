@@ -160,7 +160,10 @@ def _arm(name: str, results: Sequence[dict[str, Any]]) -> Arm:
         known = known and not _even(results)
         return tuple(float(result[key]) for result in results) if known else None
 
-    described = {"untaught": "none: every example counts the same"} | TAUGHT_BY
+    described = {
+        "untaught": "none: every example counts the same",
+        "weights": "weights of a file, as they are",
+    } | TAUGHT_BY
     return Arm(
         name=name,
         teacher=described.get(name, "a stored commentary, as it is"),

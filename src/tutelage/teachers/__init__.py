@@ -9,6 +9,7 @@ from tutelage.teachers.copies import Copies
 from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.dynamic_loss import DynamicLoss
 from tutelage.teachers.fixed_augmentation import FixedAugmentation
+from tutelage.teachers.given_weights import GivenWeights
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
 from tutelage.teachers.keep_or_drop import KeepOrDrop
 from tutelage.teachers.keep_probability import KeepProbability
@@ -43,6 +44,7 @@ __all__ = [
     "Draw",
     "DynamicLoss",
     "FixedAugmentation",
+    "GivenWeights",
     "InternalState",
     "KeepOrDrop",
     "KeepProbability",

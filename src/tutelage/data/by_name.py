@@ -1,0 +1,189 @@
+"""Tables with a row for each example, found again by its name and never by its place."""
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tutelage.data.columns import pick
+from tutelage.data.images import ImageSet
+from tutelage.data.parquet import open_parquet
+from tutelage.data.tables import PATH_COLUMNS, read_csv
+from tutelage.errors import UsageError
+
+NAME, CONTENT, LABEL = "name", "content", "label"
+NAME_COLUMNS = (NAME, *PATH_COLUMNS)
+"""columns that say which example a row is about, tried in order"""
+_SHOWN = 5
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """R rows of a table."""
+
+    values: Mapping[str, float]
+    """by the name of the example"""
+    contents: Mapping[str, str]
+    """fingerprints of the images it was about; empty where the table has none"""
+    labels: Mapping[str, str]
+    """class names; empty where the table has none"""
+    where: str
+    """the table, for messages"""
+
+
+def fingerprints(images: ImageSet) -> list[str]:
+    """What each image holds, in 16 letters: another picture has others.
+
+    Args:
+        images: N images.
+
+    Returns:
+        N digests of size and pixels.
+    """
+    shape = repr(tuple(images.images.shape[1:])).encode()
+    return [
+        hashlib.blake2b(shape + image.numpy().tobytes(), digest_size=8).hexdigest()
+        for image in images.images
+    ]
+
+
+def write_by_name(path: Path, images: ImageSet, columns: Mapping[str, Any]) -> None:
+    """Write a table with a row for each image: its name, content, class and what is given.
+
+    Args:
+        path: The Parquet file.
+        images: N images.
+        columns: N values each.
+    """
+    about = {
+        NAME: images.names(),
+        CONTENT: fingerprints(images),
+        LABEL: [images.classes[label] for label in images.labels.tolist()],
+    }
+    pq.write_table(pa.table(dict(columns) | about), path)
+
+
+def read_by_name(file: Path, column: str) -> Kept:
+    """A column of numbers, by the names of the examples.
+
+    Args:
+        file: A Parquet or CSV file with a column of names (or paths), and perhaps ``content``
+            and ``label`` as ``write_by_name`` gives them.
+        column: Which numbers.
+
+    Returns:
+        What it says.
+
+    Raises:
+        UsageError: If the file or a column is missing, a name comes twice, or a value is not a
+            finite number.
+    """
+    columns = read_columns(file)
+    where = str(file)
+    value = pick(list(columns), column, (), option="the column of values", where=where)
+    name = pick(list(columns), None, NAME_COLUMNS, option="name", where=where)
+    names = [str(text).replace("\\", "/") for text in columns[name]]
+    if len(set(names)) < len(names):
+        twice = next(n for place, n in enumerate(names) if n in names[:place])
+        raise UsageError(f"{file} has several rows of {twice}; keep one for each example.")
+    values = [_number(text, row, file) for row, text in enumerate(columns[value])]
+
+    def named(other: str) -> dict[str, str]:
+        return dict(zip(names, map(str, columns.get(other, ())), strict=False))
+
+    return Kept(dict(zip(names, values, strict=True)), named(CONTENT), named(LABEL), where)
+
+
+def read_columns(file: Path) -> Mapping[str, Sequence[Any]]:
+    """All columns of a Parquet or CSV file.
+
+    Args:
+        file: The file.
+
+    Returns:
+        By name.
+
+    Raises:
+        UsageError: If there is no such file, or it is of another kind.
+    """
+    if not file.is_file() or file.suffix.casefold() not in (".parquet", ".csv"):
+        raise UsageError(f"there is no table {file}; give a .parquet or .csv file.")
+    if file.suffix.casefold() == ".csv":
+        return read_csv(file)
+    return open_parquet(file).read().to_pydict()
+
+
+def values_of(
+    kept: Kept, images: ImageSet, *, otherwise: float | None = None
+) -> Float[Tensor, "N"]:
+    """The value of each image, found by its name.
+
+    An image that the table does not know, one whose picture or class is no longer that of the
+    table, and a row whose image is gone, are listed: in an error, or in a logged warning where
+    ``otherwise`` says what the first two get.
+
+    Args:
+        kept: The table.
+        images: N images, in any order.
+        otherwise: What images without a value of their own get; None to refuse them.
+
+    Returns:
+        [N].
+
+    Raises:
+        UsageError: If table and images do not match and ``otherwise`` is None.
+    """
+    names = images.names()
+    labels = [images.classes[label] for label in images.labels.tolist()]
+    now = fingerprints(images)
+    new = [n for n in names if n not in kept.values]
+    redrawn = [n for n, c in zip(names, now, strict=True) if kept.contents.get(n, c) != c]
+    renamed = [n for n, y in zip(names, labels, strict=True) if kept.labels.get(n, y) != y]
+    gone = sorted(kept.values.keys() - set(names))
+    faults = [
+        _listed(new, "examples that it lacks"),
+        _listed(redrawn, "examples whose picture has changed"),
+        _listed(renamed, "examples whose label has changed"),
+        _listed(gone, "rows whose example is gone"),
+    ]
+    said = "; ".join(fault for fault in faults if fault)
+    if said and otherwise is None:
+        raise UsageError(
+            f"{kept.where} is not about these examples of {images.name}: {said}. Say what "
+            "examples without a value of their own get, to use the others all the same."
+        )
+    if said:
+        _LOG.warning(
+            "%s: %s; %g in place of a value of their own.", kept.where, said, otherwise
+        )
+    left_out = {*new, *redrawn, *renamed}
+    found = [otherwise if n in left_out else kept.values[n] for n in names]
+    return torch.tensor(found, dtype=torch.float32)
+
+
+def _listed(names: Sequence[str], what: str) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{len(names)} {what} ({', '.join(names[:_SHOWN])}{more})"
+
+
+def _number(text: Any, row: int, file: Path) -> float:
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        value = float("nan")
+    if not -float("inf") < value < float("inf"):
+        raise UsageError(
+            f"row {row} (counted from 0) of {file} has {text!r} in place of a finite number."
+        )
+    return value
