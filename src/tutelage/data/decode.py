@@ -25,13 +25,6 @@ _GREY = ("1", "L", "LA", "La")
 class BrokenImageError(UsageError):
     """A picture that cannot be read, and may be left out on request."""
 
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(
-            f"{where} cannot be read as an image ({reason}); replace or remove it, or leave "
-            "such images out: broken_images skip."
-        )
-        self.short = f"{where} ({reason})"
-
 
 def decode(stored: Any, *, where: str, root: Path) -> UInt8[np.ndarray, "C H W"]:
     """The picture as pixels, turned upright as its EXIF orientation says.
@@ -56,7 +49,9 @@ def decode(stored: Any, *, where: str, root: Path) -> UInt8[np.ndarray, "C H W"]
     except (OSError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         # Pillow ends some messages with "<_io.BytesIO object at ...>".
         reason = getattr(error, "strerror", None) or str(error).partition("<")[0].strip()
-        raise BrokenImageError(where, reason) from error
+        raise BrokenImageError(
+            f"{where} cannot be read as an image ({reason}); replace or remove it."
+        ) from error
     if picture.mode.startswith(("I", "F")):
         raise UsageError(
             f"{where} has over 8 bits a channel (mode {picture.mode}); allowed: 8. Convert it, "

@@ -53,9 +53,13 @@ def gather(
             try:
                 pixels = decode(stored, where=place, root=root)
             except BrokenImageError as error:
+                said = str(error).removesuffix(".")
                 if reading.broken_images != "skip":
-                    raise
-                broken.append(error.short)
+                    raise BrokenImageError(
+                        f"{said}, or leave such images out: broken_images skip."
+                    ) from error
+                known = said.removesuffix("; replace or remove it")
+                broken.append(known.replace(" cannot be read as an image", ""))
                 continue
             rows.append(row)
             yield place, _sized(pixels, reading.image_size)

@@ -111,7 +111,7 @@ def _reporter(job: Job, tutor: Tutor) -> Reporter:
     return Reporter(tutor, board, every=job.log_every)
 
 
-def _of_epoch(entry: Mapping[str, float]) -> dict[str, float]:
+def _of_epoch(entry: Mapping[str, float | int]) -> dict[str, float]:
     return {f"epoch/{name}": entry[name] for name in TOLD_OF_EPOCH if name in entry}
 
 
