@@ -1,6 +1,7 @@
 """Labels that are no classes: examples without a label, and labels that nobody declared."""
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,7 +9,9 @@ from torch import Tensor
 
 from tutelage.errors import UsageError
 from tutelage.objectives import Objective, cross_entropy
-from tutelage.records import Lesson
+from tutelage.records import Batch, Lesson
+
+Rows = TypeVar("Rows", bound=Batch | Lesson)
 
 
 @dataclass(frozen=True)
@@ -73,17 +76,17 @@ def labelled(objective: Objective, targets: Tensor) -> Tensor | None:
     return None
 
 
-def with_classes(lesson: Lesson, known: Tensor | None) -> Lesson:
-    """A lesson with class 0 in place of labels that are none, which no table of classes has.
+def with_classes(rows: Rows, known: Tensor | None) -> Rows:
+    """Class 0 in place of labels that are none, which would index beyond the classes.
 
     Args:
-        lesson: The rows.
+        rows: The lesson or batch.
         known: As ``labelled`` gives it.
 
     Returns:
-        The lesson itself where all rows have a label.
+        The same one where all rows have a label.
     """
-    return lesson if known is None else lesson._replace(targets=lesson.targets.where(known, 0))
+    return rows if known is None else rows._replace(targets=rows.targets.where(known, 0))
 
 
 def of_labelled(numbers: Tensor, known: Tensor | None) -> Tensor:

@@ -123,9 +123,8 @@ class Task:
         shown = seen if is_deep(self.teacher) else detach(seen)
         known = labelled(self.objective, lesson.targets)
         with as_taken(lesson, self.own(seed + 2)):
-            return of_labelled(
-                weigh(self.teacher, teacher, with_classes(lesson, known), shown), known
-            )
+            weights = weigh(self.teacher, teacher, with_classes(lesson, known), shown)
+        return of_labelled(weights, known)
 
     def descended(
         self, teacher: Params, lesson: Lesson, seen: Observation, seed: int
@@ -141,9 +140,9 @@ class Task:
         Returns:
             [L]: the objective's losses, or the teacher's grades.
         """
-        known = labelled(self.objective, lesson.targets)
+        known = with_classes(lesson, labelled(self.objective, lesson.targets))
         with as_taken(lesson, self.own(seed + 2)):
-            return grade(self.teacher, teacher, with_classes(lesson, known), seen)
+            return grade(self.teacher, teacher, known, seen)
 
     def log_prob(self, teacher: Params, step: Step, seen: Observation) -> Tensor:
         """The log-probability of what the teacher sampled at a step.
@@ -280,8 +279,7 @@ class Task:
         with as_taken(held_out, self.own(held_out.seed + 1)):
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
             known = labelled(self.objective, lesson.targets)
-            targets = lesson.targets if known is None else lesson.targets.where(known, 0)
-            found = (self.metric or self.objective)(out, targets)
+            found = (self.metric or self.objective)(out, with_classes(lesson, known).targets)
         rows = found.new_full((), found.numel()) if known is None else known.sum().to(found)
         return of_labelled(found, known).sum() / nonzero(self.processes.total(rows))
 
