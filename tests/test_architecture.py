@@ -23,7 +23,7 @@ LAYERS: tuple[set[str], ...] = (
     {"passes"},
     {"tutor"},
     {"logs", "loops", "meta_weight_net", "rewarded"},
-    {"few_shot"},
+    {"few_shot", "integrations"},
     {"runs", "report", "config"},
     {"commentaries"},
     {"study", "reproduction"},

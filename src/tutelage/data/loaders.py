@@ -1,0 +1,124 @@
+"""Anybody's data sets and loaders: examples that keep an identity, and batches drawn again."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, default_collate
+
+from tutelage.errors import UsageError
+from tutelage.randomness import mixed_seed
+from tutelage.records import Batch
+
+
+@runtime_checkable
+class Indexed(Protocol):
+    """A data set of known length, whose examples have places: torch's or Hugging Face's."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: int, /) -> Any: ...
+
+
+class Numbered(Dataset[tuple[Any, ...]]):
+    """A data set whose examples also give their own place in it, last.
+
+    A loader of it gives inputs, targets and ids, which ``as_batch`` takes.
+
+    Args:
+        examples: Each of them a sequence: input and target.
+    """
+
+    def __init__(self, examples: Indexed) -> None:
+        self.examples = examples
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, place: int) -> tuple[Any, ...]:
+        return (*self.examples[place], place)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return (self[place] for place in range(len(self)))
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Batches drawn uniformly, without the same example twice in one; such as judge a student.
+
+    A batch depends on its number and the seed alone, so that training which is resumed sees
+    the same ones.
+
+    Raises:
+        UsageError: If there are no examples, or the size is below 1.
+    """
+
+    examples: Indexed
+    size: int
+    """examples in a batch; all of them where there are fewer"""
+    seed: int = 0
+    collate: Callable[[list[Any]], Any] = default_collate
+    """from a list of examples to a batch, as a loader's ``collate_fn``"""
+
+    def __post_init__(self) -> None:
+        if not len(self.examples):
+            raise UsageError("There are no examples to draw batches from.")
+        if self.size < 1:
+            raise UsageError(f"size must be 1 or above, got {self.size}.")
+
+    def __call__(self, number: int) -> Any:
+        """Draw a batch.
+
+        Args:
+            number: Which; the same one gives the same batch again.
+
+        Returns:
+            What ``collate`` makes of its examples.
+        """
+        generator = torch.Generator().manual_seed(mixed_seed(self.seed, number))
+        places = torch.randperm(len(self.examples), generator=generator)[: self.size]
+        return self.collate([self.examples[place] for place in places.tolist()])
+
+
+def as_batch(loaded: Batch | Sequence[Tensor]) -> Batch:
+    """What a loader gave, as a batch.
+
+    Args:
+        loaded: Inputs, targets and ids; or a batch already.
+
+    Returns:
+        The batch.
+
+    Raises:
+        UsageError: If there are no ids, or something else came.
+    """
+    if isinstance(loaded, Batch):
+        return loaded
+    if isinstance(loaded, list | tuple) and len(loaded) == 3:
+        inputs, targets, ids = loaded
+        return Batch(inputs, targets, ids)
+    if isinstance(loaded, list | tuple) and len(loaded) == 2:
+        raise UsageError(
+            "The loader gives inputs and targets but no ids, by which a teacher knows examples "
+            "again: load from data.loaders.Numbered(examples)."
+        )
+    what = f"{len(loaded)} parts" if isinstance(loaded, list | tuple) else type(loaded).__name__
+    raise UsageError(f"The loader gives {what}: make a Batch of inputs, targets and ids of it.")
+
+
+def without_ids(loaded: Batch | Sequence[Tensor]) -> Batch:
+    """Held-out examples as a batch; ids do not matter where a student is judged.
+
+    Args:
+        loaded: Inputs and targets, or with ids; or a batch already.
+
+    Returns:
+        The batch, with ids -1 where none came.
+    """
+    if not isinstance(loaded, Batch) and len(loaded) == 2:
+        inputs, targets = loaded
+        none = torch.full((len(targets),), -1, device=targets.device)
+        return Batch(inputs, targets, none)
+    return as_batch(loaded)

@@ -1,0 +1,131 @@
+"""Accelerate: a student step by an ``Accelerator`` and what it has prepared."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tutelage.descent import require_norm
+from tutelage.errors import MissingExtraError, UsageError
+from tutelage.integrations.teaching import BesideStudent, Teaching, scale_gradient
+from tutelage.tutor import Tutor
+
+try:
+    from accelerate import Accelerator
+    from accelerate.optimizer import AcceleratedOptimizer
+except ImportError as error:
+    raise MissingExtraError("accelerate", "accelerate") from error
+
+
+def taught(
+    accelerator: Accelerator,
+    student: nn.Module,
+    optimizer: Optimizer,
+    teaching: Teaching,
+    *,
+    total_steps: int | None = None,
+) -> Tutor:
+    """A tutor of a prepared student; ``save_state`` and ``load_state`` keep it from now on.
+
+    Args:
+        accelerator: Which prepared both.
+        student: As ``accelerator.prepare`` gave it.
+        optimizer: As ``accelerator.prepare`` gave it.
+        teaching: The teacher, how it learns and what judges.
+        total_steps: Student steps of the whole run, where that is known.
+
+    Returns:
+        The tutor: its ``step`` takes the place of zero_grad, backward, clipping and step.
+
+    Raises:
+        UsageError: If gradients are accumulated, or the optimiser was not prepared.
+    """
+    if accelerator.gradient_accumulation_steps != 1:
+        raise UsageError(
+            f"gradient_accumulation_steps is {accelerator.gradient_accumulation_steps}, but a "
+            "taught step is taken on one batch: set it to 1 and take larger batches."
+        )
+    descent = Accelerated(accelerator, prepared(optimizer), teaching.max_norm)
+    tutor = teaching.tutor(
+        student, descent.optimizer.optimizer, total_steps=total_steps, descent=descent
+    )
+    accelerator.register_for_checkpointing(BesideStudent(tutor))
+    return tutor
+
+
+def prepared(optimizer: object) -> AcceleratedOptimizer:
+    """An optimiser that was prepared.
+
+    Args:
+        optimizer: The optimiser.
+
+    Returns:
+        The same.
+
+    Raises:
+        UsageError: If it was not.
+    """
+    if not isinstance(optimizer, AcceleratedOptimizer):
+        raise UsageError(
+            f"The {type(optimizer).__name__} was not prepared: give what "
+            "accelerator.prepare(student, optimizer) returns."
+        )
+    return optimizer
+
+
+@dataclass
+class Accelerated:
+    """A step by ``accelerator.backward`` and a prepared optimiser, clipped by the accelerator.
+
+    A scaled gradient is unscaled by the accelerator when it clips or steps. The gradient is
+    seen without the scale before, and gets it back there; scales are powers of two, so no bit
+    is lost.
+
+    Raises:
+        ValueError: If ``max_norm`` is not positive.
+    """
+
+    accelerator: Accelerator
+    optimizer: AcceleratedOptimizer
+    """the student's"""
+    max_norm: float | None = None
+    """norm over all parameters to which the gradient is clipped; None: it is not"""
+    norm: Tensor | None = field(default=None, init=False)
+    """scalar: of the last gradient before it was clipped, where it is"""
+
+    def __post_init__(self) -> None:
+        require_norm(self.max_norm)
+
+    @property
+    def scales(self) -> bool:
+        """Whether the accelerator scales the loss."""
+        return self.accelerator.scaler is not None
+
+    def backward(self, loss: Tensor, optimizer: Optimizer, *, again: bool) -> None:
+        """Leave the gradient in the parameters, without the scale.
+
+        Args:
+            loss: What the student descends, a scalar.
+            optimizer: The student's own.
+            again: Whether the graph is needed for another backward pass.
+        """
+        self.accelerator.backward(loss, retain_graph=again)
+        if self.accelerator.scaler is not None:
+            scale_gradient(optimizer, 1 / self.accelerator.scaler.get_scale())
+
+    def step(self, optimizer: Optimizer) -> bool:
+        """Move the student.
+
+        Args:
+            optimizer: The student's own.
+
+        Returns:
+            False where a scaled gradient overflowed.
+        """
+        if self.accelerator.scaler is not None:
+            scale_gradient(optimizer, self.accelerator.scaler.get_scale())
+        if self.max_norm is not None:
+            moved = [p for group in optimizer.param_groups for p in group["params"]]
+            self.norm = self.accelerator.clip_grad_norm_(moved, self.max_norm)
+        self.optimizer.step()
+        return not self.optimizer.step_was_skipped

@@ -1,0 +1,145 @@
+"""What is the same in every framework: who teaches, how that is learnt, and what judges."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from tutelage.data.loaders import without_ids
+from tutelage.descent import Descent, Ordinary
+from tutelage.look import Record
+from tutelage.objectives import Objective, cross_entropy
+from tutelage.records import Batch
+from tutelage.signals import Signal
+from tutelage.tutor import Tutor
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """All that a training loop is told of its teacher; see ``tutelage.tutor.Tutor``.
+
+    The teacher stays outside of the student's module, so that wrappers, optimisers and
+    checkpoints of a framework see the student alone.
+
+    Raises:
+        ValueError: If only one of signal and teacher optimiser is given.
+    """
+
+    teacher: nn.Module
+    teacher_optimizer: Optimizer | None = None
+    """None: the teacher stays as it is, as a stored commentary or a baseline does"""
+    signal: Signal | None = None
+    """how the teacher learns; needed if and only if it has an optimiser"""
+    held_out: Callable[[int], Any] | None = None
+    """a step's number to the examples that judge it, such as ``data.loaders.Draws``"""
+    teacher_every: int = 1
+    aggregate: int = 1
+    objective: Objective | None = None
+    """logits and targets to losses; None: cross entropy, or what the framework trains by"""
+    metric: Objective | None = None
+    max_norm: float | None = None
+    """norm to which the student's gradient is clipped; None: it is not"""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.signal is None) != (self.teacher_optimizer is None):
+            raise ValueError("Give both signal and teacher_optimizer, or neither.")
+
+    def tutor(
+        self,
+        student: nn.Module,
+        optimizer: Optimizer,
+        *,
+        total_steps: int | None = None,
+        objective: Objective = cross_entropy,
+        descent: Descent | None = None,
+    ) -> Tutor:
+        """A tutor of this student; the teacher moves to where it is.
+
+        Args:
+            student: The student.
+            optimizer: Its optimiser.
+            total_steps: Student steps of the whole run, where that is known.
+            objective: What it is trained by, where nothing else was asked for.
+            descent: How a step is taken; None: ``Ordinary(max_norm)``.
+
+        Returns:
+            The tutor, at its first step.
+        """
+        self.teacher.to(next(student.parameters()).device)
+        if self.teacher_optimizer is not None:  # what it remembers moves along
+            self.teacher_optimizer.load_state_dict(self.teacher_optimizer.state_dict())
+        return Tutor(
+            student,
+            optimizer,
+            self.teacher,
+            self.teacher_optimizer,
+            signal=self.signal,
+            teacher_every=self.teacher_every,
+            aggregate=self.aggregate,
+            total_steps=total_steps,
+            objective=self.objective or objective,
+            metric=self.metric,
+            seed=self.seed,
+            descent=Ordinary(self.max_norm) if descent is None else descent,
+        )
+
+    def step(
+        self, tutor: Tutor, batch: Batch, as_held_out: Callable[[Any], Batch] = without_ids
+    ) -> Record:
+        """Take a student step, and draw what judges it where that is due.
+
+        Args:
+            tutor: The tutor.
+            batch: B training examples, where the student is.
+            as_held_out: From what was drawn to a batch.
+
+        Returns:
+            What happened.
+        """
+        if not tutor.wants_held_out or self.held_out is None:
+            return tutor.step(batch)  # says what is missing
+        judge, device = as_held_out(self.held_out(tutor.steps)), batch.inputs.device
+        inputs, targets, ids = (part.to(device) for part in judge[:3])
+        return tutor.step(batch, Batch(inputs, targets, ids))
+
+
+@dataclass(frozen=True)
+class BesideStudent:
+    """What a tutor needs to go on, but for student and optimiser, which a framework keeps."""
+
+    tutor: Tutor
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps.
+
+        Returns:
+            Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely.
+        """
+        state = self.tutor.state_dict()
+        return {k: v for k, v in state.items() if k not in ("student", "optimizer")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state that ``state_dict`` gave.
+
+        Args:
+            state: That state, on any device; student and optimiser are back already.
+        """
+        student = self.tutor.student.state_dict()
+        own = {"student": student, "optimizer": self.tutor.optimizer.state_dict()}
+        self.tutor.load_state_dict({**state, **own})
+
+
+def scale_gradient(optimizer: Optimizer, factor: float) -> None:
+    """Multiply the gradient that an optimiser is about to use.
+
+    Args:
+        optimizer: The optimiser.
+        factor: A power of two loses no bit.
+    """
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            if p.grad is not None:
+                p.grad *= factor

@@ -1,0 +1,249 @@
+"""Transformers: a ``Trainer`` whose training step is taken under a teacher."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.data.loaders import Draws, Indexed
+from tutelage.errors import MissingExtraError, UsageError
+from tutelage.integrations.columns import ByColumns, TrainersLoss, stacked
+from tutelage.integrations.teaching import BesideStudent, Teaching
+from tutelage.records import Batch
+from tutelage.tutor import Tutor
+
+try:
+    from transformers import Trainer, TrainerCallback
+except ImportError as error:
+    raise MissingExtraError("transformers", "transformers") from error
+from tutelage.integrations.accelerate import Accelerated, prepared
+
+_FILE = "tutelage.pt"
+"""where a checkpoint folder keeps the tutor"""
+
+
+class TeachingTrainer(Trainer):
+    """A ``Trainer`` as any other, whose student is taught once ``teach`` was called.
+
+    The training set has a column of whole numbers by which the teacher knows examples again;
+    it is kept with ``remove_unused_columns=True``, too, and never reaches the model. The loss
+    is the teacher's weighted mean of what the Trainer trains by (see ``TrainersLoss``), or
+    ``Teaching.objective``; clipping is the Trainer's (``max_grad_norm``), and so are precision,
+    schedule, logs (with ``held_out_loss`` beside the rest) and checkpoints, which keep all that
+    the tutor needs: training that is resumed goes on where it was.
+
+    Note: evaluation is the Trainer's own; a teacher that acts at test does not act there. The
+    optimiser moves within ``training_step``, so that callbacks see ``on_pre_optimizer_step``
+    after that. The model is called with columns of one shape: encoder-decoder models are not
+    taught here.
+    """
+
+    teaching: Teaching | None = None
+    id_column = "idx"
+    tutor: Tutor | None = None
+    _checkpoint: Path | None = None
+    _judged: list[Tensor]
+
+    def teach(self, teaching: Teaching, *, id_column: str = "idx") -> None:
+        """Say who teaches; before ``train``.
+
+        Args:
+            teaching: The teacher, how it learns and what judges, such as ``self.draws(clean,
+                size)``.
+            id_column: The training set's column of identities, whole numbers.
+
+        Raises:
+            UsageError: If the arguments accumulate gradients or spread batches over devices,
+                clip in another way than the teaching, or bring a loss that would not be asked.
+        """
+        if self.args.gradient_accumulation_steps != 1:
+            raise UsageError(
+                f"gradient_accumulation_steps is {self.args.gradient_accumulation_steps}, but "
+                "a taught step is taken on one batch: set it to 1 and raise "
+                "per_device_train_batch_size."
+            )
+        if self.args.n_gpu > 1:
+            raise UsageError(
+                f"The Trainer would spread batches over {self.args.n_gpu} devices in one "
+                "process: start it with torchrun, or set CUDA_VISIBLE_DEVICES to one of them."
+            )
+        if teaching.max_norm not in (None, self._max_norm):
+            raise UsageError(
+                f"Teaching.max_norm is {teaching.max_norm} but the arguments' max_grad_norm "
+                f"{self.args.max_grad_norm}: the latter clips, leave the former away."
+            )
+        own = type(self).compute_loss is not Trainer.compute_loss
+        if own or self.compute_loss_func is not None:
+            name = "compute_loss" if own else "compute_loss_func"
+            raise UsageError(
+                f"{name} gives one loss for a whole batch, which a teacher cannot weigh: leave "
+                "it out and give Teaching(objective=...), one loss for each example."
+            )
+        self.teaching = teaching
+        self.id_column = id_column
+        self.tutor = None
+        self._judged = []
+        self.remove_callback(_StepTaken)
+        self.add_callback(_StepTaken(self))
+
+    def draws(self, examples: Indexed, size: int) -> Draws:
+        """Batches that judge the student, by the Trainer's own collator.
+
+        Args:
+            examples: Held-out examples, prepared as the training set; ids are not needed.
+            size: Examples in a batch.
+
+        Returns:
+            For ``Teaching.held_out``.
+        """
+        collate = self._get_collator_with_removed_columns(self.data_collator)
+        return Draws(examples, size, self.args.seed, collate)
+
+    def training_step(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Tensor | Any],
+        num_items_in_batch: Tensor | int | None = None,  # noqa: ARG002 - the Trainer's
+    ) -> Tensor:
+        """Take a student step, and a teacher step where one is due.
+
+        Args:
+            model: The student, prepared.
+            inputs: A batch by column.
+            num_items_in_batch: The Trainer's; not needed.
+
+        Returns:
+            The loss that the student descended, detached.
+
+        Raises:
+            UsageError: If nobody teaches, or the batch does not say which examples it holds.
+        """
+        if self.teaching is None:
+            raise UsageError("The trainer has no teacher: call teach(Teaching(...)) before.")
+        inputs = self._prepare_inputs(inputs)
+        columns, batch = stacked(inputs, self._label, self.id_column)
+        if self.tutor is None:
+            self.tutor = self._tutor(self.teaching, ByColumns(model, columns))
+        student = self.tutor.student
+        assert isinstance(student, ByColumns)
+        student.require(columns)
+        model.train()
+        with self.compute_loss_context_manager():
+            record = self.teaching.step(self.tutor, batch, self._held_out)
+        if record.held_out_loss is not None:
+            self._judged.append(record.held_out_loss)
+        # the loop's own optimizer.step() is still to come
+        self.accelerator.gradient_state._set_sync_gradients(False)
+        return record.loss
+
+    def prediction_step(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Tensor | Any],
+        prediction_loss_only: bool,
+        ignore_keys: list[str] | None = None,
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Evaluate a batch as the Trainer does, without the column of identities.
+
+        Args:
+            model: The student.
+            inputs: A batch by column.
+            prediction_loss_only: The Trainer's.
+            ignore_keys: The Trainer's.
+
+        Returns:
+            Loss, logits and labels.
+        """
+        return super().prediction_step(
+            model, self._without_ids(inputs), prediction_loss_only, ignore_keys
+        )
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log as the Trainer does, with the mean held-out loss since the last time.
+
+        Args:
+            logs: What to log.
+            start_time: The Trainer's.
+        """
+        if "loss" in logs and self.teaching is not None and self._judged:
+            logs["held_out_loss"] = float(torch.stack(self._judged).mean())
+            self._judged = []
+        super().log(logs, start_time)
+
+    @property
+    def _label(self) -> str:
+        if len(self.label_names) != 1:
+            raise UsageError(f"The model takes {len(self.label_names)} labels; one is needed.")
+        return self.label_names[0]
+
+    @property
+    def _max_norm(self) -> float | None:
+        norm = self.args.max_grad_norm
+        return norm if norm is not None and norm > 0 else None
+
+    def _tutor(self, teaching: Teaching, student: nn.Module) -> Tutor:
+        assert isinstance(self.model, nn.Module)
+        descent = Accelerated(self.accelerator, prepared(self.optimizer), self._max_norm)
+        tutor = teaching.tutor(
+            student,
+            descent.optimizer.optimizer,
+            total_steps=self.state.max_steps,
+            objective=TrainersLoss.of(self.model, self.args.label_smoothing_factor),
+            descent=descent,
+        )
+        if self._checkpoint is not None:
+            path, self._checkpoint = self._checkpoint / _FILE, None
+            if not path.is_file():
+                raise UsageError(f"{path} is missing: that checkpoint knows of no teacher.")
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            BesideStudent(tutor).load_state_dict(state)
+        return tutor
+
+    def _held_out(self, drawn: Mapping[str, Any]) -> Batch:
+        inputs = self._prepare_inputs(self._without_ids(drawn))
+        columns, batch = stacked(inputs, self._label, None)
+        assert self.tutor is not None
+        assert isinstance(self.tutor.student, ByColumns)
+        self.tutor.student.require(columns)
+        return batch
+
+    def _without_ids(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: column for name, column in inputs.items() if name != self.id_column}
+
+    def _set_signature_columns_if_needed(self) -> None:
+        super()._set_signature_columns_if_needed()
+        assert self._signature_columns is not None
+        if self.id_column not in self._signature_columns:
+            self._signature_columns.append(self.id_column)
+
+    def _clip_grad_norm(self, model: nn.Module) -> Tensor | None:  # noqa: ARG002 - done already
+        descent = None if self.tutor is None else self.tutor.descent
+        return descent.norm if isinstance(descent, Accelerated) else None
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        return grad_norm if grad_norm is not None else self._clip_grad_norm(model)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if self.tutor is not None and self.args.should_save and not self.args.save_only_model:
+            folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
+            torch.save(BesideStudent(self.tutor).state_dict(), folder / _FILE)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        self._checkpoint = None if checkpoint is None else Path(checkpoint)
+
+
+class _StepTaken(TrainerCallback):
+    """Begins a run with a new tutor, and undoes what keeps the loop from a second step."""
+
+    def __init__(self, trainer: TeachingTrainer) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(self, *_args: Any, **_settings: Any) -> None:
+        self.trainer.tutor = None
+
+    def on_optimizer_step(self, *_args: Any, **_settings: Any) -> None:
+        self.trainer.accelerator.gradient_state._set_sync_gradients(True)
