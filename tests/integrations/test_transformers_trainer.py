@@ -184,7 +184,7 @@ def test_what_is_resumed_ends_bit_for_bit_as_what_was_not(tmp_path: Path) -> Non
     assert judged == [
         6
     ]  # logged every 3 steps, judged every 4; the last was after the last log
-    (tmp_path / "b" / "checkpoint-5" / "tutelage.pt").unlink()
+    (tmp_path / "b" / "checkpoint-5" / "tutelage.0.pt").unlink()
     with pytest.raises(UsageError, match="knows of no teacher"):
         again.train(resume_from_checkpoint=str(tmp_path / "b" / "checkpoint-5"))
 

@@ -1,6 +1,7 @@
 """Models that are called with named columns, as students that are called with one tensor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,56 +17,42 @@ from tutelage.objectives import (
 from tutelage.records import Batch
 
 
-class ByColumns(nn.Module):
-    """A model of ``transformers`` as a student.
+@contextmanager
+def by_columns(model: nn.Module, columns: Sequence[str]) -> Iterator[None]:
+    """Let a model of ``transformers`` be called with one tensor and give logits, inside.
 
     Args:
-        model: Called with named columns, and gives ``logits``.
+        model: Called with named columns outside, and gives ``logits``.
         columns: Their names, in the order in which ``stacked`` lays them.
+
+    Yields:
+        Nothing.
+
+    Note: raises ``UnsupportedStudentError`` where the model gives no logits.
     """
 
-    def __init__(self, model: nn.Module, columns: Sequence[str]) -> None:
-        super().__init__()
-        self.model = model
-        self.columns = tuple(columns)
+    def named(_model: nn.Module, args: tuple[Tensor], _named: Mapping[str, Any]) -> Any:
+        (inputs,) = args
+        parts = (inputs,) if len(columns) == 1 else inputs.unbind(1)
+        return (), dict(zip(columns, parts, strict=True))
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Logits.
-
-        Args:
-            inputs: [B, K, ...], the K columns one behind the other; a single one as it is.
-
-        Returns:
-            [B, ...].
-
-        Raises:
-            UnsupportedStudentError: If the model gives none.
-        """
-        one = len(self.columns) == 1
-        parts = (inputs,) if one else inputs.unbind(1)
-        outputs = self.model(**dict(zip(self.columns, parts, strict=True)))
-        if hasattr(outputs, "logits"):
-            return outputs.logits
-        if isinstance(outputs, Tensor):
-            return outputs
+    def logits(_model: nn.Module, _args: object, outputs: Any) -> Tensor:
+        found = getattr(outputs, "logits", outputs)
+        if isinstance(found, Tensor):
+            return found
         raise UnsupportedStudentError(
-            f"{type(self.model).__name__} gives a {type(outputs).__name__} without logits."
+            f"{type(model).__name__} gives a {type(outputs).__name__} without logits."
         )
 
-    def require(self, columns: Sequence[str]) -> None:
-        """Refuse a batch of other columns than the first one.
-
-        Args:
-            columns: Its names.
-
-        Raises:
-            UsageError: If they are others.
-        """
-        if tuple(columns) != self.columns:
-            raise UsageError(
-                f"A batch has the columns {', '.join(columns)}, but the first one had "
-                f"{', '.join(self.columns)}: prepare all examples alike."
-            )
+    handles = (
+        model.register_forward_pre_hook(named, with_kwargs=True),
+        model.register_forward_hook(logits),
+    )
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def stacked(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -13,11 +14,13 @@ from tutelage.descent import require_norm
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.integrations.teaching import BesideStudent, Teaching, scale_gradient
 from tutelage.look import Record
+from tutelage.processes import Alone, Group, Processes
 from tutelage.records import Batch
 from tutelage.tutor import Tutor
 
 try:
     import lightning as L
+    from lightning.pytorch.strategies import DDPStrategy
 except ImportError as error:
     raise MissingExtraError("lightning", "lightning") from error
 
@@ -47,7 +50,7 @@ class TeachingModule(L.LightningModule):
         self.automatic_optimization = False
         self.teaching: Teaching | None = None
         self.tutor: Tutor | None = None
-        self._kept: dict[str, Any] | None = None
+        self._kept: list[dict[str, Any]] | None = None
 
     def teach(self, teaching: Teaching) -> None:
         """Say who teaches; before ``Trainer.fit``.
@@ -83,7 +86,8 @@ class TeachingModule(L.LightningModule):
         """Make the tutor, of the optimiser that Lightning has set up and restored.
 
         Raises:
-            UsageError: If nobody teaches, there are several optimisers, or no ``forward``.
+            UsageError: If nobody teaches, there are several optimisers, or no ``forward``; or
+                several processes are not kept in step by ``DistributedDataParallel``.
         """
         if self.teaching is None:
             name = type(self).__name__
@@ -101,10 +105,16 @@ class TeachingModule(L.LightningModule):
             )
         steps = self.trainer.estimated_stepping_batches
         total = None if steps in (-1, float("inf")) else int(steps)
-        descent = ByLightning(self, self.teaching.max_norm)
-        self.tutor = self.teaching.tutor(self, optimizer, total_steps=total, descent=descent)
+        self.tutor = self.teaching.tutor(
+            self,
+            optimizer,
+            total_steps=total,
+            descent=ByLightning(self, self.teaching.max_norm),
+            processes=self._processes(),
+        )
         if self._kept is not None:
-            BesideStudent(self.tutor).load_state_dict(self._kept)
+            own = self._kept[self.global_rank % len(self._kept)]
+            BesideStudent(self.tutor).load_state_dict(own)
             self._kept = None
 
     def training_step(self, loaded: Any, index: int) -> Tensor:  # noqa: ARG002 - Lightning's
@@ -167,8 +177,13 @@ class TeachingModule(L.LightningModule):
         Args:
             checkpoint: Lightning's, with the student and its optimiser.
         """
-        if self.tutor is not None:
-            checkpoint[_KEY] = BesideStudent(self.tutor).state_dict()
+        if self.tutor is None:
+            return
+        own = BesideStudent(self.tutor).state_dict()
+        states: list[Any] = [own] * self.trainer.world_size
+        if self.trainer.world_size > 1:  # each process remembers rows of its own
+            dist.all_gather_object(states, own)
+        checkpoint[_KEY] = states
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Hold on to it until the optimiser is there.
@@ -181,6 +196,16 @@ class TeachingModule(L.LightningModule):
     def _held_out(self, drawn: Any) -> Batch:
         moved = self.trainer.strategy.batch_to_device(drawn)
         return self.held_out_of(self.trainer.precision_plugin.convert_input(moved))
+
+    def _processes(self) -> Processes:
+        if self.trainer.world_size == 1:
+            return Alone()
+        if isinstance(self.trainer.strategy, DDPStrategy):
+            return Group()  # Lightning prepares its wrapper for each manual_backward
+        raise UsageError(
+            f"Several processes with {type(self.trainer.strategy).__name__} are not supported: "
+            'use Trainer(strategy="ddp").'
+        )
 
     def _step_scheduler(self, config: Any) -> None:
         metric = None

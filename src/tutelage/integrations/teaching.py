@@ -1,16 +1,18 @@
 """What is the same in every framework: who teaches, how that is learnt, and what judges."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tutelage.data.loaders import without_ids
+from tutelage.data.loaders import as_batch, without_ids
 from tutelage.descent import Descent, Ordinary
 from tutelage.look import Record
 from tutelage.objectives import Objective, cross_entropy
+from tutelage.processes import Processes
 from tutelage.records import Batch
 from tutelage.signals import Signal
 from tutelage.tutor import Tutor
@@ -33,7 +35,8 @@ class Teaching:
     signal: Signal | None = None
     """how the teacher learns; needed if and only if it has an optimiser"""
     held_out: Callable[[int], Any] | None = None
-    """a step's number to the examples that judge it, such as ``data.loaders.Draws``"""
+    """a number to examples that judge a step, such as ``data.loaders.Draws``; of several
+    processes, each gives numbers of its own"""
     teacher_every: int = 1
     aggregate: int = 1
     objective: Objective | None = None
@@ -55,6 +58,7 @@ class Teaching:
         total_steps: int | None = None,
         objective: Objective = cross_entropy,
         descent: Descent | None = None,
+        processes: Processes | None = None,
     ) -> Tutor:
         """A tutor of this student; the teacher moves to where it is.
 
@@ -64,6 +68,7 @@ class Teaching:
             total_steps: Student steps of the whole run, where that is known.
             objective: What it is trained by, where nothing else was asked for.
             descent: How a step is taken; None: ``Ordinary(max_norm)``.
+            processes: Those that train it together; None: as its wrapper tells.
 
         Returns:
             The tutor, at its first step.
@@ -84,26 +89,32 @@ class Teaching:
             metric=self.metric,
             seed=self.seed,
             descent=Ordinary(self.max_norm) if descent is None else descent,
+            processes=processes,
         )
 
     def step(
-        self, tutor: Tutor, batch: Batch, as_held_out: Callable[[Any], Batch] = without_ids
+        self,
+        tutor: Tutor,
+        loaded: Batch | Sequence[Tensor],
+        as_held_out: Callable[[Any], Batch] = without_ids,
     ) -> Record:
         """Take a student step, and draw what judges it where that is due.
 
         Args:
             tutor: The tutor.
-            batch: B training examples, where the student is.
+            loaded: A batch where the student is, or inputs, targets and ids from a loader.
             as_held_out: From what was drawn to a batch.
 
         Returns:
             What happened.
         """
+        device, together = tutor.task.student.device, tutor.processes
+        batch = _moved(as_batch(loaded), device)
         if not tutor.wants_held_out or self.held_out is None:
             return tutor.step(batch)  # says what is missing
-        judge, device = as_held_out(self.held_out(tutor.steps)), batch.inputs.device
-        inputs, targets, ids = (part.to(device) for part in judge[:3])
-        return tutor.step(batch, Batch(inputs, targets, ids))
+        number = tutor.steps * together.size + together.rank
+        judge = as_held_out(self.held_out(number))
+        return tutor.step(batch, _moved(judge, device))
 
 
 @dataclass(frozen=True)
@@ -130,6 +141,11 @@ class BesideStudent:
         student = self.tutor.student.state_dict()
         own = {"student": student, "optimizer": self.tutor.optimizer.state_dict()}
         self.tutor.load_state_dict({**state, **own})
+
+
+def _moved(batch: Batch, device: torch.device) -> Batch:
+    inputs, targets, ids = (part.to(device) for part in batch[:3])
+    return batch._replace(inputs=inputs, targets=targets, ids=ids)
 
 
 def scale_gradient(optimizer: Optimizer, factor: float) -> None:

@@ -1,6 +1,6 @@
 """Transformers: a ``Trainer`` whose training step is taken under a teacher."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.data.loaders import Draws, Indexed
+from tutelage.differentiable import original
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.integrations.columns import ByColumns, TrainersLoss, stacked
+from tutelage.integrations.columns import TrainersLoss, by_columns, stacked
 from tutelage.integrations.teaching import BesideStudent, Teaching
 from tutelage.records import Batch
 from tutelage.tutor import Tutor
@@ -20,8 +21,8 @@ except ImportError as error:
     raise MissingExtraError("transformers", "transformers") from error
 from tutelage.integrations.accelerate import Accelerated, prepared
 
-_FILE = "tutelage.pt"
-"""where a checkpoint folder keeps the tutor"""
+_FILE = "tutelage.{}.pt"
+"""where a checkpoint folder keeps the tutor of each process"""
 
 
 class TeachingTrainer(Trainer):
@@ -43,8 +44,9 @@ class TeachingTrainer(Trainer):
     teaching: Teaching | None = None
     id_column = "idx"
     tutor: Tutor | None = None
+    _columns: tuple[str, ...] = ()
     _checkpoint: Path | None = None
-    _judged: list[Tensor]
+    _judged: Sequence[Tensor] = ()
 
     def teach(self, teaching: Teaching, *, id_column: str = "idx") -> None:
         """Say who teaches; before ``train``.
@@ -84,7 +86,6 @@ class TeachingTrainer(Trainer):
         self.teaching = teaching
         self.id_column = id_column
         self.tutor = None
-        self._judged = []
         self.remove_callback(_StepTaken)
         self.add_callback(_StepTaken(self))
 
@@ -125,15 +126,13 @@ class TeachingTrainer(Trainer):
         inputs = self._prepare_inputs(inputs)
         columns, batch = stacked(inputs, self._label, self.id_column)
         if self.tutor is None:
-            self.tutor = self._tutor(self.teaching, ByColumns(model, columns))
-        student = self.tutor.student
-        assert isinstance(student, ByColumns)
-        student.require(columns)
+            self.tutor, self._columns = self._tutor(self.teaching, model), columns
+        self._require(columns)
         model.train()
-        with self.compute_loss_context_manager():
+        with self.compute_loss_context_manager(), by_columns(original(model), columns):
             record = self.teaching.step(self.tutor, batch, self._held_out)
         if record.held_out_loss is not None:
-            self._judged.append(record.held_out_loss)
+            self._judged = (*self._judged, record.held_out_loss)
         # the loop's own optimizer.step() is still to come
         self.accelerator.gradient_state._set_sync_gradients(False)
         return record.loss
@@ -168,8 +167,8 @@ class TeachingTrainer(Trainer):
             start_time: The Trainer's.
         """
         if "loss" in logs and self.teaching is not None and self._judged:
-            logs["held_out_loss"] = float(torch.stack(self._judged).mean())
-            self._judged = []
+            logs["held_out_loss"] = float(torch.stack(list(self._judged)).mean())
+            self._judged = ()
         super().log(logs, start_time)
 
     @property
@@ -194,7 +193,8 @@ class TeachingTrainer(Trainer):
             descent=descent,
         )
         if self._checkpoint is not None:
-            path, self._checkpoint = self._checkpoint / _FILE, None
+            path = self._checkpoint / _FILE.format(self.args.process_index)
+            self._checkpoint = None
             if not path.is_file():
                 raise UsageError(f"{path} is missing: that checkpoint knows of no teacher.")
             state = torch.load(path, map_location="cpu", weights_only=True)
@@ -204,10 +204,15 @@ class TeachingTrainer(Trainer):
     def _held_out(self, drawn: Mapping[str, Any]) -> Batch:
         inputs = self._prepare_inputs(self._without_ids(drawn))
         columns, batch = stacked(inputs, self._label, None)
-        assert self.tutor is not None
-        assert isinstance(self.tutor.student, ByColumns)
-        self.tutor.student.require(columns)
+        self._require(columns)
         return batch
+
+    def _require(self, columns: tuple[str, ...]) -> None:
+        if columns != self._columns:
+            raise UsageError(
+                f"A batch has the columns {', '.join(columns)}, but the first one had "
+                f"{', '.join(self._columns)}: prepare all examples alike."
+            )
 
     def _without_ids(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         return {name: column for name, column in inputs.items() if name != self.id_column}
@@ -227,9 +232,10 @@ class TeachingTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
-        if self.tutor is not None and self.args.should_save and not self.args.save_only_model:
+        if self.tutor is not None and not self.args.save_only_model:
             folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
-            torch.save(BesideStudent(self.tutor).state_dict(), folder / _FILE)
+            path = folder / _FILE.format(self.args.process_index)
+            torch.save(BesideStudent(self.tutor).state_dict(), path)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
