@@ -94,7 +94,7 @@ def trainer(
 
 def teach(of: Any, signal: Any = None, every: int = 1) -> Any:
     torch.manual_seed(1)
-    teacher = LossWeigher(width=4)
+    teacher = LossWeigher(width=32)
     signal = Lookahead() if signal is None else signal
     rule = torch.optim.SGD(teacher.parameters(), lr=0.5)
     held_out = of.draws(texts(1, 10), 5)
@@ -176,6 +176,11 @@ def test_what_is_resumed_ends_bit_for_bit_as_what_was_not(tmp_path: Path) -> Non
     stopped.train()
     again.train(resume_from_checkpoint=str(tmp_path / "b" / "checkpoint-5"))
     assert (whole.tutor.steps, stopped.tutor.steps, again.tutor.steps) == (8, 5, 8)
+    for taught, fresh in zip(
+        whole.tutor.teacher.parameters(), teach(trainer(tmp_path)).teaching.teacher.parameters(),
+        strict=True,
+    ):  # fmt: skip
+        assert not torch.equal(taught, fresh)
     pairs = ((again.model, whole.model), (again.tutor.teacher, whole.tutor.teacher))
     for ours, theirs in pairs:
         for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):

@@ -1,0 +1,41 @@
+"""The same in a loop of Accelerate's."""
+
+import sys
+
+import torch
+from accelerate import Accelerator
+from digits import accuracy, clean, train
+from torch import nn
+from torch.optim import SGD, Adam
+from torch.utils.data import DataLoader
+
+import tutelage as tl
+from tutelage.data.loaders import Draws, Numbered
+from tutelage.integrations import Teaching
+from tutelage.integrations.accelerate import taught
+
+EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+
+torch.manual_seed(0)
+student = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
+loader = DataLoader(Numbered(train), batch_size=50, shuffle=True)
+teacher = tl.teachers.InternalState(
+    student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
+    level="centred",
+)  # fmt: skip
+teaching = Teaching(
+    teacher,
+    Adam(teacher.parameters(), lr=0.02),
+    tl.Lookahead(),
+    Draws(clean, 64),
+    teacher_every=5,
+)
+accelerator = Accelerator()
+student, optimizer, loader = accelerator.prepare(student, optimizer, loader)
+tutor = taught(accelerator, student, optimizer, teaching)
+
+for _ in range(EPOCHS):
+    for loaded in loader:
+        teaching.step(tutor, loaded)
+print(f"accuracy: {accuracy(student):.1%}")

@@ -1,0 +1,53 @@
+"""The same by Lightning's trainer."""
+
+import sys
+
+import lightning as L
+import torch
+from digits import accuracy, clean, train
+from torch import nn
+from torch.optim import SGD, Adam
+from torch.utils.data import DataLoader
+
+import tutelage as tl
+from tutelage.data.loaders import Draws, Numbered
+from tutelage.integrations import Teaching
+from tutelage.integrations.lightning import TeachingModule
+
+EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+
+
+class Digits(TeachingModule):
+    """A LightningModule with neither training step nor loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)
+        )
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.layers(inputs)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return SGD(self.parameters(), lr=0.1, momentum=0.9)
+
+
+torch.manual_seed(0)
+student = Digits()
+loader = DataLoader(Numbered(train), batch_size=50, shuffle=True)
+teacher = tl.teachers.InternalState(
+    student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
+    level="centred",
+)  # fmt: skip
+teaching = Teaching(
+    teacher,
+    Adam(teacher.parameters(), lr=0.02),
+    tl.Lookahead(),
+    Draws(clean, 64),
+    teacher_every=5,
+)
+student.teach(teaching)
+
+L.Trainer(max_epochs=EPOCHS, logger=False, enable_checkpointing=False).fit(student, loader)
+print(f"accuracy: {accuracy(student):.1%}")

@@ -1,0 +1,39 @@
+"""The same with a residual network of timm's."""
+
+import sys
+
+import timm
+import torch
+from digits import accuracy, clean, train
+from torch import nn
+from torch.optim import SGD, Adam
+from torch.utils.data import DataLoader
+
+import tutelage as tl
+from tutelage.data.loaders import Draws, Numbered
+from tutelage.integrations import Teaching
+
+EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+
+torch.manual_seed(0)
+network = timm.create_model("test_resnet", in_chans=1, num_classes=10)
+student = nn.Sequential(nn.Upsample(scale_factor=4), network)
+optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
+loader = DataLoader(Numbered(train), batch_size=50, shuffle=True)
+teacher = tl.teachers.InternalState(
+    student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
+    level="centred",
+)  # fmt: skip
+teaching = Teaching(
+    teacher,
+    Adam(teacher.parameters(), lr=0.02),
+    tl.Lookahead(),
+    Draws(clean, 64),
+    teacher_every=5,
+)
+tutor = teaching.tutor(student, optimizer)
+
+for _ in range(EPOCHS):
+    for loaded in loader:
+        teaching.step(tutor, loaded)
+print(f"accuracy: {accuracy(student):.1%}")

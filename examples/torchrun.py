@@ -1,0 +1,45 @@
+"""The same by several processes: torchrun --nproc-per-node 2 examples/torchrun.py."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+from digits import accuracy, clean, train
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import SGD, Adam
+from torch.utils.data import DataLoader, DistributedSampler
+
+import tutelage as tl
+from tutelage.data.loaders import Draws, Numbered
+from tutelage.integrations import Teaching
+
+EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+
+dist.init_process_group()
+torch.manual_seed(0)
+student = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+student = DistributedDataParallel(student)
+optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
+sampler = DistributedSampler(train)
+loader = DataLoader(Numbered(train), batch_size=50 // dist.get_world_size(), sampler=sampler)
+teacher = tl.teachers.InternalState(
+    student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
+    level="centred",
+)  # fmt: skip
+teaching = Teaching(
+    teacher,
+    Adam(teacher.parameters(), lr=0.02),
+    tl.Lookahead(),
+    Draws(clean, 64),
+    teacher_every=5,
+)
+tutor = teaching.tutor(student, optimizer)
+
+for epoch in range(EPOCHS):
+    sampler.set_epoch(epoch)
+    for loaded in loader:
+        teaching.step(tutor, loaded)
+if dist.get_rank() == 0:
+    print(f"accuracy: {accuracy(student):.1%}")
+dist.destroy_process_group()
