@@ -46,7 +46,7 @@ LONG = Unrolled(3)
 """looks back over steps of two epochs, so that a checkpoint between holds some of them"""
 
 
-def teaching(signal: Signal | None = LONG, max_norm: float | None = 0.5) -> Teaching:
+def teaching(signal: Signal | None = LONG, micro_batch: int | None = None) -> Teaching:
     torch.manual_seed(1)
     teacher = InputWeigher()
     return Teaching(
@@ -55,7 +55,8 @@ def teaching(signal: Signal | None = LONG, max_norm: float | None = 0.5) -> Teac
         signal=signal,
         held_out=Draws(examples(1, 12), 6),
         teacher_every=1 if isinstance(signal, Lookahead) else 4,
-        max_norm=max_norm,
+        max_norm=0.5,
+        micro_batch=micro_batch,
     )
 
 

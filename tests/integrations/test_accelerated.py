@@ -53,8 +53,10 @@ def train(accelerator: Accelerator, teach: Teaching, number: int = 2) -> Tutor:
     return tutor
 
 
-def test_steps_are_those_of_a_loop_of_one_s_own() -> None:
-    tutor, want = train(Accelerator(cpu=True), teaching()), own_loop(2, teaching())
+@pytest.mark.parametrize("micro_batch", [None, 2])
+def test_steps_are_those_of_a_loop_of_one_s_own(micro_batch) -> None:
+    mine, other = (teaching(micro_batch=micro_batch) for _ in range(2))
+    tutor, want = train(Accelerator(cpu=True), mine), own_loop(2, other)
     close(tutor.student.state_dict(), want.student.state_dict(), 1e-6)
     close(tutor.teacher.state_dict(), want.teacher.state_dict(), 1e-6)
 

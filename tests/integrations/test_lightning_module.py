@@ -121,8 +121,10 @@ def test_without_a_teacher_s_part_training_is_lightning_s_own(kind) -> None:
     close(module.net.state_dict(), plain.net.state_dict(), 1e-6)
 
 
-def test_taught_steps_are_those_of_a_loop_of_one_s_own() -> None:
-    module, want = fit(Taught(), teaching()), own_loop(2, teaching())
+@pytest.mark.parametrize("micro_batch", [None, 2])
+def test_taught_steps_are_those_of_a_loop_of_one_s_own(micro_batch) -> None:
+    mine, other = (teaching(micro_batch=micro_batch) for _ in range(2))
+    module, want = fit(Taught(), mine), own_loop(2, other)
     assert module.tutor is not None
     assert module.tutor.steps == want.steps == 2 * BATCHES
     close(module.net.state_dict(), want.student.state_dict(), 1e-6)

@@ -210,7 +210,9 @@ class OwnLoss(TeachingTrainer):
 
 
 def test_what_would_be_left_out_in_silence_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="raise per_device_train_batch_size"):
+    with pytest.raises(
+        UsageError, match=r"raise per_device_train_batch_size.*Teaching\(micro_batch=...\)"
+    ):
         teach(trainer(tmp_path, settings={"gradient_accumulation_steps": 2}))
     with pytest.raises(UsageError, match="compute_loss gives one loss for a whole batch"):
         teach(trainer(tmp_path, OwnLoss))

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tutelage.descent import require_norm
+from tutelage.descent import require_norm, scale_gradient
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.integrations.teaching import BesideStudent, Teaching, scale_gradient
+from tutelage.integrations.teaching import BesideStudent, Teaching
 from tutelage.tutor import Tutor
 
 try:
@@ -43,7 +43,8 @@ def taught(
     if accelerator.gradient_accumulation_steps != 1:
         raise UsageError(
             f"gradient_accumulation_steps is {accelerator.gradient_accumulation_steps}, but a "
-            "taught step is taken on one batch: set it to 1 and take larger batches."
+            "taught step is taken on one batch: set it to 1, load so much larger batches, and "
+            "give Teaching(micro_batch=...), the rows that the student sees at a time."
         )
     descent = Accelerated(accelerator, prepared(optimizer), teaching.max_norm)
     tutor = teaching.tutor(

@@ -10,9 +10,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from tutelage.data.loaders import as_batch, without_ids
-from tutelage.descent import require_norm
+from tutelage.descent import require_norm, scale_gradient
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.integrations.teaching import BesideStudent, Teaching, scale_gradient
+from tutelage.integrations.teaching import BesideStudent, Teaching
 from tutelage.look import Record
 from tutelage.processes import Alone, Group, Processes
 from tutelage.records import Batch
@@ -42,7 +42,7 @@ class TeachingModule(L.LightningModule):
 
     Note: optimisation is manual for Lightning, which for that refuses
     ``Trainer(gradient_clip_val=..., accumulate_grad_batches=...)``: clip by
-    ``Teaching.max_norm``, and take larger batches.
+    ``Teaching.max_norm``, accumulate by ``Teaching.micro_batch``.
     """
 
     def __init__(self) -> None:

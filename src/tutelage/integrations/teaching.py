@@ -44,6 +44,8 @@ class Teaching:
     metric: Objective | None = None
     max_norm: float | None = None
     """norm to which the student's gradient is clipped; None: it is not"""
+    micro_batch: int | None = None
+    """rows that the student sees at a time (gradient accumulation); None: all"""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -90,6 +92,7 @@ class Teaching:
             seed=self.seed,
             descent=Ordinary(self.max_norm) if descent is None else descent,
             processes=processes,
+            micro_batch=self.micro_batch,
         )
 
     def step(
@@ -146,16 +149,3 @@ class BesideStudent:
 def _moved(batch: Batch, device: torch.device) -> Batch:
     inputs, targets, ids = (part.to(device) for part in batch[:3])
     return batch._replace(inputs=inputs, targets=targets, ids=ids)
-
-
-def scale_gradient(optimizer: Optimizer, factor: float) -> None:
-    """Multiply the gradient that an optimiser is about to use.
-
-    Args:
-        optimizer: The optimiser.
-        factor: A power of two loses no bit.
-    """
-    for group in optimizer.param_groups:
-        for p in group["params"]:
-            if p.grad is not None:
-                p.grad *= factor

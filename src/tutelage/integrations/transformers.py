@@ -63,8 +63,9 @@ class TeachingTrainer(Trainer):
         if self.args.gradient_accumulation_steps != 1:
             raise UsageError(
                 f"gradient_accumulation_steps is {self.args.gradient_accumulation_steps}, but "
-                "a taught step is taken on one batch: set it to 1 and raise "
-                "per_device_train_batch_size."
+                "a taught step is taken on one batch: set it to 1, raise "
+                "per_device_train_batch_size by so much, and give Teaching(micro_batch=...), "
+                "the rows that the student sees at a time."
             )
         if self.args.n_gpu > 1:
             raise UsageError(
