@@ -14,7 +14,7 @@ LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"trees", "ranges", "sharded"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
-    {"student", "teaching", "memory", "joint", "labels", "sights", "statistics"},
+    {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
     {"alignments", "augment"},
     {"task"},
     {"teachers", "signals", "data", "models", "metrics"},

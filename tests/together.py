@@ -12,7 +12,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
-from tests.cases import OPTIMIZERS, InputWeigher, Shifter, build, stream
+from tests.cases import OPTIMIZERS, STUDENTS, C, D, InputWeigher, Shifter, stream
+from tests.cases import build as of_the_table
 from tutelage.descent import Ordinary, Scaled
 from tutelage.errors import UnsupportedStudentError
 from tutelage.processes import Group, Processes, even, nothing_of
@@ -38,6 +39,23 @@ CUTS = {"even": 3, "uneven": 4, "all on one": 6}
 """rows of six that the first process has"""
 
 
+class Experts(nn.Module):
+    """Three layers, of which the two rows of a process reach two at most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = nn.Linear(D, C)
+        self.experts = nn.ModuleList(nn.Linear(D, C) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out, which = self.shared(x), (x[:, 0] > -0.5).long() + (x[:, 0] > 0.5).long()
+        for number, expert in enumerate(self.experts):
+            rows = (which == number).nonzero().squeeze(1)
+            if len(rows):
+                out = out.index_add(0, rows, expert(x[rows]).tanh())
+        return out
+
+
 class ByIds(nn.Module):
     """Samples, from ids alone, whether to move an example: the same in any process."""
 
@@ -50,6 +68,14 @@ class ByIds(nn.Module):
         moved = batch.inputs + 0.3 * action[:, None]
         chosen = self.logits.log_softmax(0)[action]
         return as_lesson(batch)._replace(inputs=moved, log_prob=chosen)
+
+
+def build(name: str) -> nn.Module:
+    """A student in float64."""
+    if name in STUDENTS:
+        return of_the_table(name)
+    torch.manual_seed(0)
+    return Experts().double()
 
 
 def tapping(student: nn.Module, *, deep: bool) -> nn.Module:
@@ -112,7 +138,23 @@ def cases() -> Iterator[tuple[str, Case]]:
     for cut in ("even", "all on one"):
         yield f"cut {cut}", Case(Lookahead(), cut=cut)
         yield f"two steps, cut {cut}", Case(Replayed(2), cut=cut)
+    yield from experts()
     yield from other_wrappers()
+
+
+def experts() -> Iterator[tuple[str, Case]]:
+    """Students of whose parameters each process reaches others."""
+    for wrapper in ("unused", "none"):
+        for signal in (Replayed(2), Unrolled(2), Lookahead(mode="restep")):
+            name = f"{wrapper}: experts, {type(signal).__name__}"
+            yield name, Case(signal, student="experts", wrapper=wrapper)
+        adam = Case(Lookahead(), student="experts", wrapper=wrapper, optimizer="adam")
+        yield f"{wrapper}: experts, adam", adam
+        yield f"{wrapper}: experts, a few rows", adam._replace(micro_batch=2)
+        for product in (ForwardOverReverse(), FiniteDifference(size=1e-4)):
+            how = Replayed(2, product=product)
+            name = f"{wrapper}: experts, {type(product).__name__}"
+            yield name, Case(how, student="experts", wrapper=wrapper)
 
 
 def other_wrappers() -> Iterator[tuple[str, Case]]:
@@ -175,6 +217,8 @@ def wrapped(student: nn.Module, how: str) -> tuple[nn.Module, Processes | None]:
     """A student as one of several processes has it."""
     if how == "ddp":
         return DistributedDataParallel(student), None
+    if how == "unused":
+        return DistributedDataParallel(student, find_unused_parameters=True), None
     if how == "none":
         return student, Group(averages=False)
     for layer in student.children():

@@ -1,6 +1,6 @@
 """A step whose rows the student sees a few at a time: gradient accumulation."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -9,7 +9,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tutelage.look import Look, look
 from tutelage.objectives import losses_of
-from tutelage.processes import Processes
 from tutelage.records import Lesson, Step
 from tutelage.sharded import is_sharded
 from tutelage.sights import as_taken
@@ -83,19 +82,6 @@ def unsummed(student: nn.Module) -> Iterator[None]:
         yield
     # it sends running statistics before the first pass after a sum, which has come by now
     inner.require_forward_param_sync = True
-
-
-def gather_once(processes: Processes, parameters: Iterable[nn.Parameter]) -> None:
-    """Sum over all processes what ``unsummed`` left apart.
-
-    Args:
-        processes: All of them.
-        parameters: Those whose gradients are set.
-    """
-    own = [p for p in parameters if p.grad is not None]
-    found = {str(n): p.grad for n, p in enumerate(own) if p.grad is not None}
-    for n, grad in processes.summed(found).items():
-        own[int(n)].grad = grad
 
 
 def require_parts(task: Task, student: nn.Module, *, tries: bool) -> None:

@@ -5,13 +5,9 @@ from torch import Tensor, nn
 from tutelage.descent import Descent
 from tutelage.lighter import look_or_lighter
 from tutelage.look import Look, require_same_numbers
-from tutelage.micro_batches import gather_once, look_first, shares, unsummed
-from tutelage.processes import (
-    Processes,
-    gather,
-    require_no_static_graph,
-    tried_together,
-)
+from tutelage.micro_batches import look_first, shares, unsummed
+from tutelage.processes import Processes
+from tutelage.reached import gather, leave_sums, require_no_static_graph, tried_together
 from tutelage.records import Lesson, Step, StudentState
 from tutelage.sharded import is_sharded
 from tutelage.student import StudentView
@@ -116,4 +112,4 @@ class Passes:
                 total = {**found, **plus(total, found)}
         for name, grad in total.items():
             params[name].grad = grad
-        gather_once(self.processes, params.values())
+        leave_sums(self.processes, params.values())

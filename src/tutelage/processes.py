@@ -9,7 +9,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Batch, Params
 from tutelage.sharded import group_of, is_sharded
 
@@ -232,65 +231,3 @@ def nothing_of(batch: Batch) -> Batch:
     """
     none = (batch.inputs[:0], batch.targets[:0], batch.ids[:0])
     return batch._replace(inputs=none[0], targets=none[1], ids=none[2])
-
-
-def gather(processes: Processes, parameters: Iterable[Tensor]) -> None:
-    """Leave the sum of all processes' gradients in the parameters.
-
-    Args:
-        processes: All of them.
-        parameters: Those whose gradients are set, by wrapper or not.
-    """
-    if processes.size == 1:
-        return
-    grads = [p.grad for p in parameters if p.grad is not None]
-    if processes.averages:
-        for grad in grads:
-            grad *= processes.size
-        return
-    sums = processes.summed({str(n): g for n, g in enumerate(grads)})
-    for n, grad in enumerate(grads):
-        grad.copy_(sums[str(n)])
-
-
-def require_no_static_graph(student: nn.Module) -> None:
-    """Refuse a wrapper that takes a tried step's backward pass for the one that it sums after.
-
-    Args:
-        student: The module as the user gave it.
-
-    Raises:
-        UnsupportedStudentError: If it is one.
-    """
-    inner = getattr(student, "_orig_mod", student)
-    if isinstance(inner, DistributedDataParallel) and inner.static_graph:
-        raise UnsupportedStudentError(
-            "DistributedDataParallel(static_graph=True) allows one backward pass a step, but "
-            "this signal tries each step before it is taken: leave static_graph away, or use "
-            "Lookahead(mode='online')."
-        )
-
-
-def tried_together(
-    processes: Processes, loss: Tensor, parameters: Iterable[nn.Parameter]
-) -> None:
-    """Leave the sum of all processes' gradients in the parameters, and the graph as it is.
-
-    Args:
-        processes: All of them.
-        loss: This process's share.
-        parameters: Those to set the gradients of; one that the loss does not reach gets none.
-
-    Raises:
-        UnsupportedStudentError: If the parameters are sharded.
-    """
-    own = [p for p in parameters if p.requires_grad]
-    if any(hasattr(p, "device_mesh") for p in own):
-        raise UnsupportedStudentError(
-            "A sharded student's step cannot be tried before it is taken: use "
-            "Lookahead(mode='online')."
-        )
-    grads = torch.autograd.grad(loss, own, retain_graph=True, allow_unused=True)
-    found = {str(n): g for n, g in enumerate(grads) if g is not None}
-    for n, grad in processes.summed(found).items():
-        own[int(n)].grad = grad

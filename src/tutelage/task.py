@@ -11,6 +11,7 @@ from tutelage.objectives import Objective, logits_of, losses_of, nonzero, weight
 from tutelage.precision import autocast_to
 from tutelage.processes import Alone, Processes
 from tutelage.randomness import mixed_seed
+from tutelage.reached import summed_over
 from tutelage.records import (
     Batch,
     Judgement,
@@ -222,7 +223,8 @@ class Task:
         loss, buffers = self.taught_loss(state, teacher, step)
         moved = {name: state.params[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
-            grads = self.processes.summed(reached_grad(loss, moved, create_graph=True))
+            own_grads = reached_grad(loss, moved, create_graph=True)
+            grads = summed_over(self.processes, own_grads, moved)
         return update_jointly(self.rule, state, grads, step.settings)._replace(buffers=buffers)
 
     def gradient(
@@ -243,7 +245,7 @@ class Task:
         loss, buffers = self.taught_loss(state._replace(params=theta), detached(teacher), step)
         moved = {name: theta[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
-            return self.processes.summed(reached_grad(loss, moved)), buffers
+            return summed_over(self.processes, reached_grad(loss, moved), moved), buffers
 
     def take(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
         """Take one student step, keeping no graph.

@@ -11,6 +11,7 @@ from tutelage.records import (
     Batch,
     Estimate,
     Params,
+    Recorded,
     Step,
     StudentState,
     Window,
@@ -197,7 +198,7 @@ def through_update(task: Task, window: Window, teacher: Params, adjoint: Params)
     recorded = None if window.witness is None else window.witness.recorded
     if task.rule.linear:  # the derivative does not depend on the gradient's value
         grads = {k: torch.zeros_like(start.params[k]) for k in step.settings}
-    elif recorded is not None and step.settings.keys() <= recorded.gradient.keys():
+    elif recorded is not None and _shows_all(task, step, recorded):
         grads = task.processes.summed({k: recorded.gradient[k] for k in step.settings})
     else:  # nothing recorded, or looked at again after some parameters were frozen
         grads, _ = task.gradient(start, teacher, step)
@@ -206,3 +207,12 @@ def through_update(task: Task, window: Window, teacher: Params, adjoint: Params)
     outputs = [after[k] for k in grads]
     back = torch.autograd.grad(outputs, list(grads.values()), [adjoint[k] for k in grads])
     return dict(zip(grads, back, strict=True))
+
+
+def _shows_all(task: Task, step: Step, recorded: Recorded) -> bool:
+    # rows that do not reach a parameter show as little of it as passes that were not recorded
+    missing = len(step.settings.keys() - recorded.gradient.keys())
+    if task.processes.size == 1:
+        return missing == 0
+    told = torch.tensor(float(missing), device=task.student.device)
+    return float(task.processes.total(told)) == 0

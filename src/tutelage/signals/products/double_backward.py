@@ -6,6 +6,7 @@ import torch
 
 from tutelage.precision import autocast_to
 from tutelage.processes import Processes
+from tutelage.reached import summed_over
 from tutelage.records import Params, Step, StudentState
 from tutelage.task import Task
 from tutelage.trees import detached, leaves, reached_grad
@@ -36,8 +37,9 @@ class DoubleBackward:
         loss, buffers = task.taught_loss(state._replace(params=theta), teacher, step)
         with autocast_to(step.batch.autocast, loss.device):
             attached = reached_grad(loss, theta, create_graph=True)
-        gradient = task.processes.summed(detached(attached))
-        return GradientGraph(attached, theta, teacher, buffers, gradient, task.processes)
+        everywhere, own = task.processes, detached(attached)
+        gradient = summed_over(everywhere, own, {k: theta[k] for k in step.settings})
+        return GradientGraph(attached, theta, teacher, buffers, gradient, everywhere)
 
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params

@@ -7,6 +7,7 @@ from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 from tutelage.alignments import load_forward_mode
 from tutelage.processes import Processes
+from tutelage.reached import summed_over
 from tutelage.records import Params, Step, StudentState
 from tutelage.signals.products.view import Loss, loss_near
 from tutelage.task import Task
@@ -40,7 +41,8 @@ class ForwardOverReverse:
         loss, buffers = loss_near(task, state, teacher, step)
         theta = {k: state.params[k].detach() for k in step.settings}
         here = reached_grad(loss(at := leaves(theta), detached(teacher)), at)
-        here, everywhere = task.processes.summed(here), task.processes
+        everywhere = task.processes
+        here = summed_over(everywhere, here, theta)
         phi = detached(teacher)
         return AlongDirections(loss, theta, phi, state.params, here, buffers, everywhere)
 
