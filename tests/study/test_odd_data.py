@@ -1,6 +1,7 @@
 """Folders and tables as they come, through the command line."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -149,3 +150,30 @@ def test_labels_of_a_table_are_found_by_the_names_of_the_images(tmp_path):
     ]
     assert set(wrong) <= {"cat/03.png"}
     assert facts["wrong_labels"] == len(wrong) / facts["train"]
+
+
+def test_what_is_learnt_on_an_odd_folder_is_shown_and_used_by_the_words_it_prints(odd):
+    flags = ["--empty-classes", "keep", "--broken-images", "skip", "--image-size", "16"]
+    few = ["--steps", "2", "--rounds", "1", "--held-out", "9", "--batch-size", "8"]
+    learnt = run(*(
+        "commentary",
+        "learn",
+        odd,
+        "--teacher",
+        "curriculum",
+        *flags,
+        *few,
+        "--out",
+        "a [1]",
+    ))
+    assert learnt.code == 0, learnt
+    words = learnt.out.partition("Use it:")[2].strip()
+    assert shlex.split(words) == [
+        *("tutelage", "train", str(odd)),
+        *("--broken-images", "skip", "--empty-classes", "keep", "--image-size", "16"),
+        *("--commentary", "a [1]"),
+    ]
+    used = run(*shlex.split(words)[1:], *QUICK, "--out", "run")
+    assert used.code == 0, used
+    shown = run("commentary", "show", "a [1]", "--data", odd, "--image-size", "16")
+    assert shown.code == 0, shown

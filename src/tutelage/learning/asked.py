@@ -52,7 +52,14 @@ class Show:
 
     data: str | None = None
     """Images to show it on, as for `tutelage train`; curricula and masks need some. If not
-    given, the data it was learnt on where that has a name of its own."""
+    given, the data it was learnt on where that has a name of its own. Of a folder or table,
+    what cannot be read or has no label is left out."""
+
+    image_size: int | None = None
+    """Pixels a side of images of many sizes, as for `tutelage train`."""
+
+    ignore_labels: tuple[str, ...] = ()
+    """Labels that mark rows as unlabelled, as for `tutelage train`."""
 
     out: Path | None = None
     """The HTML page. If not given: NAME-OF-THE-FOLDER.html beside the folder."""

@@ -1,5 +1,6 @@
 """``tutelage commentary``: what is printed, and what stops it."""
 
+import shlex
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +12,16 @@ from tutelage.runs import exists, free_folder
 
 TOLD = 10
 """rounds that are told of, about"""
+READING = (
+    "image_column",
+    "label_column",
+    "broken_images",
+    "empty_classes",
+    "missing_labels",
+    "ignore_labels",
+    "image_size",
+)
+"""settings that say how data are read"""
 
 
 def commentary(asked: Learn | Show | Export, console: Console) -> None:
@@ -48,10 +59,22 @@ def _learn(asked: Learn, console: Console) -> None:
     learn(settings, out, tell)
     for line in (
         f"Commentary: {out}",
-        f"Look at it: tutelage commentary show {out}",
-        f"Use it:     tutelage train {settings.data} --commentary {out}",
+        f"Look at it: {shlex.join(['tutelage', 'commentary', 'show', str(out)])}",
+        f"Use it:     {shlex.join(['tutelage', 'train', settings.data, *_reading(settings)])} "
+        f"--commentary {shlex.quote(str(out))}",
     ):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _reading(settings: LearnSettings) -> list[str]:
+    # the flags without which the same data would be refused
+    words: list[str] = []
+    for name in READING:
+        value = getattr(settings, name)
+        if value != getattr(LearnSettings, name):
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"--{name.replace('_', '-')}", *map(str, values)]
+    return words
 
 
 def _free(settings: LearnSettings) -> Path:
@@ -60,10 +83,12 @@ def _free(settings: LearnSettings) -> Path:
 
 
 def _show(asked: Show, console: Console) -> None:
+    from tutelage.data.reading import Reading
     from tutelage.learning.show import show
 
     out = asked.out or asked.folder.resolve().with_suffix(".html")
-    for line in show(asked.folder, asked.data, out):
+    reading = Reading("skip", "keep", "skip", asked.ignore_labels, asked.image_size)
+    for line in show(asked.folder, asked.data, out, reading=reading):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     console.print(f"Page: {out}", soft_wrap=True, markup=False, highlight=False)
 

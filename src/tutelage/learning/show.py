@@ -10,6 +10,7 @@ from torch import nn
 
 from tutelage.commentaries import caution, load_commentary, read_card
 from tutelage.data.batches import Batches, statistics
+from tutelage.data.reading import STRICT, Reading
 from tutelage.data.sources import WORDS, load
 from tutelage.data.splits import limit_rows
 from tutelage.errors import UsageError
@@ -22,13 +23,14 @@ SHOWN_ON = 500
 """images, class balanced, that a commentary is shown on"""
 
 
-def show(folder: Path, data: str | None, out: Path) -> list[str]:
+def show(folder: Path, data: str | None, out: Path, *, reading: Reading = STRICT) -> list[str]:
     """Describe a commentary and write its page.
 
     Args:
         folder: The commentary.
         data: Images to show it on; None for those of a name it was learnt on, if any.
         out: The HTML page.
+        reading: What becomes of images that are not as they should be.
 
     Returns:
         Lines that say what it is.
@@ -41,7 +43,7 @@ def show(folder: Path, data: str | None, out: Path) -> list[str]:
     came: dict[str, Any] = learnt_on if isinstance(learnt_on, dict) else {}
     name = data if data is not None else came.get("data")
     wanted = data is not None or (isinstance(name, str) and name in WORDS)
-    batches = _images(str(name), came) if wanted else None
+    batches = _images(str(name), came, reading) if wanted else None
     names = batches.images.classes if batches is not None else _names(came)
     sides = batches.images.images.shape[2:] if batches is not None else None
     teacher = load_commentary(
@@ -91,8 +93,8 @@ def _names(came: Mapping[str, Any]) -> Sequence[str]:
     return [str(name) for name in classes] if isinstance(classes, list) else []
 
 
-def _images(data: str, came: Mapping[str, Any]) -> Batches:
-    train = load(data).train
+def _images(data: str, came: Mapping[str, Any], reading: Reading) -> Batches:
+    train = load(data, reading=reading).train
     rows = limit_rows(train.labels, SHOWN_ON, len(train.classes), seed=0)
     mean, std = statistics(train)
     if len(came.get("mean", ())) == len(came.get("std", ())) == len(mean):
