@@ -12,11 +12,13 @@ from torch.optim import SGD
 
 from tests.cases import STUDENTS, C, D, InputWeigher, Seen, stream
 from tests.tutoring import live_tensors, same
-from tutelage.objectives import weighted_loss
+from tutelage.objectives import cross_entropy, weighted_loss
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.records import Batch, Estimate, Params, Window
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
+from tutelage.student import StudentView
 from tutelage.task import Task
+from tutelage.teachers import Plain
 from tutelage.tutor import Tutor
 
 CPU = torch.device("cpu")
@@ -264,3 +266,18 @@ def test_a_large_but_finite_hypergradient_is_not_taken_for_overflow() -> None:
     tutor, batch = tutor_of(Large(1)), next(narrow())
     tutor.step(batch, batch)
     assert tutor.skipped_teacher_steps == 0
+
+
+@pytest.mark.parametrize(("half", "rows"), [(torch.bfloat16, 257), (torch.float16, 70_000)])
+def test_held_out_examples_are_counted_exactly_whatever_the_student_s_precision(
+    half, rows
+) -> None:
+    torch.manual_seed(0)
+    student = nn.Linear(4, C).to(half)
+    view = StudentView(student, SGD(student.parameters(), lr=0.1))
+    x, y = torch.randn(rows, 4, dtype=half), torch.randint(C, (rows,))
+    judged = Task(view, Plain(), cross_entropy).held_out_loss(
+        view.state(), {}, Batch(x, y, torch.arange(rows))
+    )
+    want = cross_entropy(student(x).double(), y).mean()
+    assert float(judged.detach()) == pytest.approx(float(want.detach()), rel=1e-3)

@@ -34,7 +34,7 @@ from tutelage.teaching import (
     taps_of,
     weigh,
 )
-from tutelage.trees import detached, grads_of_both, leaves, reached_grad
+from tutelage.trees import detached, grads_of_both, leaves, reached_grad, wide
 
 ALONE = Alone()
 
@@ -282,6 +282,7 @@ class Task:
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
             known = labelled(self.objective, lesson.targets)
             found = (self.metric or self.objective)(out, with_classes(lesson, known).targets)
+        found = wide(found)  # half precision counts to 256, or 2048
         rows = found.new_full((), found.numel()) if known is None else known.sum().to(found)
         return of_labelled(found, known).sum() / nonzero(self.processes.total(rows))
 

@@ -11,7 +11,7 @@ from tutelage.signals.dots import seen_again
 from tutelage.signals.protocol import Judge
 from tutelage.task import Task
 from tutelage.teaching import entropy
-from tutelage.trees import named_grad, plus
+from tutelage.trees import named_grad, plus, wide
 
 Normalise = Literal["standard", "mean", "none"]
 TINY = 1e-8
@@ -58,7 +58,7 @@ def policy_gradient(
 
     Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
     """
-    chosen = task.log_prob(teacher, step, witness.seen)
+    chosen = wide(task.log_prob(teacher, step, witness.seen))
     if chosen.shape != reward.shape:  # which might broadcast
         raise ValueError(
             f"{type(task.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
@@ -83,6 +83,7 @@ def normalised(
     """
     if how == "none":
         return rewards
+    rewards = wide(rewards)
     rows, summed = total(torch.stack([rewards.new_full((), len(rewards)), rewards.sum()]))
     centred = rewards - summed / rows
     if how == "mean":

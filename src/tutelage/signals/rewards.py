@@ -21,6 +21,7 @@ from tutelage.signals.policy_gradients import (
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.protocol import Judge
 from tutelage.task import Task
+from tutelage.trees import wide
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class GradientAlignment:
             What a teacher that descends should follow.
         """
         reward, verdict, witness = self.rewards(task, teacher, window, held_out)
+        reward = wide(reward)
         total = task.processes.total
         weights = normalised(reward, self.normalise, total)
         found = policy_gradient(task, teacher, window.steps[-1], witness, weights)
