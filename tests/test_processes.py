@@ -87,6 +87,11 @@ def test_a_wrapper_that_sums_after_the_first_backward_pass_is_refused(found) -> 
         assert "static_graph=True) allows one backward pass a step" in process["refused"][1]
 
 
+def test_a_student_of_which_a_part_is_wrapped_is_refused(found) -> None:
+    for process in found:
+        assert "holds a DistributedDataParallel: wrap all of it" in process["refused"][2]
+
+
 def test_running_statistics_are_those_of_one_process_a_few_rows_at_a_time_too(found) -> None:
     assert same(found[0]["statistics"], found[1]["statistics"])
 

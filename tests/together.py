@@ -264,6 +264,10 @@ def refused(rank: int) -> list[str]:
         tutor.step(next(stream()), next(stream()))
     except UnsupportedStudentError as error:
         said.append(str(error))
+    try:
+        Tutor(nn.Sequential(student), optimizer, Plain())
+    except UnsupportedStudentError as error:
+        said.append(str(error))
     return said
 
 

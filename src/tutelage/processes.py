@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Batch, Params
 from tutelage.sharded import group_of, is_sharded
 
@@ -174,11 +175,24 @@ def processes_of(student: nn.Module) -> Processes:
 
     Returns:
         Those of its ``DistributedDataParallel`` or ``fully_shard``; this one alone for others.
+
+    Raises:
+        UnsupportedStudentError: If only a part of it is wrapped, or it is by
+            ``FullyShardedDataParallel``: each process would teach by its own rows.
     """
     inner = getattr(student, "_orig_mod", student)
     if isinstance(inner, DistributedDataParallel):
         return Group(inner.process_group)
-    return Group(group_of(inner)) if is_sharded(inner) else Alone()
+    if is_sharded(inner):
+        return Group(group_of(inner))
+    for part in inner.modules():
+        name = type(part).__name__
+        if isinstance(part, DistributedDataParallel) or name == "FullyShardedDataParallel":
+            raise UnsupportedStudentError(
+                f"The student holds a {name}: wrap all of it, by DistributedDataParallel or "
+                "fully_shard, and give that to the tutor."
+            )
+    return Alone()
 
 
 def even(
