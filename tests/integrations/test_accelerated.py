@@ -31,8 +31,6 @@ from accelerate.state import AcceleratorState, GradientState
 
 from tutelage.integrations.accelerate import taught
 
-pytestmark = pytest.mark.xdist_group("frameworks")
-
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:

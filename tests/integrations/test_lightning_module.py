@@ -34,7 +34,6 @@ from lightning.pytorch.plugins import MixedPrecision  # noqa: E402
 from tutelage.integrations.lightning import TeachingModule  # noqa: E402
 
 pytestmark = [
-    pytest.mark.xdist_group("frameworks"),
     # its own use of a torch class that torch 2.14 deprecates (lightning 2.6.6, _pytree.py)
     pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning"),
     # loaders of few examples need no worker processes, and logs no fewer steps

@@ -31,8 +31,6 @@ from transformers.trainer_pt_utils import LabelSmoother  # noqa: E402
 
 from tutelage.integrations.transformers import TeachingTrainer  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("frameworks")
-
 WORDS, LENGTH = 12, 6
 CONFIG: dict[str, Any] = {
     "vocab_size": WORDS,

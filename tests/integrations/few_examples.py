@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch.utils.data import TensorDataset
 
-FOLDER = Path(__file__).parent.parent / "examples"
+FOLDER = Path(__file__).parent.parent.parent / "examples"
 SIZES = {"train": 100, "clean": 20, "test": 40}
 
 

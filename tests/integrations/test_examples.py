@@ -15,14 +15,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from tests.few_examples import FOLDER, run
+from tests.integrations.few_examples import FOLDER, run
 
 pytest.importorskip("sklearn")
 
 ROOT = FOLDER.parent
 
 pytestmark = [
-    pytest.mark.xdist_group("frameworks"),
     # its own use of a torch class that torch 2.14 deprecates (lightning 2.6.6, _pytree.py)
     pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning"),
     # loaders of few examples need no worker processes, and logs no fewer steps
@@ -110,7 +109,9 @@ def test_two_processes_run_an_example_together(capsys, monkeypatch) -> None:
     for key, value in told.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("RANK", "1")
-    other = subprocess.Popen([sys.executable, "-m", "tests.few_examples", "torchrun"], cwd=ROOT)
+    other = subprocess.Popen(
+        [sys.executable, "-m", "tests.integrations.few_examples", "torchrun"], cwd=ROOT
+    )
     monkeypatch.setenv("RANK", "0")
     waiting = functools.partial(dist.init_process_group, timeout=timedelta(seconds=120))
     monkeypatch.setattr(dist, "init_process_group", waiting)
