@@ -1,5 +1,7 @@
 """Tests of the Hub without a network."""
 
+from typing import Any
+
 import datasets
 import pytest
 
@@ -8,7 +10,7 @@ from tutelage.data import hub
 from tutelage.data.hub import read_hub
 from tutelage.errors import UsageError
 
-GUESS = {"image_column": None, "label_column": None}
+GUESS: dict[str, Any] = {"image_column": None, "label_column": None}
 
 
 class Reachable:

@@ -1,5 +1,7 @@
 """Tests of local parquet files in the form of the Hub."""
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -8,7 +10,7 @@ from tests.data.pictures import named, png
 from tutelage.data.parquet import parquet_files, parquet_splits, read_parquet
 from tutelage.errors import UsageError
 
-GUESS = {"image_column": None, "label_column": None}
+GUESS: dict[str, Any] = {"image_column": None, "label_column": None}
 
 
 def parquet(path, labels, image="image", label="label", stored=None):

@@ -28,12 +28,11 @@ def test_cifar_fs_has_the_published_lists(real_data):
 def test_cifar_fs_takes_all_images_of_its_classes(monkeypatch):
     names = tuple(sorted(name for names in LISTS.values() for name in names))
     known = splits(train=200, test=100, classes=100, channels=3)
-    renamed = Splits(
-        *(
-            ImageSet(part.images, part.labels, part.ids, names, "cifar100")
-            for part in (known.train, known.test)
-        )
+    train, test = (
+        ImageSet(part.images, part.labels, part.ids, names, "cifar100")
+        for part in (known.train, known.test)
     )
+    renamed = Splits(train, test)
     monkeypatch.setattr(benchmarks, "load_known", lambda _: renamed)
     parts = few_shot("cifar-fs")
     assert [len(part) for part in parts] == [192, 48, 60]
