@@ -25,6 +25,10 @@ T = TypeVar("T")
 _WRONG = object()
 """in place of a value that was refused"""
 
+MOST_TOLD = 10
+"""mistakes that are told of at once"""
+LONGEST = 1000
+"""keys of a mapping, those that merge keys bring in included"""
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)e[+-]?\d+", re.ASCII | re.IGNORECASE)
 """a number that YAML 1.1 takes for text: it wants a point and a sign, as in 1.0e-4"""
 
@@ -123,6 +127,14 @@ class _Loader(yaml.SafeLoader):
             seen.add(name)
         return node
 
+    # Merge keys of merge keys double a mapping with each line, or worse.
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > LONGEST:
+            raise yaml.MarkedYAMLError(
+                problem=f"a mapping has over {LONGEST} keys", problem_mark=node.start_mark
+            )
+
 
 def _read(file: Path) -> Any:
     try:
@@ -144,7 +156,9 @@ def _checked(cls: type[T], given: Mapping[Any, Any], base: T | None, source: str
     problems: list[str] = []
     settings = _dataclass(cls, given, "", base, problems)
     if problems:
-        raise UsageError(f"{source}: {'; '.join(problems)}")
+        more = len(problems) - MOST_TOLD
+        told = [*problems[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
+        raise UsageError(f"{source}: {'; '.join(told)}")
     return settings
 
 

@@ -1,5 +1,6 @@
 """A run on disk: a folder that is complete at every moment and belongs to one run only."""
 
+import errno
 import json
 import os
 import platform
@@ -11,8 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from tutelage.errors import UsageError
+from tutelage.exchange import left_beside
 
-SETTINGS = "settings.json"
+SETTINGS, ENVIRONMENT = "settings.json", "environment.json"
+FULL, CLOSED = "Make room there", "Allow writing there"
+WAYS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), CLOSED),
+}
+"""what mends that something cannot be written"""
 PACKAGES = ("tutelage", "torch", "torchvision", "numpy", "datasets", "scikit-learn")
 
 
@@ -24,7 +32,7 @@ def create_run(
     Args:
         folder: Where the run goes; made with its parents, and may exist if it is empty.
         settings: The run's settings as plain values.
-        facts: What else to keep with the environment; see ``stored_fact``.
+        facts: What else to keep with the environment; see ``run_facts``.
 
     Raises:
         UsageError: If the folder holds something already, or cannot be made or written; nothing
@@ -34,15 +42,31 @@ def create_run(
     new = not exists(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "environment.json", environment() | dict(facts or {}))
+        write_json(folder / ENVIRONMENT, environment() | dict(facts or {}))
         write_json(folder / SETTINGS, settings)
     except OSError as error:
         if new and exists(folder):
-            (folder / "environment.json").unlink(missing_ok=True)
+            (folder / ENVIRONMENT).unlink(missing_ok=True)
             folder.rmdir()
         raise UsageError(
-            f"{folder} cannot be written: {error.strerror}. Name another folder with --out."
+            unwritten(error, folder, "or name another folder with --out")
         ) from error
+
+
+def unwritten(error: OSError, place: Path | str, then: str) -> str:
+    """What to say where the system refuses to write.
+
+    Args:
+        error: What it said.
+        place: What was being written.
+        then: The end of a sentence that says what to do: after room was made, or instead.
+
+    Returns:
+        A message that names the place, the reason and the way out.
+    """
+    reason = error.strerror or " ".join(str(error).split())
+    way = WAYS.get(error.errno or 0, "Mend that")
+    return f"{place} cannot be written: {reason}. {way}, {then}."
 
 
 def refuse_taken(folder: Path) -> None:
@@ -59,10 +83,15 @@ def refuse_taken(folder: Path) -> None:
             f"{folder} holds another run. Name a new folder with --out, or continue that run "
             f"with --resume {folder}"
         )
-    if exists(folder) and (not folder.is_dir() or any(folder.iterdir())):
+    if exists(folder) and not (folder.is_dir() and all(map(_of_a_start, folder.iterdir()))):
         raise UsageError(
             f"{folder} exists and holds something else. Name a new folder with --out."
         )
+
+
+def _of_a_start(path: Path) -> bool:
+    # what is there before the settings are, where a run was killed as it began
+    return path.name.startswith((ENVIRONMENT, f".{ENVIRONMENT}.", f".{SETTINGS}."))
 
 
 def exists(path: Path) -> bool:
@@ -80,17 +109,18 @@ def exists(path: Path) -> bool:
         return False
 
 
-def stored_fact(folder: Path, name: str) -> str | None:
-    """A fact that was kept when the run began.
+def run_facts(folder: Path) -> dict[str, Any]:
+    """The facts that were kept when the run began.
 
     Args:
         folder: The run's folder.
-        name: The fact's name.
 
     Returns:
-        The fact; None where there is none.
+        The facts by name.
+
+    Note: raises ``UsageError`` where the facts cannot be read.
     """
-    return json.loads((folder / "environment.json").read_text(encoding="utf-8")).get(name)
+    return _read_json(folder, ENVIRONMENT)
 
 
 def run_settings(folder: Path) -> dict[str, Any]:
@@ -102,17 +132,20 @@ def run_settings(folder: Path) -> dict[str, Any]:
     Returns:
         The settings as plain values.
 
-    Raises:
-        UsageError: If there is no run there, or its settings cannot be read.
+    Note: raises ``UsageError`` if there is no run there, or its settings cannot be read.
     """
+    return _read_json(folder, SETTINGS)
+
+
+def _read_json(folder: Path, name: str) -> dict[str, Any]:
     try:
-        stored = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        stored = json.loads((folder / name).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
-            f"{folder} holds no run that can be continued: {SETTINGS} is missing or damaged."
+            f"{folder} holds no run that can be continued: {name} is missing or damaged."
         ) from error
     if not isinstance(stored, dict):
-        raise UsageError(f"{folder} holds no run that can be continued: {SETTINGS} is damaged.")
+        raise UsageError(f"{folder} holds no run that can be continued: {name} is damaged.")
     return stored
 
 
@@ -139,7 +172,19 @@ def write_json(path: Path, content: object) -> None:
         path: The file.
         content: Plain values.
     """
-    write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False).encode())
+    write_atomically(path, as_json(content))
+
+
+def as_json(content: object) -> bytes:
+    """Plain values as the bytes of a JSON file.
+
+    Args:
+        content: Plain values.
+
+    Returns:
+        Indented UTF-8.
+    """
+    return json.dumps(content, indent=2, ensure_ascii=False).encode()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -154,6 +199,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        for left in left_beside(path):
+            left.unlink(missing_ok=True)
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
@@ -175,7 +222,7 @@ def sweep(folder: Path) -> None:
         if left.is_dir() and left.name.startswith(".commentary"):
             shutil.rmtree(left)
         elif left.suffix.removeprefix(".").isdigit():
-            left.unlink()
+            left.unlink(missing_ok=True)  # it may have lain in such a folder
 
 
 def environment() -> dict[str, str]:

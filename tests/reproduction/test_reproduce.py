@@ -206,7 +206,7 @@ def test_a_damaged_job_is_told(place):
     [job] = place.out.glob("runs/reproduce/mini/*/gar-seed1.json")
     for text in ("{", "[]", '{"metrics": {"score": 1}}'):
         job.write_text(text)
-        one_line(place.reproduce(*SMALL), "gar-seed1.json", "delete it")
+        one_line(place.reproduce(*SMALL), "gar-seed1.json", "Delete it")
 
 
 @pytest.mark.parametrize(

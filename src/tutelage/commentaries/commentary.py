@@ -1,27 +1,29 @@
 """A learned teacher as a folder: kept beside a data set, shared, and used again."""
 
 import json
+import reprlib
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tutelage.commentaries.classes import classes_learnt_on, require_same_classes
 from tutelage.commentaries.described import check, describe, rebuild, sizes_of
 from tutelage.commentaries.kinds import KINDS
+from tutelage.commentaries.weights import fill, packed_weights, unpacked_weights
 from tutelage.errors import UsageError, nearest
-from tutelage.runs import environment, write_json
+from tutelage.exchange import fresh_folder, replace_folder
+from tutelage.runs import environment, unwritten, write_atomically, write_json
 from tutelage.teachers import InternalState, for_other_classes
 
 SCHEMA = 1
 """version of the layout of ``commentary.json``"""
-FILES = {"commentary.json", "weights.safetensors", "README.md"}
+CARD, WEIGHTS = "commentary.json", "weights.safetensors"
+FILES = {CARD, WEIGHTS, "README.md"}
 TEACHERS = tuple(KINDS)
 DAMAGE = (
     OSError,
@@ -77,7 +79,7 @@ def save_commentary(
         _refuse_foreign(folder)
         _save(teacher, folder, Provenance() if provenance is None else provenance)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {error.strerror}.") from error
+        raise UsageError(unwritten(error, folder, "or name another folder")) from error
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -99,23 +101,14 @@ def _save(teacher: nn.Module, folder: Path, came: Provenance) -> None:
         "environment": environment(),
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    old = fresh.with_name(f"{fresh.name}.old")
+    fresh = fresh_folder(folder)
     try:
-        tensors = {k: v.detach().cpu().contiguous() for k, v in teacher.state_dict().items()}
-        save_file(tensors, fresh / "weights.safetensors")
-        (fresh / "README.md").write_text(_card(name, settings, came), encoding="utf-8")
-        write_json(fresh / "commentary.json", content)
-        fresh.chmod(0o755)
-        (fresh / "weights.safetensors").chmod((fresh / "README.md").stat().st_mode)
-        if folder.exists():
-            folder.rename(old)
-        fresh.rename(folder)
+        write_atomically(fresh / WEIGHTS, packed_weights(teacher))
+        write_atomically(fresh / "README.md", _card(name, settings, came).encode())
+        write_json(fresh / CARD, content)
+        replace_folder(fresh, folder)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-        if not folder.exists() and old.exists():
-            old.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def load_commentary(
@@ -147,7 +140,7 @@ def load_commentary(
     content = read_card(folder)
     settings = content["settings"]
     try:
-        tensors = load_file(folder / "weights.safetensors")
+        tensors = unpacked_weights(folder / WEIGHTS)
         check(content["teacher"], settings, layers=len(tensors))
         other = zero_label and content["teacher"] == InternalState.__name__
         known = () if classes is None else classes_learnt_on(content)
@@ -177,7 +170,7 @@ def _require_sides(settings: Mapping[str, Any], sides: Sequence[int] | None) -> 
 
 
 def _filled(
-    name: str, settings: Mapping[str, Any], tensors: Mapping[str, Tensor], student: nn.Module
+    name: str, settings: Mapping[str, Any], tensors: dict[str, Tensor], student: nn.Module
 ) -> nn.Module:
     with torch.device("meta"):  # without memory first, so that absurd settings cost none
         teacher = rebuild(name, settings, student)
@@ -185,8 +178,8 @@ def _filled(
     for key in state.keys() | tensors.keys():
         if key not in state or key not in tensors or not _alike(state[key], tensors[key]):
             raise UsageError(f"the weights {key} are damaged.")
-    teacher.load_state_dict(tensors, assign=True)
-    return teacher.requires_grad_()
+    fill(teacher, tensors)
+    return teacher
 
 
 def _alike(made: Tensor, stored: Tensor) -> bool:
@@ -215,18 +208,29 @@ def read_card(folder: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
         raise UsageError(f"{folder} is no commentary: commentary.json holds no settings.")
-    if content.get("schema") != SCHEMA:
-        raise UsageError(
-            f"The commentary {folder} has schema {content.get('schema')}; this version reads "
-            f"{SCHEMA}. Install the version of tutelage that wrote it."
-        )
+    _require_schema(folder, content)
     if content.get("teacher") not in TEACHERS:
-        name = str(content.get("teacher"))
+        name = reprlib.repr(content.get("teacher")).strip("'")
         raise UsageError(
             f"The commentary {folder} is of an unknown teacher '{name}'. "
             f"{nearest(name, TEACHERS)}"
         )
     return content
+
+
+def _require_schema(folder: Path, content: Mapping[str, Any]) -> None:
+    schema = content.get("schema")
+    if type(schema) is int and schema == SCHEMA:
+        return
+    came = content.get("environment")
+    wrote = reprlib.repr(came.get("tutelage", "?")) if isinstance(came, dict) else "?"
+    way = f"Install the version of tutelage that wrote it ({wrote})"
+    if type(schema) is int and schema > SCHEMA:
+        way = f"A newer version of tutelage wrote it ({wrote}): install that or a later one"
+    raise UsageError(
+        f"The commentary {folder} has schema {reprlib.repr(schema)}; this version reads "
+        f"{SCHEMA}. {way}."
+    )
 
 
 def _meant(folder: Path) -> str:

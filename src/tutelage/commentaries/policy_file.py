@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tutelage.augment.exported import exported
 from tutelage.errors import UsageError
-from tutelage.runs import write_json
+from tutelage.runs import unwritten, write_json
 from tutelage.teachers import LearnedAugmentation
 
 
@@ -32,4 +32,4 @@ def write_policy(
     try:
         write_json(Path(file), plain)
     except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
+        raise UsageError(unwritten(error, file, "or name another file")) from error

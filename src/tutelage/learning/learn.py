@@ -1,26 +1,35 @@
 """Learning a commentary: what is checked, what is kept after each round, what is stored."""
 
-import io
-import pickle
+import math
 import shlex
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import torch
-
+from tutelage.checkpoints import load_checkpoint, save_checkpoint, telling_damage
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.config import to_plain
 from tutelage.errors import UsageError
 from tutelage.learning.course import COURSES, Course
 from tutelage.learning.settings import LearnSettings
-from tutelage.runs import create_run, exists, run_settings, stored_fact, write_atomically
+from tutelage.runs import (
+    SETTINGS,
+    create_run,
+    exists,
+    run_facts,
+    run_settings,
+    sweep,
+    unwritten,
+)
 from tutelage.study.arms import device_of
 from tutelage.study.check import check_batch, check_device, fingerprint
 from tutelage.study.material import Source, Streams, open_streams, read_source, seed_material
 
+STATE = "state.pt"
+"""what is kept after each round"""
 UNFIT = (RuntimeError, ValueError, AssertionError)
 """what a layer or a teacher raises that does not fit the images"""
 Tell = Callable[[int, float], None]
@@ -39,27 +48,47 @@ def learn(settings: LearnSettings, out: Path, tell: Tell) -> Path:
         ``out``.
 
     Raises:
-        UsageError: If a round's loss is not finite.
+        UsageError: If a round's loss is not finite, or something cannot be written.
     """
     source, streams = _opened(settings)
     course: Course = COURSES[settings.algorithm](settings, streams)
     kept = out.with_name(f"{out.name}.learning")
     _begin(kept, settings, source)
-    losses, seconds = _resume(kept / "state.pt", course)
-    for number in range(len(losses), settings.rounds):
+    try:
+        losses, seconds = _rounds(course, settings, kept, tell)
+        save_commentary(course.teacher, out, _came(settings, streams, course, losses, seconds))
+        shutil.rmtree(kept)
+    except OSError as error:
+        then = "then give the same command again: it goes on after the last whole round"
+        raise UsageError(unwritten(error, error.filename or kept, then)) from error
+    return out
+
+
+def _rounds(
+    course: Course, settings: LearnSettings, kept: Path, tell: Tell
+) -> tuple[list[float], float]:
+    sweep(kept)
+    file = kept / STATE
+    damage = partial(telling_damage, file, f"Delete {kept} to learn anew.")
+    resumed = file.exists()
+    with damage():
+        losses, seconds = _resume(file, course) if resumed else ([], 0.0)
+    first = len(losses)
+    for number in range(first, settings.rounds):
         started = time.perf_counter()
-        losses.append(_round(course, number, settings))
+        # some damage shows only in the round that follows
+        with damage() if resumed and number == first else _telling_misfit(settings):
+            losses.append(float(course.round(number)))
         seconds += time.perf_counter() - started
         if losses[-1] != losses[-1]:
             raise UsageError(
                 f"Learning diverged in round {number + 1}: the held-out loss is {losses[-1]}. "
                 f"Lower --lr (now {settings.lr:g}) or --teacher-lr."
             )
-        _keep(kept / "state.pt", course, losses, seconds)
+        state = {"course": course.state_dict(), "losses": losses, "seconds": seconds}
+        save_checkpoint(file, state)
         tell(number + 1, losses[-1])
-    save_commentary(course.teacher, out, _came(settings, streams, course, losses, seconds))
-    shutil.rmtree(kept)
-    return out
+    return losses, seconds
 
 
 def _opened(settings: LearnSettings) -> tuple[Source, Streams]:
@@ -73,18 +102,19 @@ def _opened(settings: LearnSettings) -> tuple[Source, Streams]:
 
 def _begin(kept: Path, settings: LearnSettings, source: Source) -> None:
     plain, data = to_plain(settings), fingerprint(source)
-    if not exists(kept):
+    if not exists(kept / SETTINGS):
         create_run(kept, plain, {"data": data})
-    elif run_settings(kept) != plain or stored_fact(kept, "data") != data:
+    elif run_settings(kept) != plain or run_facts(kept).get("data") != data:
         raise UsageError(
             f"{kept} holds a commentary half learnt, with other settings or data. Give the "
             "same command to go on with it, delete the folder, or name another with --out."
         )
 
 
-def _round(course: Course, number: int, settings: LearnSettings) -> float:
+@contextmanager
+def _telling_misfit(settings: LearnSettings) -> Iterator[None]:
     try:
-        return float(course.round(number))
+        yield
     except UsageError:
         raise
     except UNFIT as error:
@@ -95,22 +125,13 @@ def _round(course: Course, number: int, settings: LearnSettings) -> float:
         ) from error
 
 
-def _keep(file: Path, course: Course, losses: list[float], seconds: float) -> None:
-    buffer = io.BytesIO()
-    torch.save({"course": course.state_dict(), "losses": losses, "seconds": seconds}, buffer)
-    write_atomically(file, buffer.getvalue())
-
-
 def _resume(file: Path, course: Course) -> tuple[list[float], float]:
-    if not file.exists():
-        return [], 0.0
-    try:
-        device = next(course.teacher.parameters()).device
-        state: dict[str, Any] = torch.load(file, weights_only=True, map_location=device)
-        course.load_state_dict(state["course"])
-    except (RuntimeError, ValueError, LookupError, EOFError, pickle.UnpicklingError) as error:
-        raise UsageError(f"{file} is damaged. Delete {file.parent} to learn anew.") from error
-    return state["losses"], state["seconds"]
+    state = load_checkpoint(file, next(course.teacher.parameters()).device)
+    course.load_state_dict(state["course"])
+    losses = [float(loss) for loss in state["losses"]]
+    if not losses or not all(map(math.isfinite, losses)):
+        raise ValueError(f"its losses are {losses}")
+    return losses, float(state["seconds"])
 
 
 def _came(

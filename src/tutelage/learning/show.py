@@ -18,6 +18,7 @@ from tutelage.learning.on_images import Exhibit
 from tutelage.learning.pictures import drawn
 from tutelage.report import elements
 from tutelage.report.page import document, write_page
+from tutelage.runs import unwritten
 
 SHOWN_ON = 500
 """images, class balanced, that a commentary is shown on"""
@@ -64,7 +65,7 @@ def show(folder: Path, data: str | None, out: Path, *, reading: Reading = STRICT
         out.parent.mkdir(parents=True, exist_ok=True)
         write_page(page, out)
     except OSError as error:
-        raise UsageError(f"{out} cannot be written: {error.strerror}.") from error
+        raise UsageError(unwritten(error, out, "or name another file with --out")) from error
     return told
 
 

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tutelage.checkpoints import telling_damage
 from tutelage.errors import UsageError
 from tutelage.reproduction.plan import Job
 from tutelage.reproduction.recipe import Outcome, Run
-from tutelage.runs import environment, write_atomically, write_json
+from tutelage.runs import as_json, environment, write_atomically
 
 
 class Failure(NamedTuple):
@@ -41,6 +42,8 @@ def run_job(run: Run, job: Job, settings: Any, device: str) -> dict[str, Any] | 
 
     Returns:
         What it wrote down, or what went wrong: an error is no reason to lose the others.
+
+    Note: raises ``OSError`` where what was measured cannot be kept; nor could the others' be.
     """
     torch.set_num_threads(1)  # two threads made these small models 5 to 20 times slower
     if multiprocessing.parent_process() is not None:
@@ -52,10 +55,11 @@ def run_job(run: Run, job: Job, settings: Any, device: str) -> dict[str, Any] | 
     try:
         outcome = run(job.arm, job.seed, settings, torch.device(device))
         record = _record(job, outcome, device, clock() - began)
-        job.folder.mkdir(parents=True, exist_ok=True)
-        write_json(job.file, record)
+        content = as_json(record)
     except Exception as error:  # noqa: BLE001 - whatever it was, it is told with arm and seed
         return _failed(job, error)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(job.file, content)
     return record
 
 
@@ -133,16 +137,30 @@ def finished(job: Job, metrics: Sequence[str]) -> Mapping[str, Any] | None:
         The record; None where it has not been finished.
 
     Raises:
-        UsageError: If its file is damaged, or measures something else.
+        UsageError: If its file measures something else, or is damaged.
     """
     try:
-        record = json.loads(job.file.read_text(encoding="utf-8"))
+        text = job.file.read_bytes()
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise UsageError(f"{job.file} is damaged; delete it to run that job again.") from error
-    if not isinstance(record, dict) or set(record.get("metrics", ())) != set(metrics):
+    with telling_damage(job.file, "Delete it to run that job again."):
+        record = json.loads(text)
+        _require_parts(record)
+    if set(record["metrics"]) != set(metrics):
         raise UsageError(
             f"{job.file} does not measure {', '.join(metrics)}; delete it to run it again."
         )
     return record
+
+
+def _require_parts(record: Any) -> None:
+    measured = list(record["metrics"].values())
+    for line in record["series"].values():
+        measured += line
+    measured.append(record["seconds"])
+    if not all(value is None or type(value) in (int, float) for value in measured):
+        raise ValueError("it holds what is no number")
+    if record["seconds"] is None or not isinstance(record["hardware"], str):
+        raise ValueError("it does not say how long it took, or on what")
+    if not all(isinstance(record[name], dict) for name in ("drawings", "versions")):
+        raise ValueError("it holds no drawings or versions")

@@ -5,16 +5,17 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
+from tutelage.errors import UsageError
 from tutelage.reproduction.asked import Reproduce
 from tutelage.reproduction.campaign import missing, run_jobs
 from tutelage.reproduction.display import watching
 from tutelage.reproduction.figure import write_figure
 from tutelage.reproduction.jobs import Failure
 from tutelage.reproduction.page import write_page
-from tutelage.reproduction.plan import plan
+from tutelage.reproduction.plan import Job, Plan, plan
 from tutelage.reproduction.recipe import Recipe
 from tutelage.reproduction.results import result, store
-from tutelage.runs import sweep
+from tutelage.runs import sweep, unwritten
 
 
 class Found(NamedTuple):
@@ -39,11 +40,23 @@ def reproduce(recipe: Recipe, asked: Reproduce, console: Console) -> Found:
 
     Returns:
         What was found; the files are written, with gaps where jobs failed.
+
+    Raises:
+        UsageError: If something cannot be written; what is finished stays.
     """
     todo = plan(recipe, asked)
-    jobs, failures = missing(todo), []
+    jobs = missing(todo)
     if jobs:
         recipe.prepare(todo.settings)
+    try:
+        return _carry_out(todo, jobs, asked, console)
+    except OSError as error:
+        then = "then give the same command again: it goes on with what is missing"
+        raise UsageError(unwritten(error, error.filename or todo.root, then)) from error
+
+
+def _carry_out(todo: Plan, jobs: list[Job], asked: Reproduce, console: Console) -> Found:
+    failures: list[Failure] = []
     todo.folder.mkdir(parents=True, exist_ok=True)
     sweep(todo.folder)
     there = len(todo.jobs) - len(jobs)

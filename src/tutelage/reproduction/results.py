@@ -218,7 +218,7 @@ def stored(root: Path) -> list[dict[str, Any]]:
     for file in sorted((root / "results").glob("*/*.json")):
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{file} is damaged; delete it, or run that again.") from error
         if isinstance(content, dict) and {"recipe", "scale", "claims"} <= content.keys():
             found.append(content)

@@ -14,8 +14,9 @@ from tutelage.runs import (
     exists,
     free_folder,
     refuse_taken,
+    run_facts,
     run_settings,
-    stored_fact,
+    unwritten,
 )
 from tutelage.study.asked import Train, check_log, keeps_settings
 from tutelage.study.settings import EMBEDDED, TrainSettings
@@ -56,22 +57,25 @@ def train(asked: Train, console: Console) -> bool:
     facts = {"data": fingerprint(source), "notes": " ".join(source.splits.notes)}
     if asked.resume is None:
         create_run(run, to_plain(settings), facts)
-    elif stored_fact(run, "data") != facts["data"]:
+    elif run_facts(run).get("data") != facts["data"]:
         raise UsageError(f"The data of the run {run} has changed since; start a new run.")
     try:
         summary = run_study(run, settings, source, Display(console), asked.logged_every)
     except KeyboardInterrupt:  # a second one, or one while the report is written
         summary = None
     except OSError as error:
-        raise UsageError(
-            f"{run} cannot be written: {error.strerror}. Mend that, then use --resume."
-        ) from error
+        then = f"then go on with: {_way(asked, run)}"
+        raise UsageError(unwritten(error, error.filename or run, then)) from error
     if summary is None:
-        way = shlex.join(["tutelage", "train", "--resume", str(run), *asked.log_flags])
+        way = _way(asked, run)
         console.print(f"Stopped. Continue with: {way}", soft_wrap=True, markup=False)
         return False
     tell(console, run, summary)
     return True
+
+
+def _way(asked: Train, run: Path) -> str:
+    return shlex.join(["tutelage", "train", "--resume", str(run), *asked.log_flags])
 
 
 def with_full_paths(settings: TrainSettings) -> TrainSettings:

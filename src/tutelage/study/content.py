@@ -1,6 +1,5 @@
 """The report of a finished study, put together from what lies in its folder."""
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,8 @@ import numpy as np
 
 from tutelage.config import to_plain
 from tutelage.report import Examples, Picture, Pictures, RunContent
-from tutelage.study.judgement import read_examples
+from tutelage.runs import run_facts
+from tutelage.study.left import table_of
 from tutelage.study.material import Material
 from tutelage.study.policies import learned_by
 from tutelage.study.settings import TrainSettings
@@ -35,9 +35,9 @@ def run_content(
         The content.
     """
     taught = settings.arms[1:]
-    tables = {arm: _table(Job(run, arm, 0, settings)) for arm in taught}
+    size = len(material.train), len(material.train.classes)
+    tables = {arm: table_of(Job(run, arm, 0, settings), *size) for arm in taught}
     tables = {arm: table for arm, table in tables.items() if (table["weight"] != 1).any()}
-    environment = json.loads((run / "environment.json").read_text(encoding="utf-8"))
     return RunContent(
         title=f"Taught and untaught students on {material.train.name}",
         command=command(settings),
@@ -49,7 +49,7 @@ def run_content(
         pictures=tuple(_pictures(arm, table, material) for arm, table in tables.items()),
         verdict=tuple(summary["verdict"]),
         settings={name: str(value) for name, value in to_plain(settings).items()},
-        environment=environment,
+        environment=run_facts(run),
         augmentations=tuple(
             policy
             for arm in taught
@@ -77,10 +77,6 @@ def command(settings: TrainSettings) -> str:
         values = value if isinstance(value, list) else [value]
         words += [f"--{name.replace('_', '-')}", *map(str, values)]
     return shlex.join(words)
-
-
-def _table(job: Job) -> dict[str, np.ndarray]:
-    return read_examples(job.folder / "examples.parquet")
 
 
 def _examples(arm: str, table: dict[str, np.ndarray]) -> Examples:

@@ -1,12 +1,12 @@
 """What a finished study found: per arm and seed, and in words."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from tutelage.report import Arm, Curve
+from tutelage.study.left import history_of, result_of
 from tutelage.study.material import Material
 from tutelage.study.policies import learned_by, told
 from tutelage.study.settings import TAUGHT_BY, TrainSettings
@@ -25,7 +25,10 @@ def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[st
         Plain values: the data, every arm seed by seed, and the verdict.
     """
     arms = {
-        arm: [_result(Job(run, arm, seed, settings)) for seed in range(settings.seeds)]
+        arm: [
+            {"seed": seed, **result_of(Job(run, arm, seed, settings))}
+            for seed in range(settings.seeds)
+        ]
         for arm in settings.arms
     }
     untaught = arms["untaught"]
@@ -38,11 +41,6 @@ def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[st
         jobs = [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
         verdict += [told(policy) for policy in learned_by(jobs)]
     return {"data": describe_data(material, settings), "arms": arms, "verdict": verdict}
-
-
-def _result(job: Job) -> dict[str, Any]:
-    text = (job.folder / "result.json").read_text(encoding="utf-8")
-    return {"seed": job.seed} | json.loads(text)
 
 
 def describe_data(material: Material, settings: TrainSettings) -> dict[str, Any]:
@@ -195,8 +193,7 @@ def report_curves(run: Path, settings: TrainSettings) -> tuple[Curve, ...]:
 
 
 def _curve(job: Job) -> Curve:
-    lines = (job.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    history = [json.loads(line) for line in lines]
+    history = history_of(job)
 
     def each(key: str) -> tuple[float, ...]:
         return tuple(float(entry[key]) for entry in history)

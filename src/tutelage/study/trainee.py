@@ -1,19 +1,17 @@
 """One student of a study, from its first step or from where it was stopped to its result."""
 
-import io
 import json
 import math
-import pickle
 import time
-import warnings
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from tutelage.checkpoints import load_checkpoint, save_checkpoint, telling_damage
 from tutelage.errors import UsageError
 from tutelage.logs import Reporter, TensorBoard
 from tutelage.look import Record
@@ -26,6 +24,8 @@ from tutelage.tutor import Tutor
 
 TOLD_EVERY = 0.5
 """seconds between two notes of how far a student is, and two looks whether to stop"""
+SAVED_EVERY = 60.0
+"""seconds of training that are lost at most where the process is killed"""
 TOLD_OF_EPOCH = (
     "train_loss",
     "held_out_accuracy",
@@ -52,6 +52,11 @@ class Job:
     def folder(self) -> Path:
         """The student's own folder."""
         return self.run / "students" / f"{self.arm}-seed{self.seed}"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where its training stands."""
+        return self.folder / "checkpoint" / "state.pt"
 
 
 @dataclass
@@ -91,16 +96,39 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
     streams = open_streams(material, settings, job.seed, device_of(settings))
     steps = len(streams.train) * settings.epochs
     tutor = build_tutor(job.arm, job.seed, material.train, settings, steps)
-    standing = _resume(job.folder / "checkpoint", tutor)
-    wrong = _by_id(material)
+    guard = nullcontext()
+    if job.checkpoint.exists():  # some damage shows only in the steps that follow
+        guard = telling_damage(
+            job.checkpoint,
+            "Delete it to train this student anew.",
+            what="is damaged, or training cannot go on from it",
+        )
+    with guard:
+        standing = _resume(job, tutor, len(streams.train))
+        if not _go_on(job, tutor, streams, standing, _by_id(material), stopped):
+            return False
+        _write_history(job, standing)
+        judge(job.folder, tutor, streams, material, standing.history, standing.seconds)
+    return True
+
+
+def _go_on(
+    job: Job,
+    tutor: Tutor,
+    streams: Streams,
+    standing: Standing,
+    wrong: Tensor | None,
+    stopped: Callable[[], bool],
+) -> bool:
     with _reporter(job, tutor) as reporter:
-        while standing.epoch < settings.epochs:
-            if not _train_epoch(job, reporter, streams, standing, wrong, stopped):
-                _save(job.folder / "checkpoint", tutor, standing)
+        while standing.epoch < job.settings.epochs:
+            whole = _train_epoch(job, reporter, streams, standing, wrong, stopped)
+            if whole:
+                _finish_epoch(job, tutor, streams, standing, wrong is not None)
+                reporter.tell(_of_epoch(standing.history[-1]))
+            _save(job, tutor, standing)
+            if not whole:
                 return False
-            _finish_epoch(job, tutor, streams, standing, wrong is not None)
-            reporter.tell(_of_epoch(standing.history[-1]))
-    judge(job.folder, tutor, streams, material, standing.history, standing.seconds)
     return True
 
 
@@ -127,7 +155,7 @@ def _train_epoch(
     for group in tutor.optimizer.param_groups:
         group["lr"] = learning_rate(job.settings, standing.epoch)
     tutor.student.train()
-    told = 0.0
+    told, saved = 0.0, time.monotonic()
     device = device_of(job.settings)
     batches = streams.train.epoch(standing.epoch, standing.batch)
     started = _clock(device)
@@ -142,8 +170,18 @@ def _train_epoch(
             (job.folder / "progress").write_text(f"{tutor.steps}", encoding="ascii")
             if stopped() and standing.batch < len(streams.train):
                 break
-    standing.seconds += _clock(device) - started
+            if told - saved > SAVED_EVERY:
+                started = _lap(standing, device, started)
+                _save(job, tutor, standing)
+                saved = time.monotonic()
+    _lap(standing, device, started)
     return standing.batch == len(streams.train)
+
+
+def _lap(standing: Standing, device: torch.device, started: float) -> float:
+    now = _clock(device)
+    standing.seconds += now - started
+    return now
 
 
 def _note(standing: Standing, record: Record, wrong: Tensor | None) -> None:
@@ -185,9 +223,12 @@ def _finish_epoch(
     standing.history.append(entry)
     standing.epoch, standing.batch, standing.loss = standing.epoch + 1, 0, 0.0
     standing.weights, standing.rows = [0.0, 0.0], [0.0, 0.0]
+    _write_history(job, standing)
+
+
+def _write_history(job: Job, standing: Standing) -> None:
     lines = "".join(json.dumps(line) + "\n" for line in standing.history)
     write_atomically(job.folder / "metrics.jsonl", lines.encode())
-    _save(job.folder / "checkpoint", tutor, standing)
 
 
 def learning_rate(settings: TrainSettings, epoch: int) -> float:
@@ -227,33 +268,24 @@ def _clock(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def _save(folder: Path, tutor: Tutor, standing: Standing) -> None:
-    folder.mkdir(exist_ok=True)
-    file = io.BytesIO()
-    torch.save({"tutor": tutor.state_dict(), "standing": vars(standing)}, file)
-    write_atomically(folder / "state.pt", file.getvalue())
+def _save(job: Job, tutor: Tutor, standing: Standing) -> None:
+    state = {"tutor": tutor.state_dict(), "standing": vars(standing)}
+    save_checkpoint(job.checkpoint, state)
 
 
-def _resume(folder: Path, tutor: Tutor) -> Standing:
-    file = folder / "state.pt"
-    if not file.exists():
+def _resume(job: Job, tutor: Tutor, batches: int) -> Standing:
+    if not job.checkpoint.exists():
         return Standing()
-    device = next(tutor.student.parameters()).device
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            state: dict[str, Any] = torch.load(file, weights_only=True, map_location=device)
-        tutor.load_state_dict(state["tutor"])
-        return Standing(**state["standing"])
-    except (
-        RuntimeError,
-        ValueError,
-        TypeError,
-        LookupError,
-        EOFError,
-        AttributeError,
-        pickle.UnpicklingError,
-    ) as error:
-        raise UsageError(
-            f"The checkpoint {file} is damaged. Delete it to train this student anew."
-        ) from error
+    state = load_checkpoint(job.checkpoint, next(tutor.student.parameters()).device)
+    tutor.load_state_dict(state["tutor"])
+    standing = Standing(**state["standing"])
+    places = standing.epoch, standing.batch, tutor.steps
+    epoch, batch, steps = places
+    if any(type(place) is not int for place in places) or not (
+        0 <= epoch <= job.settings.epochs
+        and 0 <= batch <= batches
+        and steps == epoch * batches + batch
+        and len(standing.history) == epoch
+    ):
+        raise ValueError(f"it stands at epoch {epoch!r:.20}, batch {batch!r:.20}")
+    return standing

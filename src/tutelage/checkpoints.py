@@ -1,0 +1,108 @@
+"""Checkpoints: all of one moment in one file, read without running code."""
+
+import io
+import pickle
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tutelage.errors import UsageError
+from tutelage.runs import write_atomically
+
+DAMAGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+)
+"""what reading a damaged file, or going on from what it held, may raise"""
+
+
+def save_checkpoint(file: Path, state: Mapping[str, Any]) -> None:
+    """Replace a checkpoint in one go; killed at any moment, the file is the old or the new one.
+
+    Args:
+        file: The file; its folder is made where it is missing.
+        state: Plain dictionaries, lists, numbers, texts and tensors.
+
+    Note: raises ``OSError``, which names the file, if it cannot be written; the old one stays.
+    """
+    file.parent.mkdir(exist_ok=True)
+    content = io.BytesIO()
+    torch.save(dict(state), content)
+    write_atomically(file, content.getvalue())
+
+
+def load_checkpoint(file: Path, device: torch.device) -> dict[str, Any]:
+    """What a checkpoint holds, if no bit of it has changed since it was written.
+
+    Nothing is unpickled but tensors and plain values.
+
+    Args:
+        file: The file.
+        device: Where the tensors go.
+
+    Returns:
+        As it was saved.
+
+    Raises:
+        ValueError: If a checksum is wrong, which torch does not look at, it is compressed, or
+            no mapping was saved. See ``DAMAGE`` for what else may come of a damaged file.
+    """
+    content = io.BytesIO(file.read_bytes())
+    with zipfile.ZipFile(content) as parts:
+        if any(part.compress_type != zipfile.ZIP_STORED for part in parts.infolist()):
+            raise ValueError("it is compressed, which torch's files are not")
+        wrong = parts.testzip()
+    if wrong is not None:
+        raise ValueError(f"the checksum of {wrong} is wrong")
+    content.seek(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        state = torch.load(content, weights_only=True, map_location=device)
+    if not isinstance(state, dict):
+        raise ValueError(f"it holds a {type(state).__name__}")
+    return state
+
+
+@contextmanager
+def telling_damage(file: Path, remedy: str, *, what: str = "is damaged") -> Iterator[None]:
+    """Turn what comes of a damaged file into one clear error.
+
+    Args:
+        file: What is read inside, or gone on from.
+        remedy: A sentence: what to do then.
+        what: What to say of the file.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        UsageError: If something of ``DAMAGE`` is raised inside.
+    """
+    try:
+        yield
+    except DAMAGE as error:
+        if isinstance(error, UsageError | torch.OutOfMemoryError):
+            raise
+        raise UsageError(f"{file} {what}{_why(error)}. {remedy}") from error
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, pickle.UnpicklingError):  # torch's text says how to switch safety off
+        return ", or holds more than tensors and plain values, which is never loaded"
+    reason = " ".join(str(error).split())[:200]
+    return f" ({reason})" if reason else ""
