@@ -24,7 +24,7 @@ LAYERS: tuple[set[str], ...] = (
     {"tutor"},
     {"logs", "loops", "meta_weight_net", "rewarded"},
     {"few_shot", "integrations"},
-    {"exchange"},
+    {"exchange", "yaml_files"},
     {"runs", "report", "config"},
     {"commentaries", "checkpoints"},
     {"study", "reproduction"},

@@ -80,7 +80,7 @@ def refused(read: Callable[[], object], file: Path) -> bool:
         told = str(error)
         assert str(file) in told, told
         assert len(told.splitlines()) == 1, told
-        assert len(told) < 5000, len(told)
+        assert len(told) < 10_000, len(told)  # ten mistakes, each with all that is allowed
         return True
     return False
 

@@ -16,9 +16,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import yaml
-
 from tutelage.errors import UsageError
+from tutelage.yaml_files import read_yaml
 
 T = TypeVar("T")
 
@@ -27,8 +26,6 @@ _WRONG = object()
 
 MOST_TOLD = 10
 """mistakes that are told of at once"""
-LONGEST = 1000
-"""keys of a mapping, those that merge keys bring in included"""
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)e[+-]?\d+", re.ASCII | re.IGNORECASE)
 """a number that YAML 1.1 takes for text: it wants a point and a sign, as in 1.0e-4"""
 
@@ -48,7 +45,7 @@ def load_settings(cls: type[T], file: Path, base: T | None = None) -> T:
         UsageError: If the file cannot be read or is not YAML, or if a key is unknown or
             missing or a value wrong: one sentence that starts with the file.
     """
-    document = _read(file)
+    document = read_yaml(file)
     if not isinstance(document, Mapping):
         raise UsageError(
             f"{file}: {_shown(document)}, wanted a mapping of settings at the top level, such"
@@ -113,45 +110,6 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"settings hold {value!r}; to_plain knows no {type(value).__name__}.")
 
 
-class _Loader(yaml.SafeLoader):
-    # A key given twice is an error; SafeLoader keeps the last and drops the others.
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
-        seen = set()
-        for key, _ in node.value:
-            name = key.value if isinstance(key, yaml.ScalarNode) else key
-            if name in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key {name!r} is given twice", problem_mark=key.start_mark
-                )
-            seen.add(name)
-        return node
-
-    # Merge keys of merge keys double a mapping with each line, or worse.
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        super().flatten_mapping(node)
-        if len(node.value) > LONGEST:
-            raise yaml.MarkedYAMLError(
-                problem=f"a mapping has over {LONGEST} keys", problem_mark=node.start_mark
-            )
-
-
-def _read(file: Path) -> Any:
-    try:
-        return yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader)
-    except OSError as error:
-        raise UsageError(
-            f"{file}: cannot be read ({error.strerror}); give the path of a YAML file"
-        ) from error
-    except yaml.MarkedYAMLError as error:
-        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise UsageError(f"{file}: not valid YAML{line}: {error.problem}") from error
-    # Values such as !!int x or the date 2024-02-31 fail in Python rather than in YAML.
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(f"{file}: not valid YAML: {reason}") from error
-
-
 def _checked(cls: type[T], given: Mapping[Any, Any], base: T | None, source: str) -> T:
     problems: list[str] = []
     settings = _dataclass(cls, given, "", base, problems)
@@ -206,7 +164,8 @@ def _known(
 ) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for key, value in given.items():
-        text = key if isinstance(key, str) else _shown(key)
+        plain = isinstance(key, str) and len(key) <= 60 and key.isprintable()
+        text = key if plain else _shown(key)
         name = text.replace("-", "_")
         if name in known:
             problems.append(f"{path}{text}: given twice, wanted once")
