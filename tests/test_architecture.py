@@ -25,7 +25,7 @@ LAYERS: tuple[set[str], ...] = (
     {"logs", "loops", "meta_weight_net", "rewarded"},
     {"few_shot", "integrations"},
     {"exchange", "yaml_files"},
-    {"runs", "report", "config"},
+    {"runs", "report", "config", "workers"},
     {"commentaries", "checkpoints"},
     {"study", "reproduction"},
     {"recipes", "learning"},

@@ -15,6 +15,7 @@ from tutelage.errors import MissingExtraError
 from tutelage.reproduction.jobs import Failure, finished, run_job
 from tutelage.reproduction.plan import Job, Plan
 from tutelage.runs import write_json
+from tutelage.workers import keep_loaded
 
 DIED = "its process died (killed, or out of memory?)"
 
@@ -86,7 +87,7 @@ def _results(calls: list[Any], workers: int, backend: str) -> list[Any]:
     options: dict[str, Any] = {"n_jobs": workers, "batch_size": 1, "pre_dispatch": "all"}
     if backend == "ray":
         return list(joblib.Parallel(**options)(calls))
-    parallel = joblib.Parallel(**options, backend="loky")
+    parallel = joblib.Parallel(**options, backend="loky", initializer=keep_loaded)
     with _interrupts_ignored():  # workers inherit that: Ctrl-C is for the process that asked
         parallel.__enter__()
         if workers > 1:

@@ -25,6 +25,7 @@ from tutelage.study.material import Material, Source, open_streams, seed_materia
 from tutelage.study.settings import TrainSettings
 from tutelage.study.summary import summarise
 from tutelage.study.trainee import Job, train_student
+from tutelage.workers import keep_loaded
 
 PARTS = ("train", "test")
 STOP = "stop"
@@ -69,7 +70,7 @@ def run_study(
 def _train_all(jobs: list[Job], source: Source, settings: TrainSettings) -> bool:
     at_once = min(settings.jobs or _default_jobs(settings), len(jobs))
     plain = _as_arrays(source)
-    parallel = joblib.Parallel(n_jobs=at_once)
+    parallel = joblib.Parallel(n_jobs=at_once, initializer=keep_loaded)
     # Workers inherit the mask: an interrupt is for the run's own process.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
