@@ -2,9 +2,11 @@
 
 import os
 import time
+from typing import Any
 
 import joblib
 import pytest
+from joblib.externals.loky import process_executor
 
 from tutelage.workers import keep_loaded
 
@@ -18,11 +20,10 @@ def grow(seconds: float) -> int:
     return os.getpid()
 
 
-@pytest.mark.skipif(not joblib.externals.loky.process_executor._USE_PSUTIL, reason="no psutil")
+@pytest.mark.skipif(not process_executor._USE_PSUTIL, reason="joblib looks only with psutil")
 def test_a_worker_that_has_grown_takes_the_next_job(recwarn) -> None:
-    parallel = joblib.Parallel(
-        n_jobs=2, batch_size=1, pre_dispatch="all", initializer=keep_loaded
-    )
+    options: dict[str, Any] = {"n_jobs": 2, "batch_size": 1, "pre_dispatch": "all"}
+    parallel = joblib.Parallel(**options, initializer=keep_loaded)
     with parallel:
         parallel(joblib.delayed(grow)(0.2) for _ in range(2))  # what joblib compares with
         before = set(parallel(joblib.delayed(grow)(1.2) for _ in range(2)))
