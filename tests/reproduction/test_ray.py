@@ -38,7 +38,8 @@ def test_ray_runs_the_jobs_and_finds_what_processes_find(place, monkeypatch):
 def test_what_another_machine_measured_is_written_here(tmp_path):
     job = Job(tmp_path, "gar", 0)
     other = Job(tmp_path, "gar", 1)
-    record = {"metrics": {"score": 1.0}}
+    record = {"metrics": {"score": 1.0}, "series": {}, "drawings": {}}
+    record |= {"seconds": 1.5, "hardware": "CPU (x), one thread", "versions": {}}
     failure = Failure("gar", 1, "RuntimeError: no")
     assert list(campaign._kept([job, other], [record, failure])) == [failure]
     assert finished(job, ["score"]) == record

@@ -35,6 +35,7 @@ def record(arm: str, seed: int, score: float) -> dict:
         "seed": seed,
         "metrics": {"score": score, "loss": 0.1},
         "series": {"score": [score, score]},
+        "drawings": {},
         "seconds": 1.5,
         "hardware": "CPU (x), one thread",
         "versions": {"torch": "1", "python": "3"},
