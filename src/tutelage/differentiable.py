@@ -6,9 +6,9 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.parallel import DistributedDataParallel
 
 from tutelage.records import Batch
+from tutelage.wrapped import data_parallel, uncompiled
 
 
 @contextmanager
@@ -102,11 +102,8 @@ def original(module: nn.Module) -> nn.Module:
     Returns:
         The module that was wrapped, which shares its parameters; else ``module``.
     """
-    inner = getattr(module, "_orig_mod", module)
-    assert isinstance(inner, nn.Module)
-    if isinstance(inner, DistributedDataParallel):
-        return original(inner.module)
-    return inner
+    wrapper = data_parallel(module)
+    return uncompiled(module) if wrapper is None else original(wrapper.module)
 
 
 def require_learnable(name: str, batch: Batch) -> None:

@@ -33,6 +33,7 @@ from tutelage.student import tapped
 from tutelage.task import Task
 from tutelage.teaching import acts_at_test, is_deep, prepare, taps_of
 from tutelage.trees import detached, leaves
+from tutelage.wrapped import uncompiled
 
 
 class Record(NamedTuple):
@@ -125,7 +126,7 @@ def look(
     """
     batch, taps = step.batch, taps_of(task.teacher)
     inner, parts = task.student.module, []
-    student = getattr(student, "_orig_mod", student) if taps else student
+    student = uncompiled(student) if taps else student
     for number, part in enumerate(task.parts(lesson)):
         seed = task.own(batch.seed + 1, number)
         aside = eager(student) if taps else nullcontext()  # compiled code has no hooks

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from tutelage.look import Look, look
 from tutelage.objectives import losses_of
@@ -15,6 +14,7 @@ from tutelage.sights import as_taken
 from tutelage.statistics import statistics_as_they_are
 from tutelage.task import Task
 from tutelage.teaching import drop_below_of, is_deep
+from tutelage.wrapped import data_parallel
 
 
 def look_first(
@@ -74,14 +74,14 @@ def unsummed(student: nn.Module) -> Iterator[None]:
     Yields:
         Nothing.
     """
-    inner = getattr(student, "_orig_mod", student)
-    if not isinstance(inner, DistributedDataParallel):
+    wrapper = data_parallel(student)
+    if wrapper is None:
         yield
         return
-    with inner.no_sync():
+    with wrapper.no_sync():
         yield
     # it sends running statistics before the first pass after a sum, which has come by now
-    inner.require_forward_param_sync = True
+    wrapper.require_forward_param_sync = True
 
 
 def require_parts(task: Task, student: nn.Module, *, tries: bool) -> None:
@@ -99,8 +99,8 @@ def require_parts(task: Task, student: nn.Module, *, tries: bool) -> None:
         return
     if task.micro_batch < 1:
         raise ValueError(f"micro_batch must be at least 1, got {task.micro_batch}.")
-    name, inner = type(task.teacher).__name__, getattr(student, "_orig_mod", student)
-    summed = task.processes.averages and not isinstance(inner, DistributedDataParallel)
+    name = type(task.teacher).__name__
+    summed = task.processes.averages and data_parallel(student) is None
     deep = f"{name} keeps the path from weights to the student, so it needs a graph of all rows"
     reasons = {
         deep: is_deep(task.teacher),

@@ -91,15 +91,16 @@ class Passes:
             require_same_numbers(task, self._before, sight.lesson, step, sight.seen)
             self._before, self.proven = None, True
         self.view.optimizer.zero_grad(set_to_none=True)
-        own = self.view.params.values()
+        together = self.processes.size > 1
         if task.micro_batch is not None:
             self._in_parts(task, sight, step)
-        elif again and self.processes.size > 1:  # wrappers see one backward pass a step
+        elif again and together:  # wrappers see one backward pass a step
             require_no_static_graph(self.student)
-            tried_together(self.processes, sight.loss, own)
+            tried_together(self.processes, sight.loss, self.view.params.values())
         else:
             self.descent.backward(sight.loss, self.view.optimizer, again=again)
-            gather(self.processes, own)
+            if together:  # naming the parameters is not free
+                gather(self.processes, self.view.params.values())
         return sight._replace(loss=self.processes.total(sight.loss.detach()))
 
     def _in_parts(self, task: Task, sight: Look, step: Step) -> None:

@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Batch, Params
 from tutelage.sharded import group_of, is_sharded
+from tutelage.wrapped import data_parallel, uncompiled
 
 
 @runtime_checkable
@@ -180,9 +181,9 @@ def processes_of(student: nn.Module) -> Processes:
         UnsupportedStudentError: If only a part of it is wrapped, or it is by
             ``FullyShardedDataParallel``: each process would teach by its own rows.
     """
-    inner = getattr(student, "_orig_mod", student)
-    if isinstance(inner, DistributedDataParallel):
-        return Group(inner.process_group)
+    inner, wrapper = uncompiled(student), data_parallel(student)
+    if wrapper is not None:
+        return Group(wrapper.process_group)
     if is_sharded(inner):
         return Group(group_of(inner))
     for part in inner.modules():

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from tutelage.errors import UnsupportedStudentError
 from tutelage.processes import Processes
 from tutelage.records import Params
+from tutelage.wrapped import data_parallel
 
 _REACHED = "reached by any process"
 
@@ -74,8 +74,8 @@ def require_no_static_graph(student: nn.Module) -> None:
     Raises:
         UnsupportedStudentError: If it is one.
     """
-    inner = getattr(student, "_orig_mod", student)
-    if isinstance(inner, DistributedDataParallel) and inner.static_graph:
+    wrapper = data_parallel(student)
+    if wrapper is not None and wrapper.static_graph:
         raise UnsupportedStudentError(
             "DistributedDataParallel(static_graph=True) allows one backward pass a step, but "
             "this signal tries each step before it is taken: leave static_graph away, or use "
