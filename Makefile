@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check format benchmarks clean
+.PHONY: demo test check docs format benchmarks clean
 
 demo: $(VENV)/.train  ## Train taught and untaught students on real digits; prints a table, writes a report.
 	$(BIN)/tutelage train
@@ -15,6 +15,9 @@ check: $(VENV)/.dev  ## Lint and types only.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+docs: $(VENV)/.dev  ## The documentation site, in build/docs; warnings are errors.
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
