@@ -45,7 +45,7 @@ class Copies(nn.Module):
     in the type of the inputs. They depend on ``seed`` and the example's id alone.
 
     Args:
-        k: Rows of an example, n = |B(x)|.
+        k: Rows of an example, the size of B(x).
         augment: Makes copies of inputs, such as ``tutelage.augment.crop_and_flip``.
         include_original: Whether the first row of an example is x itself.
         offline: Whether an example has the same copies every time.

@@ -1,0 +1,56 @@
+"""The site builds without a warning, its links lead somewhere, nothing comes from outside."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.links import Page, faults_of_markdown, faults_of_site
+
+pytest.importorskip("sphinx")
+
+ROOT = Path(__file__).parents[2]
+BUILD = (sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs")
+SHOWN_ON_GITHUB = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+
+
+def test_the_site_builds_without_a_warning_and_holds_together_offline(tmp_path) -> None:
+    built = subprocess.run(
+        [*BUILD, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > 30
+    assert sum(len(Page(p.read_text(encoding="utf-8")).links) for p in pages) > 1000
+    assert faults_of_site(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", SHOWN_ON_GITHUB)
+def test_links_of_what_is_read_outside_of_the_site_lead_somewhere(name) -> None:
+    assert faults_of_markdown(ROOT / name) == []
+
+
+def test_dead_links_and_fetches_are_found(tmp_path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<script src="https://cdn.example/x.js"></script><p id="here">'
+        '<a href="#here">1</a><a href="#gone">2</a><a href="b.html#part">3</a>'
+        '<a href="b.html#gone">4</a><a href="c.html">5</a><a href="../d.html">6</a>'
+        '<a href="https://example.org">7</a><img src="gone.svg">'
+    )
+    (tmp_path / "b.html").write_text('<h2 id="part">')
+    (tmp_path / "s.css").write_text("@import '//fonts.example/f.css'; a { b: url(c.png) }")
+    assert faults_of_site(tmp_path) == [
+        "a.html fetches https://cdn.example/x.js",
+        "a.html: #gone",
+        "a.html: ../d.html",
+        "a.html: b.html#gone",
+        "a.html: c.html",
+        "a.html: gone.svg",
+        "s.css fetches //fonts.example/f.css",
+    ]
+    page = tmp_path / "p.md"
+    page.write_text(
+        "# A b: `c`\n[1](#a-b-c) [2](#gone) [3](gone.md) [4](https://e.org) [5](a.html)"
+    )
+    assert faults_of_markdown(page) == ["p.md: #gone", "p.md: gone.md"]
