@@ -13,6 +13,7 @@ from torch import Tensor
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.data.batches import Batches
 from tutelage.data.by_name import write_by_name
+from tutelage.data.images import ImageSet
 from tutelage.look import alignments_with, shown
 from tutelage.objectives import logits_of
 from tutelage.records import Batch, Observation, Step
@@ -24,6 +25,8 @@ from tutelage.tutor import Tutor
 
 AT_ONCE = 500
 """images in a batch that is only looked at"""
+EXAMPLES, HELD_OUT = "examples.parquet", "held-out.parquet"
+"""tables of the training and of the held-out examples in a student's folder"""
 
 
 class Opinion(NamedTuple):
@@ -98,7 +101,10 @@ def judge(
     history: Sequence[dict[str, float | int]],
     seconds: float,
 ) -> None:
-    """Write a finished student's result, its teacher and a table of its training examples.
+    """Write a finished student's result, its teacher and tables of its examples.
+
+    What it says of held-out examples, which it was not trained on, is what its opinion of the
+    others is measured by.
 
     Args:
         folder: The student's folder.
@@ -108,8 +114,13 @@ def judge(
         history: What was measured after each epoch.
         seconds: Time of the student and teacher steps.
     """
-    seen = opinion(tutor, streams.train, streams.held_out.draw(tutor.steps))
-    write_examples(folder / "examples.parquet", material, seen)
+    judges = streams.held_out.draw(tutor.steps)
+    seen = opinion(tutor, streams.train, judges)
+    write_examples(folder / EXAMPLES, material.train, seen, material.truth)
+    unseen = opinion(tutor, streams.held_out, judges)
+    if uses_alignments(tutor.teacher):  # with a gradient that is partly their own
+        unseen = unseen._replace(weights=torch.full_like(unseen.losses, float("nan")))
+    write_examples(folder / HELD_OUT, material.held_out, unseen)
     result: dict[str, float | int] = {
         "test_accuracy": accuracy(tutor, streams.test),
         "best_test_accuracy": max(entry["test_accuracy"] for entry in history),
@@ -155,24 +166,27 @@ def trust(weights: Tensor, wrong: Tensor) -> dict[str, float]:
     return found
 
 
-def write_examples(path: Path, material: Material, seen: Opinion) -> None:
-    """Write the table of training examples, one row each, under its name in the data.
+def write_examples(
+    path: Path, images: ImageSet, seen: Opinion, truth: Tensor | None = None
+) -> None:
+    """Write a table of examples, one row each, under its name in the data.
 
     Args:
         path: The Parquet file.
-        material: The data of the seed.
-        seen: What student and teacher make of the training set.
+        images: The examples with the labels that they were given.
+        seen: What student and teacher make of them.
+        truth: [N] their right labels; None where no others are known.
     """
     columns = {
-        "id": material.train.ids.numpy(),
-        "given": material.train.labels.numpy(),
+        "id": images.ids.numpy(),
+        "given": images.labels.numpy(),
         "predicted": seen.predicted.numpy(),
         "loss": seen.losses.numpy(),
         "weight": seen.weights.numpy(),
     }
-    if material.truth is not None:
-        columns["true"] = material.truth.numpy()
-    write_by_name(path, material.train, columns)
+    if truth is not None:
+        columns["true"] = truth.numpy()
+    write_by_name(path, images, columns)
 
 
 def read_examples(path: Path) -> dict[str, np.ndarray]:

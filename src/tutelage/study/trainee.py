@@ -20,6 +20,7 @@ from tutelage.study.arms import build_tutor, device_of
 from tutelage.study.judgement import accuracy, judge
 from tutelage.study.material import Material, Streams, open_streams
 from tutelage.study.settings import TrainSettings
+from tutelage.study.tracked import ById, by_id, epochs_kept, fresh, keep, write_tracked
 from tutelage.tutor import Tutor
 
 TOLD_EVERY = 0.5
@@ -76,6 +77,8 @@ class Standing:
     """this epoch's sum of weights of rightly and of wrongly labelled examples"""
     rows: list[float] = field(default_factory=lambda: [0.0, 0.0])
     """how many such rows there were"""
+    tracked: Tensor | None = None
+    """[2, N, T] losses and weights of every example, see ``tutelage.study.tracked``"""
 
 
 def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> bool:
@@ -104,10 +107,13 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
             what="is damaged, or training cannot go on from it",
         )
     with guard:
-        standing = _resume(job, tutor, len(streams.train))
-        if not _go_on(job, tutor, streams, standing, _by_id(material), stopped):
+        standing = _resume(job, tutor, streams)
+        known = by_id(material.train, material.wrong)
+        if not _go_on(job, tutor, streams, standing, known, stopped):
             return False
         _write_history(job, standing)
+        if standing.tracked is not None:
+            write_tracked(job.folder, material.train, standing.tracked, settings.epochs)
         judge(job.folder, tutor, streams, material, standing.history, standing.seconds)
     return True
 
@@ -117,14 +123,14 @@ def _go_on(
     tutor: Tutor,
     streams: Streams,
     standing: Standing,
-    wrong: Tensor | None,
+    of: ById,
     stopped: Callable[[], bool],
 ) -> bool:
     with _reporter(job, tutor) as reporter:
         while standing.epoch < job.settings.epochs:
-            whole = _train_epoch(job, reporter, streams, standing, wrong, stopped)
+            whole = _train_epoch(job, reporter, streams, standing, of, stopped)
             if whole:
-                _finish_epoch(job, tutor, streams, standing, wrong is not None)
+                _finish_epoch(job, tutor, streams, standing, of.wrong is not None)
                 reporter.tell(_of_epoch(standing.history[-1]))
             _save(job, tutor, standing)
             if not whole:
@@ -148,7 +154,7 @@ def _train_epoch(
     reporter: Reporter,
     streams: Streams,
     standing: Standing,
-    wrong: Tensor | None,
+    of: ById,
     stopped: Callable[[], bool],
 ) -> bool:
     tutor = reporter.tutor
@@ -156,13 +162,17 @@ def _train_epoch(
         group["lr"] = learning_rate(job.settings, standing.epoch)
     tutor.student.train()
     told, saved = 0.0, time.monotonic()
+    kept = epochs_kept(job.settings.epochs)
+    column = kept.index(standing.epoch + 1) if standing.epoch + 1 in kept else None
     device = device_of(job.settings)
     batches = streams.train.epoch(standing.epoch, standing.batch)
     started = _clock(device)
     for batch in batches:
         held_out = streams.held_out.draw(tutor.steps) if tutor.wants_held_out else None
         record = tutor.step(batch, held_out)
-        _note(standing, record, wrong)
+        _note(standing, record, of.wrong)
+        if column is not None and standing.tracked is not None:
+            keep(standing.tracked, record, of.place[record.ids.cpu()], column)
         reporter(record)
         standing.batch += 1
         if time.monotonic() - told > TOLD_EVERY:
@@ -245,14 +255,6 @@ def learning_rate(settings: TrainSettings, epoch: int) -> float:
     return settings.lr * 0.1**passed
 
 
-def _by_id(material: Material) -> Tensor | None:
-    if material.wrong is None:
-        return None
-    flags = torch.zeros(int(material.train.ids.max()) + 1, dtype=torch.bool)
-    flags[material.train.ids] = material.wrong
-    return flags
-
-
 def _clock(device: torch.device) -> float:
     """Seconds that nobody else's work adds to, as far as the device allows it.
 
@@ -273,9 +275,11 @@ def _save(job: Job, tutor: Tutor, standing: Standing) -> None:
     save_checkpoint(job.checkpoint, state)
 
 
-def _resume(job: Job, tutor: Tutor, batches: int) -> Standing:
+def _resume(job: Job, tutor: Tutor, streams: Streams) -> Standing:
+    batches, rows = len(streams.train), len(streams.train.images)
+    wanted = fresh(rows, job.settings.epochs)
     if not job.checkpoint.exists():
-        return Standing()
+        return Standing(tracked=wanted)
     state = load_checkpoint(job.checkpoint, next(tutor.student.parameters()).device)
     tutor.load_state_dict(state["tutor"])
     standing = Standing(**state["standing"])
@@ -288,4 +292,8 @@ def _resume(job: Job, tutor: Tutor, batches: int) -> Standing:
         and len(standing.history) == epoch
     ):
         raise ValueError(f"it stands at epoch {epoch!r:.20}, batch {batch!r:.20}")
+    if standing.tracked is not None:  # None: begun by an earlier release
+        standing.tracked = standing.tracked.to(wanted)
+        if standing.tracked.shape != wanted.shape:
+            raise ValueError("it tracked other examples or epochs")
     return standing
