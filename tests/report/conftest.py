@@ -29,11 +29,12 @@ def fake_run(
     arms: int = 3,
     seeds: int = 3,
     epochs: int = 12,
-    examples: int = 4000,
+    examples: int = 600,
     pictures: int = 8,
     truth: bool = True,
     colour: bool = False,
     policy: bool = False,
+    classed: bool = True,
 ) -> RunContent:
     """A run in which teachers help and find wrong labels."""
     rng = np.random.default_rng(7)
@@ -46,7 +47,9 @@ def fake_run(
         classes=CLASSES,
         arms=tuple(_arm(rng, k, seeds, truth) for k in range(arms)),
         curves=tuple(
-            _curve(rng, k, seed, epochs, truth) for k in range(arms) for seed in range(seeds)
+            _curve(rng, k, seed, epochs, truth, classed)
+            for k in range(arms)
+            for seed in range(seeds)
         ),
         examples=tuple(_examples(rng, name, examples, truth) for name in names[1:]),
         pictures=tuple(_pictures(rng, name, pictures, truth, colour) for name in names[1:]),
@@ -79,7 +82,9 @@ def _arm(rng: np.random.Generator, k: int, seeds: int, truth: bool) -> Arm:
     )
 
 
-def _curve(rng: np.random.Generator, k: int, seed: int, epochs: int, truth: bool) -> Curve:
+def _curve(
+    rng: np.random.Generator, k: int, seed: int, epochs: int, truth: bool, classed: bool
+) -> Curve:
     t = np.arange(1, epochs + 1)
     top, knows = (0.71, 0.77, 0.75)[k], truth and k > 0
 
@@ -94,6 +99,11 @@ def _curve(rng: np.random.Generator, k: int, seed: int, epochs: int, truth: bool
         train_loss=noisy(1.1 - 0.15 * k + 1.2 * np.exp(-t / 4), 0.02),
         weight_right=noisy(1.3 - 0.3 * np.exp(-t / 3), 0.02) if knows else None,
         weight_wrong=noisy(0.4 + 0.6 * np.exp(-t / 3), 0.02) if knows else None,
+        weight_by_class=tuple(
+            tuple(1 + (c - 2.5) * e / (4 * epochs) for c in range(len(CLASSES))) for e in t
+        )
+        if classed and k > 0
+        else None,
     )
 
 

@@ -1,31 +1,43 @@
-"""Charts: every one is small, named, steady, and leaves matplotlib as it was."""
+"""Charts: every one is small, named and steady, and shows the numbers it was given."""
 
 import dataclasses
+import html
+import json
 import re
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 from xml.etree import ElementTree
 
-import matplotlib
+import altair as alt
 import numpy as np
 import pytest
 
-from tutelage.report import Curve, Examples, charts, distrust, looks, svg
+from tutelage.report import Curve, Examples, charts, distrust, looks, plots
+from tutelage.report.bars import bars
+from tutelage.report.grid import Grid, grid
+from tutelage.report.interactive import drawing
 from tutelage.report.tracks import track
 
 NAMES = ("untaught", "learned weights", "small loss")
+CLASSES = ("cat", "deer", "dog", "frog", "plane", "ship")
+NASTY = '</script><b>&"\u2028 $x$ \udcff'
+CELLS = Grid(
+    ("a", NASTY), ("b", "c", "d"), np.array([[0, 1, 2], [3, 4, np.nan]]), ("r", "c", "v")
+)
 CHARTS = {
     "accuracy": lambda run: charts.accuracy_curves(run.curves, NAMES, mark="m"),
     "loss": lambda run: charts.loss_curves(run.curves, NAMES, mark="m"),
     "weights": lambda run: charts.weight_curves(run.curves[3:6], mark="m"),
+    "classes": lambda run: charts.class_weights(run.curves[3:6], CLASSES, mark="m"),
     "histogram": lambda run: charts.weight_histogram(run.examples[0], mark="m"),
     "points": lambda run: charts.weight_against_loss(run.examples[0], mark="m"),
-    "legend": lambda _: looks.legend([("right", looks.RIGHT), ("x", looks.WRONG)], mark="m"),
+    "bars": lambda _: bars({"a": 1.0, NASTY: 2.0}, "size", mark="m", title="Bars of a and b."),
+    "grid": lambda _: grid(CELLS, mark="m", title="A grid of two rows."),
 }
 
 
-def curve(epochs: tuple[int, ...], losses: tuple[float, ...]) -> Curve:
-    return Curve("untaught", 0, epochs, losses, losses)
+def curve(epochs: tuple[int, ...], losses: tuple[float, ...], **more: Any) -> Curve:
+    return Curve("untaught", 0, epochs, losses, losses, **more)
 
 
 def examples(weights: np.ndarray, losses: np.ndarray, wrong: np.ndarray | None) -> Examples:
@@ -35,51 +47,102 @@ def examples(weights: np.ndarray, losses: np.ndarray, wrong: np.ndarray | None) 
     return Examples("a", n, given, true, given, losses, weights)
 
 
+def picture(text: str) -> str:
+    found = re.search(r'<div class="still">(<svg.*?</svg>)</div>', text, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def spec(text: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
 @pytest.fixture(scope="module")
 def drawn(run) -> dict[str, str]:
     return {name: draw(run()) for name, draw in CHARTS.items()}
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_drawing_twice_gives_the_same_bytes(name, run, drawn):
+def test_drawing_twice_gives_the_same_text(name, run, drawn):
     assert CHARTS[name](run()) == drawn[name]
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_a_chart_is_small_and_well_formed(name, drawn):
-    assert len(drawn[name].encode()) < 200_000
-    ElementTree.fromstring(drawn[name])
+def test_a_picture_is_small_well_formed_and_named(name, drawn):
+    assert len(drawn[name].encode(errors="replace")) < 500_000
+    assert len(picture(drawn[name]).encode(errors="replace")) < 200_000
+    ElementTree.fromstring(picture(drawn[name]))
+    assert 'role="img" aria-labelledby="m-title"' in drawn[name]
+    assert re.search(r'<title id="m-title">.{12,}</title>', drawn[name])
 
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_ids_begin_with_the_mark_and_every_reference_has_its_id(name, drawn):
     ids = re.findall(r'\bid="([^"]+)"', drawn[name])
     assert len(set(ids)) == len(ids)
-    assert all(i.startswith("m-") for i in ids)
-    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', drawn[name])) <= set(ids)
-
-
-@pytest.mark.parametrize("name", [name for name in CHARTS if name != "legend"])
-def test_a_chart_has_a_name(name, drawn):
-    assert 'role="img" aria-labelledby="m-title"' in drawn[name]
-    assert re.search(r'<title id="m-title">.{20,}</title>', drawn[name])
+    assert all(i == "m" or i.startswith("m-") for i in ids)
+    references = set(re.findall(r'(?:href="#|url\(#)([^")]+)', drawn[name]))
+    assert references <= {*ids, looks.HATCHED}
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_a_chart_disturbs_nothing_around_it(name, drawn):
+def test_a_chart_takes_the_colour_of_the_text_and_has_no_page_of_its_own(name, drawn):
     assert "<style" not in drawn[name]
-    assert "<?xml" not in drawn[name]
-    assert svg.INK not in drawn[name]
-    assert "#ffffff" not in drawn[name]
+    assert looks.INK not in drawn[name]
+    assert "currentColor" in picture(drawn[name])
+    assert not re.search(r"#000|black|#fff|white", picture(drawn[name]))
 
 
-def test_matplotlib_settings_are_put_back():
-    before = dict(matplotlib.rcParams)
-    with matplotlib.rc_context({"font.size": 33}):
-        inside = svg.panel(lambda axes: axes.plot([0, 1]), mark="m", title="t")
-        assert matplotlib.rcParams["font.size"] == 33
-    assert dict(matplotlib.rcParams) == before
-    assert svg.panel(lambda axes: axes.plot([0, 1]), mark="m", title="t") == inside
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_picture_holds_nothing_that_is_only_there_to_be_hovered(name, drawn):
+    assert 'opacity="0"' not in picture(drawn[name])
+    assert "aria-label=" not in picture(drawn[name])
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_text_cannot_end_the_script_that_it_stands_in(name, drawn):
+    assert drawn[name].lower().count("</script") == 1
+    assert "<b>" not in drawn[name]
+
+
+def test_a_name_of_any_characters_comes_out_as_it_went_in(drawn):
+    said = [row["told"] for row in spec(drawn["bars"])["datasets"]["rows"]]
+    assert said == ["a: 1.000", f"{NASTY.replace(chr(0xDCFF), '?')}: 2.000"]
+    assert html.escape("</script><b>&", quote=False) in picture(drawn["bars"])
+
+
+def test_hovering_tells_mean_and_range_of_every_line(run, drawn):
+    told = [row["told"].split("\n") for row in spec(drawn["accuracy"])["datasets"]["hover"]]
+    assert [lines[0] for lines in told] == [f"epoch: {epoch}" for epoch in range(1, 13)]
+    last = [100 * c.test_accuracy[-1] for c in run().curves[:3]]
+    said = f"{np.mean(last):.2f} ({min(last):.2f} to {max(last):.2f})"
+    assert told[-1][1] == f"untaught: {said}"
+
+
+def test_the_table_under_a_chart_says_what_hovering_does(drawn):
+    for row in spec(drawn["loss"])["datasets"]["hover"]:
+        for line in row["told"].split("\n")[1:]:
+            assert f"<td>{line.split(': ')[1]}</td>" in drawn["loss"]
+
+
+def test_what_is_no_number_is_left_out():
+    [row] = spec(
+        drawing(
+            alt.Chart(alt.NamedData("rows")).mark_point().encode(x="a:Q"),
+            mark="m",
+            title="t",
+            data={"rows": [{"a": float("nan"), "b": [float("inf"), 1.0]}]},
+        )
+    )["datasets"]["rows"]
+    assert row == {"a": None, "b": [None, 1.0]}
+
+
+def test_a_wide_drawing_scrolls_and_can_be_reached_by_keyboard():
+    names = [f"class {n}" for n in range(20)]
+    wide = grid(Grid(names, names, np.eye(20), ("a", "b", "c")), mark="m", title="Twenty.")
+    assert '<div class="wide" role="region" tabindex="0" aria-label="Twenty.">' in wide
 
 
 def test_track_is_mean_and_range_over_the_seeds_that_reached_an_epoch():
@@ -104,10 +167,33 @@ def test_line_ends_where_the_mean_ends():
     assert "untaught: 0.375" in title
 
 
+def test_classes_stand_by_their_last_mean_weight_over_seeds():
+    seeds = [
+        curve((1, 2), (1.0, 1.0), weight_by_class=((1.0, 1.0, 1.0), (0.5, 2.0, float("nan")))),
+        curve((1, 2), (1.0, 1.0), weight_by_class=((1.0, 1.0, 1.0), (1.5, 3.0, float("nan")))),
+    ]
+    text = charts.class_weights(seeds, ("a", "b", "c"), mark="m")
+    assert "At the end most b, least c." in text
+    rows = spec(text)["datasets"]["rows"]
+    last = {row["row"]: row["value"] for row in rows if row["column"] == "2"}
+    assert last == {"a": 1.0, "b": 2.5}
+
+
+def test_of_many_classes_and_epochs_some_are_shown():
+    weights = tuple(tuple(c / 50 for c in range(50)) for _ in range(100))
+    many = curve(tuple(range(1, 101)), (1.0,) * 100, weight_by_class=weights)
+    rows = spec(charts.class_weights([many], [f"c{n}" for n in range(50)], mark="m"))
+    rows = rows["datasets"]["rows"]
+    shown = list(dict.fromkeys(row["row"] for row in rows))
+    assert len(shown) == charts.MOST_CLASSES
+    assert (shown[0], shown[-1]) == ("c49", "c0")
+    assert len({row["column"] for row in rows}) == charts.MOST_EPOCHS
+
+
 @pytest.mark.parametrize("losses", [(np.nan, np.nan), (0.0, 0.0), (1e-6, 1e3), (-1.0, 1e30)])
 def test_odd_losses_are_drawn_without_complaint(losses):
     odd = curve((1, 2), tuple(float(x) for x in losses))
-    assert charts.loss_curves([odd], ["untaught"], mark="m").startswith("<svg")
+    assert picture(charts.loss_curves([odd], ["untaught"], mark="m"))
 
 
 @pytest.mark.parametrize("wrong", [None, "some", "none"])
@@ -116,8 +202,8 @@ def test_odd_weights_are_drawn_without_complaint(value, wrong):
     n = 40
     given = {"some": np.arange(n) < 7, "none": np.zeros(n, bool)}.get(wrong or "")
     odd = examples(np.full(n, value), np.geomspace(1e-9, 9, n) * value, given)
-    assert charts.weight_histogram(odd, mark="m").startswith("<svg")
-    assert charts.weight_against_loss(odd, mark="m").startswith("<svg")
+    assert picture(charts.weight_histogram(odd, mark="m"))
+    assert picture(charts.weight_against_loss(odd, mark="m"))
     assert isinstance(distrust.summary(odd), str)
 
 
@@ -130,12 +216,13 @@ def test_at_most_so_many_points_and_always_the_same():
 
 def test_histogram_shares_of_each_kind_are_percent(monkeypatch):
     seen = []
-    monkeypatch.setattr(looks, "fill", lambda _, heights, *__: seen.append(sum(heights)))
+    monkeypatch.setattr(plots, "steps", lambda shares, *_, **__: seen.extend(shares) or "")
     rng = np.random.default_rng(0)
     charts.weight_histogram(
         examples(rng.random(99), rng.random(99), rng.random(99) < 0.1), mark="m"
     )
-    assert seen == pytest.approx([100, 100])
+    assert [kind.name for kind, _ in seen] == ["right labels", "wrong labels"]
+    assert [heights.sum() for _, heights in seen] == pytest.approx([100, 100])
 
 
 def test_summary_counts_wrong_labels_among_the_lightest_with_ties():
@@ -176,6 +263,7 @@ def test_no_two_looks_share_a_dash_and_a_marker():
     assert looks.RIGHT.dash != looks.WRONG.dash
     assert looks.RIGHT.marker != looks.WRONG.marker
     assert looks.RIGHT.hatch != looks.WRONG.hatch
+    assert {look.marker for look in looks.ARMS} <= set(looks.SHAPES)
 
 
 @pytest.mark.parametrize("field", ["given", "true", "predicted", "losses", "weights"])

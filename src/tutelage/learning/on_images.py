@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tutelage.data.batches import Batches
 from tutelage.records import Batch, Observation, Progress, as_lesson
-from tutelage.report import charts, elements, formats, looks
+from tutelage.report import elements, formats, looks, plots
 from tutelage.report.pictures import pictured
 from tutelage.teachers import AttentionMask, Curriculum
 
@@ -63,14 +63,14 @@ def curriculum(of: Exhibit) -> tuple[str, str]:
 
 
 def _over_progress(tracks: dict[str, list[float]], mark: str, caption: str) -> str:
-    drawing = charts.lines(
+    drawing = plots.lines(
         PLACES.tolist(),
         tracks,
         ("progress of training", "weight"),
         mark=mark,
         title=f"{caption}, over the progress of training.",
     )
-    key = looks.legend(list(looks.arm_looks(list(tracks)).items()), mark=f"{mark}-key")
+    key = looks.legend(list(looks.arm_looks(list(tracks)).items()))
     return f"<div>{elements.chart(caption, drawing)}{key}</div>"
 
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from tutelage.learning.on_images import Exhibit, curriculum, masks
 from tutelage.learning.policies import augmentation
-from tutelage.report import charts, elements, formats
-from tutelage.report.heat_map import heat_map
+from tutelage.report import elements, formats, plots
+from tutelage.report.grid import Grid, grid
 from tutelage.teachers import (
     AttentionMask,
     Blending,
@@ -79,7 +79,14 @@ def _blending(of: Exhibit) -> tuple[str, str]:
     names = of.classes or tuple(map(str, range(len(mixed))))
     html = ""
     if len(names) <= MOST_CLASSES:
-        html += heat_map("Share of the second image, by row its own class", names, mixed)
+        caption = "Share of the second image"
+        labels = ("class", "blended with", "share of the second")
+        shown = grid(
+            Grid(names, names, mixed, labels),
+            mark="blending",
+            title=f"{caption}, by class and the class blended with.",
+        )
+        html += elements.chart(caption, shown)
     order = np.argsort(mixed, axis=None)
     apart = [(i, j) for i, j in zip(*np.unravel_index(order, mixed.shape), strict=True)]
     ends = {"blended most": apart[::-1][:PAIRS], "blended least": apart[:PAIRS]}
@@ -101,7 +108,7 @@ def _blending(of: Exhibit) -> tuple[str, str]:
 
 def _loss(of: Exhibit) -> tuple[str, str]:
     weights = of.teacher.get_submodule("net")(LOSSES.unsqueeze(1)).sigmoid().squeeze(1)
-    drawing = charts.lines(
+    drawing = plots.lines(
         LOSSES.tolist(),
         {"weight": weights.tolist()},
         ("loss, nats", "weight"),
@@ -125,11 +132,14 @@ def _dynamic_loss(of: Exhibit) -> tuple[str, str]:
         "at the end, of a student without errors": (1.0, 0.0, 1.0, 1.0),
     }
     html = ""
-    for moment, state in moments.items():
+    for place, (moment, state) in enumerate(moments.items()):
         w, b = teacher.coefficients(torch.tensor(state))
         if count <= MOST_CLASSES:
             shown = w.T.numpy().astype(np.float64)
-            html += heat_map(f"W {moment}: by row the label, by column log p", names, shown)
+            caption = f"W {moment}"
+            cells = Grid(names, names, shown, ("label", "log p of", "W"))
+            title = f"{caption}: by row the label, by column log p."
+            html += elements.chart(caption, grid(cells, mark=f"w-{place}", title=title))
         bias = {names[i]: formats.number(float(b[i])) for i in range(count)}
         html += elements.pairs(f"b {moment}", bias)
     note = "The loss of an example with label y is -sigma(sum_c W[c, y] log p_c + b_y)."

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from tutelage.report import charts, elements, formats, looks
+from tutelage.report import elements, formats, looks, plots
+from tutelage.report.bars import bars
 from tutelage.report.content import Augmentation, RunContent
 
 MOST = 3
@@ -39,11 +40,11 @@ def drawn(of: Augmentation, *, mark: str) -> str:
     """
     order = np.argsort(-of.keep.mean(0), kind="stable")
     strong = order[~np.isnan(of.level[:, order]).any(0)]
-    bars = (
+    drawn = (
         _bars(of, "Probability to be kept, once drawn", "probability", of.keep, order, mark),
         _bars(of, f"Expected level, 0 to {of.highest}", "level", of.level, strong, mark),
     )
-    html = f'<div class="charts">{"".join(bars)}</div>{_over_time(of, order, mark)}'
+    html = f'<div class="charts">{"".join(drawn)}</div>{_over_time(of, order, mark)}'
     many = {str(n): formats.number(float(p)) for n, p in enumerate(of.how_many.mean(0), 1)}
     html += elements.pairs("Operations drawn for an image: probability", many)
     seeds = len(of.keep)
@@ -72,7 +73,7 @@ def _bars(
         if len(values) > 1
     }
     title = f"{caption}, by operation."
-    drawing = charts.bars(shown, label, ends=ends, mark=f"{mark}-{label}", title=title)
+    drawing = bars(shown, label, ends=ends, mark=f"{mark}-{label}", title=title)
     return elements.chart(caption, drawing)
 
 
@@ -87,7 +88,7 @@ def _over_time(of: Augmentation, order: np.ndarray, mark: str) -> str:
         (1, "Expected level", [row for row in ends if not np.isnan(of.level[:, row]).any()]),
     ):
         tracks = {of.operations[row]: of.past[:, row, column].tolist() for row in rows}
-        drawing = charts.lines(
+        drawing = plots.lines(
             [float(step) for step in of.steps],
             tracks,
             ("augmented steps", caption.lower()),
@@ -95,7 +96,7 @@ def _over_time(of: Augmentation, order: np.ndarray, mark: str) -> str:
             title=f"{caption} over training{one}, of the operations kept most and least.",
         )
         entries = list(looks.arm_looks(list(tracks)).items())
-        key = looks.legend(entries, mark=f"{mark}-past-{column}-key")
+        key = looks.legend(entries)
         chart = elements.chart(f"{caption} over training{one}", drawing)
         parts += f"<div>{chart}{key}</div>"
     return f'<div class="charts">{parts}</div>'

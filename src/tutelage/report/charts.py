@@ -1,24 +1,26 @@
-"""The charts of a report, each one inline SVG."""
+"""The charts of a run's report, each in HTML."""
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float
-from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from jaxtyping import Bool
 
-from tutelage.report import formats, looks
+from tutelage.report import distrust, formats, looks, plots
+from tutelage.report.channels import Kind, told
 from tutelage.report.content import Curve, Examples
+from tutelage.report.grid import Grid, grid
 from tutelage.report.looks import Look
-from tutelage.report.svg import INK, panel
+from tutelage.report.plots import Line
 from tutelage.report.tracks import Track, track
 
 MOST_POINTS = 1500
 LEAST_LOSS = 1e-4  # smaller losses are drawn here, so that a logarithm can show the rest
 BINS = 30
+MOST_CLASSES, MOST_EPOCHS = 24, 30
+"""drawn by class and epoch; of more, those that weigh most and least, and every second or so"""
 
 Kinds = list[tuple[str, Look, Bool[np.ndarray, "N"]]]
+Values = Callable[[Curve], Sequence[float] | None]
 
 
 def accuracy_curves(curves: Sequence[Curve], names: Sequence[str], *, mark: str) -> str:
@@ -30,10 +32,11 @@ def accuracy_curves(curves: Sequence[Curve], names: Sequence[str], *, mark: str)
         mark: Begins every id in the drawing; must be unique on the page.
 
     Returns:
-        An ``<svg>`` element.
+        HTML, as of ``interactive.drawing``.
     """
-    tracks = _by_arm(curves, names, lambda curve: [100 * a for a in curve.test_accuracy])
-    return _over_epochs(tracks, "Test accuracy in percent", "test accuracy, %", mark)
+    lines = _by_arm(curves, names, lambda curve: [100 * a for a in curve.test_accuracy])
+    axes = "Test accuracy in percent", "test accuracy, %"
+    return _over_epochs(lines, axes, mark, lambda value: formats.percent(value / 100))
 
 
 def loss_curves(curves: Sequence[Curve], names: Sequence[str], *, mark: str) -> str:
@@ -45,10 +48,10 @@ def loss_curves(curves: Sequence[Curve], names: Sequence[str], *, mark: str) -> 
         mark: Begins every id in the drawing; must be unique on the page.
 
     Returns:
-        An ``<svg>`` element.
+        HTML, as of ``interactive.drawing``.
     """
-    tracks = _by_arm(curves, names, lambda curve: curve.train_loss)
-    return _over_epochs(tracks, "Training loss", "training loss", mark)
+    lines = _by_arm(curves, names, lambda curve: curve.train_loss)
+    return _over_epochs(lines, ("Training loss", "training loss"), mark)
 
 
 def weight_curves(curves: Sequence[Curve], *, mark: str) -> str:
@@ -59,13 +62,47 @@ def weight_curves(curves: Sequence[Curve], *, mark: str) -> str:
         mark: Begins every id in the drawing; must be unique on the page.
 
     Returns:
-        An ``<svg>`` element.
+        HTML, as of ``interactive.drawing``.
     """
-    tracks = [
+    found = [
         ("right labels", looks.RIGHT, track(curves, lambda curve: curve.weight_right)),
         ("wrong labels", looks.WRONG, track(curves, lambda curve: curve.weight_wrong)),
     ]
-    return _over_epochs(tracks, "Mean weight", "mean weight", mark)
+    return _over_epochs(_there(found), ("Mean weight", "mean weight"), mark)
+
+
+def class_weights(curves: Sequence[Curve], classes: Sequence[str], *, mark: str) -> str:
+    """Mean weight of each class over epochs, the mean over seeds, for one arm.
+
+    Args:
+        curves: The seeds of one arm, each with weights by class.
+        classes: Names by label.
+        mark: Begins every id in the drawing; must be unique on the page.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    last = min(len(curve.epochs) for curve in curves)
+    stacked = np.stack([
+        np.array(curve.weight_by_class, dtype=float)[:last] for curve in curves
+    ])
+    known = np.isfinite(stacked)
+    sums = np.where(known, stacked, 0).sum(0)
+    mean = np.where(known.any(0), sums / np.maximum(known.sum(0), 1), np.nan)  # [T, C]
+    order = np.argsort(-np.nan_to_num(mean[-1], nan=-np.inf), kind="stable")
+    half = MOST_CLASSES // 2
+    if len(order) > MOST_CLASSES:
+        order = np.concatenate([order[:half], order[-half:]])
+    shown = np.unique(np.linspace(0, last - 1, min(last, MOST_EPOCHS)).round().astype(int))
+    names = [distrust.named(int(c), classes) for c in order]
+    of = Grid(
+        names,
+        [str(curves[0].epochs[t]) for t in shown],
+        mean[np.ix_(shown, order)].T,
+        ("class", "epoch", "mean weight"),
+    )
+    ends = f"At the end most {names[0]}, least {names[-1]}"
+    return grid(of, mark=mark, title=f"Mean weight by class and epoch. {ends}.")
 
 
 def weight_histogram(examples: Examples, *, mark: str) -> str:
@@ -76,7 +113,7 @@ def weight_histogram(examples: Examples, *, mark: str) -> str:
         mark: Begins every id in the drawing; must be unique on the page.
 
     Returns:
-        An ``<svg>`` element.
+        HTML, as of ``interactive.drawing``.
     """
     finite = np.isfinite(examples.weights)
     shown = examples.weights[finite].astype(np.float64)
@@ -85,44 +122,52 @@ def weight_histogram(examples: Examples, *, mark: str) -> str:
         low, high = low - 0.5e-3, high + 0.5e-3  # too narrow to be cut into bins
     edges = np.histogram_bin_edges(shown, bins=BINS, range=(low, high))
     groups = [(name, look, examples.weights[of & finite]) for name, look, of in kinds(examples)]
-
-    def paint(axes: Axes) -> None:
-        for _, look, weights in groups:
-            counts, _ = np.histogram(weights, bins=edges)
-            looks.fill(axes, 100 * counts / max(len(weights), 1), edges, look)
-        axes.set(xlabel="weight", ylabel="share of examples, %")
-        axes.set_ylim(bottom=0)
-
+    shares = [
+        (Kind(name, look), 100 * np.histogram(of, bins=edges)[0] / max(len(of), 1))
+        for name, look, of in groups
+    ]
     medians = "; ".join(
         f"median of {name}: {formats.number(float(np.median(weights)))}"
         for name, _, weights in groups
         if len(weights)
     )
-    return panel(paint, mark=mark, title=f"Histogram of example weights. {medians}.")
+    title = f"Histogram of example weights. {medians}."
+    return plots.steps(
+        shares, edges, ("weight", "share of examples, %"), mark=mark, title=title
+    )
 
 
-def weight_against_loss(examples: Examples, *, mark: str) -> str:
+def weight_against_loss(examples: Examples, *, mark: str, classes: Sequence[str] = ()) -> str:
     """One point per example, its loss across and its weight upwards; at most ``MOST_POINTS``.
 
     Args:
         examples: One seed of a taught arm.
         mark: Begins every id in the drawing; must be unique on the page.
+        classes: Names by label, for what is said of a point.
 
     Returns:
-        An ``<svg>`` element.
+        HTML, as of ``interactive.drawing``.
     """
     chosen = sample(len(examples.ids))
     losses = np.maximum(examples.losses.astype(np.float64), LEAST_LOSS)
-
-    def paint(axes: Axes) -> None:
-        for _, look, of in kinds(examples):
-            at = chosen[of[chosen]]
-            style = {**looks.line(look), "linestyle": "", "markersize": 3.5, "alpha": 0.5}
-            axes.plot(losses[at], examples.weights[at], **style, markeredgewidth=0.8)
-        _log_if_wide(axes, "x", losses[chosen])
-        axes.set(xlabel="loss", ylabel="weight")
-
-    return panel(paint, mark=mark, title=f"Weight against loss of {len(chosen)} examples.")
+    found = kinds(examples)
+    rows = [
+        {
+            "x": float(f"{losses[i]:.4g}"),
+            "y": float(f"{examples.weights[i]:.4g}"),
+            "of": str(n),
+            "told": told(distrust.HEADER, distrust.row(examples, i, classes)),
+        }
+        for n, (_, _, of) in enumerate(found)
+        for i in chosen[of[chosen]].tolist()
+    ]
+    return plots.points(
+        rows,
+        [Kind(name, look) for name, look, _ in found],
+        ("loss", "weight"),
+        mark=mark,
+        title=f"Weight against loss of {len(chosen)} examples.",
+    )
 
 
 def sample(size: int) -> np.ndarray:
@@ -154,110 +199,24 @@ def kinds(examples: Examples) -> Kinds:
     return [("right labels", looks.RIGHT, right), ("wrong labels", looks.WRONG, ~right)]
 
 
-def lines(
-    across: Sequence[float],
-    tracks: Mapping[str, Sequence[float]],
-    axes: tuple[str, str],
-    *,
-    mark: str,
-    title: str,
-) -> str:
-    """Named lines over the same places, in the looks of ``looks.arm_looks``.
-
-    Args:
-        across: Where the values stand.
-        tracks: Values by name.
-        axes: What is across and what upwards.
-        mark: Begins every id in the drawing; must be unique on the page.
-        title: What the drawing shows, in words.
-
-    Returns:
-        An ``<svg>`` element.
-    """
-    across_label, upward_label = axes
-
-    def paint(drawn: Axes) -> None:
-        for name, look in looks.arm_looks(list(tracks)).items():
-            every = 1 + len(across) // 13
-            drawn.plot(across, tracks[name], **looks.line(look), markevery=every)
-        drawn.set(xlabel=across_label, ylabel=upward_label)
-
-    return panel(paint, mark=mark, title=title)
-
-
-def bars(
-    values: Mapping[str, float],
-    label: str,
-    *,
-    mark: str,
-    title: str,
-    ends: Mapping[str, tuple[float, float]] = MappingProxyType({}),
-) -> str:
-    """Named values as bars, the first on top.
-
-    Args:
-        values: Values by name, at least 0.
-        label: What they are.
-        ends: Between what a line is drawn across a bar, by its name.
-        mark: Begins every id in the drawing; must be unique on the page.
-        title: What the drawing shows, in words.
-
-    Returns:
-        An ``<svg>`` element.
-    """
-
-    def paint(drawn: Axes) -> None:
-        drawn.barh(list(values), list(values.values()), color=looks.BLUE, height=0.6)
-        for place, name in enumerate(values):
-            if name in ends:
-                drawn.plot(ends[name], (place, place), color=INK, linewidth=1.2)
-        drawn.invert_yaxis()
-        drawn.tick_params(axis="y", labelsize="x-small")
-        drawn.set(xlabel=label)
-
-    return panel(paint, mark=mark, title=title)
-
-
-def _by_arm(
-    curves: Sequence[Curve],
-    names: Sequence[str],
-    values: Callable[[Curve], Sequence[float] | None],
-) -> list[tuple[str, Look, Track | None]]:
-    return [
+def _by_arm(curves: Sequence[Curve], names: Sequence[str], values: Values) -> list[Line]:
+    return _there(
         (name, look, track([curve for curve in curves if curve.arm == name], values))
         for name, look in looks.arm_looks(names).items()
-    ]
-
-
-def _over_epochs(
-    tracks: Sequence[tuple[str, Look, Track | None]], title: str, label: str, mark: str
-) -> str:
-    drawn = [(name, look, t) for name, look, t in tracks if t is not None]
-
-    def paint(axes: Axes) -> None:
-        for _, look, t in drawn:
-            axes.fill_between(
-                t.epochs, t.low, t.high, color=look.colour, alpha=looks.TINT, linewidth=0
-            )
-            axes.plot(t.epochs, t.mean, **looks.line(look), markevery=1 + len(t.epochs) // 13)
-        _log_if_wide(axes, "y", np.concatenate([[], *([*t.low, *t.high] for *_, t in drawn)]))
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set(xlabel="epoch", ylabel=label)
-
-    last = "; ".join(f"{name}: {formats.number(float(t.mean[-1]))}" for name, _, t in drawn)
-    return panel(
-        paint, mark=mark, title=f"{title} over epochs. At the end {last or 'nothing'}."
     )
 
 
-def _log_if_wide(axes: Axes, name: str, values: Float[np.ndarray, "n"]) -> None:
-    """Make the axis called ``"x"`` or ``"y"`` logarithmic where values span a factor of 30."""
-    values = values[np.isfinite(values)]
-    if not len(values) or values.min() <= 0 or values.max() < 30 * values.min():
-        return
-    axes.set(**{f"{name}scale": "log"})
-    axis = {"x": axes.xaxis, "y": axes.yaxis}[name]
-    steps = (1.0, 3.0) if values.max() < 1000 * values.min() else (1.0,)
-    axis.set_major_locator(LogLocator(subs=steps, numticks=7))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_locator(NullLocator())
+def _there(found: Iterable[tuple[str, Look, Track | None]]) -> list[Line]:
+    return [Line(name, look, along) for name, look, along in found if along is not None]
+
+
+def _over_epochs(
+    lines: Sequence[Line],
+    axes: tuple[str, str],
+    mark: str,
+    write: Callable[[float], str] = formats.number,
+) -> str:
+    title, label = axes
+    last = "; ".join(f"{name}: {write(float(along.mean[-1]))}" for name, _, along in lines)
+    title = f"{title} over epochs. At the end {last or 'nothing'}."
+    return plots.over(lines, ("epoch", label), mark=mark, title=title, write=write)

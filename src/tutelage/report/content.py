@@ -68,6 +68,8 @@ class Curve:
     """Mean weight of rightly labelled examples; None where untaught or unknown."""
     weight_wrong: tuple[float, ...] | None = None
     """Mean weight of wrongly labelled examples; None where untaught or unknown."""
+    weight_by_class: tuple[tuple[float, ...], ...] | None = None
+    """Mean weight by the label shown, NaN for a class without rows; None where untaught."""
 
     def __post_init__(self) -> None:
         _same_length(
@@ -77,6 +79,7 @@ class Curve:
             train_loss=self.train_loss,
             weight_right=self.weight_right,
             weight_wrong=self.weight_wrong,
+            weight_by_class=self.weight_by_class,
         )
 
 

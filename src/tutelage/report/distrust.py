@@ -43,18 +43,39 @@ def rows(examples: Examples, classes: Sequence[str]) -> list[tuple[str, ...]]:
         As many strings per row as ``HEADER`` has.
     """
     least = np.lexsort((-examples.losses, examples.weights))[:SHOWN]
-    return [
-        (
-            str(examples.ids[i]),
-            _name(int(examples.given[i]), classes),
-            _name(int(examples.predicted[i]), classes),
-            formats.DASH if examples.true is None else _name(int(examples.true[i]), classes),
-            formats.number(float(examples.weights[i])),
-            formats.number(float(examples.losses[i])),
-        )
-        for i in least
-    ]
+    return [row(examples, i, classes) for i in least.tolist()]
 
 
-def _name(label: int, classes: Sequence[str]) -> str:
+def row(examples: Examples, place: int, classes: Sequence[str]) -> tuple[str, ...]:
+    """What is known of one example, under ``HEADER``.
+
+    Args:
+        examples: One seed of a taught arm.
+        place: Its place among them.
+        classes: Names by label; a label beyond them is written as its number.
+
+    Returns:
+        As many strings as ``HEADER`` has.
+    """
+    given, predicted = (int(of[place]) for of in (examples.given, examples.predicted))
+    return (
+        str(examples.ids[place]),
+        named(given, classes),
+        named(predicted, classes),
+        formats.DASH if examples.true is None else named(int(examples.true[place]), classes),
+        formats.number(float(examples.weights[place])),
+        formats.number(float(examples.losses[place])),
+    )
+
+
+def named(label: int, classes: Sequence[str]) -> str:
+    """The name of a label.
+
+    Args:
+        label: The label.
+        classes: Names by label.
+
+    Returns:
+        Its name; its number where it has none.
+    """
     return classes[label] if 0 <= label < len(classes) else str(label)

@@ -39,7 +39,7 @@ def chart(caption: str, drawing: str) -> str:
 
     Args:
         caption: Text.
-        drawing: SVG.
+        drawing: HTML, as of ``interactive.drawing``.
 
     Returns:
         A ``<figure>`` element.
@@ -51,6 +51,8 @@ def table(
     caption: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, style: str
 ) -> str:
     """A table whose first column heads its rows, in a box that scrolls sideways.
+
+    Where scripts run, its rows can be sorted by any column.
 
     Args:
         caption: Text.
@@ -65,7 +67,7 @@ def table(
     body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
-        f'<table class="{style}"><caption>{escape(caption)}</caption>'
+        f'<table class="{style} sortable"><caption><span>{escape(caption)}</span></caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
@@ -84,8 +86,8 @@ def pairs(caption: str, values: Mapping[str, str]) -> str:
         return ""
     body = "".join(f"<tr>{_cells(pair)}</tr>" for pair in values.items())
     return (
-        f'<div class="scroll"><table class="pairs"><caption>{escape(caption)}</caption>'
-        f"<tbody>{body}</tbody></table></div>"
+        '<div class="scroll"><table class="pairs">'
+        f"<caption><span>{escape(caption)}</span></caption><tbody>{body}</tbody></table></div>"
     )
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from html import escape
 from itertools import cycle, islice
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple
 
-from matplotlib.axes import Axes
-from numpy.typing import ArrayLike
-
-from tutelage.report.svg import INK, swatch
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif"
+INK = "#010203"  # drawn as ``currentColor``, the colour of the text around the drawing
 
 
 class Look(NamedTuple):
@@ -18,6 +17,7 @@ class Look(NamedTuple):
     dash: tuple[float, ...]
     """Lengths of ink and gap in line widths; empty for an unbroken line."""
     marker: str
+    """As matplotlib names it; ``SHAPES`` has its outline."""
     hatch: str
 
 
@@ -39,6 +39,29 @@ RIGHT = Look(BLUE, (), "o", "")
 WRONG = Look(VERMILION, (3.5, 1.6), "x", "//////")
 UNKNOWN = Look(INK, (), "o", "")
 
+_SALTIRE = "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z"
+SHAPES = MappingProxyType({
+    "o": "M.9,0A.9,.9,0,1,1,-.9,0A.9,.9,0,1,1,.9,0Z",
+    "s": "M-.8,-.8L.8,-.8L.8,.8L-.8,.8Z",
+    "^": "M0,-1L1,.8L-1,.8Z",
+    "D": "M0,-1.1L1.1,0L0,1.1L-1.1,0Z",
+    "v": "M0,1L1,-.8L-1,-.8Z",
+    "P": "M-.35,-1L.35,-1L.35,-.35L1,-.35L1,.35L.35,.35L.35,1L-.35,1L-.35,.35L-1,.35L-1,-.35"
+    "L-.35,-.35Z",
+    "X": _SALTIRE,
+    "x": _SALTIRE,
+})
+"""outlines of the markers as SVG paths, about the origin and about 2 wide"""
+HATCHED = "hatched"
+"""id of the pattern that looks with a hatch are filled with; ``PATTERNS`` defines it"""
+PATTERNS = (
+    '<svg class="patterns" width="0" height="0" aria-hidden="true" focusable="false"><defs>'
+    f'<pattern id="{HATCHED}" width="5" height="5" patternUnits="userSpaceOnUse" '
+    f'patternTransform="rotate(45)"><path d="M1,0V5" stroke="{WRONG.colour}" stroke-width="1"/>'
+    "</pattern></defs></svg>"
+)
+"""stands once on a page, so that all its drawings can refer to it"""
+
 
 def arm_looks(names: Sequence[str]) -> dict[str, Look]:
     """The look of each arm, by its place in the run.
@@ -52,60 +75,55 @@ def arm_looks(names: Sequence[str]) -> dict[str, Look]:
     return dict(zip(names, islice(cycle(ARMS), len(names)), strict=True))
 
 
-def legend(entries: Sequence[tuple[str, Look]], *, mark: str) -> str:
+def filling(look: Look) -> tuple[str, float]:
+    """What an area in this look is filled with.
+
+    Args:
+        look: The look.
+
+    Returns:
+        Colour, or the reference of a pattern, and opacity.
+    """
+    return (f"url(#{HATCHED})", 1.0) if look.hatch else (look.colour, TINT)
+
+
+def dashes(look: Look, width: float) -> list[float]:
+    """The dashes of a line in this look.
+
+    Args:
+        look: The look.
+        width: Of the line, in pixels.
+
+    Returns:
+        Lengths of ink and gap in pixels; ``[1, 0]`` for an unbroken line.
+    """
+    return [round(width * length, 2) for length in look.dash] or [1.0, 0.0]
+
+
+def legend(entries: Sequence[tuple[str, Look]]) -> str:
     """A list of names, each behind a sample of its look.
 
     Args:
         entries: Name and look, in order.
-        mark: Begins every id in the samples; must be unique on the page.
 
     Returns:
         A ``<ul>`` element.
     """
-    items = []
-    for n, (name, look) in enumerate(entries):
-        sample = swatch(lambda axes, look=look: _sample(axes, look), mark=f"{mark}-{n}")
-        items.append(f"<li>{sample}<span>{escape(name)}</span></li>")
-    return f'<ul class="legend">{"".join(items)}</ul>'
+    items = "".join(
+        f"<li>{_sample(look)}<span>{escape(name)}</span></li>" for name, look in entries
+    )
+    return f'<ul class="legend">{items}</ul>'
 
 
-def _sample(axes: Axes, look: Look) -> None:
-    if look.hatch:
-        fill(axes, [1.0], [0.0, 1.0], look)
-    else:
-        axes.fill_between([0, 1], 0, 1, color=look.colour, alpha=TINT, linewidth=0)
-    axes.plot([0, 0.5, 1], [0.5] * 3, **line(look), markevery=[1], clip_on=False)
-
-
-def line(look: Look) -> dict[str, Any]:
-    """Arguments for ``Axes.plot`` that draw a line in this look.
-
-    Args:
-        look: The look.
-
-    Returns:
-        Keyword arguments.
-    """
-    return {
-        "color": look.colour,
-        "linestyle": (0, look.dash) if look.dash else "-",
-        "marker": look.marker,
-        "linewidth": 1.5,
-        "markersize": 4.5,
-    }
-
-
-def fill(axes: Axes, heights: ArrayLike, edges: ArrayLike, look: Look) -> None:
-    """Draw steps filled in this look: tinted, or hatched where the look has a hatch.
-
-    Args:
-        axes: Where.
-        heights: One height per step.
-        edges: Where the steps begin and the last one ends, one more than heights.
-        look: The look.
-    """
-    if look.hatch:
-        axes.stairs(heights, edges, fill=False, hatch=look.hatch, edgecolor=look.colour)
-    else:
-        axes.stairs(heights, edges, fill=True, color=look.colour, alpha=TINT)
-        axes.stairs(heights, edges, color=look.colour)
+def _sample(look: Look) -> str:
+    fill, opacity = filling(look)
+    dash = " ".join(f"{length:g}" for length in dashes(look, 1.8))
+    drawn = (
+        '<svg viewBox="0 0 40 16" aria-hidden="true" focusable="false">'
+        f'<rect width="40" height="16" fill="{fill}" fill-opacity="{opacity:g}"/>'
+        f'<path d="M0,8H40" stroke="{look.colour}" stroke-width="1.8" '
+        f'stroke-dasharray="{dash}"/>'
+        f'<path d="{SHAPES[look.marker]}" transform="translate(20,8) scale(3.6)" '
+        f'fill="{look.colour}"/></svg>'
+    )
+    return drawn.replace(INK, "currentColor")

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from tutelage.report import augmentation, elements, sections, teacher
+from tutelage.report import augmentation, elements, interactive, looks, sections, teacher
 from tutelage.report.content import RunContent
 
 _PAGE = Template("""<!DOCTYPE html>
@@ -15,7 +15,7 @@ _PAGE = Template("""<!DOCTYPE html>
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src $allowed">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>$title</title>
@@ -24,6 +24,7 @@ _PAGE = Template("""<!DOCTYPE html>
 $style</style>
 </head>
 <body>
+$patterns
 <header>
 <h1>$title</h1>
 <p class="data">$data</p>
@@ -33,13 +34,14 @@ $verdict
 <main>
 $body
 </main>
+$scripts
 </body>
 </html>
 """)
 
 
 def render(content: RunContent) -> str:
-    """The whole report as one HTML5 document without scripts or outside references.
+    """The whole report as one HTML5 document without outside references.
 
     Args:
         content: What the report says.
@@ -76,10 +78,13 @@ def document(
         parts: Name and HTML of each section by its anchor; without HTML it is left out.
 
     Returns:
-        An HTML5 document without scripts or outside references.
+        An HTML5 document without outside references. It may run the scripts that it came
+        with, which hover charts and sort tables, and nothing else; it reads without them.
     """
     told = {anchor: part for anchor, part in parts.items() if part[1]}
     lead, *rest = verdict or ("",)
+    body = "\n".join(html for _, html in told.values())
+    run = interactive.scripts(body)
     return _PAGE.substitute(
         title=escape(title),
         style=resources.files("tutelage.report").joinpath("page.css").read_text("utf-8"),
@@ -90,7 +95,10 @@ def document(
             f'<li><a href="#{anchor}">{escape(name)}</a></li>'
             for anchor, (name, _) in told.items()
         ),
-        body="\n".join(html for _, html in told.values()),
+        body=body,
+        patterns=looks.PATTERNS,
+        allowed=" ".join(map(interactive.digest, run)),
+        scripts="\n".join(f"<script>{script}</script>" for script in run),
     )
 
 

@@ -51,7 +51,7 @@ def learning(content: RunContent) -> str:
     if not content.curves:
         return ""
     names = [arm.name for arm in content.arms]
-    key = looks.legend(list(looks.arm_looks(names).items()), mark="arms")
+    key = looks.legend(list(looks.arm_looks(names).items()))
     accuracy = charts.accuracy_curves(content.curves, names, mark="accuracy")
     loss = charts.loss_curves(content.curves, names, mark="loss")
     body = (

@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from tutelage.report import looks
-from tutelage.report.svg import FONT, NAMESPACE, panel
+from tutelage.report.looks import FONT
 from tutelage.reproduction.painting import painted
+from tutelage.reproduction.svg import NAMESPACE, panel, stroke
 from tutelage.reproduction.words import number
 from tutelage.runs import write_atomically
 
@@ -100,7 +101,7 @@ def _paint(
         axes.fill_between(
             at, line.low, line.high, color=look.colour, alpha=looks.TINT, linewidth=0
         )
-        style = looks.line(look) | {"markevery": 1 + len(at) // 13, "label": line.name}
+        style = stroke(look) | {"markevery": 1 + len(at) // 13, "label": line.name}
         axes.plot(at, line.mean, **style)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=plot["across"], ylabel=plot["label"])

@@ -11,7 +11,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap
 
 from tutelage.report import looks
-from tutelage.report.svg import FONT, NAMESPACE, panel
+from tutelage.report.looks import FONT
+from tutelage.reproduction.svg import NAMESPACE, panel
 
 NAMED = 30
 """names up to which a grid says them"""

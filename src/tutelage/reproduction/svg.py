@@ -4,13 +4,14 @@ import io
 import re
 from collections.abc import Callable
 from html import escape
+from typing import Any
 
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-INK = "#010203"  # drawn as ``currentColor``, the colour of the text around the drawing
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif"
+from tutelage.report.looks import FONT, INK, Look
+
 NAMESPACE = "http://www.w3.org/2000/svg"
 
 _STYLE = {
@@ -56,23 +57,22 @@ def panel(paint: Callable[[Axes], object], *, mark: str, title: str) -> str:
     )
 
 
-def swatch(paint: Callable[[Axes], object], *, mark: str) -> str:
-    """A tiny drawing without axes, silent to screen readers, for use in a legend.
+def stroke(look: Look) -> dict[str, Any]:
+    """Arguments for ``Axes.plot`` that draw a line in this look.
 
     Args:
-        paint: Draws on axes that run from 0 to 1 both ways.
-        mark: Begins every id in the drawing; must be unique on the page.
+        look: The look.
 
     Returns:
-        An ``<svg>`` element.
+        Keyword arguments.
     """
-
-    def bare(axes: Axes) -> None:
-        axes.set_axis_off()
-        axes.set(xlim=(0, 1), ylim=(0, 1))
-        paint(axes)
-
-    return _draw(bare, mark, (0.5, 0.2), 'aria-hidden="true"', "")
+    return {
+        "color": look.colour,
+        "linestyle": (0, look.dash) if look.dash else "-",
+        "marker": look.marker,
+        "linewidth": 1.5,
+        "markersize": 4.5,
+    }
 
 
 def _draw(
