@@ -8,6 +8,7 @@ import pytest
 from tutelage.report import (
     Arm,
     Augmentation,
+    ClassWeights,
     Curve,
     Examples,
     Picture,
@@ -34,7 +35,6 @@ def fake_run(
     truth: bool = True,
     colour: bool = False,
     policy: bool = False,
-    classed: bool = True,
 ) -> RunContent:
     """A run in which teachers help and find wrong labels."""
     rng = np.random.default_rng(7)
@@ -47,9 +47,7 @@ def fake_run(
         classes=CLASSES,
         arms=tuple(_arm(rng, k, seeds, truth) for k in range(arms)),
         curves=tuple(
-            _curve(rng, k, seed, epochs, truth, classed)
-            for k in range(arms)
-            for seed in range(seeds)
+            _curve(rng, k, seed, epochs, truth) for k in range(arms) for seed in range(seeds)
         ),
         examples=tuple(_examples(rng, name, examples, truth) for name in names[1:]),
         pictures=tuple(_pictures(rng, name, pictures, truth, colour) for name in names[1:]),
@@ -61,6 +59,7 @@ def fake_run(
         settings={"noise_rate": "0.4", "epochs": str(epochs), "batch_size": "128"},
         environment={"python": "3.12.1", "torch": "2.9.0", "device": "cpu"},
         augmentations=(_policy(rng, names[-1], seeds),) * policy,
+        by_class=tuple(_classed(name, epochs) for name in names[1:]),
     )
 
 
@@ -82,9 +81,7 @@ def _arm(rng: np.random.Generator, k: int, seeds: int, truth: bool) -> Arm:
     )
 
 
-def _curve(
-    rng: np.random.Generator, k: int, seed: int, epochs: int, truth: bool, classed: bool
-) -> Curve:
+def _curve(rng: np.random.Generator, k: int, seed: int, epochs: int, truth: bool) -> Curve:
     t = np.arange(1, epochs + 1)
     top, knows = (0.71, 0.77, 0.75)[k], truth and k > 0
 
@@ -99,12 +96,13 @@ def _curve(
         train_loss=noisy(1.1 - 0.15 * k + 1.2 * np.exp(-t / 4), 0.02),
         weight_right=noisy(1.3 - 0.3 * np.exp(-t / 3), 0.02) if knows else None,
         weight_wrong=noisy(0.4 + 0.6 * np.exp(-t / 3), 0.02) if knows else None,
-        weight_by_class=tuple(
-            tuple(1 + (c - 2.5) * e / (4 * epochs) for c in range(len(CLASSES))) for e in t
-        )
-        if classed and k > 0
-        else None,
     )
+
+
+def _classed(name: str, epochs: int) -> ClassWeights:
+    t = np.arange(1, epochs + 1)
+    apart = np.linspace(-0.6, 0.5, len(CLASSES))
+    return ClassWeights(name, tuple(t.tolist()), 1 + np.outer(t / epochs, apart))
 
 
 def _policy(rng: np.random.Generator, name: str, seeds: int) -> Augmentation:

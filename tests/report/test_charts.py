@@ -12,7 +12,7 @@ import altair as alt
 import numpy as np
 import pytest
 
-from tutelage.report import Curve, Examples, charts, distrust, looks, plots
+from tutelage.report import ClassWeights, Curve, Examples, charts, distrust, looks, plots
 from tutelage.report.bars import bars
 from tutelage.report.grid import Grid, grid
 from tutelage.report.interactive import drawing
@@ -28,7 +28,7 @@ CHARTS = {
     "accuracy": lambda run: charts.accuracy_curves(run.curves, NAMES, mark="m"),
     "loss": lambda run: charts.loss_curves(run.curves, NAMES, mark="m"),
     "weights": lambda run: charts.weight_curves(run.curves[3:6], mark="m"),
-    "classes": lambda run: charts.class_weights(run.curves[3:6], CLASSES, mark="m"),
+    "classes": lambda run: charts.class_weights(run.by_class[0], CLASSES, mark="m"),
     "histogram": lambda run: charts.weight_histogram(run.examples[0], mark="m"),
     "points": lambda run: charts.weight_against_loss(run.examples[0], mark="m"),
     "bars": lambda _: bars({"a": 1.0, NASTY: 2.0}, "size", mark="m", title="Bars of a and b."),
@@ -36,8 +36,8 @@ CHARTS = {
 }
 
 
-def curve(epochs: tuple[int, ...], losses: tuple[float, ...], **more: Any) -> Curve:
-    return Curve("untaught", 0, epochs, losses, losses, **more)
+def curve(epochs: tuple[int, ...], losses: tuple[float, ...]) -> Curve:
+    return Curve("untaught", 0, epochs, losses, losses)
 
 
 def examples(weights: np.ndarray, losses: np.ndarray, wrong: np.ndarray | None) -> Examples:
@@ -167,27 +167,30 @@ def test_line_ends_where_the_mean_ends():
     assert "untaught: 0.375" in title
 
 
-def test_classes_stand_by_their_last_mean_weight_over_seeds():
-    seeds = [
-        curve((1, 2), (1.0, 1.0), weight_by_class=((1.0, 1.0, 1.0), (0.5, 2.0, float("nan")))),
-        curve((1, 2), (1.0, 1.0), weight_by_class=((1.0, 1.0, 1.0), (1.5, 3.0, float("nan")))),
-    ]
-    text = charts.class_weights(seeds, ("a", "b", "c"), mark="m")
+def test_classes_stand_by_their_last_mean_weight():
+    of = ClassWeights("x", (1, 2), np.array([[1, 1, 1], [0.5, 2.0, np.nan]]))
+    text = charts.class_weights(of, ("a", "b", "c"), mark="m")
     assert "At the end most b, least c." in text
     rows = spec(text)["datasets"]["rows"]
-    last = {row["row"]: row["value"] for row in rows if row["column"] == "2"}
-    assert last == {"a": 1.0, "b": 2.5}
+    assert {row["row"]: row["value"] for row in rows if row["column"] == "2"} == {
+        "a": 0.5,
+        "b": 2.0,
+    }
 
 
 def test_of_many_classes_and_epochs_some_are_shown():
-    weights = tuple(tuple(c / 50 for c in range(50)) for _ in range(100))
-    many = curve(tuple(range(1, 101)), (1.0,) * 100, weight_by_class=weights)
-    rows = spec(charts.class_weights([many], [f"c{n}" for n in range(50)], mark="m"))
-    rows = rows["datasets"]["rows"]
+    weights = np.tile(np.arange(50) / 50, (100, 1))
+    names = [f"c{n}" for n in range(50)]
+    text = charts.class_weights(
+        ClassWeights("x", tuple(range(1, 101)), weights), names, mark="m"
+    )
+    rows = spec(text)["datasets"]["rows"]
     shown = list(dict.fromkeys(row["row"] for row in rows))
     assert len(shown) == charts.MOST_CLASSES
     assert (shown[0], shown[-1]) == ("c49", "c0")
-    assert len({row["column"] for row in rows}) == charts.MOST_EPOCHS
+    columns = list(dict.fromkeys(row["column"] for row in rows))
+    assert len(columns) == charts.MOST_EPOCHS
+    assert (columns[0], columns[-1]) == ("1", "100")
 
 
 @pytest.mark.parametrize("losses", [(np.nan, np.nan), (0.0, 0.0), (1e-6, 1e3), (-1.0, 1e30)])

@@ -220,6 +220,7 @@ def test_all_text_is_escaped(run):
             arms=(content.arms[0], nasty(content.arms[1], name=arm)),
             curves=(content.curves[0], nasty(content.curves[1], arm=arm)),
             examples=(nasty(content.examples[0], arm=arm),),
+            by_class=(nasty(content.by_class[0], arm=arm),),
             pictures=pictures,
             classes=(NASTY,) * 6,
             verdict=(NASTY, NASTY),

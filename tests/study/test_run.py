@@ -161,19 +161,22 @@ def test_what_is_printed_names_the_data_the_run_and_the_report_as_they_are(train
 
 
 class Words(HTMLParser):
-    """The text of a page, and the scripts and outside resources it holds."""
+    """The text of a page, and what it would take from outside."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.text, self.outside = "", []
+        self.text, self.inside, self.outside = "", "", []
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        self.text += data * (self.inside != "script")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = "" if tag == self.inside else self.inside
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
+        values, self.inside = dict(attrs), tag
         source = values.get("src") or (values.get("href") if tag == "link" else None) or ""
-        if tag == "script" or source.startswith(("http", "//", "file")):
+        if source and not source.startswith("data:"):
             self.outside.append((tag, source))
 
 

@@ -7,6 +7,7 @@ a file. ``HEADER`` and ``rows`` give the same table to a terminal.
 from tutelage.report.content import (
     Arm,
     Augmentation,
+    ClassWeights,
     Curve,
     Examples,
     Picture,
@@ -20,6 +21,7 @@ __all__ = [
     "HEADER",
     "Arm",
     "Augmentation",
+    "ClassWeights",
     "Curve",
     "Examples",
     "Picture",

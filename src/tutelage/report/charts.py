@@ -7,7 +7,7 @@ from jaxtyping import Bool
 
 from tutelage.report import distrust, formats, looks, plots
 from tutelage.report.channels import Kind, told
-from tutelage.report.content import Curve, Examples
+from tutelage.report.content import ClassWeights, Curve, Examples
 from tutelage.report.grid import Grid, grid
 from tutelage.report.looks import Look
 from tutelage.report.plots import Line
@@ -71,38 +71,32 @@ def weight_curves(curves: Sequence[Curve], *, mark: str) -> str:
     return _over_epochs(_there(found), ("Mean weight", "mean weight"), mark)
 
 
-def class_weights(curves: Sequence[Curve], classes: Sequence[str], *, mark: str) -> str:
-    """Mean weight of each class over epochs, the mean over seeds, for one arm.
+def class_weights(of: ClassWeights, classes: Sequence[str], *, mark: str) -> str:
+    """Mean weight of each class over epochs, for one arm; the class that ends highest on top.
 
     Args:
-        curves: The seeds of one arm, each with weights by class.
+        of: The weights.
         classes: Names by label.
         mark: Begins every id in the drawing; must be unique on the page.
 
     Returns:
         HTML, as of ``interactive.drawing``.
     """
-    last = min(len(curve.epochs) for curve in curves)
-    stacked = np.stack([
-        np.array(curve.weight_by_class, dtype=float)[:last] for curve in curves
-    ])
-    known = np.isfinite(stacked)
-    sums = np.where(known, stacked, 0).sum(0)
-    mean = np.where(known.any(0), sums / np.maximum(known.sum(0), 1), np.nan)  # [T, C]
-    order = np.argsort(-np.nan_to_num(mean[-1], nan=-np.inf), kind="stable")
+    order = np.argsort(-np.nan_to_num(of.weights[-1], nan=-np.inf), kind="stable")
     half = MOST_CLASSES // 2
     if len(order) > MOST_CLASSES:
         order = np.concatenate([order[:half], order[-half:]])
-    shown = np.unique(np.linspace(0, last - 1, min(last, MOST_EPOCHS)).round().astype(int))
+    last = len(of.epochs) - 1
+    shown = np.unique(np.linspace(0, last, min(last + 1, MOST_EPOCHS)).round().astype(int))
     names = [distrust.named(int(c), classes) for c in order]
-    of = Grid(
+    cells = Grid(
         names,
-        [str(curves[0].epochs[t]) for t in shown],
-        mean[np.ix_(shown, order)].T,
+        [str(of.epochs[t]) for t in shown],
+        of.weights[np.ix_(shown, order)].T,
         ("class", "epoch", "mean weight"),
     )
     ends = f"At the end most {names[0]}, least {names[-1]}"
-    return grid(of, mark=mark, title=f"Mean weight by class and epoch. {ends}.")
+    return grid(cells, mark=mark, title=f"Mean weight by class and epoch. {ends}.")
 
 
 def weight_histogram(examples: Examples, *, mark: str) -> str:

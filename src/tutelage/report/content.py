@@ -68,8 +68,6 @@ class Curve:
     """Mean weight of rightly labelled examples; None where untaught or unknown."""
     weight_wrong: tuple[float, ...] | None = None
     """Mean weight of wrongly labelled examples; None where untaught or unknown."""
-    weight_by_class: tuple[tuple[float, ...], ...] | None = None
-    """Mean weight by the label shown, NaN for a class without rows; None where untaught."""
 
     def __post_init__(self) -> None:
         _same_length(
@@ -79,8 +77,27 @@ class Curve:
             train_loss=self.train_loss,
             weight_right=self.weight_right,
             weight_wrong=self.weight_wrong,
-            weight_by_class=self.weight_by_class,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class ClassWeights:
+    """Mean weight by the label that examples carry, over a run; over rows, then over seeds.
+
+    Raises:
+        ValueError: If there is not a row of weights for each epoch, or no epoch.
+    """
+
+    arm: str
+    epochs: tuple[int, ...]
+    weights: Float[np.ndarray, "T C"]
+    """NaN for a class that no example carries"""
+
+    def __post_init__(self) -> None:
+        if not self.epochs:
+            raise ValueError(f"weights by class of {self.arm!r} are of no epoch.")
+        owner = f"weights by class of {self.arm!r}"
+        _same_length(owner, len(self.epochs), weights=self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,12 +219,13 @@ class RunContent:
     settings: Mapping[str, str]
     environment: Mapping[str, str]
     augmentations: tuple[Augmentation, ...] = ()
+    by_class: tuple[ClassWeights, ...] = ()
 
     def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]
         if len(set(names)) < len(names):
             raise ValueError(f"arm names must differ, got {names}.")
-        single = (self.examples, self.pictures, self.augmentations)
+        single = (self.examples, self.pictures, self.augmentations, self.by_class)
         for record in (*self.curves, *chain(*single)):
             if record.arm not in names:
                 kind = type(record).__name__

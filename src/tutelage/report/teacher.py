@@ -1,7 +1,5 @@
 """The section on one taught arm: what its teacher thinks of the training examples."""
 
-from collections.abc import Sequence
-
 from tutelage.report import charts, distrust, elements, looks
 from tutelage.report.content import Curve, Examples, RunContent
 from tutelage.report.looks import Look
@@ -9,7 +7,8 @@ from tutelage.report.pictures import gallery
 
 BOTH = [("right labels", looks.RIGHT), ("wrong labels", looks.WRONG)]
 CLASSED = (
-    "Mean weight by label: over the rows of each epoch that carry the label, and over seeds."
+    "Mean weight by label: over the examples that carry it, as the steps of an epoch met them, "
+    "then over seeds."
 )
 TITLE = "The most distrusted examples, one seed"
 
@@ -26,8 +25,7 @@ def section(content: RunContent, name: str, *, anchor: str) -> str:
         A ``<section>`` element; nothing where the run knows of no weight in this arm.
     """
     examples = next((e for e in content.examples if e.arm == name and len(e.ids)), None)
-    curves = [curve for curve in content.curves if curve.arm == name]
-    body = _summary(examples) + _charts(examples, curves, content.classes, anchor)
+    body = _summary(examples) + _charts(content, name, examples, anchor)
     body += _distrusted(content, name, examples)
     title = f"What the teacher thinks: {name}"
     return elements.section(title, body, anchor=anchor) if body else ""
@@ -42,34 +40,34 @@ def _summary(examples: Examples | None) -> str:
     return elements.paragraph(text, style="summary")
 
 
-def _charts(
-    examples: Examples | None, curves: list[Curve], classes: Sequence[str], anchor: str
-) -> str:
+def _charts(content: RunContent, name: str, examples: Examples | None, anchor: str) -> str:
     """Draw what there is to draw, under one legend and above one note.
 
     Returns:
         HTML, or nothing.
     """
+    classed = next((of for of in content.by_class if of.arm == name), None)
     drawn: list[str] = []
     entries: dict[str, Look] = {}
     notes: list[str] = []
     if examples is not None:
         entries |= {kind: look for kind, look, _ in charts.kinds(examples)}
         histogram = charts.weight_histogram(examples, mark=f"{anchor}-histogram")
-        points = charts.weight_against_loss(examples, mark=f"{anchor}-points", classes=classes)
+        points = charts.weight_against_loss(
+            examples, mark=f"{anchor}-points", classes=content.classes
+        )
         drawn.append(elements.chart("Weights, one seed", histogram))
         drawn.append(elements.chart("Weight against loss, one seed", points))
         notes.append(_note(examples))
-    weighing = [curve for curve in curves if _weighs(curve)]
+    weighing = [curve for curve in content.curves if curve.arm == name and _weighs(curve)]
     if weighing:
         entries |= dict(BOTH)
         over = charts.weight_curves(weighing, mark=f"{anchor}-weights")
         drawn.append(elements.chart("Mean weight, all seeds", over))
         notes.append("Mean weight: line and band as in the learning curves.")
-    classed = [curve for curve in curves if curve.weight_by_class is not None]
-    if classed:
-        grid = charts.class_weights(classed, classes, mark=f"{anchor}-classes")
-        drawn.append(elements.chart("Mean weight by label", grid))
+    if classed is not None:
+        grid = charts.class_weights(classed, content.classes, mark=f"{anchor}-classes")
+        drawn.append(elements.chart("Mean weight by label, all seeds", grid))
         notes.append(CLASSED)
     if not drawn:
         return ""
