@@ -12,7 +12,7 @@ ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
-    {"trees", "ranges", "sharded", "wrapped"},
+    {"trees", "ranges", "sharded", "wrapped", "terminal"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
     {"alignments", "augment"},
@@ -28,7 +28,7 @@ LAYERS: tuple[set[str], ...] = (
     {"runs", "report", "config", "workers"},
     {"commentaries", "checkpoints"},
     {"study", "reproduction"},
-    {"recipes", "learning"},
+    {"recipes", "learning", "inspection"},
     {"__init__"},
     {"cli"},
     {"__main__"},

@@ -139,9 +139,8 @@ def assert_same_run(one: Path, other: Path) -> None:
     assert [s.name for s in students(one)] == [s.name for s in students(other)]
     for a, b in zip(students(one), students(other), strict=True):
         assert same(without_seconds(checkpoint(a)), without_seconds(checkpoint(b))), a.name
-        assert pq.read_table(a / "examples.parquet").equals(
-            pq.read_table(b / "examples.parquet")
-        )
+        for table in ("examples.parquet", "held-out.parquet", "history.parquet"):
+            assert pq.read_table(a / table).equals(pq.read_table(b / table)), a.name
         assert without_seconds(content(a / "result.json")) == without_seconds(
             content(b / "result.json")
         )

@@ -1,4 +1,4 @@
-"""The command line: ``tutelage`` train, commentary, reproduce and list.
+"""The command line: ``tutelage`` train, inspect, report, commentary, reproduce and list.
 
 Only light packages are imported here; torch and all that needs it come in with a command.
 """
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError
+from tutelage.inspection.asked import INSPECT_HELP, Inspect
 from tutelage.learning.asked import Commentary, Export, Learn, Show
 from tutelage.recipes import RECIPES, load_recipe
 from tutelage.reproduction.asked import Reproduce, check, check_word
@@ -59,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return list_names()
         if isinstance(asked, Commentary):
             return commentary(asked.asked)
+        if isinstance(asked, Inspect):
+            return inspect(asked)
         return reproduce(asked) if isinstance(asked, Reproduce) else train(asked)
     except KeyboardInterrupt:
         print("tutelage: interrupted.", file=sys.stderr)
@@ -68,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_USE
 
 
-def parse(words: Sequence[str]) -> Train | Commentary | Reproduce | List:
+def parse(words: Sequence[str]) -> Train | Inspect | Commentary | Reproduce | List:
     """What the words ask for; prints help or a mistake and exits where they ask for that.
 
     Args:
@@ -82,11 +85,16 @@ def parse(words: Sequence[str]) -> Train | Commentary | Reproduce | List:
             Train,
             tyro.conf.subcommand("train", default=Train(base(words)), description=TRAIN_HELP),
         ]
+        | Annotated[Inspect, tyro.conf.subcommand("inspect", description=INSPECT_HELP)]
         | Annotated[Commentary, tyro.conf.subcommand("commentary", description=COMMENTARY_HELP)]
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce", description=REPRODUCE_HELP)]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
     )
-    flat = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes)
+    flat = (
+        tyro.conf.OmitArgPrefixes,
+        tyro.conf.OmitSubcommandPrefixes,
+        tyro.conf.FlagCreatePairsOff,
+    )
     return tyro.cli(commands, prog="tutelage", args=words, config=flat)
 
 
@@ -102,6 +110,21 @@ def train(asked: Train) -> int:
     from tutelage.study.command import train as run
 
     return 0 if run(asked, Console()) else STOPPED
+
+
+def inspect(asked: Inspect) -> int:
+    """Say which examples a run distrusts.
+
+    Args:
+        asked: What was asked.
+
+    Returns:
+        The exit code.
+    """
+    from tutelage.inspection.command import inspect as run
+
+    run(asked)
+    return 0
 
 
 def commentary(asked: Learn | Show | Export) -> int:

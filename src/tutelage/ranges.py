@@ -81,3 +81,18 @@ def parts(settings: object, *names: str) -> None:
         value = getattr(settings, name)
         if not 0 <= value <= 1:
             raise UsageError(f"{name} must lie in 0..1, got {value:g}.")
+
+
+def between(settings: object, name: str) -> None:
+    """Refuse a share outside (0, 1).
+
+    Args:
+        settings: Its holder.
+        name: Its attribute.
+
+    Raises:
+        UsageError: If it lies outside.
+    """
+    value = getattr(settings, name)
+    if not 0 < value < 1:
+        raise UsageError(f"{name} must lie between 0 and 1, got {value:g}.")

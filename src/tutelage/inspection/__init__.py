@@ -1,0 +1,1 @@
+"""What ``tutelage inspect`` and ``tutelage report`` do: look at runs that there are."""

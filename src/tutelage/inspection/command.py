@@ -1,0 +1,55 @@
+"""``tutelage inspect`` and ``tutelage report``: what is printed and what is written."""
+
+from tutelage.errors import UsageError
+from tutelage.inspection.asked import Inspect, check
+from tutelage.runs import unwritten, write_atomically
+from tutelage.terminal import say
+
+EXAMPLES, SUSPECTS, PAGE = "examples.csv", "likely-wrong.csv", "index.html"
+
+
+def inspect(asked: Inspect) -> None:
+    """Say what a run distrusts, and write it down.
+
+    Args:
+        asked: What was asked.
+
+    Raises:
+        UsageError: If there is no such run or table, or something cannot be written.
+    """
+    check(asked)
+    progress = asked.speech.progress()
+    say(progress, f"Reading {asked.run} ...")
+    # what computes comes in here, after everything that can be refused without it
+    from tutelage.inspection.found import inspect as look
+    from tutelage.inspection.page import page
+    from tutelage.inspection.plain import as_plain
+    from tutelage.inspection.sheet import sheet
+    from tutelage.inspection.told import tell
+    from tutelage.report.page import write_page
+
+    found = look(asked)
+    beside = asked.run.with_name(f"{asked.run.stem}-inspection")
+    out = asked.out or (beside if found.run is None else asked.run / "inspection")
+    say(progress, "Drawing the page ...")
+    drawn = page(found, asked)
+    files = {"examples": out / EXAMPLES, "likely_wrong": out / SUSPECTS, "page": out / PAGE}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(files["examples"], sheet(found.labels))
+        if found.labels.accused is None:
+            files.pop("likely_wrong").unlink(missing_ok=True)  # of an earlier look
+        else:
+            content = sheet(found.labels, found.labels.accused)
+            write_atomically(files["likely_wrong"], content)
+        write_page(drawn.html, files["page"])
+    except OSError as error:
+        then = "or name another folder with --out"
+        raise UsageError(unwritten(error, error.filename or out, then)) from error
+    result = asked.speech.result()
+    tell(result, found, asked.top)
+    for note in drawn.notes:
+        say(result, note)
+    for name, file in files.items():
+        say(result, f"{name.replace('_', ' ').capitalize() + ':':14}{file}")
+    asked.speech.document(as_plain(found, asked.top, files, drawn.notes))

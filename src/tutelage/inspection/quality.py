@@ -1,0 +1,82 @@
+"""How good a list of accused labels is, where it is known which labels are wrong."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+from sklearn.metrics import roc_auc_score
+
+
+class Quality(NamedTuple):
+    """Of the accused among N labels; a share of nothing is NaN."""
+
+    wrong: int
+    """labels that are wrong"""
+    accused: int
+    hits: int
+    """accused labels that are wrong"""
+    precision: float
+    """hits / accused"""
+    recall: float
+    """hits / wrong"""
+    f1: float
+    """harmonic mean of both"""
+    false_alarms: float
+    """accused labels that are right / right labels"""
+
+
+def quality(accused: Bool[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> Quality:
+    """Compare what is accused with what is wrong.
+
+    Args:
+        accused: The list.
+        wrong: The truth.
+
+    Returns:
+        Counts and shares.
+    """
+    hits, listed, there = (int(x.sum()) for x in (accused & wrong, accused, wrong))
+    right = len(wrong) - there
+    return Quality(
+        wrong=there,
+        accused=listed,
+        hits=hits,
+        precision=_share(hits, listed),
+        recall=_share(hits, there),
+        f1=_share(2 * hits, listed + there),
+        false_alarms=_share(listed - hits, right),
+    )
+
+
+def auroc(doubts: Float[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> float:
+    """The chance that a wrong label is doubted more than a right one; ties count half.
+
+    Args:
+        doubts: Larger is worse.
+        wrong: The truth.
+
+    Returns:
+        In 0..1; NaN where all labels are right, or all wrong.
+    """
+    if wrong.all() or not wrong.any():
+        return float("nan")
+    places = np.unique(doubts, return_inverse=True)[1]  # an infinite doubt is the largest
+    return float(roc_auc_score(wrong, places))
+
+
+def known_wrong(given: Sequence[str], true: Sequence[str]) -> Bool[np.ndarray, "N"]:
+    """Which labels are wrong.
+
+    Args:
+        given: Class names.
+        true: Class names.
+
+    Returns:
+        One value for each.
+    """
+    return np.array([g != t for g, t in zip(given, true, strict=True)], dtype=bool)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")

@@ -1,0 +1,90 @@
+"""When a label is called wrong: how doubtful examples are whose labels are right.
+
+A student's doubt of a training label is ranked among its doubts of M held-out examples, which
+it was not trained on and whose labels are taken to be right:
+
+    p = (1 + number of held-out examples that are doubted as much or more) / (M + 1)
+
+A label is accused where ``p <= false_alarms``. Were a training example with a right label, too,
+one that the student was not trained on, it would be accused with at most that probability,
+whatever student, teacher and doubt are (a conformal p-value). But the student was trained on
+it: its loss is lower than it would be held out, and what is doubted less is accused less. The
+comparison errs on the safe side. The price is missed: wrong labels that the student has learnt
+by heart look right, too. Where held-out labels are wrong themselves, the threshold is stricter.
+
+Over seeds, a label is accused where more than half of the students that were trained on it
+accuse it. In the worst case, where these err together in the unluckiest way, that doubles the
+promised share; where they err apart, it makes it smaller.
+
+Source: Bates, Candes, Lei, Romano and Sesia, Testing for Outliers with Conformal p-values,
+2023, section 2.1, for the p-value.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float, Integer
+
+
+def p_values(
+    doubts: Float[np.ndarray, "N"], clean: Float[np.ndarray, "M"]
+) -> Float[np.ndarray, "N"]:
+    """Rank doubts among those of clean examples.
+
+    Args:
+        doubts: Of the labels in question; larger is worse.
+        clean: Of labels that are taken to be right.
+
+    Returns:
+        In (0, 1]; small: hardly any clean label is doubted as much.
+    """
+    below = np.searchsorted(np.sort(clean), doubts, side="left")
+    return (1 + len(clean) - below) / (1 + len(clean))
+
+
+def least_share(clean: int) -> float:
+    """The smallest share of false alarms that clean examples can tell.
+
+    Args:
+        clean: How many there are, M.
+
+    Returns:
+        ``1 / (M + 1)``: below it nothing could ever be accused.
+    """
+    return 1 / (clean + 1)
+
+
+def limit(clean: Float[np.ndarray, "M"], false_alarms: float) -> float:
+    """The doubt beyond which a label is accused.
+
+    Args:
+        clean: Of labels that are taken to be right.
+        false_alarms: The share of them that may be accused, enough for M.
+
+    Returns:
+        A value of ``clean``: what is doubted more is accused.
+    """
+    allowed = int(np.floor(false_alarms * (len(clean) + 1) + 1e-9)) - 1
+    return float(np.sort(clean)[len(clean) - 1 - allowed])
+
+
+def by_majority(
+    accused: Sequence[Bool[np.ndarray, "n"]],
+    places: Sequence[Integer[np.ndarray, "n"]],
+    count: int,
+) -> Bool[np.ndarray, "N"]:
+    """What more than half of the students accuse, of those that know the label.
+
+    Args:
+        accused: Student by student, of the labels that it knows.
+        places: Which labels these are, each once.
+        count: Labels there are, N.
+
+    Returns:
+        One value for each label.
+    """
+    for_it, known = np.zeros(count, dtype=int), np.zeros(count, dtype=int)
+    for says, at in zip(accused, places, strict=True):
+        for_it[at] += says
+        known[at] += 1
+    return 2 * for_it > known

@@ -1,0 +1,89 @@
+"""A table from a loop of one's own is inspected like a run; sentences are shown."""
+
+import csv
+import json
+
+import pytest
+
+from tests.trained import one_line, run
+
+SENTENCES = ["good, really good", "=bad()", "a <b>fine</b> film", "dull"]
+
+
+def table(path, **columns) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def texts(path) -> None:
+    """Forty sentences, of which the second is doubted most, beside twenty held-out ones."""
+    rows = 60
+    table(
+        path,
+        text=[SENTENCES[n] if n < 4 else f"sentence {n}" for n in range(rows)],
+        label=["pos" if n % 2 else "neg" for n in range(rows)],
+        predicted=["neg"] * rows,
+        true=["neg" if n == 1 else ("pos" if n % 2 else "neg") for n in range(rows)],
+        loss=[9 if n == 1 else 0.01 * n for n in range(rows)],
+        held_out=["true" if n >= 40 else "false" for n in range(rows)],
+    )
+
+
+def test_sentences_are_shown_and_the_wrong_one_is_accused(tmp_path) -> None:
+    texts(tmp_path / "films.csv")
+    answer = run(
+        "inspect", tmp_path / "films.csv", "--false-alarms", "0.05", "--top", "50", "--json"
+    )
+    assert answer.code == 0, answer
+    found = json.loads(answer.out)
+    assert found["run"] is None
+    assert found["held_out"] == [20]
+    assert found["labels"] == 40
+    assert found["likely_wrong"] == 1
+    assert found["examples"][0]["text"] == "=bad()"
+    assert found["quality"]["precision"] == found["quality"]["recall"] == 1
+    out = tmp_path / "films-inspection"
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "=bad()" in page
+    assert "a &lt;b&gt;fine&lt;/b&gt; film" in page
+    with (out / "likely-wrong.csv").open(encoding="utf-8-sig", newline="") as file:
+        assert [row["text"] for row in csv.DictReader(file)] == ["'=bad()"]
+
+
+def test_a_long_sentence_is_cut_in_the_terminal_alone(tmp_path) -> None:
+    long = "word " * 100
+    table(tmp_path / "t.csv", sentence=[long, "b"], label=["x", "y"], weight=[0.1, 0.9])
+    answer = run("inspect", tmp_path / "t.csv")
+    assert answer.code == 0, answer
+    assert long.strip() not in answer.out
+    assert long.strip() in (tmp_path / "t-inspection" / "index.html").read_text("utf-8")
+
+
+WRONG = {
+    "no labels": ({"loss": [1, 2]}, "given or label"),
+    "nothing to judge by": ({"label": ["a", "b"]}, "loss or weight"),
+    "no numbers": ({"label": ["a", "b"], "loss": ["x", 1]}, "something else than numbers"),
+    "all the same": ({"label": ["a", "b"], "weight": [1, 1]}, "neither weight nor loss"),
+    "a strange mark": (
+        {"label": ["a", "b"], "loss": [1, 2], "held_out": ["perhaps", "true"]},
+        "'perhaps'",
+    ),
+    "all held out": ({"label": ["a", "b"], "loss": [1, 2], "held_out": [1, 1]}, "alone"),
+    "a name twice": ({"label": ["a", "b"], "loss": [1, 2], "name": ["n", "n"]}, "twice"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_table_of_examples_is_told(tmp_path, name) -> None:
+    columns, part = WRONG[name]
+    table(tmp_path / "t.csv", **columns)
+    one_line(run("inspect", tmp_path / "t.csv"), part)
+
+
+def test_a_table_has_no_arms_and_another_file_is_no_table(tmp_path) -> None:
+    texts(tmp_path / "t.csv")
+    one_line(run("inspect", tmp_path / "t.csv", "--arm", "loss"), "no arms")
+    (tmp_path / "t.txt").write_text("x")
+    one_line(run("inspect", tmp_path / "t.txt"), "t.txt", ".parquet or .csv")
