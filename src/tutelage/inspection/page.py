@@ -14,7 +14,7 @@ from tutelage.inspection.asked import Inspect
 from tutelage.inspection.combined import Labels
 from tutelage.inspection.found import Found
 from tutelage.inspection.told import cells, columns, headline, sentences
-from tutelage.report import charts, elements, formats, looks
+from tutelage.report import elements, formats, looks, plots
 from tutelage.report.page import document
 from tutelage.report.pictures import pictured
 from tutelage.study.material import read_source
@@ -122,12 +122,12 @@ def _past(labels: Labels) -> str:
         if values is None or not tracks or np.ptp(values) == 0:
             continue
         caption = f"Mean {name} as the steps met the examples"
-        chart = charts.lines(
+        chart = plots.lines(
             across, tracks, ("epoch", name), mark=f"past-{name}", title=f"{caption}."
         )
         drawn.append(elements.chart(caption, chart))
     named = [name for name, _ in _tracks(labels, labels.past_losses)]
-    key = looks.legend(list(looks.arm_looks(named).items()), mark="past-key")
+    key = looks.legend(list(looks.arm_looks(named).items()))
     body = f'{key}<div class="charts">{"".join(drawn)}</div>'
     return elements.section("Over the run", body, anchor="past")
 
