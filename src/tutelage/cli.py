@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError
-from tutelage.inspection.asked import INSPECT_HELP, Inspect
+from tutelage.inspection.asked import INSPECT_HELP, REPORT_HELP, Inspect, Report
 from tutelage.learning.asked import Commentary, Export, Learn, Show
 from tutelage.recipes import RECIPES, load_recipe
 from tutelage.reproduction.asked import Reproduce, check, check_word
@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return list_names()
         if isinstance(asked, Commentary):
             return commentary(asked.asked)
-        if isinstance(asked, Inspect):
-            return inspect(asked)
+        if isinstance(asked, Inspect | Report):
+            return look(asked)
         return reproduce(asked) if isinstance(asked, Reproduce) else train(asked)
     except KeyboardInterrupt:
         print("tutelage: interrupted.", file=sys.stderr)
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_USE
 
 
-def parse(words: Sequence[str]) -> Train | Inspect | Commentary | Reproduce | List:
+def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | Reproduce | List:
     """What the words ask for; prints help or a mistake and exits where they ask for that.
 
     Args:
@@ -86,6 +86,7 @@ def parse(words: Sequence[str]) -> Train | Inspect | Commentary | Reproduce | Li
             tyro.conf.subcommand("train", default=Train(base(words)), description=TRAIN_HELP),
         ]
         | Annotated[Inspect, tyro.conf.subcommand("inspect", description=INSPECT_HELP)]
+        | Annotated[Report, tyro.conf.subcommand("report", description=REPORT_HELP)]
         | Annotated[Commentary, tyro.conf.subcommand("commentary", description=COMMENTARY_HELP)]
         | Annotated[Reproduce, tyro.conf.subcommand("reproduce", description=REPRODUCE_HELP)]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
@@ -112,8 +113,8 @@ def train(asked: Train) -> int:
     return 0 if run(asked, Console()) else STOPPED
 
 
-def inspect(asked: Inspect) -> int:
-    """Say which examples a run distrusts.
+def look(asked: Inspect | Report) -> int:
+    """Say which examples a run distrusts, or compare runs.
 
     Args:
         asked: What was asked.
@@ -121,9 +122,12 @@ def inspect(asked: Inspect) -> int:
     Returns:
         The exit code.
     """
-    from tutelage.inspection.command import inspect as run
+    from tutelage.inspection.command import inspect, report
 
-    run(asked)
+    if isinstance(asked, Inspect):
+        inspect(asked)
+    else:
+        report(asked)
     return 0
 
 

@@ -1,8 +1,8 @@
 """``tutelage inspect`` and ``tutelage report``: what is printed and what is written."""
 
 from tutelage.errors import UsageError
-from tutelage.inspection.asked import Inspect, check
-from tutelage.runs import unwritten, write_atomically
+from tutelage.inspection.asked import Inspect, Report, check
+from tutelage.runs import exists, unwritten, write_atomically
 from tutelage.terminal import say
 
 EXAMPLES, SUSPECTS, PAGE = "examples.csv", "likely-wrong.csv", "index.html"
@@ -53,3 +53,36 @@ def inspect(asked: Inspect) -> None:
     for name, file in files.items():
         say(result, f"{name.replace('_', ' ').capitalize() + ':':14}{file}")
     asked.speech.document(as_plain(found, asked.top, files, drawn.notes))
+
+
+def report(asked: Report) -> None:
+    """Compare runs, and draw their page.
+
+    Args:
+        asked: What was asked.
+
+    Raises:
+        UsageError: If one is no run, or the page cannot be written.
+    """
+    if not asked.runs:
+        raise UsageError("report needs at least one run: tutelage report runs/x runs/y")
+    for folder in asked.runs:
+        if not exists(folder):
+            raise UsageError(f"There is no run {folder}.")
+    say(asked.speech.progress(), f"Reading {len(asked.runs)} runs ...")
+    # what computes comes in here, after everything that can be refused without it
+    from tutelage.inspection.compared import compare
+    from tutelage.inspection.compared_page import as_plain, page, tell
+    from tutelage.report.page import write_page
+
+    compared = compare(asked.runs)
+    try:
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        write_page(page(compared), asked.out)
+    except OSError as error:
+        then = "or name another file with --out"
+        raise UsageError(unwritten(error, asked.out, then)) from error
+    result = asked.speech.result()
+    tell(result, compared)
+    say(result, f"Page: {asked.out}")
+    asked.speech.document(as_plain(compared, {"page": asked.out}))
