@@ -18,6 +18,7 @@ from tutelage.data.sources import load
 from tutelage.data.splits import balanced_rows, limit_rows
 from tutelage.errors import UsageError
 from tutelage.study.settings import TrainSettings
+from tutelage.study.trusted import read_trusted
 
 CURVE_IMAGES = 2000
 """test images, class balanced, that the learning curve is drawn on; the result uses them all"""
@@ -31,6 +32,8 @@ class Source:
     """with the labels that are held to be right"""
     given: Tensor | None
     """[N] labels of the training split to train on instead, or None"""
+    trusted: ImageSet | None = None
+    """the images that judge students; None: some of the training split"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,10 @@ def read_source(settings: TrainSettings) -> Source:
     columns = {"image_column": settings.image_column, "label_column": own_column}
     splits = load(settings.data, **columns, reading=reading)
     given = given_labels(splits.train, settings)
-    source = Source(splits, given)
+    trusted = None
+    if settings.held_out_from is not None:
+        trusted = read_trusted(settings.held_out_from, splits.train, reading)
+    source = Source(splits, given, trusted)
     seed_material(source, settings, 0)
     return source
 
@@ -121,13 +127,16 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
         UsageError: If the held-out images leave none to train on.
     """
     train = source.splits.train
-    if settings.held_out >= len(train):
-        raise UsageError(
-            f"--held-out {settings.held_out} leaves nothing to train on: {train.name} has "
-            f"{len(train)} training images."
-        )
     classes = len(train.classes)
-    held_out, rest = balanced_rows(train.labels, settings.held_out, classes, seed=seed)
+    held_out, rest = source.trusted, torch.arange(len(train))
+    if held_out is None:
+        if settings.held_out >= len(train):
+            raise UsageError(
+                f"--held-out {settings.held_out} leaves nothing to train on: {train.name} has "
+                f"{len(train)} training images. Give fewer, or others by --held-out-from."
+            )
+        chosen, rest = balanced_rows(train.labels, settings.held_out, classes, seed=seed)
+        held_out = train.rows(chosen)
     if settings.imbalance is not None:
         factor = settings.imbalance
         rest = rest[long_tailed_rows(train.labels[rest], factor, classes, seed=seed)]
@@ -143,7 +152,7 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     return Material(
         train=right.with_labels(shown),
         truth=right.labels if known else None,
-        held_out=train.rows(held_out),
+        held_out=held_out,
         test=source.splits.test,
     )
 

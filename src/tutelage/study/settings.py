@@ -108,6 +108,10 @@ class TrainSettings:
     """Images with right labels, class balanced, that judge the student; taken from the training
     set and not trained on."""
 
+    held_out_from: str | None = None
+    """A folder, table or id of images with labels you trust, all of which judge the student in
+    place of training images."""
+
     labels_from: Path | None = None
     """Train on labels from this Parquet or CSV file, found by the names of the images where it
     has a column name (or path), else by row; held-out images keep the data's own labels."""

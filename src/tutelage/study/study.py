@@ -116,13 +116,17 @@ def _as_arrays(source: Source) -> dict[str, Any]:
     train = source.splits.train
     plain["names"] = {"classes": train.classes, "name": train.name, "sources": train.sources}
     plain["given"] = None if source.given is None else source.given.numpy()
+    if (judges := source.trusted) is not None:
+        plain["trusted"] = (judges.images.numpy(), judges.labels.numpy(), judges.ids.numpy())
     return plain
 
 
 def _from_arrays(plain: dict[str, Any]) -> Source:
     train, test = (_part(plain[part], plain["names"]) for part in PARTS)
     given = None if plain["given"] is None else _tensor(plain["given"])
-    return Source(Splits(train, test), given)
+    named = plain["names"] | {"sources": ()}
+    judges = _part(plain["trusted"], named) if "trusted" in plain else None
+    return Source(Splits(train, test), given, judges)
 
 
 def _part(arrays: tuple[np.ndarray, ...], named: dict[str, Any]) -> ImageSet:
