@@ -11,7 +11,7 @@ from tutelage.signals import products
 pytest.importorskip("sklearn")
 
 CARDS = sorted((DOCS / "methods").glob("*.md"))
-TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
+TUTORIALS = [DOCS / "start.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 START = DOCS / "methods" / "index.md"
 NO_METHODS = {
     *("PAPER_SURFACE", "SURFACE", "Draw", "UnlessChanged", "for_other_classes", "predicted"),
