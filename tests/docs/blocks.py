@@ -13,8 +13,8 @@ BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHORTER = (
     (re.compile(r"(?<=--epochs )\d+"), "1"),
     (re.compile(r"(?<=--seeds )\d+"), "1"),
-    (re.compile(r"(?<=--limit )\d+"), "50"),
-    (re.compile(r"(?<=--rounds )\d+"), "1"),
+    (re.compile(r"(?<=--limit )\d+"), "200"),
+    (re.compile(r"(?<=--rounds )\d+"), "2"),
     (re.compile(r"(?<=--steps )\d+"), "3"),
     (re.compile(r"(?<=^EPOCHS = )\d+", re.MULTILINE), "1"),
     (re.compile(r"(?<=^STEPS = )\d+", re.MULTILINE), "8"),
