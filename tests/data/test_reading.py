@@ -108,15 +108,15 @@ def test_empty_class_folders_are_kept_as_classes_that_no_example_has(tmp_path):
     assert splits.train.classes == ("ant", "bee", "cow")
     assert splits.train.labels.unique().tolist() == [0, 2]
     assert splits.notes == (
-        "No training image is of class bee: such classes keep their numbers among the 3 there "
-        "are.",
+        "No training example is of class bee: such classes keep their numbers among the 3 "
+        "there are.",
     )
 
 
 def test_gaps_in_the_numbers_of_classes_are_told(tmp_path):
     splits = load(str(table(tmp_path / "set", [0, 1, 3, 7, 3] * 4)))
     assert splits.train.classes == tuple("01234567")
-    assert splits.notes[0].startswith("No training image is of class 2, 4, 5, 6:")
+    assert splits.notes[0].startswith("No training example is of class 2, 4, 5, 6:")
 
 
 def test_classes_that_differ_in_case_or_blanks_alone_are_told(tmp_path):

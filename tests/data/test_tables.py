@@ -114,8 +114,3 @@ def test_a_file_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "a.csv").write_bytes("path,label\né,x\n".encode("latin-1"))
     with pytest.raises(UsageError, match="cannot be read as a UTF-8 csv file"):
         read_csv(tmp_path / "a.csv")
-
-
-def test_a_table_of_texts_is_told_where_texts_go(tmp_path):
-    with pytest.raises(UsageError, match=r"Columns there: text, label\. Texts are not read"):
-        read(table(tmp_path, "text,label\nno picture,1\n"))

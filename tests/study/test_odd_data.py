@@ -55,7 +55,7 @@ def test_an_odd_folder_is_refused_fault_by_fault_until_all_is_said(odd, tmp_path
     answer = run("train", odd, *QUICK, *TRAIN, *said, "--out", "run [1] é")
     assert answer.code == 0, answer
     assert "2 images that cannot be read are left out" in caplog.text
-    assert "No training image is of class empty class" in caplog.text
+    assert "No training example is of class empty class" in caplog.text
     assert "in 4 classes" in answer.out
     notes = content(tmp_path / "run [1] é" / "environment.json")["notes"]
     assert "2 images that cannot be read" in notes
@@ -82,7 +82,7 @@ def test_a_table_with_windows_paths_gaps_and_marks_is_trained_on(tmp_path, caplo
     answer = run(*first, "--ignore-labels", "255", "-1")
     assert answer.code == 0, answer
     assert "no label in rows 3, 40, 41" in caplog.text
-    assert "No training image is of class 1, 2, 3, 4, 5 and 1 more" in caplog.text
+    assert "No training example is of class 1, 2, 3, 4, 5 and 1 more" in caplog.text
     assert "in 8 classes" in answer.out
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.optim import SGD
 
 from tutelage.errors import UsageError
-from tutelage.records import Batch
+from tutelage.records import Batch, Lesson, Observation, Progress
 from tutelage.teachers import GivenWeights
 from tutelage.tutor import Tutor
 
@@ -26,3 +26,11 @@ def test_what_is_no_weight_is_refused():
         GivenWeights(torch.tensor([0]), torch.tensor([float("nan")]))
     with pytest.raises(UsageError, match="2 weights for 1 ids"):
         GivenWeights(torch.tensor([0]), torch.tensor([1.0, 1.0]))
+
+
+def test_an_example_that_no_weight_was_given_for_has_none():
+    teacher = GivenWeights(torch.tensor([0, 2]), torch.tensor([0.5, 2.0]))
+    labels, ids = torch.zeros(4), torch.tensor([2, 1, 3, 0])
+    seen = Observation(torch.zeros(4), torch.zeros(4, 2), {}, Progress(0.0, 0.0, 0.0))
+    found = teacher.weigh(Lesson(torch.zeros(4, 1), labels, ids, ids), seen)
+    assert found.nan_to_num(nan=-1).tolist() == [2.0, -1.0, -1.0, 0.5]

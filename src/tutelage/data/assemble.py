@@ -89,7 +89,7 @@ def assemble(
     labels = [value for row, value in enumerate(train.labels) if row not in without]
     classes = train.classes or class_names(labels)
     learned, notes = _image_set(train, classes, name, reading)
-    notes += _about(learned)
+    notes += about_classes(learned.labels, classes)
     if len(classes) < 2:
         raise UsageError(
             f"{train.where} has one class only ('{', '.join(classes)}'); give two or more."
@@ -126,19 +126,28 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _about(train: ImageSet) -> tuple[str, ...]:
-    counts = torch.bincount(train.labels, minlength=len(train.classes))
-    absent = [train.classes[c] for c in (counts == 0).nonzero().flatten().tolist()]
+def about_classes(labels: Tensor, classes: tuple[str, ...]) -> tuple[str, ...]:
+    """What is worth knowing of the classes of a train split.
+
+    Args:
+        labels: int64 [N].
+        classes: Their names.
+
+    Returns:
+        A sentence each: names that may be meant as one, and classes that no example has.
+    """
+    counts = torch.bincount(labels, minlength=len(classes))
+    absent = [classes[c] for c in (counts == 0).nonzero().flatten().tolist()]
     notes = [
         f"{', '.join(map(repr, names))} differ in case or blanks alone, and are classes apart."
-        for names in alike(train.classes)
+        for names in alike(classes)
     ]
     if absent:
         shown = ", ".join(absent[:_SHOWN])
         more = f" and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else ""
         notes.append(
-            f"No training image is of class {shown}{more}: such classes keep their numbers "
-            f"among the {len(train.classes)} there are."
+            f"No training example is of class {shown}{more}: such classes keep their numbers "
+            f"among the {len(classes)} there are."
         )
     return tuple(notes)
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tutelage.data.columns import pick
-from tutelage.data.images import ImageSet
+from tutelage.data.images import Labelled
 from tutelage.data.parquet import open_parquet
 from tutelage.data.tables import PATH_COLUMNS, read_csv
 from tutelage.errors import UsageError
@@ -40,23 +40,21 @@ class Kept:
     """the table, for messages"""
 
 
-def fingerprints(images: ImageSet) -> list[str]:
-    """What each image holds, in 16 letters: another picture has others.
+def fingerprints(images: Labelled) -> list[str]:
+    """What each example holds, in 16 letters: another picture or text has others.
 
     Args:
-        images: N images.
+        images: N images or texts.
 
     Returns:
-        N digests of size and pixels.
+        N digests.
     """
-    shape = repr(tuple(images.images.shape[1:])).encode()
     return [
-        hashlib.blake2b(shape + image.numpy().tobytes(), digest_size=8).hexdigest()
-        for image in images.images
+        hashlib.blake2b(content, digest_size=8).hexdigest() for content in images.contents()
     ]
 
 
-def write_by_name(path: Path, images: ImageSet, columns: Mapping[str, Any]) -> None:
+def write_by_name(path: Path, images: Labelled, columns: Mapping[str, Any]) -> None:
     """Write a table with a row for each image: its name, content, class and what is given.
 
     Args:
@@ -123,7 +121,7 @@ def read_columns(file: Path) -> Mapping[str, Sequence[Any]]:
 
 
 def values_of(
-    kept: Kept, images: ImageSet, *, otherwise: float | None = None
+    kept: Kept, images: Labelled, *, otherwise: float | None = None
 ) -> Float[Tensor, "N"]:
     """The value of each image, found by its name.
 

@@ -4,9 +4,6 @@ from collections.abc import Sequence
 
 from tutelage.errors import UsageError, nearest
 
-TEXTS = ("text", "sentence", "sentence1", "question", "premise")
-"""columns that say what a table without images may be about"""
-
 
 def pick(
     names: Sequence[str], wanted: str | None, guesses: Sequence[str], *, option: str, where: str
@@ -36,9 +33,7 @@ def pick(
     for guess in guesses:
         if guess in spelled:
             return spelled[guess]
-    texts = "image" in guesses and any(name in spelled for name in TEXTS)
-    about = " Texts are not read here: see examples/text_classifier.py." if texts else ""
     raise UsageError(
         f"{where} has none of the columns {', '.join(guesses)}; name one with {option}. "
-        f"Columns there: {', '.join(names)}.{about}"
+        f"Columns there: {', '.join(names)}."
     )

@@ -1,11 +1,41 @@
 """Labelled images held in memory as bytes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
+
+
+@runtime_checkable
+class Labelled(Protocol):
+    """N examples with a class each, whatever they are."""
+
+    @property
+    def labels(self) -> Tensor:
+        """int64 [N]."""
+        ...
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The name of every class."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The data set's name."""
+        ...
+
+    def names(self) -> list[str]:
+        """What every example is called."""
+        ...
+
+    def contents(self) -> Iterator[bytes]:
+        """What makes an example another one than others, for each of the N."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -72,6 +102,24 @@ class ImageSet:
         if not self.sources:
             return [str(number) for number in self.ids.tolist()]
         return [self.sources[number] for number in self.ids.tolist()]
+
+    def contents(self) -> Iterator[bytes]:
+        """What makes an image another one than those before and after it.
+
+        Yields:
+            N times size and pixels.
+        """
+        shape = repr(tuple(self.images.shape[1:])).encode()
+        for image in self.images:
+            yield shape + image.numpy().tobytes()
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that a student sees.
+
+        Returns:
+            Images, labels and ids.
+        """
+        return self.images, self.labels, self.ids
 
     def rows(self, indices: Tensor) -> "ImageSet":
         """The images at the given places, in that order, with the ids they had.

@@ -57,7 +57,7 @@ def read_parquet(
             batch for part in parts for batch in part.iter_batches(ROWS, columns=columns)
         )
         count = sum(part.metadata.num_rows for part in parts)
-        classes = _classes(schema, columns[1])
+        classes = schema_classes(schema, columns[1])
         return read_batches(batches, columns, count, classes, reading, where=where, root=folder)
 
     return examples(train), None if test is None else examples(test)
@@ -150,7 +150,16 @@ def _holds_images(path: Path, image_column: str | None) -> bool:
     )
 
 
-def _classes(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
+def schema_classes(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
+    """The class names that a file of the Hub declares for a column.
+
+    Args:
+        schema: The file's.
+        column: One of its columns.
+
+    Returns:
+        The names in order of their numbers; None where it declares none.
+    """
     if b"huggingface" not in (schema.metadata or {}):
         return None
     return declared_classes(datasets.Features.from_arrow_schema(schema)[column])

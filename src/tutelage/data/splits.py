@@ -92,28 +92,47 @@ def limit_rows(
 def hold_out(images: ImageSet) -> Splits:
     """A fixed fifth of every class as test split, the rest as train split.
 
-    A class of n >= 2 images gives round(n / 5) of them and at least one; a class of a single
-    image stays in train. The choice depends on the labels alone.
+    It is a UsageError if no class has two images.
 
     Args:
         images: N images.
 
     Returns:
-        The two parts of ``images``, which keep their ids.
+        The two parts of ``images``, see ``held_out_rows``, which keep their ids.
+    """
+    train, test = held_out_rows(images.labels, len(images.classes), name=images.name)
+    return Splits(images.rows(train), images.rows(test))
+
+
+def held_out_rows(
+    labels: Int64[Tensor, "N"], classes: int, *, name: str
+) -> tuple[Int64[Tensor, "R"], Int64[Tensor, "M"]]:
+    """Rows for a train part, and a fixed fifth of every class for a test part.
+
+    A class of n >= 2 examples gives round(n / 5) of them and at least one; a class of a single
+    example stays in train. The choice depends on the labels alone.
+
+    Args:
+        labels: Class numbers.
+        classes: How many classes there are.
+        name: The data set, for the message.
+
+    Returns:
+        Both in rising order.
 
     Raises:
-        UsageError: If no class has two images.
+        UsageError: If no class has two examples.
     """
-    counts = np.bincount(images.labels.numpy(), minlength=len(images.classes))
+    counts = np.bincount(labels.numpy(), minlength=classes)
     quota = np.where(counts >= 2, np.maximum(1, np.rint(counts / _HOLD_OUT)), 0)
     if not quota.any():
         raise UsageError(
-            f"{images.name} has no test split and no class with two images to hold one out; "
-            "add a test split."
+            f"{name} has no test split and no class with two examples to hold one out; add a "
+            "test split."
         )
-    generator = torch.Generator().manual_seed(mixed_seed(_HOLD_OUT_SEED, len(images)))
-    test, train = _drawn(images.labels, torch.from_numpy(quota).long(), generator)
-    return Splits(images.rows(train), images.rows(test))
+    generator = torch.Generator().manual_seed(mixed_seed(_HOLD_OUT_SEED, len(labels)))
+    test, train = _drawn(labels, torch.from_numpy(quota).long(), generator)
+    return train, test
 
 
 def _drawn(labels: Tensor, quota: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -174,8 +174,10 @@ def literal(texts: Sequence[str]) -> list[str | int | None]:
 def _columns(
     names: Sequence[str], image: str | None, label: str | None, file: Path
 ) -> tuple[str, str]:
+    paths = "image_column, or one of texts with text_column"
+    option = "image_column" if image is not None else paths
     return (
-        pick(names, image, PATH_COLUMNS, option="image_column", where=str(file)),
+        pick(names, image, PATH_COLUMNS, option=option, where=str(file)),
         pick(names, label, LABEL_COLUMNS, option="label_column", where=str(file)),
     )
 

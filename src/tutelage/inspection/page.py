@@ -63,7 +63,8 @@ def _images(found: Found, asked: Inspect) -> tuple[ImageSet | None, tuple[str, .
     if asked.data is not None:
         settings = replace(settings, data=asked.data)
     try:
-        return read_source(settings).splits.train, ()
+        train = read_source(settings).splits.train
+        return train if isinstance(train, ImageSet) else None, ()
     except UsageError as error:
         return None, (f"No pictures: {error} Name where they are now with --data.",)
 

@@ -15,7 +15,7 @@ from tutelage.data.by_name import CONTENT, LABEL, NAME
 from tutelage.errors import UsageError, nearest
 from tutelage.inspection.opinions import Judges, Opinions
 from tutelage.runs import exists, run_settings
-from tutelage.study.judgement import EXAMPLES, HELD_OUT
+from tutelage.study.judgement import EXAMPLES, HELD_OUT, TEXT
 from tutelage.study.settings import TrainSettings
 from tutelage.study.tracked import HISTORY, read_tracked
 from tutelage.study.trainee import Job
@@ -121,6 +121,7 @@ def _student(job: Job) -> Opinions:
         weights=table["weight"],
         held_out=held_out,
         contents=table.get(CONTENT),
+        texts=table.get(TEXT),
         epochs=epochs,
         past_losses=past.get("losses"),
         past_weights=past.get("weights"),
@@ -170,7 +171,8 @@ def _table(job: Job, name: str, classes: ClassNames) -> dict[str, Any]:
         for column, kind in kinds.items():
             if found[column].dtype.kind not in kind or not len(found[column]):
                 raise ValueError(f"column {column} is not one number for each example")
-        for column in (NAME, CONTENT, LABEL):
+        written = [TEXT] if TEXT in table.column_names else []
+        for column in (NAME, CONTENT, LABEL, *written):
             if table[column].type != pa.string() or table[column].null_count:
                 raise ValueError(f"column {column} is not one text for each example")
             found[column] = table[column].to_pylist()

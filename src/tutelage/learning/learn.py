@@ -26,7 +26,14 @@ from tutelage.runs import (
 )
 from tutelage.study.arms import device_of
 from tutelage.study.check import check_batch, check_device, fingerprint
-from tutelage.study.material import Source, Streams, open_streams, read_source, seed_material
+from tutelage.study.material import (
+    Source,
+    Streams,
+    holds_texts,
+    open_streams,
+    read_source,
+    seed_material,
+)
 
 STATE = "state.pt"
 """what is kept after each round"""
@@ -94,6 +101,11 @@ def _rounds(
 def _opened(settings: LearnSettings) -> tuple[Source, Streams]:
     study = settings.study
     check_device(study)
+    if holds_texts(study):
+        raise UsageError(
+            f"{settings.data} holds texts; commentary learn takes images. tutelage train "
+            "learns a commentary of texts along one run."
+        )
     source = read_source(study)
     material = seed_material(source, study, settings.seed)
     check_batch(study, material)

@@ -3,12 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 
 from tutelage.data.local import FOLDER, local_folder
 from tutelage.errors import UsageError
+from tutelage.models.pretrained import (
+    in_one_line,
+    refuse_other_tokens,
+    refuse_short,
+    tokenizer_in,
+)
 from tutelage.models.text_classifier import TextClassifier, quietly, text_classifier
+
+OTHER = "give --set source.model a folder with a model and its own tokenizer"
 
 
 def model_folder(name: str) -> Path:
@@ -50,14 +57,17 @@ def masked_language_model(name: str, longest: int) -> tuple[Any, Any]:
     from transformers import AutoModelForMaskedLM
 
     folder = model_folder(name)
-    words = _tokenizer(folder)
+    words = tokenizer_in(folder)
     try:
         with quietly():
             model = AutoModelForMaskedLM.from_pretrained(str(folder), local_files_only=True)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UsageError(f"{folder} holds no masked language model: {_line(error)}") from error
-    _refuse_other_tokens(folder, model, words)
-    _refuse_short(folder, model.eval(), words, longest)
+        raise UsageError(
+            f"{folder} holds no masked language model: {in_one_line(error)}"
+        ) from error
+    refuse_other_tokens(folder, model, len(words), OTHER)
+    shorter = "give a smaller source.longest"
+    refuse_short(folder, model.eval(), words, longest, shorter)
     return words, model.float()
 
 
@@ -77,50 +87,11 @@ def encoder(name: str, *, classes: int, dropout: float, words: Any) -> TextClass
         UsageError: If the folder holds none, or one of other tokens.
     """
     folder = model_folder(name)
-    if any(folder.glob("tokenizer*")) and _tokenizer(folder).get_vocab() != words.get_vocab():
+    if any(folder.glob("tokenizer*")) and tokenizer_in(folder).get_vocab() != words.get_vocab():
         raise UsageError(
             f"the student {folder} has other tokens than the language model that makes copies: "
             "give --set source.model a folder with the student's own tokenizer."
         )
     made = text_classifier(str(folder), classes=classes, dropout=dropout)
-    _refuse_other_tokens(folder, made.model, words)
+    refuse_other_tokens(folder, made.model, len(words), OTHER)
     return made
-
-
-def _tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        with quietly():
-            words = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise UsageError(f"{folder} holds no tokenizer: {_line(error)}") from error
-    if len(words) <= len(set(words.all_special_ids)):  # what is made up where files are missing
-        raise UsageError(f"{folder} holds no tokenizer, or one that knows no word.")
-    return words
-
-
-def _refuse_other_tokens(folder: Path, model: Any, words: Any) -> None:
-    known = model.get_input_embeddings().num_embeddings
-    if known < len(words):
-        raise UsageError(
-            f"{folder} holds a model of {known} tokens, but texts have up to {len(words)}: "
-            "give --set source.model a folder with a model and its own tokenizer."
-        )
-
-
-@torch.no_grad()
-def _refuse_short(folder: Path, model: Any, words: Any, longest: int) -> None:
-    text = torch.full((1, longest), words.unk_token_id or 0)
-    try:
-        if words.model_max_length < longest:
-            raise IndexError
-        model(input_ids=text, attention_mask=torch.ones_like(text))
-    except (IndexError, RuntimeError) as error:
-        raise UsageError(
-            f"{folder} takes no texts of {longest} tokens: give a smaller source.longest."
-        ) from error
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

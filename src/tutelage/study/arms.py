@@ -18,6 +18,7 @@ from tutelage.commentaries import load_commentary
 from tutelage.data.batches import statistics
 from tutelage.data.by_name import read_by_name, values_of
 from tutelage.data.images import ImageSet
+from tutelage.data.text.text_set import TextSet
 from tutelage.errors import UsageError
 from tutelage.models import TwoBlockCNN, build_student, default_tap
 from tutelage.objectives import Objective, cross_entropy, expected_error
@@ -25,6 +26,7 @@ from tutelage.probability_losses import Focal, GeneralisedCrossEntropy
 from tutelage.signals import GradientAlignment, Lookahead, Reversible, Signal
 from tutelage.student import known_width
 from tutelage.study.settings import OLA, TrainSettings
+from tutelage.study.texts import Data, student_name, text_student
 from tutelage.teachers import (
     Aligned,
     Curriculum,
@@ -45,7 +47,7 @@ from tutelage.tutor import Tutor
 class Taught(NamedTuple):
     """How a teacher of ``TAUGHT_BY`` is made and how it learns."""
 
-    build: Callable[[nn.Module, ImageSet, TrainSettings], nn.Module]
+    build: Callable[[nn.Module, Data, TrainSettings], nn.Module]
     """from the student, the training set and the settings"""
     signal: Callable[[int], Signal] | None = None
     """from the number of steps to look back over; None where nothing is learnt"""
@@ -57,10 +59,16 @@ class Taught(NamedTuple):
     """what the student descends, and is judged by"""
 
 
-def _margin_loss(student: nn.Module, images: ImageSet, how: TrainSettings) -> nn.Module:
+def _images(data: Data, teacher: str) -> ImageSet:
+    if isinstance(data, TextSet):
+        raise UsageError(f"{teacher} looks at images, but {data.name} has texts.")
+    return data
+
+
+def _margin_loss(student: nn.Module, data: Data, how: TrainSettings) -> nn.Module:
     return InternalState(
         student,
-        classes=len(images.classes),
+        classes=len(data.classes),
         label=False,
         surface=("margin", "loss"),
         hidden_layers=1,
@@ -69,28 +77,31 @@ def _margin_loss(student: nn.Module, images: ImageSet, how: TrainSettings) -> nn
     )
 
 
-def _internal_state(student: nn.Module, images: ImageSet, how: TrainSettings) -> nn.Module:
+def _internal_state(student: nn.Module, data: Data, how: TrainSettings) -> nn.Module:
     tap = default_tap(student) if how.tap is None else how.tap
     if known_width(student, tap) is None:
         raise UsageError(
-            f"The width of tap '{tap}' cannot be read off the student {how.student}. "
+            f"The width of tap '{tap}' cannot be read off {student_name(how, data)}. "
             "Give --tap a module that is linear or feeds the last linear layer, or none."
         )
-    return InternalState(student, classes=len(images.classes), tap=tap, level=how.level)
+    return InternalState(student, classes=len(data.classes), tap=tap, level=how.level)
 
 
-def _curriculum(_: nn.Module, images: ImageSet, __: TrainSettings) -> nn.Module:
+def _curriculum(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
+    images = _images(data, "curriculum")
     channels, size = images.images.shape[1], images.images.shape[2]
     return Curriculum(TwoBlockCNN(channels + 1, 1, size))
 
 
-def _learned_augmentation(_: nn.Module, images: ImageSet, __: TrainSettings) -> nn.Module:
+def _learned_augmentation(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
+    images = _images(data, OLA)
     mean, std = (values.tolist() for values in statistics(images))
     return LearnedAugmentation(mean=mean, std=std)
 
 
 def _fixed(policy: Policy) -> Taught:
-    def build(_: nn.Module, images: ImageSet, __: TrainSettings) -> nn.Module:
+    def build(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
+        images = _images(data, "a policy of augmentation")
         mean, std = (values.tolist() for values in statistics(images))
         return FixedAugmentation(policy, mean=mean, std=std)
 
@@ -102,9 +113,7 @@ TAUGHT: dict[str, Taught] = {
     "internal-state": Taught(_internal_state, Reversible),
     "loss": Taught(lambda *_: LossWeigher(), lambda _: Lookahead(), every=1),
     "curriculum": Taught(_curriculum, Reversible),
-    "l2t-loss": Taught(
-        lambda _, images, __: DynamicLoss(len(images.classes)), Reversible, lr=1e-4
-    ),
+    "l2t-loss": Taught(lambda _, data, __: DynamicLoss(len(data.classes)), Reversible, lr=1e-4),
     OLA: Taught(
         _learned_augmentation, lambda _: GradientAlignment(judge="plain"), every=2, lr=0.1
     ),
@@ -112,7 +121,7 @@ TAUGHT: dict[str, Taught] = {
     "rand-augment": _fixed(RandAugment()),
     "trivial-augment": _fixed(TrivialAugment()),
     "auto-augment": _fixed(AutoAugment()),
-    "mentornet-dd": Taught(lambda _, images, __: MentorNetDD(len(images.classes)), Reversible),
+    "mentornet-dd": Taught(lambda _, data, __: MentorNetDD(len(data.classes)), Reversible),
     "mentornet": Taught(lambda *_: MentorNetPD()),
     "reweight": Taught(lambda *_: Aligned()),
     "self-paced": Taught(lambda *_: SelfPaced()),
@@ -124,9 +133,7 @@ TAUGHT: dict[str, Taught] = {
 METRICS = {"log-likelihood": cross_entropy, "expected-accuracy": expected_error}
 
 
-def build_tutor(
-    arm: str, seed: int, train: ImageSet, settings: TrainSettings, steps: int
-) -> Tutor:
+def build_tutor(arm: str, seed: int, train: Data, settings: TrainSettings, steps: int) -> Tutor:
     """A fresh student of a seed, and what teaches it in an arm.
 
     Args:
@@ -140,14 +147,7 @@ def build_tutor(
         The tutor, on the device that the settings name.
     """
     device = device_of(settings)
-    student = build_student(
-        settings.student,
-        classes=len(train.classes),
-        channels=train.images.shape[1],
-        size=train.images.shape[2],
-        seed=seed,
-    )
-    student = student.to(device)
+    student = _student(settings, train, seed).to(device)
     optimizer = SGD(
         student.parameters(),
         lr=settings.lr,
@@ -162,11 +162,12 @@ def build_tutor(
             settings.commentary,
             student,
             classes=train.classes,
-            sides=train.images.shape[2:],
+            sides=None if isinstance(train, TextSet) else train.images.shape[2:],
             zero_label=settings.label_embedding == "zero",
         )
         if isinstance(stored, LearnedAugmentation):  # this study's batches, not its own
-            stored.normalised_by(*(values.tolist() for values in statistics(train)))
+            images = _images(train, "this commentary")
+            stored.normalised_by(*(values.tolist() for values in statistics(images)))
         return Tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)
     if arm == "weights":
         assert settings.weights_from is not None
@@ -198,6 +199,18 @@ def build_tutor(
         total_steps=steps,
         objective=taught.objective,
         metric=METRICS[settings.metric],
+        seed=seed,
+    )
+
+
+def _student(settings: TrainSettings, train: Data, seed: int) -> nn.Module:
+    if isinstance(train, TextSet):
+        return text_student(settings, train, seed)
+    return build_student(
+        student_name(settings, train),
+        classes=len(train.classes),
+        channels=train.images.shape[1],
+        size=train.images.shape[2],
         seed=seed,
     )
 

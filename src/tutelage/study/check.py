@@ -5,6 +5,7 @@ import re
 
 import torch
 
+from tutelage.data.images import ImageSet
 from tutelage.errors import UsageError
 from tutelage.study.arms import build_tutor, device_of
 from tutelage.study.material import (
@@ -16,6 +17,7 @@ from tutelage.study.material import (
     seed_material,
 )
 from tutelage.study.settings import TrainSettings
+from tutelage.study.texts import kind, student_name
 
 
 def check(settings: TrainSettings) -> Source:
@@ -46,11 +48,11 @@ def fingerprint(source: Source) -> str:
         source: The data.
 
     Returns:
-        SHA-256 of images, labels and ids, in hexadecimal.
+        SHA-256 of images or tokens, labels and ids, in hexadecimal.
     """
     made = hashlib.sha256()
     for part in (source.splits.train, source.splits.test):
-        for tensor in (part.images, part.labels, part.ids):
+        for tensor in part.tensors():
             made.update(tensor.numpy().tobytes())
     if source.given is not None:
         made.update(source.given.numpy().tobytes())
@@ -65,12 +67,12 @@ def check_batch(settings: TrainSettings, material: Material) -> None:
         material: The data of a seed.
 
     Raises:
-        UsageError: If there are fewer images.
+        UsageError: If there are fewer examples.
     """
     if settings.batch_size > len(material.train):
         raise UsageError(
-            f"batch_size is {settings.batch_size}, but there are {len(material.train)} images "
-            "to train on: give that or less."
+            f"batch_size is {settings.batch_size}, but there are {len(material.train)} "
+            f"{kind(material.train)} to train on: give that or less."
         )
 
 
@@ -110,7 +112,7 @@ def _check_arm(arm: str, settings: TrainSettings, material: Material, streams: S
             tutor.step(last, streams.held_out.draw(0) if tutor.wants_held_out else None)
     except UsageError:
         raise
-    except (RuntimeError, ValueError, AssertionError) as error:  # torch's own, by any layer
+    except (RuntimeError, ValueError, IndexError, AssertionError) as error:  # torch's own
         raise UsageError(_explained(arm, settings, material, error)) from error
 
 
@@ -121,12 +123,15 @@ def _explained(arm: str, settings: TrainSettings, material: Material, error: Exc
             f"momentum is {settings.momentum:g}, too small for look_back "
             f"{settings.look_back}: {reason}"
         )
-    _, channels, *sides = material.train.images.shape
-    shape = "x".join(map(str, [*sides, channels]))
+    shape = "texts"
+    if isinstance(material.train, ImageSet):
+        _, channels, *sides = material.train.images.shape
+        size = "x".join(map(str, [*sides, channels]))
+        shape = f"{size} images (height, width, channels)"
     stored = arm == "commentary"
     prefix = f"The commentary {settings.commentary} does not fit: " if stored else ""
     return (
-        f"{prefix}{settings.student} taught by {arm} cannot be trained on {shape} images "
-        f"(height, width, channels) with batch_size {settings.batch_size} and "
-        f"{settings.held_out} held-out images: {reason}"
+        f"{prefix}{student_name(settings, material.train)} taught by {arm} cannot be trained "
+        f"on {shape} with batch_size {settings.batch_size} and {settings.held_out} held-out "
+        f"{kind(material.train)}: {reason}"
     )

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from tutelage.config import to_plain
+from tutelage.data.images import ImageSet
 from tutelage.report import Examples, Picture, Pictures, RunContent
 from tutelage.runs import run_facts
 from tutelage.study.left import table_of
@@ -46,7 +48,11 @@ def run_content(
         arms=report_arms(summary),
         curves=report_curves(run, settings),
         examples=tuple(_examples(arm, table) for arm, table in tables.items()),
-        pictures=tuple(_pictures(arm, table, material) for arm, table in tables.items()),
+        pictures=tuple(
+            _pictures(arm, table, material.train.images, material.train.classes)
+            for arm, table in tables.items()
+            if isinstance(material.train, ImageSet)
+        ),
         verdict=tuple(summary["verdict"]),
         settings={name: str(value) for name, value in to_plain(settings).items()},
         environment=run_facts(run),
@@ -91,10 +97,12 @@ def _examples(arm: str, table: dict[str, np.ndarray]) -> Examples:
     )
 
 
-def _pictures(arm: str, table: dict[str, np.ndarray], material: Material) -> Pictures:
-    classes, items = material.train.classes, []
+def _pictures(
+    arm: str, table: dict[str, np.ndarray], images: Tensor, classes: tuple[str, ...]
+) -> Pictures:
+    items = []
     for row in np.argsort(table["weight"], kind="stable")[:SHOWN]:
-        pixels = material.train.images[int(row)].permute(1, 2, 0).numpy()
+        pixels = images[int(row)].permute(1, 2, 0).numpy()
         true = classes[int(table["true"][row])] if "true" in table else None
         items.append(
             Picture(

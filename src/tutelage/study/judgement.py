@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -13,18 +13,22 @@ from torch import Tensor
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.data.batches import Batches
 from tutelage.data.by_name import write_by_name
-from tutelage.data.images import ImageSet
+from tutelage.data.text.set_batches import SetBatches
+from tutelage.data.text.text_set import TextSet
 from tutelage.look import alignments_with, shown
 from tutelage.objectives import logits_of
 from tutelage.records import Batch, Observation, Step
 from tutelage.runs import write_json
 from tutelage.student import tapped
 from tutelage.study.material import Material, Streams
+from tutelage.study.texts import Data
 from tutelage.teaching import taps_of, uses_alignments
 from tutelage.tutor import Tutor
 
 AT_ONCE = 500
 """images in a batch that is only looked at"""
+TEXT = "text"
+"""column of the texts themselves, where examples are texts"""
 EXAMPLES, HELD_OUT = "examples.parquet", "held-out.parquet"
 """tables of the training and of the held-out examples in a student's folder"""
 
@@ -41,7 +45,7 @@ class Opinion(NamedTuple):
 
 
 @torch.no_grad()
-def accuracy(tutor: Tutor, batches: Batches) -> float:
+def accuracy(tutor: Tutor, batches: Batches | SetBatches) -> float:
     """Share of right answers, the student in evaluation mode.
 
     Args:
@@ -54,15 +58,18 @@ def accuracy(tutor: Tutor, batches: Batches) -> float:
     student, mode = tutor.student, tutor.student.training
     student.eval()
     right = [
-        (logits_of(student(shown(tutor.task, batch).inputs)).argmax(1) == batch.targets).sum()
+        logits_of(student(shown(tutor.task, batch).inputs)).argmax(1) == batch.targets
         for batch in batches.whole(AT_ONCE)
     ]
     student.train(mode)
-    return float(torch.stack(right).sum()) / len(batches.images)
+    found = torch.cat(right)
+    return int(found.sum()) / len(found)
 
 
 @torch.no_grad()
-def opinion(tutor: Tutor, batches: Batches, held_out: Batch | None = None) -> Opinion:
+def opinion(
+    tutor: Tutor, batches: Batches | SetBatches, held_out: Batch | None = None
+) -> Opinion:
     """What student and teacher make of every example, un-augmented, in evaluation mode.
 
     Args:
@@ -135,12 +142,15 @@ def judge(
             student=type(tutor.student).__name__,
             data=material.train.name,
             classes=material.train.classes,
-            mean=tuple(streams.train.mean.tolist()),
-            std=tuple(streams.train.std.tolist()),
             metrics=tuple(result.items()),
             runs=1,
-            sides=tuple(material.train.images.shape[2:]),
         )
+        if isinstance(streams.train, Batches):
+            came = came._replace(
+                mean=tuple(streams.train.mean.tolist()),
+                std=tuple(streams.train.std.tolist()),
+                sides=tuple(streams.train.images.images.shape[2:]),
+            )
         save_commentary(tutor.teacher, folder / "commentary", came)
     write_json(folder / "result.json", result)
 
@@ -167,7 +177,7 @@ def trust(weights: Tensor, wrong: Tensor) -> dict[str, float]:
 
 
 def write_examples(
-    path: Path, images: ImageSet, seen: Opinion, truth: Tensor | None = None
+    path: Path, images: Data, seen: Opinion, truth: Tensor | None = None
 ) -> None:
     """Write a table of examples, one row each, under its name in the data.
 
@@ -177,7 +187,7 @@ def write_examples(
         seen: What student and teacher make of them.
         truth: [N] their right labels; None where no others are known.
     """
-    columns = {
+    columns: dict[str, Any] = {
         "id": images.ids.numpy(),
         "given": images.labels.numpy(),
         "predicted": seen.predicted.numpy(),
@@ -186,6 +196,8 @@ def write_examples(
     }
     if truth is not None:
         columns["true"] = truth.numpy()
+    if isinstance(images, TextSet):
+        columns[TEXT] = images.shown()
     write_by_name(path, images, columns)
 
 

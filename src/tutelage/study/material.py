@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -9,16 +11,20 @@ from torch import Tensor
 from tutelage.augment import crop_and_flip
 from tutelage.data.batches import Batches, statistics
 from tutelage.data.human_labels import human_labels
-from tutelage.data.images import ImageSet, Splits
+from tutelage.data.images import Splits
 from tutelage.data.imbalance import long_tailed_rows
 from tutelage.data.labels import read_labels
+from tutelage.data.local import KNOWN
 from tutelage.data.noise import HUMAN, Noise, corrupt, noise_matrix
 from tutelage.data.reading import Reading
-from tutelage.data.sources import load
+from tutelage.data.sources import WORDS, load
 from tutelage.data.splits import balanced_rows, limit_rows
+from tutelage.data.text.own_tables import text_columns
+from tutelage.data.text.set_batches import SetBatches
+from tutelage.data.text.text_set import TextParts, TextSet
 from tutelage.errors import UsageError
 from tutelage.study.settings import TrainSettings
-from tutelage.study.trusted import read_trusted
+from tutelage.study.texts import Data, kind, of_texts
 
 CURVE_IMAGES = 2000
 """test images, class balanced, that the learning curve is drawn on; the result uses them all"""
@@ -28,24 +34,26 @@ CURVE_IMAGES = 2000
 class Source:
     """The data before a seed has been chosen."""
 
-    splits: Splits
+    splits: Splits | TextParts
     """with the labels that are held to be right"""
     given: Tensor | None
     """[N] labels of the training split to train on instead, or None"""
-    trusted: ImageSet | None = None
-    """the images that judge students; None: some of the training split"""
+
+
+Examples = TypeVar("Examples", bound=Data)
+Feed = TypeVar("Feed", Batches, SetBatches)
 
 
 @dataclass(frozen=True)
-class Material:
+class Material(Generic[Examples]):
     """The data of one seed."""
 
-    train: ImageSet
+    train: Examples
     """with the labels that the student is shown"""
     truth: Tensor | None
     """[N] right labels of the training set; None where no other labels are known"""
-    held_out: ImageSet
-    test: ImageSet
+    held_out: Examples
+    test: Examples
 
     @property
     def wrong(self) -> Tensor | None:
@@ -71,18 +79,42 @@ def read_source(settings: TrainSettings) -> Source:
         settings.ignore_labels,
         settings.image_size,
     )
-    columns = {"image_column": settings.image_column, "label_column": own_column}
-    splits = load(settings.data, **columns, reading=reading)
+    if texts := holds_texts(settings):
+        splits = of_texts(settings, texts, reading)
+    else:
+        _refuse(settings, "text_column", "longest")
+        columns = {"image_column": settings.image_column, "label_column": own_column}
+        splits = load(settings.data, **columns, reading=reading)
     given = given_labels(splits.train, settings)
-    trusted = None
-    if settings.held_out_from is not None:
-        trusted = read_trusted(settings.held_out_from, splits.train, reading)
-    source = Source(splits, given, trusted)
+    source = Source(splits, given)
     seed_material(source, settings, 0)
     return source
 
 
-def given_labels(train: ImageSet, settings: TrainSettings) -> Tensor | None:
+def holds_texts(settings: TrainSettings) -> tuple[str, ...]:
+    """The columns of texts, where the data are texts.
+
+    Args:
+        settings: The study's settings.
+
+    Returns:
+        One or two; none for images.
+    """
+    known = settings.data in KNOWN and not Path(settings.data).exists()
+    if settings.data in WORDS or known:
+        return ()
+    return text_columns(settings.data, settings.text_column)
+
+
+def _refuse(settings: TrainSettings, *about_texts: str) -> None:
+    for name in about_texts:
+        if getattr(settings, name) != getattr(TrainSettings, name):
+            raise UsageError(
+                f"{name} is about texts, but {settings.data} holds images: leave it out."
+            )
+
+
+def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
     """Labels to train on in place of the data's own: from a file, or from people.
 
     Args:
@@ -97,7 +129,14 @@ def given_labels(train: ImageSet, settings: TrainSettings) -> Tensor | None:
     """
     noise = Noise.parse(settings.noise_or_default)
     if settings.labels_from is None:
-        return human_labels(train, noise.annotator) if noise.kind == HUMAN else None
+        if noise.kind != HUMAN:
+            return None
+        if isinstance(train, TextSet):
+            raise UsageError(
+                f"--noise {HUMAN}:{noise.annotator} gives labels of cifar10; {train.name} has "
+                "texts."
+            )
+        return human_labels(train, noise.annotator)
     if noise.kind == HUMAN:
         raise UsageError(
             f"--noise {HUMAN}:{noise.annotator} and --labels-from {settings.labels_from} both "
@@ -127,16 +166,13 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
         UsageError: If the held-out images leave none to train on.
     """
     train = source.splits.train
+    if settings.held_out >= len(train):
+        raise UsageError(
+            f"--held-out {settings.held_out} leaves nothing to train on: {train.name} has "
+            f"{len(train)} training {kind(train)}; give fewer."
+        )
     classes = len(train.classes)
-    held_out, rest = source.trusted, torch.arange(len(train))
-    if held_out is None:
-        if settings.held_out >= len(train):
-            raise UsageError(
-                f"--held-out {settings.held_out} leaves nothing to train on: {train.name} has "
-                f"{len(train)} training images. Give fewer, or others by --held-out-from."
-            )
-        chosen, rest = balanced_rows(train.labels, settings.held_out, classes, seed=seed)
-        held_out = train.rows(chosen)
+    held_out, rest = balanced_rows(train.labels, settings.held_out, classes, seed=seed)
     if settings.imbalance is not None:
         factor = settings.imbalance
         rest = rest[long_tailed_rows(train.labels[rest], factor, classes, seed=seed)]
@@ -152,26 +188,26 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     return Material(
         train=right.with_labels(shown),
         truth=right.labels if known else None,
-        held_out=held_out,
+        held_out=train.rows(held_out),
         test=source.splits.test,
     )
 
 
 @dataclass(frozen=True)
-class Streams:
+class Streams(Generic[Feed]):
     """The batches of one seed."""
 
-    train: Batches
-    held_out: Batches
-    test: Batches
-    curve: Batches
+    train: Feed
+    held_out: Feed
+    test: Feed
+    curve: Feed
     """a part of the test set, for the learning curve"""
 
 
 def open_streams(
     material: Material, settings: TrainSettings, seed: int, device: torch.device
 ) -> Streams:
-    """Batches of the training, held-out and test images, normalised alike.
+    """Batches of the training, held-out and test examples; images are normalised alike.
 
     Args:
         material: The data of the seed.
@@ -182,19 +218,20 @@ def open_streams(
     Returns:
         The batches.
     """
-    mean, std = statistics(material.train)
-    batches = partial(
-        Batches, size=settings.batch_size, seed=seed, mean=mean, std=std, device=device
-    )
-    augment = _augmentation(settings, material.train.images.shape[1])
     test, rows = material.test, torch.arange(len(material.test))
     if len(test) > CURVE_IMAGES:
         rows = limit_rows(test.labels, CURVE_IMAGES, len(test.classes), seed=0)
+    learned, looked_at = (material.train, material.held_out), (test, test.rows(rows))
+    size = settings.batch_size
+    if isinstance(material.train, TextSet):
+        fed = [SetBatches(part, size, seed, device) for part in (*learned, *looked_at)]
+        return Streams(*fed)
+    mean, std = statistics(material.train)
+    batches = partial(Batches, size=size, seed=seed, mean=mean, std=std, device=device)
+    augment = _augmentation(settings, material.train.images.shape[1])
     return Streams(
-        batches(material.train, augment=augment),
-        batches(material.held_out, augment=augment),
-        batches(test, augment=None),
-        batches(test.rows(rows), augment=None),
+        *(batches(part, augment=augment) for part in learned),
+        *(batches(part, augment=None) for part in looked_at),
     )
 
 

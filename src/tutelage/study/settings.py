@@ -53,6 +53,16 @@ USED_BY = {
 """settings that do nothing without one of some teachers"""
 
 
+ON_IMAGES = (
+    "image_column",
+    "image_size",
+    "augment",
+    "broken_images",
+    "empty_classes",
+)
+"""settings that say nothing of texts"""
+
+
 @dataclass(frozen=True)
 class TrainSettings:
     """Everything that decides what a run of ``tutelage train`` computes."""
@@ -63,7 +73,8 @@ class TrainSettings:
     digits-on-backgrounds, objects-on-backgrounds), a folder (Parquet files as the Hugging Face
     Hub has them, one subfolder per class, or a CSV with a path and a label column), a
     well-known set of which there is a copy (cifar10, cifar100, mnist, pneumoniamnist), or the
-    id of a Hugging Face data set."""
+    id of a Hugging Face data set. Or texts: a CSV or Parquet file, or a folder of such, with a
+    text and a label column."""
 
     teacher: tuple[str, ...] = ("margin-loss", "internal-state")
     """Teachers to train with, beside the untaught student: margin-loss, internal-state, loss,
@@ -71,9 +82,11 @@ class TrainSettings:
     rand-augment, trivial-augment, auto-augment; or baselines: mentornet-dd, mentornet,
     reweight, self-paced, focal, gce."""
 
-    student: str = "cnn"
-    """Network to train: cnn, cnn4, resnet8, resnet20, resnet32, resnet44, resnet56, resnet110,
-    resnet18-cifar, resnet34-cifar, wrn-D-K, or any torchvision classification model."""
+    student: str | None = None
+    """Network to train; cnn if not given. Of images: cnn, cnn4, resnet8, resnet20, resnet32,
+    resnet44, resnet56, resnet110, resnet18-cifar, resnet34-cifar, wrn-D-K, or any torchvision
+    classification model. Of texts: bag, the mean of embedded tokens, which is taken if none is
+    given, or a folder that save_pretrained of transformers wrote."""
 
     tap: str | None = None
     """Module of the student that the internal-state teacher looks at; what feeds the last
@@ -108,10 +121,6 @@ class TrainSettings:
     """Images with right labels, class balanced, that judge the student; taken from the training
     set and not trained on."""
 
-    held_out_from: str | None = None
-    """A folder, table or id of images with labels you trust, all of which judge the student in
-    place of training images."""
-
     labels_from: Path | None = None
     """Train on labels from this Parquet or CSV file, found by the names of the images where it
     has a column name (or path), else by row; held-out images keep the data's own labels."""
@@ -130,6 +139,13 @@ class TrainSettings:
 
     image_column: str | None = None
     """Image (or path) column of the data; guessed if not given."""
+
+    text_column: tuple[str, ...] = ()
+    """Text column of the data, or two for pairs of sentences; guessed if not given, in tables
+    that have no column of images."""
+
+    longest: int = 128
+    """Tokens of a text that a student sees; the rest is cut off."""
 
     broken_images: Literal["refuse", "skip"] = "refuse"
     """skip: leave images out that cannot be read, and list them."""
@@ -161,7 +177,7 @@ class TrainSettings:
     """Images per student step."""
 
     lr: float = 0.1
-    """Learning rate of the student's momentum SGD."""
+    """Learning rate of the student's momentum SGD; 0.01 suits a pretrained student of texts."""
 
     momentum: float = 0.9
     """Velocity decay per step, in (0, 1)."""
@@ -282,7 +298,7 @@ def _check_use(settings: TrainSettings) -> None:
 
 def _check_numbers(settings: TrainSettings) -> None:
     counts = ("held_out", "epochs", "batch_size", "teacher_every", "look_back", "seeds")
-    at_least_one(settings, *counts, "limit", "jobs", "image_size")
+    at_least_one(settings, *counts, "limit", "jobs", "image_size", "longest")
     factor(settings, "imbalance")
     not_negative(settings, "lr", "weight_decay")
     if settings.teacher_lr is not None:

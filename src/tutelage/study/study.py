@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tutelage.data.images import ImageSet, Splits
+from tutelage.data.images import Splits
+from tutelage.data.text.text_set import TextParts, TextSet
 from tutelage.report import write
 from tutelage.runs import sweep, write_json
 from tutelage.study.arms import device_of
@@ -24,6 +26,7 @@ from tutelage.study.display import Display
 from tutelage.study.material import Material, Source, open_streams, seed_material
 from tutelage.study.settings import TrainSettings
 from tutelage.study.summary import summarise
+from tutelage.study.texts import Data
 from tutelage.study.trainee import Job, train_student
 from tutelage.workers import keep_loaded
 
@@ -109,29 +112,28 @@ def _train_one(job: Job, plain: dict[str, Any]) -> bool:
 
 def _as_arrays(source: Source) -> dict[str, Any]:
     # joblib maps large arrays into every worker instead of copying them there
-    plain: dict[str, Any] = {}
-    for part in PARTS:
-        images: ImageSet = getattr(source.splits, part)
-        plain[part] = (images.images.numpy(), images.labels.numpy(), images.ids.numpy())
-    train = source.splits.train
-    plain["names"] = {"classes": train.classes, "name": train.name, "sources": train.sources}
+    plain: dict[str, Any] = {part: _plain(getattr(source.splits, part)) for part in PARTS}
     plain["given"] = None if source.given is None else source.given.numpy()
-    if (judges := source.trusted) is not None:
-        plain["trusted"] = (judges.images.numpy(), judges.labels.numpy(), judges.ids.numpy())
     return plain
 
 
 def _from_arrays(plain: dict[str, Any]) -> Source:
-    train, test = (_part(plain[part], plain["names"]) for part in PARTS)
+    train, test = (_part(*plain[part]) for part in PARTS)
     given = None if plain["given"] is None else _tensor(plain["given"])
-    named = plain["names"] | {"sources": ()}
-    judges = _part(plain["trusted"], named) if "trusted" in plain else None
-    return Source(Splits(train, test), given, judges)
+    parts: Any = TextParts if isinstance(train, TextSet) else Splits
+    return Source(parts(train, test), given)
 
 
-def _part(arrays: tuple[np.ndarray, ...], named: dict[str, Any]) -> ImageSet:
-    images, labels, ids = map(_tensor, arrays)
-    return ImageSet(images, labels, ids, **named)
+def _plain(of: Data) -> tuple[Any, dict[str, Any]]:
+    named = {field.name: getattr(of, field.name) for field in fields(of)}
+    return type(of), {n: v.numpy() if isinstance(v, Tensor) else v for n, v in named.items()}
+
+
+def _part(made: Any, named: dict[str, Any]) -> Data:
+    return made(**{
+        name: _tensor(value) if isinstance(value, np.ndarray) else value
+        for name, value in named.items()
+    })
 
 
 def _tensor(array: np.ndarray) -> Tensor:

@@ -10,6 +10,7 @@ from tutelage.study.left import history_of, result_of
 from tutelage.study.material import Material
 from tutelage.study.policies import learned_by, told
 from tutelage.study.settings import TAUGHT_BY, TrainSettings
+from tutelage.study.texts import kind
 from tutelage.study.trainee import Job
 
 
@@ -56,6 +57,7 @@ def describe_data(material: Material, settings: TrainSettings) -> dict[str, Any]
     train = material.train
     facts: dict[str, Any] = {
         "name": train.name,
+        "of": kind(train),
         "train": len(train),
         "held_out": len(material.held_out),
         "test": len(material.test),
@@ -80,7 +82,7 @@ def data_line(facts: dict[str, Any]) -> str:
     """
     line = (
         f"{facts['name']}: {facts['train']:,} training, {facts['held_out']:,} held-out and "
-        f"{facts['test']:,} test images in {len(facts['classes'])} classes"
+        f"{facts['test']:,} test {facts.get('of', 'images')} in {len(facts['classes'])} classes"
     )
     if "labels" in facts:
         line += f"; labels: {facts['labels']}"

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from tutelage.data.images import ImageSet
 from tutelage.look import Record
+from tutelage.study.texts import Data
 
 MOST = 32
 """epochs at most that are kept of a run; 8 bytes each for every example"""
@@ -60,7 +60,7 @@ class ById(NamedTuple):
     """bool: whether the label shown is wrong; None where that is not known"""
 
 
-def by_id(images: ImageSet, wrong: Tensor | None) -> ById:
+def by_id(images: Data, wrong: Tensor | None) -> ById:
     """Find examples by their ids, as a step names them.
 
     Args:
@@ -93,7 +93,7 @@ def keep(tracked: Tensor, record: Record, rows: Tensor, column: int) -> None:
     tracked[WEIGHT, rows, column] = record.weights.float().cpu()
 
 
-def write_tracked(folder: Path, images: ImageSet, tracked: Tensor, epochs: int) -> None:
+def write_tracked(folder: Path, images: Data, tracked: Tensor, epochs: int) -> None:
     """Write what was kept, one row for each example.
 
     Args:

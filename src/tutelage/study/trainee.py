@@ -107,7 +107,7 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
             what="is damaged, or training cannot go on from it",
         )
     with guard:
-        standing = _resume(job, tutor, streams)
+        standing = _resume(job, tutor, len(streams.train), len(material.train))
         known = by_id(material.train, material.wrong)
         if not _go_on(job, tutor, streams, standing, known, stopped):
             return False
@@ -275,8 +275,7 @@ def _save(job: Job, tutor: Tutor, standing: Standing) -> None:
     save_checkpoint(job.checkpoint, state)
 
 
-def _resume(job: Job, tutor: Tutor, streams: Streams) -> Standing:
-    batches, rows = len(streams.train), len(streams.train.images)
+def _resume(job: Job, tutor: Tutor, batches: int, rows: int) -> Standing:
     wanted = fresh(rows, job.settings.epochs)
     if not job.checkpoint.exists():
         return Standing(tracked=wanted)
