@@ -10,6 +10,7 @@ from tests.signals.test_exactness import teacher_for
 from tests.tutoring import Copies, same, teaching
 from tutelage.records import Batch, Lesson, Observation
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
+from tutelage.signals.products import Alignment
 from tutelage.teachers import InternalState, Plain
 from tutelage.tutor import Tutor
 
@@ -130,5 +131,7 @@ def test_what_needs_all_rows_at_once_is_refused() -> None:
         Tutor(student, optimizer, deep, micro_batch=2)
     with pytest.raises(ValueError, match="tries each step before it is taken"):
         teaching(Lookahead(mode="restep"), micro_batch=2)
+    with pytest.raises(ValueError, match="reads one pass over all rows; 'forward' does not"):
+        teaching(Lookahead(product=Alignment("ghost")), micro_batch=3)
     with pytest.raises(ValueError, match="at least 1, got 0"):
         Tutor(student, optimizer, Plain(), micro_batch=0)

@@ -11,6 +11,7 @@ from tutelage.objectives import losses_of
 from tutelage.records import Lesson, Step
 from tutelage.sharded import is_sharded
 from tutelage.sights import as_taken
+from tutelage.signals.products import Alignment
 from tutelage.statistics import statistics_as_they_are
 from tutelage.task import Task
 from tutelage.teaching import drop_below_of, is_deep
@@ -84,13 +85,16 @@ def unsummed(student: nn.Module) -> Iterator[None]:
     wrapper.require_forward_param_sync = True
 
 
-def require_parts(task: Task, student: nn.Module, *, tries: bool) -> None:
+def require_parts(
+    task: Task, student: nn.Module, *, tries: bool, product: object = None
+) -> None:
     """Refuse what cannot be done a few rows at a time.
 
     Args:
         task: The student learning under the teacher.
         student: The module as the user gave it.
         tries: Whether the signal tries steps before they are taken.
+        product: How the signal takes derivatives of a step, where it says so.
 
     Raises:
         ValueError: If micro-batches are asked for and one of the rest stands against them.
@@ -101,11 +105,13 @@ def require_parts(task: Task, student: nn.Module, *, tries: bool) -> None:
         raise ValueError(f"micro_batch must be at least 1, got {task.micro_batch}.")
     name = type(task.teacher).__name__
     summed = task.processes.averages and data_parallel(student) is None
+    ghost = isinstance(product, Alignment) and product.method == "ghost"
     deep = f"{name} keeps the path from weights to the student, so it needs a graph of all rows"
     reasons = {
         deep: is_deep(task.teacher),
         f"{name} leaves rows out by drop_below": drop_below_of(task.teacher) > 0,
         "the signal tries each step before it is taken": tries,
+        "Alignment('ghost') reads one pass over all rows; 'forward' does not": ghost,
         "the student is sharded": is_sharded(task.student.module),
         "a wrapper around the student's own sums gradients": summed,
     }

@@ -129,7 +129,7 @@ class Tutor:
         norm, everywhere = descent.max_norm, self.processes
         self.task = Task(view, teacher, objective, metric, norm, everywhere, micro_batch)
         tries = self.learner is not None and self.learner.retakes
-        require_parts(self.task, student, tries=tries)
+        require_parts(self.task, student, tries=tries, product=getattr(signal, "product", None))
         self.steps = 0
         self.best_accuracy = 0.0
         self._tally = Tally(view.device)

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.ticker import MaxNLocator
 
 from tutelage.report import looks
 from tutelage.report.looks import FONT
@@ -20,6 +21,7 @@ HEAD, FOOT, GAP = 40, 12, 2
 """points left of images, below them and between them"""
 SHADES = LinearSegmentedColormap.from_list("shades", ["#f4f6f8", looks.BLUE, "#0b2540"])
 VALUES = LinearSegmentedColormap.from_list("values", [looks.BLUE, "#c9b458", looks.VERMILION])
+MOST_TICKS = 5
 MANY = matplotlib.colormaps["tab10"]
 """colours of groups where they are too many for those of arms"""
 
@@ -97,6 +99,7 @@ def _scatter(axes: Axes, drawing: Mapping[str, Any]) -> None:
     colours = drawing["colours"]
     labels = [_plain(label) for label in drawing["labels"]]
     axes.set(xlabel=labels[0], ylabel=labels[1])
+    axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS))
     if colours and isinstance(colours[0], str):
         _grouped(axes, x, y, colours, drawing["colour"])
         return
