@@ -20,6 +20,10 @@ Values are means over seeds ± sample standard deviation, in the paper's unit.
 others a number that differs says little, and the claims are what is checked.
 """
 
+CLAIMS = """## Every claim
+
+A recipe's verdict is that of its paper's claims; the others are expectations of ours."""
+
 
 def write_page(root: Path) -> Path:
     """Write the page of all results that are stored.
@@ -47,7 +51,10 @@ def page(contents: Sequence[Mapping[str, Any]]) -> str:
     """
     overview = ["| recipe | scale | paper | n | verdict |", "|---|---|---|---|---|"]
     overview += [_line(content) for content in contents]
-    return "\n\n".join([HEAD.rstrip(), "\n".join(overview), *map(_section, contents)]) + "\n"
+    claims = ["| recipe | claim | verdict |", "|---|---|---|"]
+    claims += [line for content in contents for line in _claim_lines(content)]
+    parts = [HEAD.rstrip(), "\n".join(overview), CLAIMS, "\n".join(claims)]
+    return "\n\n".join([*parts, *map(_section, contents)]) + "\n"
 
 
 def _line(content: Mapping[str, Any]) -> str:
@@ -55,6 +62,14 @@ def _line(content: Mapping[str, Any]) -> str:
     where, verdict = content["where"], content["claim"]["verdict"]
     paper = f"{content['paper']}, {where}"
     return _row(link, content["scale"], paper, f"{len(content['seeds'])}", f"**{verdict}**")
+
+
+def _claim_lines(content: Mapping[str, Any]) -> list[str]:
+    link = f"[{content['recipe']}](#{_anchor(content)})"
+    return [
+        _row(link, words.spoken(claim), f"**{claim['verdict']}**")
+        for claim in content["claims"]
+    ]
 
 
 def _section(content: Mapping[str, Any]) -> str:

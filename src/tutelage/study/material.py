@@ -11,7 +11,7 @@ from torch import Tensor
 from tutelage.augment import crop_and_flip
 from tutelage.data.batches import Batches, statistics
 from tutelage.data.human_labels import human_labels
-from tutelage.data.images import Splits
+from tutelage.data.images import ImageSet, Splits
 from tutelage.data.imbalance import long_tailed_rows
 from tutelage.data.labels import read_labels
 from tutelage.data.local import KNOWN
@@ -25,6 +25,7 @@ from tutelage.data.text.text_set import TextParts, TextSet
 from tutelage.errors import UsageError
 from tutelage.study.settings import TrainSettings
 from tutelage.study.texts import Data, kind, of_texts
+from tutelage.study.trusted import read_trusted
 
 CURVE_IMAGES = 2000
 """test images, class balanced, that the learning curve is drawn on; the result uses them all"""
@@ -38,6 +39,8 @@ class Source:
     """with the labels that are held to be right"""
     given: Tensor | None
     """[N] labels of the training split to train on instead, or None"""
+    trusted: ImageSet | None = None
+    """the images that judge students; None: some of the training split"""
 
 
 Examples = TypeVar("Examples", bound=Data)
@@ -86,7 +89,10 @@ def read_source(settings: TrainSettings) -> Source:
         columns = {"image_column": settings.image_column, "label_column": own_column}
         splits = load(settings.data, **columns, reading=reading)
     given = given_labels(splits.train, settings)
-    source = Source(splits, given)
+    trusted = None
+    if settings.held_out_from is not None and isinstance(splits, Splits):
+        trusted = read_trusted(settings.held_out_from, splits.train, reading)
+    source = Source(splits, given, trusted)
     seed_material(source, settings, 0)
     return source
 
@@ -166,13 +172,17 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
         UsageError: If the held-out images leave none to train on.
     """
     train = source.splits.train
-    if settings.held_out >= len(train):
-        raise UsageError(
-            f"--held-out {settings.held_out} leaves nothing to train on: {train.name} has "
-            f"{len(train)} training {kind(train)}; give fewer."
-        )
     classes = len(train.classes)
-    held_out, rest = balanced_rows(train.labels, settings.held_out, classes, seed=seed)
+    held_out: Data | None = source.trusted
+    rest = torch.arange(len(train))
+    if held_out is None:
+        if settings.held_out >= len(train):
+            raise UsageError(
+                f"--held-out {settings.held_out} leaves nothing to train on: {train.name} has "
+                f"{len(train)} training {kind(train)}; give fewer, or --held-out-from."
+            )
+        chosen, rest = balanced_rows(train.labels, settings.held_out, classes, seed=seed)
+        held_out = train.rows(chosen)
     if settings.imbalance is not None:
         factor = settings.imbalance
         rest = rest[long_tailed_rows(train.labels[rest], factor, classes, seed=seed)]
@@ -188,7 +198,7 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     return Material(
         train=right.with_labels(shown),
         truth=right.labels if known else None,
-        held_out=train.rows(held_out),
+        held_out=held_out,
         test=source.splits.test,
     )
 

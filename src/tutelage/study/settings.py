@@ -54,6 +54,7 @@ USED_BY = {
 
 
 ON_IMAGES = (
+    "held_out_from",
     "image_column",
     "image_size",
     "augment",
@@ -120,6 +121,10 @@ class TrainSettings:
     held_out: int = 500
     """Images with right labels, class balanced, that judge the student; taken from the training
     set and not trained on."""
+
+    held_out_from: str | None = None
+    """A folder, table or id of images with labels you trust, all of which judge the student in
+    place of training images."""
 
     labels_from: Path | None = None
     """Train on labels from this Parquet or CSV file, found by the names of the images where it

@@ -1,0 +1,49 @@
+"""Held-out images from a source of their own, whose labels are trusted."""
+
+from dataclasses import replace
+
+import torch
+
+from tutelage.data.images import ImageSet
+from tutelage.data.reading import Reading
+from tutelage.data.sources import load
+from tutelage.errors import UsageError, nearest
+
+
+def read_trusted(source: str, train: ImageSet, reading: Reading) -> ImageSet:
+    """All images of a source, under the classes of a training set.
+
+    Args:
+        source: What ``tutelage.data.sources.load`` reads; of a source in two parts, both.
+        train: The training set.
+        reading: What becomes of images and labels that are not as they should be.
+
+    Returns:
+        The images, grey ones with three channels where the training set has three.
+
+    Raises:
+        UsageError: If a class or the size is not the training set's.
+    """
+    splits = load(source, reading=reading)
+    parts = (splits.train, splits.test)
+    images = torch.cat([part.images for part in parts])
+    for name in splits.train.classes:
+        if name not in train.classes:
+            raise UsageError(
+                f"held_out_from {source} has a class '{name}', which {train.name} lacks. "
+                f"{nearest(name, train.classes)}"
+            )
+    if images.shape[2:] != train.images.shape[2:] or images.shape[1] > train.images.shape[1]:
+        ours, theirs = (tuple(found.shape[1:]) for found in (images, train.images))
+        raise UsageError(
+            f"held_out_from {source} has images of shape {ours}, {train.name} of {theirs}: "
+            "give images of one shape, or --image-size N."
+        )
+    places = torch.tensor([train.classes.index(name) for name in splits.train.classes])
+    return replace(
+        splits.train,
+        images=images.expand(-1, train.images.shape[1], -1, -1).contiguous(),
+        labels=places[torch.cat([part.labels for part in parts])],
+        ids=torch.cat([part.ids for part in parts]),
+        classes=train.classes,
+    )

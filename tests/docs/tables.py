@@ -1,0 +1,36 @@
+"""Tables between two marks of a page: ``python -m tests.docs.tables`` writes them anew."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.docs import costs, grid
+from tests.docs.measured import ROOT, gains_table
+
+TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "choose": {"grid": grid.table, "gains": gains_table},
+    "performance": costs.TABLES,
+}
+"""by page and name"""
+
+
+def page(name: str) -> Path:
+    return ROOT / "docs" / f"{name}.md"
+
+
+def marked(name: str) -> re.Pattern[str]:
+    """What lies between a table's marks."""
+    return re.compile(rf"(?<=<!-- table: {name} -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTALL)
+
+
+def main() -> None:
+    for name, tables in TABLES.items():
+        text = page(name).read_text(encoding="utf-8")
+        for table, draw in tables.items():
+            (old,) = marked(table).findall(text)
+            text = text.replace(old, draw())
+        page(name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

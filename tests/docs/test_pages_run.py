@@ -1,0 +1,64 @@
+"""Every example of the tutorials and of the method cards runs."""
+
+import pytest
+import torch
+
+from tests.docs.blocks import DOCS, blocks, run_blocks
+from tests.trained import unchecked
+from tutelage import signals, teachers
+from tutelage.signals import products
+
+pytest.importorskip("sklearn")
+
+CARDS = sorted((DOCS / "methods").glob("*.md"))
+TUTORIALS = [DOCS / "start.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+START = DOCS / "methods" / "index.md"
+NO_METHODS = {
+    *("PAPER_SURFACE", "SURFACE", "Draw", "UnlessChanged", "for_other_classes", "predicted"),
+    *("Combining", "FromStart", "OneStep", "Signal", "WholeRun", "Linearised", "Product"),
+    "only_weighs",
+}
+"""names beside teachers, signals and products: records, protocols, and parts of a method"""
+
+
+@pytest.fixture(autouse=True)
+def _as_a_reader(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with torch.random.fork_rng(), unchecked():
+        yield
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_runs(page) -> None:
+    assert blocks(page)
+    run_blocks(page)
+
+
+@pytest.mark.parametrize("page", CARDS, ids=lambda page: page.stem)
+def test_the_example_of_a_card_runs(page) -> None:
+    assert blocks(page)
+    run_blocks(page, () if page == START else (START,))
+
+
+def test_every_method_has_a_card_that_draws_in_its_docstring() -> None:
+    cards = "".join(page.read_text(encoding="utf-8") for page in CARDS)
+    names = {
+        f"tutelage.{room}.{name}"
+        for room, package in (
+            ("teachers", teachers),
+            ("signals", signals),
+            ("signals.products", products),
+        )
+        for name in package.__all__
+        if name not in NO_METHODS
+    }
+    assert len(names) > 40
+    missing = [name for name in names if f"autoclass:: {name}\n" not in cards]
+    assert sorted(missing) == []
+
+
+@pytest.mark.parametrize("page", [p for p in CARDS if p != START], ids=lambda page: page.stem)
+def test_a_card_says_when_when_not_and_what_it_costs(page) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert [row for row in ("**When**", "**When not**", "**Cost**") if row not in text] == []
+    assert f"({page.name})" in START.read_text(encoding="utf-8")

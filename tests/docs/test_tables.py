@@ -1,0 +1,42 @@
+"""What pages say of gains and costs is what was measured; the grid is what comes of trying."""
+
+import re
+
+import pytest
+import torch
+
+from tests.docs.costs import stored
+from tests.docs.measured import ROOT
+from tests.docs.tables import TABLES, marked, page
+from tests.trained import unchecked
+
+pytest.importorskip("scipy")
+HYPERGRADIENTS = ROOT / "docs" / "hypergradients.md"
+ROW = re.compile(
+    r"^\| ([^|]+) \| ([^|]+) \| ([\d.]+) \[([\d.]+), ([\d.]+)\], (\d+) \|", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [(name, table) for name, tables in TABLES.items() for table in tables]
+)
+def test_a_table_is_what_was_measured(name, table) -> None:
+    with torch.random.fork_rng(), unchecked():
+        drawn = TABLES[name][table]()
+    (found,) = marked(table).findall(page(name).read_text(encoding="utf-8"))
+    assert found == drawn, "python -m tests.docs.tables writes it anew"
+
+
+def test_the_page_on_hypergradients_says_what_was_measured() -> None:
+    rows = ROW.findall(HYPERGRADIENTS.read_text(encoding="utf-8"))
+    assert len(rows) > 50
+    there = {
+        (
+            row["case"],
+            row["variant"],
+            *(f"{v:.2f}" for v in (row["time"], *row["quartiles"])),
+            f"{row['n']}",
+        )
+        for row in stored("hypergradients")["results"]
+    }
+    assert [row for row in rows if row not in there] == []
