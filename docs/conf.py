@@ -8,6 +8,8 @@ version = release = version_of("tutelage")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = f"tutelage {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 
@@ -17,8 +19,9 @@ myst_enable_extensions = ["attrs_inline"]
 
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_default_options = {"members": True}
 napoleon_custom_sections = ["Shapes", "Yields"]
 napoleon_use_rtype = False
 default_role = "literal"
