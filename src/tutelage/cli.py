@@ -6,11 +6,10 @@ Only light packages are imported here; torch and all that needs it come in with 
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.table import Column, Table
 
 from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError
@@ -20,6 +19,7 @@ from tutelage.recipes import RECIPES, load_recipe
 from tutelage.reproduction.asked import Reproduce, check, check_word
 from tutelage.study.asked import TRAIN_HELP, Train, base
 from tutelage.study.settings import TAUGHT_BY
+from tutelage.terminal import Speech, say
 
 FAILED, WRONG_USE, STOPPED = 1, 2, 130
 """exit codes"""
@@ -41,6 +41,8 @@ Examples:
 class List:
     """List the recipes, the teachers and the students there are."""
 
+    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         asked = parse(words)
         if isinstance(asked, List):
-            return list_names()
+            return list_names(asked)
         if isinstance(asked, Commentary):
             return commentary(asked.asked)
         if isinstance(asked, Inspect | Report):
@@ -110,7 +112,7 @@ def train(asked: Train) -> int:
     """
     from tutelage.study.command import train as run
 
-    return 0 if run(asked, Console()) else STOPPED
+    return 0 if run(asked) else STOPPED
 
 
 def look(asked: Inspect | Report) -> int:
@@ -142,11 +144,13 @@ def commentary(asked: Learn | Show | Export) -> int:
     """
     from tutelage.learning.command import commentary as run
 
-    console = Console()
     try:
-        run(asked, console)
+        run(asked)
     except KeyboardInterrupt:
-        console.print("Stopped. The same command goes on after the last whole round.")
+        say(
+            asked.speech.progress(),
+            "Stopped. The same command goes on after the last whole round.",
+        )
         return STOPPED
     return 0
 
@@ -162,32 +166,35 @@ def reproduce(asked: Reproduce) -> int:
     """
     check_word("recipe", asked.recipe, RECIPES)
     check(asked)
-    console = Console()
+    progress = asked.speech.progress()
     # torch comes in here, after everything that can be refused without it
     from tutelage.reproduction.reproduce import reproduce as run
     from tutelage.reproduction.told import tell
 
     try:
-        found = run(load_recipe(asked.recipe), asked, console)
+        found = run(load_recipe(asked.recipe), asked, progress)
     except KeyboardInterrupt:
-        console.print("Stopped. The same command goes on with what is missing.")
+        say(progress, "Stopped. The same command goes on with what is missing.")
         return STOPPED
-    tell(console, found)
+    tell(asked.speech.result(), found)
+    asked.speech.document(found.plain)
     return FAILED if found.failures else 0
 
 
-def list_names() -> int:
+def list_names(asked: List) -> int:
     """Print the recipes, the teachers and the students there are.
+
+    Args:
+        asked: What was asked.
 
     Returns:
         The exit code.
     """
     from tutelage.models.catalogue import STUDENTS
 
-    console = Console()
+    console, known = asked.speech.result(), [load_recipe(name) for name in RECIPES]
     recipes = Table(Column("Recipe", no_wrap=True), "What it checks", "Minutes")
-    for name in RECIPES:
-        recipe = load_recipe(name)
+    for name, recipe in zip(RECIPES, known, strict=True):
         minutes = ", ".join(f"{scale} {time:g}" for scale, time in recipe.minutes.items())
         recipes.add_row(name, f"{recipe.title} ({recipe.where})", minutes)
     console.print(recipes)
@@ -196,6 +203,14 @@ def list_names() -> int:
         teachers.add_row(name, what)
     console.print(teachers)
     console.print(f"Students: {', '.join(STUDENTS)}, wrn-D-K, torchvision's names")
+    asked.speech.document({
+        "recipes": {
+            name: {"title": r.title, "where": r.where, "minutes": dict(r.minutes)}
+            for name, r in zip(RECIPES, known, strict=True)
+        },
+        "teachers": dict(TAUGHT_BY),
+        "students": [*STUDENTS, "wrn-D-K"],
+    })
     return 0
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,58 @@ class Speech:
         if self.json:
             text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
             sys.stdout.write(f"{text}\n")
+
+
+class Pace:
+    """How long still, by how long it took so far; time that others had the machine counts."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._began
+
+    def left(self, done: float, total: float) -> str:
+        """How long still, in words.
+
+        Args:
+            done: What was done since it began.
+            total: What was to be done when it began.
+
+        Returns:
+            Such as ``about 1:10 left``; nothing before something is done, or when all is.
+        """
+        if not 0 < done < total:
+            return ""
+        return f"about {clock(self.seconds * (total - done) / done)} left"
+
+
+def clock(seconds: float) -> str:
+    """A duration as on a clock.
+
+    Args:
+        seconds: At least 0.
+
+    Returns:
+        ``0:40``, ``12:05`` or ``1:02:03``.
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def listed(*parts: str) -> str:
+    """Parts of a line, without those that are empty.
+
+    Args:
+        *parts: Texts.
+
+    Returns:
+        Them, between semicolons.
+    """
+    return "; ".join(part for part in parts if part)
 
 
 def say(console: Console, text: str) -> None:

@@ -1,12 +1,13 @@
 """What ``tutelage commentary`` can be asked; light, so that ``--help`` need not wait."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from tutelage.learning.settings import LearnSettings
+from tutelage.terminal import Speech
 
 LEARN_HELP = """Learn a commentary with one student, to train others with it.
 
@@ -42,6 +43,8 @@ class Learn:
     """Folder of the commentary. If not given: commentaries/DATA-TEACHER, numbered if that
     exists."""
 
+    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+
 
 @dataclass(frozen=True)
 class Show:
@@ -64,6 +67,8 @@ class Show:
     out: Path | None = None
     """The HTML page. If not given: NAME-OF-THE-FOLDER.html beside the folder."""
 
+    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+
 
 @dataclass(frozen=True)
 class Export:
@@ -78,6 +83,8 @@ class Export:
 
     out: Path | None = None
     """The JSON file. If not given: NAME-OF-THE-FOLDER.json beside the folder."""
+
+    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,15 @@
 """``tutelage commentary``: what is printed, and what stops it."""
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from rich.console import Console
 
 from tutelage.errors import UsageError
 from tutelage.learning.asked import Export, Learn, Show
 from tutelage.learning.settings import LearnSettings
 from tutelage.runs import exists, free_folder
+from tutelage.terminal import say
 
-TOLD = 10
-"""rounds that are told of, about"""
 READING = (
     "image_column",
     "label_column",
@@ -24,46 +22,48 @@ READING = (
 """settings that say how data are read"""
 
 
-def commentary(asked: Learn | Show | Export, console: Console) -> None:
+def commentary(asked: Learn | Show | Export) -> None:
     """Do what was asked and print what came of it.
 
     Args:
         asked: What was asked.
-        console: Where to print.
     """
     if isinstance(asked, Learn):
-        _learn(asked, console)
+        _learn(asked)
     elif isinstance(asked, Export):
-        _export(asked, console)
+        _export(asked)
     else:
-        _show(asked, console)
+        _show(asked)
 
 
-def _learn(asked: Learn, console: Console) -> None:
-    settings = asked.settings
+def _learn(asked: Learn) -> None:
+    settings, speech = asked.settings, asked.speech
     out = asked.out or _free(settings)
     if exists(out):
         raise UsageError(f"{out} exists. Name another folder with --out.")
+    say(speech.progress(), "Reading the data ...")
     # torch comes in here, after everything that can be refused without it
     from tutelage.learning.learn import learn
+    from tutelage.learning.rounds import Rounds
 
-    every = max(1, settings.rounds // TOLD)
-
-    def tell(number: int, loss: float) -> None:
-        if number == 1 or number % every == 0 or number == settings.rounds:
-            console.print(
-                f"round {number} of {settings.rounds}: held-out loss {loss:.4f}",
-                highlight=False,
-            )
-
-    learn(settings, out, tell)
+    with Rounds(speech.progress(), settings.rounds) as rounds:
+        learn(settings, out, rounds.tell)
+    use = ["tutelage", "train", settings.data, *_reading(settings)]
+    use = [*use, "--commentary", str(out)]
+    result = speech.result()
     for line in (
         f"Commentary: {out}",
         f"Look at it: {shlex.join(['tutelage', 'commentary', 'show', str(out)])}",
-        f"Use it:     {shlex.join(['tutelage', 'train', settings.data, *_reading(settings)])} "
-        f"--commentary {shlex.quote(str(out))}",
+        f"Use it:     {shlex.join(use)}",
     ):
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+        say(result, line)
+    speech.document({
+        "commentary": str(out),
+        "teacher": settings.teacher,
+        "rounds": settings.rounds,
+        "held_out_loss": rounds.losses,
+        "use": shlex.join(use),
+    })
 
 
 def _reading(settings: LearnSettings) -> list[str]:
@@ -82,20 +82,31 @@ def _free(settings: LearnSettings) -> Path:
     return free_folder(Path("commentaries"), f"{name}-{settings.teacher}")
 
 
-def _show(asked: Show, console: Console) -> None:
+def _show(asked: Show) -> None:
     from tutelage.data.reading import Reading
     from tutelage.learning.show import show
 
     out = asked.out or asked.folder.resolve().with_suffix(".html")
     reading = Reading("skip", "keep", "skip", asked.ignore_labels, asked.image_size)
-    for line in show(asked.folder, asked.data, out, reading=reading):
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
-    console.print(f"Page: {out}", soft_wrap=True, markup=False, highlight=False)
+    say(asked.speech.progress(), f"Reading {asked.folder} ...")
+    _tell(asked, show(asked.folder, asked.data, out, reading=reading), {"page": out})
 
 
-def _export(asked: Export, console: Console) -> None:
+def _export(asked: Export) -> None:
     from tutelage.learning.export import export
 
     out = asked.out or asked.folder.resolve().with_suffix(".json")
-    for line in export(asked.folder, asked.size, out):
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    _tell(asked, export(asked.folder, asked.size, out), {"policy": out})
+
+
+def _tell(asked: Show | Export, lines: Sequence[str], files: Mapping[str, Path]) -> None:
+    result = asked.speech.result()
+    for line in lines:
+        say(result, line)
+    if isinstance(asked, Show):
+        say(result, f"Page: {files['page']}")
+    asked.speech.document({
+        "commentary": str(asked.folder),
+        "told": list(lines),
+        "files": {name: str(file) for name, file in files.items()},
+    })

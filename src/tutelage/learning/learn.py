@@ -181,8 +181,10 @@ def command(settings: LearnSettings) -> str:
     Returns:
         ``tutelage commentary learn`` with every flag that is not at its default.
     """
-    words, defaults = ["tutelage", "commentary", "learn", settings.data], LearnSettings()
+    words = ["tutelage", "commentary", "learn", settings.data]
+    defaults = to_plain(LearnSettings())
     for name, value in to_plain(settings).items():
-        if name != "data" and value != getattr(defaults, name):
-            words += [f"--{name.replace('_', '-')}", str(value)]
+        if name != "data" and value != defaults[name]:
+            values = value if isinstance(value, list) else [value]
+            words += [f"--{name.replace('_', '-')}", *map(str, values)]
     return shlex.join(words)

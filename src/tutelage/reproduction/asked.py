@@ -1,13 +1,14 @@
 """What ``tutelage reproduce`` can be asked; light, so that ``--help`` need not wait."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from tutelage.errors import UsageError, nearest
+from tutelage.terminal import Speech
 
 SCALES = {
     "smoke": "two steps on a handful of examples: shows that it runs, decides nothing",
@@ -52,6 +53,8 @@ class Reproduce:
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
     """Settings that replace the scale's own; needs a folder of its own (--out), so that
     published results stay as they are."""
+
+    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
 
 
 def check(asked: Reproduce) -> None:

@@ -16,6 +16,7 @@ from tutelage.reproduction.plan import Job, Plan, plan
 from tutelage.reproduction.recipe import Recipe
 from tutelage.reproduction.results import result, store
 from tutelage.runs import sweep, unwritten
+from tutelage.terminal import say
 
 
 class Found(NamedTuple):
@@ -28,6 +29,13 @@ class Found(NamedTuple):
     """what was written: JSON, figure where there is one, page"""
     folder: Path
     """where the finished jobs lie"""
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What is printed as JSON: the file's content, the failed jobs and what was written."""
+        failed = [failure._asdict() for failure in self.failures]
+        written = [str(file) for file in self.files]
+        return {**self.content, "failures": failed, "written": written}
 
 
 def reproduce(recipe: Recipe, asked: Reproduce, console: Console) -> Found:
@@ -61,12 +69,8 @@ def _carry_out(todo: Plan, jobs: list[Job], asked: Reproduce, console: Console) 
     sweep(todo.folder)
     there = len(todo.jobs) - len(jobs)
     if there:
-        console.print(
-            f"{there} of {len(todo.jobs)} jobs were finished before: {todo.folder}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        before = f"{there} of {len(todo.jobs)} jobs were finished before: {todo.folder}"
+        say(console, before)
     if jobs:
         with watching(console, jobs):
             failures = run_jobs(todo, jobs, backend=asked.backend, at_once=asked.jobs)

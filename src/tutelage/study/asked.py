@@ -1,7 +1,7 @@
 """What ``tutelage train`` can be asked; light, so that ``--help`` need not wait."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +12,7 @@ from tutelage.errors import UsageError, require_module
 from tutelage.ranges import at_least_one
 from tutelage.runs import run_settings
 from tutelage.study.settings import TrainSettings
+from tutelage.terminal import Speech
 
 LOGGED_EVERY = 50
 TRAIN_HELP = """Train a taught student beside an untaught one, and report what teaching did.
@@ -48,6 +49,8 @@ class Train:
 
     log_every: int | None = None
     """Student steps between two points of these curves; 50 if not given."""
+
+    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
 
     @property
     def logged_every(self) -> int:

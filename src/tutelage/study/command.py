@@ -5,8 +5,6 @@ import os
 import shlex
 from pathlib import Path
 
-from rich.console import Console
-
 from tutelage.config import from_plain, to_plain
 from tutelage.errors import UsageError
 from tutelage.runs import (
@@ -20,14 +18,14 @@ from tutelage.runs import (
 )
 from tutelage.study.asked import Train, check_log, keeps_settings
 from tutelage.study.settings import EMBEDDED, TrainSettings
+from tutelage.terminal import say
 
 
-def train(asked: Train, console: Console) -> bool:
+def train(asked: Train) -> bool:
     """Run or continue a study and print what came of it.
 
     Args:
         asked: What was asked.
-        console: Where to print.
 
     Returns:
         Whether it reached its end.
@@ -36,13 +34,14 @@ def train(asked: Train, console: Console) -> bool:
         UsageError: If what was asked cannot be done.
     """
     check_log(asked)
+    console = asked.speech.progress()
     if asked.resume is None:
         settings = with_full_paths(asked.settings)
         run = asked.out or free_folder(Path("runs"), Path(settings.data).name or "run")
         refuse_taken(run)
     else:
         run, settings = asked.resume, _own_settings(asked, asked.resume)
-    console.print("Reading the data ...", style="dim")
+    say(console, "Reading the data ...")
     # torch comes in here, after everything that can be refused without it
     from tutelage.commentaries import caution, read_card
     from tutelage.study.check import check as check_settings
@@ -53,7 +52,7 @@ def train(asked: Train, console: Console) -> bool:
 
     source = check_settings(settings)
     if settings.commentary is not None and (line := caution(read_card(settings.commentary))):
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+        say(console, line)
     facts = {"data": fingerprint(source), "notes": " ".join(source.splits.notes)}
     if asked.resume is None:
         create_run(run, to_plain(settings), facts)
@@ -68,9 +67,10 @@ def train(asked: Train, console: Console) -> bool:
         raise UsageError(unwritten(error, error.filename or run, then)) from error
     if summary is None:
         way = _way(asked, run)
-        console.print(f"Stopped. Continue with: {way}", soft_wrap=True, markup=False)
+        say(console, f"Stopped. Continue with: {way}")
         return False
-    tell(console, run, summary)
+    tell(asked.speech.result(), run, summary)
+    asked.speech.document({"run": str(run), **summary})
     return True
 
 
