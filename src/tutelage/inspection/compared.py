@@ -20,6 +20,7 @@ OF_MATERIAL = (
     "noise",
     "imbalance",
     "held_out",
+    "held_out_from",
     "labels_from",
     "label_column",
     "limit",
