@@ -93,7 +93,7 @@ def found(folder: Path) -> dict[str, bytes]:
 def without_seconds(value: Any) -> Any:
     """Plain values without those that no two runs share."""
     if isinstance(value, dict):
-        left_out = {"seconds", "ratio"}
+        left_out = {"seconds", "ratio", "memory"}
         return {k: without_seconds(v) for k, v in value.items() if k not in left_out}
     return [without_seconds(item) for item in value] if isinstance(value, list) else value
 

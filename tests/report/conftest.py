@@ -9,11 +9,16 @@ from tutelage.report import (
     Arm,
     Augmentation,
     ClassWeights,
+    Copied,
+    Copies,
     Curve,
     Examples,
     Picture,
     Pictures,
     RunContent,
+    Sentence,
+    Sentences,
+    Splits,
 )
 
 CLASSES = ("cat", "deer", "dog", "frog", "plane", "ship")
@@ -35,6 +40,8 @@ def fake_run(
     truth: bool = True,
     colour: bool = False,
     policy: bool = False,
+    text: bool = False,
+    more: bool = False,
 ) -> RunContent:
     """A run in which teachers help and find wrong labels."""
     rng = np.random.default_rng(7)
@@ -50,7 +57,9 @@ def fake_run(
             _curve(rng, k, seed, epochs, truth) for k in range(arms) for seed in range(seeds)
         ),
         examples=tuple(_examples(rng, name, examples, truth) for name in names[1:]),
-        pictures=tuple(_pictures(rng, name, pictures, truth, colour) for name in names[1:]),
+        pictures=()
+        if text
+        else tuple(_pictures(rng, name, pictures, truth, colour) for name in names[1:]),
         verdict=(
             "learned weights beats untaught by 6.1 percentage points of test accuracy.",
             "The lowest of its seeds is above the highest untaught seed; it takes 2.4 times as "
@@ -60,6 +69,9 @@ def fake_run(
         environment={"python": "3.12.1", "torch": "2.9.0", "device": "cpu"},
         augmentations=(_policy(rng, names[-1], seeds),) * policy,
         by_class=tuple(_classed(name, epochs) for name in names[1:]),
+        sentences=tuple(_sentences(name) for name in names[1:]) if text else (),
+        splits=(_splits(rng, names[-1], seeds),) if more else (),
+        copies=(_copies(rng, names[-1]),) if more else (),
     )
 
 
@@ -75,6 +87,7 @@ def _arm(rng: np.random.Generator, k: int, seeds: int, truth: bool) -> Arm:
         test_accuracy=around((0.7112, 0.7731, 0.7524)[k], 0.006),
         seconds=around((41.3, 97.2, 48.0)[k], 2),
         ratio=around(1 + 0.7 * k, 0.05) if k else (1.0,) * seeds,
+        memory=around((30 + 9 * k) * 2**20, 2**18),
         weight_right=around(1.31, 0.02) if knows else None,
         weight_wrong=around(0.42, 0.02) if knows else None,
         auroc=around(0.91, 0.01) if knows else None,
@@ -103,6 +116,30 @@ def _classed(name: str, epochs: int) -> ClassWeights:
     t = np.arange(1, epochs + 1)
     apart = np.linspace(-0.6, 0.5, len(CLASSES))
     return ClassWeights(name, tuple(t.tolist()), 1 + np.outer(t / epochs, apart))
+
+
+def _sentences(name: str) -> Sentences:
+    texts = ("A fine film.", "It rains <b>& it pours</b>, " + "again and " * 30 + "again.")
+    labels = ("bad", "good", "good")
+    items = (Sentence(text, n, *labels, 0.1, 2.0) for n, text in enumerate(texts))
+    return Sentences(name, tuple(items))
+
+
+def _splits(rng: np.random.Generator, name: str, seeds: int) -> Splits:
+    steps = tuple(range(0, 1000, 20))
+    drawn = rng.normal(0, 0.1, (seeds, len(steps), 3)) + np.array([0, 1, -1]) * np.linspace(
+        0, 2, len(steps)
+    ).reshape(1, -1, 1)
+    odds = np.exp(drawn)
+    return Splits(name, ("clean", "noisy", "mixed"), steps, odds / odds.sum(2, keepdims=True))
+
+
+def _copies(rng: np.random.Generator, name: str) -> Copies:
+    images = tuple(rng.integers(0, 256, (3, 28, 28), dtype=np.uint8))
+    texts = ("a dog runs", "a hound runs", "a dog walks")
+    facts = (0.7, 0.2, 0.1), (3.0, 1.0, 0.5)
+    pictured = Copied(3, "cat", images, *facts)
+    return Copies(name, (pictured, Copied(5, "dog", texts, *facts)))
 
 
 def _policy(rng: np.random.Generator, name: str, seeds: int) -> Augmentation:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tutelage.learning.on_images import Exhibit, curriculum, masks
 from tutelage.learning.policies import augmentation
+from tutelage.learning.surfaces import of_margin_and_loss
 from tutelage.report import elements, formats, plots
 from tutelage.report.grid import Grid, grid
 from tutelage.teachers import (
@@ -170,7 +171,8 @@ def _internal_state(of: Exhibit) -> tuple[str, str]:
     ) + "Strength: Euclidean norm of the first layer's coefficients of all its features."
     header = ("what is looked at", "features", "measure", "value")
     table = elements.table("What pulls the weight", header, rows, style="examples")
-    return "What pulls the weight", table + elements.paragraph(note, style="note")
+    html = of_margin_and_loss(teacher) + table + elements.paragraph(note, style="note")
+    return "What pulls the weight", html
 
 
 def _columns(teacher: InternalState, names: tuple[str, ...]) -> list[tuple[str, int, int]]:

@@ -1,20 +1,14 @@
 """The report of a run: a self-contained HTML page, and its table as strings for a terminal.
 
 The caller fills a ``RunContent``; ``render`` turns it into a page and ``write`` puts that into
-a file. ``HEADER`` and ``rows`` give the same table to a terminal.
+a file. ``HEADER`` and ``rows`` give the same table to a terminal. Records may be left away:
+what is not known is not shown.
 """
 
-from tutelage.report.content import (
-    Arm,
-    Augmentation,
-    ClassWeights,
-    Curve,
-    Examples,
-    Picture,
-    Pictures,
-    RunContent,
-)
+from tutelage.report.came_to import Augmentation, Splits
+from tutelage.report.content import Arm, ClassWeights, Curve, Examples, RunContent
 from tutelage.report.page import render, write
+from tutelage.report.shown import Copied, Copies, Picture, Pictures, Sentence, Sentences
 from tutelage.report.table import HEADER, caption, rows
 
 __all__ = [
@@ -22,11 +16,16 @@ __all__ = [
     "Arm",
     "Augmentation",
     "ClassWeights",
+    "Copied",
+    "Copies",
     "Curve",
     "Examples",
     "Picture",
     "Pictures",
     "RunContent",
+    "Sentence",
+    "Sentences",
+    "Splits",
     "caption",
     "render",
     "rows",

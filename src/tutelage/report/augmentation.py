@@ -4,7 +4,8 @@ import numpy as np
 
 from tutelage.report import elements, formats, looks, plots
 from tutelage.report.bars import bars
-from tutelage.report.content import Augmentation, RunContent
+from tutelage.report.came_to import Augmentation
+from tutelage.report.content import RunContent
 
 MOST = 3
 """operations whose way is drawn at either end: the most and the least kept"""

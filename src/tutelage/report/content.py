@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-from jaxtyping import Float, Integer, UInt8
+from jaxtyping import Float, Integer
+
+from tutelage.report.came_to import Augmentation, Splits
+from tutelage.report.lengths import same_length
+from tutelage.report.shown import Copies, Pictures, Sentences
 
 PerSeed = tuple[float, ...]
 
@@ -28,6 +32,8 @@ class Arm:
     """Duration of training."""
     ratio: PerSeed
     """Duration of training divided by that of the untaught arm."""
+    memory: PerSeed | None = None
+    """Bytes that training took at its peak; None where unknown."""
     weight_right: PerSeed | None = None
     """Mean teacher weight of rightly labelled examples; None where untaught or unknown."""
     weight_wrong: PerSeed | None = None
@@ -38,12 +44,13 @@ class Arm:
     def __post_init__(self) -> None:
         if not self.seeds:
             raise ValueError(f"arm {self.name!r} has no seed; give at least one.")
-        _same_length(
+        same_length(
             f"arm {self.name!r}",
             len(self.seeds),
             test_accuracy=self.test_accuracy,
             seconds=self.seconds,
             ratio=self.ratio,
+            memory=self.memory,
             weight_right=self.weight_right,
             weight_wrong=self.weight_wrong,
             auroc=self.auroc,
@@ -70,7 +77,7 @@ class Curve:
     """Mean weight of wrongly labelled examples; None where untaught or unknown."""
 
     def __post_init__(self) -> None:
-        _same_length(
+        same_length(
             f"curve of {self.arm!r}, seed {self.seed}",
             len(self.epochs),
             test_accuracy=self.test_accuracy,
@@ -97,7 +104,7 @@ class ClassWeights:
         if not self.epochs:
             raise ValueError(f"weights by class of {self.arm!r} are of no epoch.")
         owner = f"weights by class of {self.arm!r}"
-        _same_length(owner, len(self.epochs), weights=self.weights)
+        same_length(owner, len(self.epochs), weights=self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +126,7 @@ class Examples:
     weights: Float[np.ndarray, "N"]
 
     def __post_init__(self) -> None:
-        _same_length(
+        same_length(
             f"examples of {self.arm!r}",
             len(self.ids),
             given=self.given,
@@ -128,71 +135,6 @@ class Examples:
             losses=self.losses,
             weights=self.weights,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Picture:
-    """One training example that can be looked at; labels are class names.
-
-    Raises:
-        ValueError: If the image is neither grey ``[H, W]`` nor colour ``[H, W, 3]`` in bytes.
-    """
-
-    image: UInt8[np.ndarray, "H W"] | UInt8[np.ndarray, "H W 3"]
-    id: int
-    given: str
-    predicted: str
-    true: str | None
-    weight: float
-    loss: float
-
-    def __post_init__(self) -> None:
-        shape, kind = self.image.shape, self.image.dtype
-        if kind != np.uint8 or len(shape) not in {2, 3} or shape[2:] not in {(), (3,)}:
-            raise ValueError(
-                f"image of example {self.id} is {kind}{list(shape)}; "
-                "allowed: uint8 [H, W] or [H, W, 3]."
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """The examples that one seed of a taught arm distrusts most, least trusted first."""
-
-    arm: str
-    items: tuple[Picture, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Augmentation:
-    """What a learned augmentation came to in every seed of an arm, or in the one there is.
-
-    Raises:
-        ValueError: If an array is not of as many operations as there are names.
-    """
-
-    arm: str
-    operations: tuple[str, ...]
-    keep: Float[np.ndarray, "S A"]
-    """Probability that an operation, once drawn, is done; 0.5 at first."""
-    level: Float[np.ndarray, "S A"]
-    """Expected level, where it is done; NaN for an operation whose levels do not differ."""
-    highest: int
-    """Levels are 0 to this."""
-    how_many: Float[np.ndarray, "S R"]
-    """Probability of 1..R operations."""
-    steps: tuple[int, ...]
-    """Augmented steps before each remembered moment of the first seed."""
-    past: Float[np.ndarray, "T A 2"]
-    """At each moment the probability to be kept and the expected level, of the first seed."""
-
-    def __post_init__(self) -> None:
-        shapes = (self.keep.shape[1], self.level.shape[1], self.past.shape[1])
-        if set(shapes) != {len(self.operations)}:
-            raise ValueError(
-                f"augmentation of {self.arm!r}: arrays of {shapes} operations, expected "
-                f"{len(self.operations)}."
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,12 +162,24 @@ class RunContent:
     environment: Mapping[str, str]
     augmentations: tuple[Augmentation, ...] = ()
     by_class: tuple[ClassWeights, ...] = ()
+    sentences: tuple[Sentences, ...] = ()
+    """In place of pictures, where examples are text."""
+    splits: tuple[Splits, ...] = ()
+    copies: tuple[Copies, ...] = ()
 
     def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]
         if len(set(names)) < len(names):
             raise ValueError(f"arm names must differ, got {names}.")
-        single = (self.examples, self.pictures, self.augmentations, self.by_class)
+        single = (
+            self.examples,
+            self.pictures,
+            self.augmentations,
+            self.by_class,
+            self.sentences,
+            self.splits,
+            self.copies,
+        )
         for record in (*self.curves, *chain(*single)):
             if record.arm not in names:
                 kind = type(record).__name__
@@ -234,19 +188,3 @@ class RunContent:
             owners = [record.arm for record in records]
             if len(set(owners)) < len(owners):
                 raise ValueError(f"at most one record per arm is shown, got them for {owners}.")
-
-
-def _same_length(owner: str, length: int, **fields: tuple | np.ndarray | None) -> None:
-    """Refuse fields that do not hold ``length`` values.
-
-    Args:
-        owner: Whose fields they are, for the message.
-        length: How many values each must hold.
-        **fields: Values by field name; None is let through.
-
-    Raises:
-        ValueError: If one holds more or fewer.
-    """
-    for name, values in fields.items():
-        if values is not None and len(values) != length:
-            raise ValueError(f"{owner}: {name} holds {len(values)} values, expected {length}.")

@@ -44,6 +44,21 @@ def ratio(times: float | None) -> str:
     return f"{times:.2f}\N{MULTIPLICATION SIGN}" if _known(times) else DASH
 
 
+def mebibytes(amount: float | None) -> str:
+    """An amount of memory in MiB, whole from ten on.
+
+    Args:
+        amount: Bytes.
+
+    Returns:
+        ``"1,284"``, ``"7.3"``, or a dash.
+    """
+    if not _known(amount):
+        return DASH
+    found = amount / 2**20
+    return f"{found:.1f}" if found < 9.95 else f"{found:,.0f}"
+
+
 def number(value: float | None) -> str:
     """A weight, loss or AUROC: three decimals, or an exponent where those would read zero.
 

@@ -1,13 +1,22 @@
 """The report of one run as a single HTML file that needs nothing else."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
 from string import Template
 
-from tutelage.report import augmentation, elements, interactive, looks, sections, teacher
+from tutelage.report import (
+    augmentation,
+    copies,
+    elements,
+    interactive,
+    looks,
+    sections,
+    splits,
+    teacher,
+)
 from tutelage.report.content import RunContent
 
 _PAGE = Template("""<!DOCTYPE html>
@@ -53,17 +62,23 @@ def render(content: RunContent) -> str:
         "results": ("Results", sections.results(content)),
         "learning": ("Learning curves", sections.learning(content)),
         **{
-            f"arm-{n}": (arm.name, _of_arm(content, arm.name, f"arm-{n}"))
+            anchor: part
             for n, arm in enumerate(content.arms)
+            for anchor, part in _of_arm(content, arm.name, n)
         },
         "repeat": ("How to repeat this", sections.repeat(content)),
     }
     return document(content.title, content.data, content.verdict, parts)
 
 
-def _of_arm(content: RunContent, name: str, anchor: str) -> str:
-    policy = augmentation.section(content, name, anchor=anchor)
-    return policy or teacher.section(content, name, anchor=anchor)
+def _of_arm(content: RunContent, name: str, n: int) -> Iterator[tuple[str, tuple[str, str]]]:
+    policy = augmentation.section(content, name, anchor=f"arm-{n}")
+    thinks = policy or teacher.section(content, name, anchor=f"arm-{n}")
+    yield f"arm-{n}", (name, thinks)
+    drawn = splits.section(content, name, anchor=f"splits-{n}")
+    yield f"splits-{n}", (f"{name}: parts", drawn)
+    copied = copies.section(content, name, anchor=f"copies-{n}")
+    yield f"copies-{n}", (f"{name}: copies", copied)
 
 
 def document(

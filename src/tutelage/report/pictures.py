@@ -5,18 +5,16 @@ import io
 from collections.abc import Mapping
 from html import escape
 
-import numpy as np
-from jaxtyping import UInt8
 from PIL import Image
 
 from tutelage.report import formats
-from tutelage.report.content import Picture, Pictures
+from tutelage.report.shown import Picture, Pictures, Pixels
 
 SIDE = 84  # pixels that the longer side of a small picture should come near
 MOST = 2 * SIDE  # pixels beyond which a large picture is reduced
 
 
-def data_uri(image: UInt8[np.ndarray, "H W"] | UInt8[np.ndarray, "H W 3"]) -> str:
+def data_uri(image: Pixels) -> str:
     """A picture as PNG inside a ``data:`` address.
 
     Small pictures grow by a whole factor without smoothing, so that every pixel stays a square.
@@ -65,7 +63,7 @@ def _figure(picture: Picture) -> str:
 
 
 def pictured(
-    image: UInt8[np.ndarray, "H W"] | UInt8[np.ndarray, "H W 3"],
+    image: Pixels,
     alt: str,
     facts: Mapping[str, str],
     *,

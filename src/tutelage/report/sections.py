@@ -7,8 +7,10 @@ from tutelage.report.content import RunContent
 
 NOTES = (
     "Over seeds: test accuracy is the mean ± the sample standard deviation, time relative to "
-    "the untaught arm is the median, all else is the mean. Weight: how much the teacher lets "
-    "an example count, on average over rightly and over wrongly labelled training examples. "
+    "the untaught arm is the median, all else is the mean. Seconds: of the student's and the "
+    "teacher's steps. Memory: what training added at its peak to what its process held in RAM "
+    "or, on a card, to what torch had allocated there. Weight: how much the teacher lets an "
+    "example count, on average over rightly and over wrongly labelled training examples. "
     "AUROC: chance that a wrongly labelled example weighs less than a rightly labelled one; "
     "0.5 is guessing. A dash stands for what does not apply or is not known."
 )

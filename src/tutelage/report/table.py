@@ -11,6 +11,7 @@ HEADER: tuple[str, ...] = (
     "Test accuracy, %",
     "Seconds",
     "Time, untaught = 1",
+    "Memory, MiB",
     "Weight, right labels",
     "Weight, wrong labels",
     "AUROC",
@@ -38,6 +39,7 @@ def rows(arms: Sequence[Arm]) -> list[tuple[str, ...]]:
             accuracy(arm.test_accuracy),
             formats.seconds(fmean(arm.seconds)),
             formats.ratio(median(arm.ratio)),
+            formats.mebibytes(fmean(arm.memory) if arm.memory else None),
             *(_mean(values) for values in (arm.weight_right, arm.weight_wrong, arm.auroc)),
         )
         for arm in arms
@@ -60,6 +62,7 @@ def seed_rows(arms: Sequence[Arm]) -> list[tuple[str, ...]]:
             formats.percent(arm.test_accuracy[i]),
             formats.seconds(arm.seconds[i]),
             formats.ratio(arm.ratio[i]),
+            formats.mebibytes(arm.memory[i] if arm.memory else None),
             *(
                 formats.number(values[i] if values else None)
                 for values in (arm.weight_right, arm.weight_wrong, arm.auroc)

@@ -1,15 +1,17 @@
 """The section on one taught arm: what its teacher thinks of the training examples."""
 
-from tutelage.report import charts, distrust, elements, looks
+from tutelage.report import charts, distrust, elements, formats, looks
 from tutelage.report.content import Curve, Examples, RunContent
 from tutelage.report.looks import Look
 from tutelage.report.pictures import gallery
+from tutelage.report.shown import Sentence
 
 BOTH = [("right labels", looks.RIGHT), ("wrong labels", looks.WRONG)]
 CLASSED = (
     "Mean weight by label: over the examples that carry it, as the steps of an epoch met them, "
     "then over seeds."
 )
+READ: tuple[str, ...] = ("Example", "Text", *distrust.HEADER[1:])
 TITLE = "The most distrusted examples, one seed"
 
 
@@ -92,14 +94,23 @@ def _distrusted(content: RunContent, name: str, examples: Examples | None) -> st
     """Show the examples that the teacher trusts least.
 
     Returns:
-        Pictures where there are some, else a table where there are examples, else nothing.
+        Pictures where there are some, else a table of texts or of numbers, else nothing.
     """
     pictures = next((p for p in content.pictures if p.arm == name and p.items), None)
     if pictures is not None:
         known = any(picture.true is not None for picture in pictures.items)
         note = "A dashed upper edge marks a wrong label." if known else ""
         return f"<h3>{TITLE}</h3>{gallery(pictures)}{elements.paragraph(note, style='note')}"
+    sentences = next((s for s in content.sentences if s.arm == name and s.items), None)
+    if sentences is not None:
+        return elements.table(TITLE, READ, [_read(s) for s in sentences.items], style="texts")
     if examples is None:
         return ""
     rows = distrust.rows(examples, content.classes)
     return elements.table(TITLE, distrust.HEADER, rows, style="examples")
+
+
+def _read(of: Sentence) -> tuple[str, ...]:
+    true = formats.DASH if of.true is None else of.true
+    numbers = map(formats.number, (of.weight, of.loss))
+    return (str(of.id), of.text, of.given, of.predicted, true, *numbers)

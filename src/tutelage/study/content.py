@@ -1,17 +1,19 @@
 """The report of a finished study, put together from what lies in its folder."""
 
 import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from tutelage.config import to_plain
 from tutelage.data.images import ImageSet
-from tutelage.report import Examples, Picture, Pictures, RunContent
+from tutelage.report import ClassWeights, Examples, Picture, Pictures, RunContent
 from tutelage.runs import run_facts
-from tutelage.study.left import table_of
+from tutelage.study.left import table_of, tracked_of
 from tutelage.study.material import Material
 from tutelage.study.policies import learned_by
 from tutelage.study.settings import TrainSettings
@@ -56,14 +58,60 @@ def run_content(
         verdict=tuple(summary["verdict"]),
         settings={name: str(value) for name, value in to_plain(settings).items()},
         environment=run_facts(run),
+        by_class=tuple(
+            of
+            for arm in tables
+            for of in _by_class(
+                [Job(run, arm, n, settings) for n in range(settings.seeds)], size
+            )
+        ),
         augmentations=tuple(
-            policy
-            for arm in taught
-            for policy in learned_by([
-                Job(run, arm, seed, settings) for seed in range(settings.seeds)
-            ])
+            policy for arm in taught for policy in learned_by(_jobs(run, arm, settings))
         ),
     )
+
+
+def _jobs(run: Path, arm: str, settings: TrainSettings) -> list[Job]:
+    return [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
+
+
+def _by_class(jobs: Sequence[Job], size: tuple[int, int]) -> Iterator[ClassWeights]:
+    """How an arm weighed each class over the run.
+
+    Yields:
+        One record, the mean over seeds; none where a seed kept no weights of its epochs.
+    """
+    means: list[np.ndarray] = []
+    epochs: list[int] = []
+    for job in jobs:
+        table = table_of(job, *size)
+        kept = tracked_of(job, table["id"])
+        if kept is None:
+            return
+        epochs, weights = kept
+        means.append(class_means(weights, table["given"], size[1]))
+    known = np.isfinite(means)
+    sums = np.where(known, means, 0).sum(0)
+    mean = np.where(known.any(0), sums / np.maximum(known.sum(0), 1), np.nan)
+    yield ClassWeights(jobs[0].arm, tuple(epochs), mean)
+
+
+def class_means(
+    weights: Float[np.ndarray, "N T"], labels: Integer[np.ndarray, "N"], classes: int
+) -> Float[np.ndarray, "T C"]:
+    """The mean weight of the examples that carry each label.
+
+    Args:
+        weights: Of every example at several moments.
+        labels: What the examples carry.
+        classes: How many labels there are, C.
+
+    Returns:
+        The means; NaN for a label that none carries.
+    """
+    rows = np.bincount(labels, minlength=classes)
+    sums = np.stack([np.bincount(labels, column, classes) for column in weights.T])
+    return np.where(rows > 0, sums / np.maximum(rows, 1), np.nan)
 
 
 def command(settings: TrainSettings) -> str:

@@ -44,6 +44,15 @@ class Opinion(NamedTuple):
     """[N] the teacher's weights, before normalisation"""
 
 
+class Taken(NamedTuple):
+    """What training took."""
+
+    seconds: float
+    """time of the student and teacher steps"""
+    memory: int | None
+    """bytes at the peak, see ``tutelage.study.footprint``; None where that is not known"""
+
+
 @torch.no_grad()
 def accuracy(tutor: Tutor, batches: Batches | SetBatches) -> float:
     """Share of right answers, the student in evaluation mode.
@@ -106,7 +115,7 @@ def judge(
     streams: Streams,
     material: Material,
     history: Sequence[dict[str, float | int]],
-    seconds: float,
+    taken: Taken,
 ) -> None:
     """Write a finished student's result, its teacher and tables of its examples.
 
@@ -119,7 +128,7 @@ def judge(
         streams: The batches of its seed.
         material: The data of its seed.
         history: What was measured after each epoch.
-        seconds: Time of the student and teacher steps.
+        taken: What training took.
     """
     judges = streams.held_out.draw(tutor.steps)
     seen = opinion(tutor, streams.train, judges)
@@ -132,9 +141,11 @@ def judge(
         "test_accuracy": accuracy(tutor, streams.test),
         "best_test_accuracy": max(entry["test_accuracy"] for entry in history),
         "held_out_accuracy": history[-1]["held_out_accuracy"],
-        "seconds": seconds,
+        "seconds": taken.seconds,
         "skipped_teacher_steps": tutor.skipped_teacher_steps,
     }
+    if taken.memory is not None:
+        result["memory"] = taken.memory
     if material.wrong is not None:
         result |= trust(seen.weights, material.wrong)
     if tutor.learner is not None:

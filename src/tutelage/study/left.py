@@ -10,6 +10,7 @@ import numpy as np
 
 from tutelage.checkpoints import telling_damage
 from tutelage.study.judgement import read_examples
+from tutelage.study.tracked import HISTORY, read_tracked
 from tutelage.study.trainee import Job
 
 OF_EPOCH = ("epoch", "test_accuracy", "train_loss")
@@ -92,6 +93,26 @@ def table_of(job: Job, rows: int, classes: int) -> dict[str, np.ndarray]:
             if not 0 <= table[name].min() <= table[name].max() < classes:
                 raise ValueError(f"column {name} holds what is no class")
     return table
+
+
+def tracked_of(job: Job, ids: np.ndarray) -> tuple[list[int], np.ndarray] | None:
+    """How a student's teacher weighed each training example over the run.
+
+    Args:
+        job: The student.
+        ids: [N] of its training examples, in their order.
+
+    Returns:
+        Epochs, T of them, and weights [N, T]; None where an earlier release kept none.
+
+    Note: raises as ``result_of`` does.
+    """
+    file = job.folder / HISTORY
+    if not file.exists():
+        return None
+    with telling_damage(file, _again(job)):
+        epochs, found = read_tracked(file, ids)
+    return epochs, found["weights"]
 
 
 def _text(file: Path) -> str:

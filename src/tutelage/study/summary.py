@@ -171,6 +171,9 @@ def _arm(name: str, results: Sequence[dict[str, Any]]) -> Arm:
         test_accuracy=tuple(float(result["test_accuracy"]) for result in results),
         seconds=tuple(float(result["seconds"]) for result in results),
         ratio=tuple(float(result["ratio"]) for result in results),
+        memory=tuple(float(result["memory"]) for result in results)
+        if all("memory" in result for result in results)
+        else None,
         weight_right=each("weight_right"),
         weight_wrong=each("weight_wrong"),
         auroc=each("auroc"),

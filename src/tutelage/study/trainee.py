@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,9 +17,11 @@ from tutelage.logs import Reporter, TensorBoard
 from tutelage.look import Record
 from tutelage.runs import write_atomically
 from tutelage.study.arms import build_tutor, device_of
-from tutelage.study.judgement import accuracy, judge
+from tutelage.study.footprint import Footprint, footprint
+from tutelage.study.judgement import Taken, accuracy, judge
 from tutelage.study.material import Material, Streams, open_streams
 from tutelage.study.settings import TrainSettings
+from tutelage.study.standing import Standing
 from tutelage.study.tracked import ById, by_id, epochs_kept, fresh, keep, write_tracked
 from tutelage.tutor import Tutor
 
@@ -60,27 +62,6 @@ class Job:
         return self.folder / "checkpoint" / "state.pt"
 
 
-@dataclass
-class Standing:
-    """Where a student's training stands; what a checkpoint holds beside the tutor."""
-
-    epoch: int = 0
-    batch: int = 0
-    """batches of this epoch that are done"""
-    seconds: float = 0.0
-    """time of the student and teacher steps so far"""
-    history: list[dict[str, float | int]] = field(default_factory=list)
-    """one entry per finished epoch"""
-    loss: float = 0.0
-    """sum over the batches of this epoch"""
-    weights: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    """this epoch's sum of weights of rightly and of wrongly labelled examples"""
-    rows: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    """how many such rows there were"""
-    tracked: Tensor | None = None
-    """[2, N, T] losses and weights of every example, see ``tutelage.study.tracked``"""
-
-
 def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> bool:
     """Train a student to its end, or until it is stopped.
 
@@ -96,6 +77,7 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
         return True
     job.folder.mkdir(parents=True, exist_ok=True)
     settings = job.settings
+    peak = footprint(device_of(settings))
     streams = open_streams(material, settings, job.seed, device_of(settings))
     steps = len(streams.train) * settings.epochs
     tutor = build_tutor(job.arm, job.seed, material.train, settings, steps)
@@ -109,12 +91,13 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
     with guard:
         standing = _resume(job, tutor, len(streams.train), len(material.train))
         known = by_id(material.train, material.wrong)
-        if not _go_on(job, tutor, streams, standing, known, stopped):
+        if not _go_on(job, tutor, streams, standing, known, stopped, peak):
             return False
         _write_history(job, standing)
         if standing.tracked is not None:
             write_tracked(job.folder, material.train, standing.tracked, settings.epochs)
-        judge(job.folder, tutor, streams, material, standing.history, standing.seconds)
+        taken = Taken(standing.seconds, standing.memory)
+        judge(job.folder, tutor, streams, material, standing.history, taken)
     return True
 
 
@@ -125,6 +108,7 @@ def _go_on(
     standing: Standing,
     of: ById,
     stopped: Callable[[], bool],
+    peak: Footprint,
 ) -> bool:
     with _reporter(job, tutor) as reporter:
         while standing.epoch < job.settings.epochs:
@@ -132,6 +116,7 @@ def _go_on(
             if whole:
                 _finish_epoch(job, tutor, streams, standing, of.wrong is not None)
                 reporter.tell(_of_epoch(standing.history[-1]))
+            standing.note_memory(peak())
             _save(job, tutor, standing)
             if not whole:
                 return False

@@ -1,0 +1,43 @@
+"""What training takes: at least what it held at once, whatever came before it."""
+
+import numpy as np
+import pytest
+import torch
+
+from tutelage.study.content import class_means
+from tutelage.study.footprint import STATUS, footprint
+
+MIB = 2**20
+CPU = torch.device("cpu")
+
+linux = pytest.mark.skipif(not STATUS.exists(), reason="the system does not tell")
+
+
+@linux
+def test_a_peak_is_seen_after_it_has_passed_and_above_what_was_held_before():
+    kept = torch.ones(40 * MIB // 4)
+    peak = footprint(CPU)
+    before = peak()
+    assert before is not None
+    assert before < 10 * MIB
+    del kept
+    held = torch.ones(60 * MIB // 4)
+    del held
+    after = peak()
+    assert after is not None
+    assert 15 * MIB < after < 70 * MIB
+
+
+@linux
+def test_an_earlier_peak_does_not_count():
+    held = torch.ones(60 * MIB // 4)
+    del held
+    peak = footprint(CPU)()
+    assert peak is not None
+    assert peak < 10 * MIB
+
+
+def test_class_means_are_over_the_examples_that_carry_a_label():
+    weights = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
+    found = class_means(weights, np.array([0, 0, 2]), 3)
+    np.testing.assert_array_equal(found, [[2, np.nan, 5], [3, np.nan, 6]])
