@@ -92,7 +92,9 @@ def test_a_chart_takes_the_colour_of_the_text_and_has_no_page_of_its_own(name, d
     assert "<style" not in drawn[name]
     assert looks.INK not in drawn[name]
     assert "currentColor" in picture(drawn[name])
-    assert not re.search(r"#000|black|#fff|white", picture(drawn[name]))
+    known = {looks.BLUE, looks.VERMILION, looks.GREEN, looks.PURPLE}
+    named = set(re.findall(r'(?:fill|stroke)="([^"]*)"', picture(drawn[name])))
+    assert named <= {"none", "currentColor", f"url(#{looks.HATCHED})", *known}
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -143,6 +145,17 @@ def test_a_wide_drawing_scrolls_and_can_be_reached_by_keyboard():
     names = [f"class {n}" for n in range(20)]
     wide = grid(Grid(names, names, np.eye(20), ("a", "b", "c")), mark="m", title="Twenty.")
     assert '<div class="wide" role="region" tabindex="0" aria-label="Twenty.">' in wide
+
+
+def test_a_grid_says_between_what_its_colours_run_and_names_some_of_many_columns():
+    epochs = [str(n) for n in range(1, 31)]
+    values = np.arange(60.0).reshape(2, 30)
+    of = Grid(("a", "b"), epochs, values, ("r", "c", "weight"))
+    text = grid(of, mark="m", title="t")
+    assert "the higher its weight: 0.000 to 59.000." in text
+    columns = spec(text)["layer"][0]["encoding"]["x"]
+    assert columns["axis"]["values"] == epochs[::2]
+    assert columns["scale"]["domain"] == epochs
 
 
 def test_track_is_mean_and_range_over_the_seeds_that_reached_an_epoch():

@@ -1,6 +1,7 @@
 """A commentary is learnt, shown and used again from the command line."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from safetensors.torch import load_file
 from tests.trained import content, one_line, pictures, run, same
 from tutelage.commentaries import load_commentary
 from tutelage.learning import course
-from tutelage.learning.settings import LEARNT
+from tutelage.learning.learn import command
+from tutelage.learning.settings import LEARNT, LearnSettings
 from tutelage.learning.show import stand_in
 from tutelage.models import build_student
 
@@ -151,3 +153,10 @@ def test_stored_internal_state_loads_into_a_student_of_the_same_width(pets):
     learnt(pets, "it", "--teacher", "internal-state")
     student = build_student("cnn", classes=3, channels=1, size=16, seed=1)
     assert load_commentary("it", student, classes=("cat", "dog", "emu")) is not None
+
+
+def test_the_command_that_is_kept_names_every_label_to_ignore():
+    asked = LearnSettings("my images", ignore_labels=("255", "none"), steps=3)
+    kept = shlex.split(command(asked))
+    assert kept[3:] == ["my images", "--steps", "3", "--ignore-labels", "255", "none"]
+    assert "ignore" not in command(LearnSettings())

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tutelage.study.content import class_means
-from tutelage.study.footprint import STATUS, footprint
+from tutelage.study.footprint import STATUS, Footprint
 
 MIB = 2**20
 CPU = torch.device("cpu")
@@ -16,14 +16,14 @@ linux = pytest.mark.skipif(not STATUS.exists(), reason="the system does not tell
 @linux
 def test_a_peak_is_seen_after_it_has_passed_and_above_what_was_held_before():
     kept = torch.ones(40 * MIB // 4)
-    peak = footprint(CPU)
-    before = peak()
+    footprint = Footprint(CPU)
+    before = footprint.peak()
     assert before is not None
     assert before < 10 * MIB
     del kept
     held = torch.ones(60 * MIB // 4)
     del held
-    after = peak()
+    after = footprint.peak()
     assert after is not None
     assert 15 * MIB < after < 70 * MIB
 
@@ -32,7 +32,11 @@ def test_a_peak_is_seen_after_it_has_passed_and_above_what_was_held_before():
 def test_an_earlier_peak_does_not_count():
     held = torch.ones(60 * MIB // 4)
     del held
-    peak = footprint(CPU)()
+    footprint = Footprint(CPU)
+    held = torch.ones(60 * MIB // 4)
+    del held
+    footprint.forget()
+    peak = footprint.peak()
     assert peak is not None
     assert peak < 10 * MIB
 

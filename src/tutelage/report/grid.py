@@ -7,15 +7,17 @@ import altair as alt
 import numpy as np
 from jaxtyping import Float
 
-from tutelage.report import formats
+from tutelage.report import elements, formats
 from tutelage.report.channels import TOLD, told
 from tutelage.report.interactive import WIDE, WIDTH, drawing
 from tutelage.report.looks import BLUE, INK
 
 SAID = 12
 """columns up to which the cells say their values"""
-DARKEST = 0.65
-"""opacity of the cell of the highest value"""
+FAINTEST, STRONGEST = 0.03, 0.65
+"""opacity of the cells of the lowest and of the highest value"""
+NAMED = 15
+"""short names of columns that have room beside one another"""
 
 
 class Grid(NamedTuple):
@@ -57,14 +59,8 @@ def grid(of: Grid, *, mark: str, title: str) -> str:
         y=alt.Y("row:N", title=of.labels[0], **_named(of.rows)),
         tooltip=TOLD,
     )
-    shade = alt.FillOpacity(
-        "value:Q",
-        title=of.labels[2],
-        scale=alt.Scale(zero=False, nice=False, range=[0.03, DARKEST]),
-        legend=alt.Legend(
-            orient="bottom", symbolType="square", symbolFillColor=BLUE, tickCount=4
-        ),
-    )
+    scale = alt.Scale(zero=False, nice=False, range=[FAINTEST, STRONGEST])
+    shade = alt.FillOpacity("value:Q", legend=None, scale=scale)
     layers = [base.mark_rect(fill=BLUE).encode(fillOpacity=shade)]
     if len(of.columns) <= SAID:
         layers.append(base.mark_text(color=INK, fontSize=9.5, aria=False).encode(text="said:N"))
@@ -79,10 +75,27 @@ def grid(of: Grid, *, mark: str, title: str) -> str:
     ]
     header = (f"{of.labels[0]}, {of.labels[1]}", *of.columns)
     data = {"rows": rows}
-    return drawing(chart, mark=mark, title=title, data=data, numbers=(header, cells))
+    shown = drawing(chart, mark=mark, title=title, data=data, numbers=(header, cells))
+    return shown + elements.paragraph(_key(of), style="note")
+
+
+def _key(of: Grid) -> str:
+    finite = of.values[np.isfinite(of.values)]
+    if not finite.size:
+        return "There is no value to show."
+    low, high = (formats.number(float(end)) for end in (finite.min(), finite.max()))
+    return f"The stronger a cell's colour, the higher its {of.labels[2]}: {low} to {high}."
 
 
 def _named(names: Sequence[str], *, turned: bool = False) -> dict[str, Any]:
     angle = -90 if turned and max(map(len, names), default=0) > 3 else 0
-    axis = alt.Axis(grid=False, ticks=False, domain=False, labelLimit=90, labelAngle=angle)
+    every = 1 + (len(names) - 1) // NAMED if turned and not angle else 1
+    axis = alt.Axis(
+        grid=False,
+        ticks=False,
+        domain=False,
+        labelLimit=90,
+        labelAngle=angle,
+        values=list(names[::every]),
+    )
     return {"scale": alt.Scale(domain=list(names)), "axis": axis}

@@ -196,6 +196,7 @@ def _tidy(text: str, mark: str, title: str) -> str:
     )
     body = re.sub(r'<text[^>]* opacity="0">[^<]*</text>', "", body)
     body = re.sub(r' (?:aria-[a-z]+|role|class|pointer-events|font-family)="[^"]*"', "", body)
+    body = re.sub(r' stroke="[^"]*"(?=[^>]* stroke-width="0")', "", body)
     body = re.sub(r' (?:stroke-width="0"|font-weight="normal"|opacity="1")', "", body)
     body = body.replace(' transform="translate(0,0)"', "")
     body = re.sub(r' (?:d|transform|x2|y2)="[^"]*"', _shorten, body)

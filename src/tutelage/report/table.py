@@ -6,12 +6,13 @@ from statistics import fmean, median, stdev
 from tutelage.report import formats
 from tutelage.report.content import Arm, PerSeed
 
+MEMORY = "Memory, MiB"
 HEADER: tuple[str, ...] = (
     "Arm",
     "Test accuracy, %",
     "Seconds",
     "Time, untaught = 1",
-    "Memory, MiB",
+    MEMORY,
     "Weight, right labels",
     "Weight, wrong labels",
     "AUROC",

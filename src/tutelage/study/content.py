@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tutelage.config import to_plain
 from tutelage.data.images import ImageSet
-from tutelage.report import ClassWeights, Examples, Picture, Pictures, RunContent
+from tutelage.report import ClassWeights, Examples, Picture, Pictures, RunContent, formats
 from tutelage.runs import run_facts
 from tutelage.study.left import table_of, tracked_of
 from tutelage.study.material import Material
@@ -56,8 +56,8 @@ def run_content(
             if isinstance(material.train, ImageSet)
         ),
         verdict=tuple(summary["verdict"]),
-        settings={name: str(value) for name, value in to_plain(settings).items()},
-        environment=run_facts(run),
+        settings={name: _text(value) for name, value in to_plain(settings).items()},
+        environment={name: fact for name, fact in run_facts(run).items() if fact},
         by_class=tuple(
             of
             for arm in tables
@@ -112,6 +112,14 @@ def class_means(
     rows = np.bincount(labels, minlength=classes)
     sums = np.stack([np.bincount(labels, column, classes) for column in weights.T])
     return np.where(rows > 0, sums / np.maximum(rows, 1), np.nan)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value)) or formats.DASH
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return formats.DASH if value is None else str(value)
 
 
 def command(settings: TrainSettings) -> str:

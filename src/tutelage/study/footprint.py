@@ -2,7 +2,6 @@
 
 import ctypes
 import gc
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -11,43 +10,53 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 """Linux: what this process holds, and where the most of it so far is forgotten"""
 FORGET_PEAK = "5"
 
-Footprint = Callable[[], int | None]
-"""bytes at the peak so far, above what was held before; None where the machine does not say"""
 
-
-def footprint(device: torch.device) -> Footprint:
-    """Begin to watch what training takes, from before the student is made.
+class Footprint:
+    """The most that training holds at once, above what was held before the student was made.
 
     On a card it is what torch allocates there. On the CPU it is the memory of the process that
     lies in RAM: student, optimiser, steps and teacher, and what libraries keep for themselves.
-    What an earlier student left is given back to the system first, where it can be.
+    What earlier work left is given back to the system first, where it can be.
 
     Args:
         device: Where the student is trained.
-
-    Returns:
-        Tells the peak.
     """
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        held = torch.cuda.memory_allocated(device)
-        return lambda: torch.cuda.max_memory_allocated(device) - held
-    if not STATUS.exists():
-        return lambda: None
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
-    if trim is not None:
-        trim(0)
-    try:
-        RESET.write_text(FORGET_PEAK)
-    except OSError:  # some containers forbid it
-        return lambda: None
-    before = _held("VmRSS")
-    return lambda: max(0, _held("VmHWM") - before)
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        gc.collect()
+        self.forget()
+        self.held = self._now()
+
+    def forget(self) -> None:
+        """Forget the peak so far: what comes until now does not count."""
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            return
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
+        if trim is not None:
+            trim(0)
+        if RESET.exists():
+            RESET.write_text(FORGET_PEAK, encoding="ascii")
+
+    def peak(self) -> int | None:
+        """The peak since it was last forgotten.
+
+        Returns:
+            Bytes above what was held at first; None where the machine does not say.
+        """
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device) - self.held
+        return max(0, _of_process("VmHWM") - self.held) if STATUS.exists() else None
+
+    def _now(self) -> int:
+        if self.device.type == "cuda":
+            return torch.cuda.memory_allocated(self.device)
+        return _of_process("VmRSS") if STATUS.exists() else 0
 
 
-def _held(name: str) -> int:
-    for line in STATUS.read_text().splitlines():
+def _of_process(name: str) -> int:
+    for line in STATUS.read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith(f"{name}:"):
             return 1024 * int(line.split()[1])  # stands there in KiB
     return 0

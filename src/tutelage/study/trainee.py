@@ -17,7 +17,7 @@ from tutelage.logs import Reporter, TensorBoard
 from tutelage.look import Record
 from tutelage.runs import write_atomically
 from tutelage.study.arms import build_tutor, device_of
-from tutelage.study.footprint import Footprint, footprint
+from tutelage.study.footprint import Footprint
 from tutelage.study.judgement import Taken, accuracy, judge
 from tutelage.study.material import Material, Streams, open_streams
 from tutelage.study.settings import TrainSettings
@@ -77,7 +77,7 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
         return True
     job.folder.mkdir(parents=True, exist_ok=True)
     settings = job.settings
-    peak = footprint(device_of(settings))
+    footprint = Footprint(device_of(settings))
     streams = open_streams(material, settings, job.seed, device_of(settings))
     steps = len(streams.train) * settings.epochs
     tutor = build_tutor(job.arm, job.seed, material.train, settings, steps)
@@ -91,7 +91,7 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
     with guard:
         standing = _resume(job, tutor, len(streams.train), len(material.train))
         known = by_id(material.train, material.wrong)
-        if not _go_on(job, tutor, streams, standing, known, stopped, peak):
+        if not _go_on(job, tutor, streams, standing, known, stopped, footprint):
             return False
         _write_history(job, standing)
         if standing.tracked is not None:
@@ -108,15 +108,16 @@ def _go_on(
     standing: Standing,
     of: ById,
     stopped: Callable[[], bool],
-    peak: Footprint,
+    footprint: Footprint,
 ) -> bool:
     with _reporter(job, tutor) as reporter:
         while standing.epoch < job.settings.epochs:
+            footprint.forget()  # students are looked at in larger batches, between epochs
             whole = _train_epoch(job, reporter, streams, standing, of, stopped)
+            standing.note_memory(footprint.peak())
             if whole:
                 _finish_epoch(job, tutor, streams, standing, of.wrong is not None)
                 reporter.tell(_of_epoch(standing.history[-1]))
-            standing.note_memory(peak())
             _save(job, tutor, standing)
             if not whole:
                 return False
