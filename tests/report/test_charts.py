@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import json
+import os
 import re
 from types import SimpleNamespace
 from typing import Any, cast
@@ -139,6 +140,18 @@ def test_what_is_no_number_is_left_out():
         )
     )["datasets"]["rows"]
     assert row == {"a": None, "b": [None, 1.0]}
+
+
+def test_a_process_forked_from_one_that_drew_says_that_it_cannot(drawn):
+    assert drawn
+    pid = os.fork()
+    if pid == 0:  # without the check it would hang
+        try:
+            bars({"a": 1.0}, "size", mark="m", title="t")
+        except RuntimeError as error:
+            os._exit(0 if "forked" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_a_wide_drawing_scrolls_and_can_be_reached_by_keyboard():

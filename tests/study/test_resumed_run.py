@@ -292,7 +292,9 @@ def child(words, moment):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 run, warm, *words = sys.argv[1:]
+write, study.write = study.write, lambda *_: None  # no child could draw if this process had
 assert cli.main([*words[:-1], warm]) == 0  # what is imported late is then there in all children
+study.write = write
 codes = []
 for moment in MOMENTS:
     codes.append(child(words, moment))

@@ -20,6 +20,7 @@ import base64
 import hashlib
 import json
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -100,11 +101,14 @@ def drawing(
 
     Returns:
         HTML without any script of its own; the same text every time.
+
+    Note: raises ``RuntimeError`` in a process forked from one that has drawn: it would hang.
     """
     plain: dict[str, Any] = {"width": WIDTH, "height": HEIGHT}
     plain |= chart.to_dict(validate=False)
     plain["datasets"] = {**plain.get("datasets", {}), **data}
     spec = _spec(plain, title)
+    _refuse_fork()
     picture = _tidy(vl_convert.vegalite_to_svg(spec), mark, title)
     inside = f'<div class="still">{picture}</div><div class="live" hidden></div>'
     if plain["width"] >= WIDE:
@@ -143,6 +147,20 @@ def digest(script: str) -> str:
     """
     found = hashlib.sha256(script.encode()).digest()
     return f"'sha256-{base64.b64encode(found).decode('ascii')}'"
+
+
+def _refuse_fork() -> None:
+    if _home() != os.getpid():
+        raise RuntimeError(
+            "No chart can be drawn here: this process was forked from one that had drawn some, "
+            "and what draws them does not survive that. Start it by spawn, or draw in the "
+            "parent."
+        )
+
+
+@cache
+def _home() -> int:
+    return os.getpid()  # kept in a child, where it is no longer true
 
 
 @cache
