@@ -1,4 +1,4 @@
-"""The page on architecture names every part of the package, on its floor, and nothing that is gone."""
+"""The page on architecture names every part of the package, and nothing that is gone."""
 
 import re
 
