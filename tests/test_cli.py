@@ -321,7 +321,7 @@ def test_help_needs_no_torch(words):
         "import sys; from tutelage.cli import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit as end: code = end.code\n"
-        "heavy = {'torch', 'datasets', 'sklearn', 'matplotlib', 'scipy', 'joblib'}\n"
+        "heavy = {'torch', 'datasets', 'sklearn', 'matplotlib', 'scipy', 'joblib', 'altair'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(f'{code} {heavy}' if code or heavy else 0)"
     )

@@ -86,8 +86,8 @@ def test_the_page_is_small(file):
     assert file.stat().st_size < 3_000_000
 
 
-def test_every_chart_comes_alive_in_the_size_of_its_picture(opened):
-    page = opened()
+def test_every_chart_comes_alive_in_the_size_of_its_picture(opened, small):
+    page = opened(path=small)
     first = page.locator(".drawing").first
     still = page.locator(".still svg").first.get_attribute("viewBox")
     assert still is not None
@@ -101,8 +101,10 @@ def test_every_chart_comes_alive_in_the_size_of_its_picture(opened):
 
 
 def test_hovering_a_line_chart_tells_the_values_there(opened, run):
-    page = enlivened(opened())
+    page = opened()
     chart = page.locator("#accuracy")
+    chart.scroll_into_view_if_needed()
+    chart.locator(".live svg").wait_for()
     chart.locator(".hover_marks line").nth(59).hover(force=True)
     told = page.locator("#told.visible")
     told.wait_for()
@@ -171,15 +173,15 @@ def test_without_scripts_pictures_and_tables_say_the_same(opened, run):
     assert _column(page.locator("table.arms"), 2) == [row[1] for row in rows(run(seeds=5).arms)]
 
 
-def test_in_print_pictures_stand_for_charts(opened):
-    page = enlivened(opened())
+def test_in_print_pictures_stand_for_charts(opened, small):
+    page = enlivened(opened(path=small))
     page.emulate_media(media="print")
     assert all(still.is_visible() for still in page.locator(".still").all())
     assert not any(live.is_visible() for live in page.locator(".live").all())
 
 
-def test_a_phone_does_not_scroll_sideways(opened):
-    page = enlivened(opened(360))
+def test_a_phone_does_not_scroll_sideways(opened, small):
+    page = enlivened(opened(360, small))
     wide = "document.documentElement.scrollWidth"
     assert page.evaluate(wide) == 360
     for folded in page.locator("summary").all():
@@ -200,8 +202,9 @@ def test_axe_finds_no_violation(opened, small, scheme):
     assert found.violations_count == 0, found.generate_report()
 
 
-def test_ink_is_light_in_the_dark(opened):
-    page = enlivened(opened(color_scheme="dark"))
+def test_ink_is_light_in_the_dark(opened, small):
+    page = opened(path=small, color_scheme="dark")
+    page.locator("#accuracy .live svg").wait_for()
     for kind in ("still", "live"):
         line = page.locator(f"#accuracy .{kind} text").first
         red = line.evaluate("node => getComputedStyle(node).fill.match(/\\d+/)[0]")

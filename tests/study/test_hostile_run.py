@@ -17,7 +17,7 @@ from tutelage.config import from_plain
 from tutelage.errors import UsageError
 from tutelage.runs import run_settings
 from tutelage.study import study, trainee
-from tutelage.study.left import history_of, result_of, table_of
+from tutelage.study.left import history_of, result_of, table_of, tracked_of
 from tutelage.study.material import read_source, seed_material
 from tutelage.study.settings import TrainSettings
 from tutelage.study.trainee import Job, train_student
@@ -48,6 +48,10 @@ LEFT = {
     "result.json": (changed_json, lambda job: result_of(job)),
     "metrics.jsonl": (changed_bytes, lambda job: history_of(job)),
     "examples.parquet": (changed_bytes, lambda job: table_of(job, 39, 3)),
+    "history.parquet": (
+        changed_bytes,
+        lambda job: tracked_of(job, table_of(job, 39, 3)["id"]),
+    ),
 }
 
 

@@ -81,7 +81,7 @@ def _blending(of: Exhibit) -> tuple[str, str]:
     html = ""
     if len(names) <= MOST_CLASSES:
         caption = "Share of the second image"
-        labels = ("class", "blended with", "share of the second")
+        labels = ("class", "blended with", "share of the second image")
         shown = grid(
             Grid(names, names, mixed, labels),
             mark="blending",

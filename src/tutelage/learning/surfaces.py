@@ -29,7 +29,7 @@ def of_margin_and_loss(teacher: InternalState) -> str:
     weights = z.sigmoid().reshape(len(down), len(across)).double().numpy()
     cells = Grid(
         [f"{loss:g}" for loss in down.tolist()],
-        [f"{margin:+g}" for margin in across.tolist()],
+        [f"{margin:g}" for margin in across.tolist()],
         weights,
         ("loss, nats", "margin", "weight"),
     )

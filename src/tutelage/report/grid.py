@@ -16,8 +16,10 @@ SAID = 12
 """columns up to which the cells say their values"""
 FAINTEST, STRONGEST = 0.03, 0.65
 """opacity of the cells of the lowest and of the highest value"""
-NAMED = 15
-"""short names of columns that have room beside one another"""
+NAMED, SHORT = 15, 3
+"""names of columns that have room beside one another, and letters of names that are so short"""
+LETTER, ACROSS = 6.5, 300
+"""pixels that a letter takes, and those across that a grid has beside its axis, about"""
 
 
 class Grid(NamedTuple):
@@ -88,7 +90,9 @@ def _key(of: Grid) -> str:
 
 
 def _named(names: Sequence[str], *, turned: bool = False) -> dict[str, Any]:
-    angle = -90 if turned and max(map(len, names), default=0) > 3 else 0
+    longest = max(map(len, names), default=0)
+    crowded = longest * LETTER > ACROSS / max(len(names), 1)
+    angle = -90 if turned and crowded and longest > SHORT else 0
     every = 1 + (len(names) - 1) // NAMED if turned and not angle else 1
     axis = alt.Axis(
         grid=False,
