@@ -6,7 +6,7 @@ it was not trained on and whose labels are taken to be right:
     p = (1 + number of held-out examples that are doubted as much or more) / (M + 1)
 
 A label is accused where ``p <= false_alarms``. Were a training example with a right label, too,
-one that the student was not trained on, it would be accused with at most that probability,
+one drawn like those and not trained on, it would be accused with at most that probability,
 whatever student, teacher and doubt are (a conformal p-value). But the student was trained on
 it: its loss is lower than it would be held out, and what is doubted less is accused less. The
 comparison errs on the safe side. The price is missed: wrong labels that the student has learnt

@@ -148,9 +148,9 @@ def sentences(found: Found) -> Iterator[str]:
             f"(limit: {limits})."
         )
         yield (
-            f"Promise: where the held-out labels are right, about {share} of the right labels "
-            f"are accused, or fewer: {found.false_alarms * total:,.0f} if all of the {total:,} "
-            "were right."
+            f"Promise: where held-out labels are right and held-out examples like the others, "
+            f"about {share} of the right labels are accused, or fewer: "
+            f"{found.false_alarms * total:,.0f} if all of the {total:,} were right."
         )
     if (q := found.quality) is not None and q.wrong:
         yield (
