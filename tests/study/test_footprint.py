@@ -41,6 +41,16 @@ def test_an_earlier_peak_does_not_count():
     assert peak < 10 * MIB
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU can be used here")
+def test_on_a_card_it_is_what_torch_allocates_there():
+    footprint = Footprint(torch.device("cuda"))
+    held = torch.ones(60 * MIB // 4, device="cuda")
+    del held
+    assert footprint.peak() == 60 * MIB
+    footprint.forget()
+    assert footprint.peak() == 0
+
+
 def test_class_means_are_over_the_examples_that_carry_a_label():
     weights = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
     found = class_means(weights, np.array([0, 0, 2]), 3)

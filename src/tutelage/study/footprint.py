@@ -31,6 +31,7 @@ class Footprint:
     def forget(self) -> None:
         """Forget the peak so far: what comes until now does not count."""
         if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # starts CUDA, where nothing has yet
             torch.cuda.reset_peak_memory_stats(self.device)
             return
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
