@@ -41,13 +41,15 @@ SMALL = {
         "copies, a two-block CNN and 20 epochs of batches of 50, where the printed numbers are "
         "CIFAR's. These settings were chosen by trials with another program, which also saw no "
         "effect on 1,500 images of CIFAR-10 (hard below uniform); mmel-cifar-resnet32 has "
-        "2,000 of them.",
+        "4,000 of them.",
         "That hard weights do better than uniform ones is not to be expected of that scale.",
     ),
     "cifar": (
-        "At mini scale, 2,000 images, 4 copies, a two-block CNN and 20 epochs of batches of "
-        "50: what there is time for in ten minutes. Students are under-fitted then, and trials "
-        "with another program had seen no effect on 1,500 images.",
+        "At mini scale, 4,000 images, 4 copies, a two-block CNN and 20 epochs of batches of "
+        "50: what there is time for in ten minutes. At the learning rate of 0.1 that serves "
+        "for digits this network learns next to nothing of such images (29% to 34% of the "
+        "training images right, n = 3), whatever its copies; 0.02 was tried in its place, with "
+        "seed 100 alone, and not changed since.",
     ),
 }
 """what mini scale is, by its images"""
@@ -83,7 +85,7 @@ def table1(data: str, depth: int) -> Recipe:
     row = f"{SETS[data]} / ResNet{depth}"
     base = "mmel-" + {"cifar10": "cifar"}.get(data, data)
     paper = Settings(data=data, student=f"resnet{depth}")
-    mini = replace(DIGITS, data=data, examples=2000, flip=True)
+    mini = replace(DIGITS, data=data, examples=4000, flip=True, lr=0.02)
     if row == "CIFAR-10 / ResNet20":
         mini = DIGITS
     return Recipe(
