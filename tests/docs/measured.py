@@ -104,7 +104,14 @@ GAINS = (
         "mmel-cifar",
         *("hard one", "soft one", "hard uniform", "soft uniform", "soft long"),
     ),
-    *_copies("copies, CIFAR-10, ResNet-32", "mmel-cifar-resnet32", "hard one", "soft one"),
+    *_copies(
+        "copies, 4,000 images of CIFAR-10",
+        "mmel-cifar-resnet32",
+        "hard one",
+        "soft one",
+        "hard uniform",
+        "soft long",
+    ),
     Gain("texts, SST-2", "mmel-glue", "score", "hard", "uniform"),
     Gain("texts, SST-2", "mmel-glue", "score", "soft", "none"),
     Gain(
