@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -9,6 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
+
+IN_A_PIPE = 140
+"""columns of a table where no terminal says how wide it is"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,8 @@ class Speech:
         Returns:
             A console on stdout, which says nothing where JSON says it all.
         """
-        return Console(quiet=self.json)
+        wide = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+        return Console(quiet=self.json, width=IN_A_PIPE if wide else None)
 
     def document(self, content: Mapping[str, Any]) -> None:
         """Print the result as JSON, where that was asked for.

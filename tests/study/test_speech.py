@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from rich.console import Console
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.trained import QUICK, content, run
 from tutelage.learning.rounds import Rounds
@@ -128,12 +129,17 @@ def test_a_commentary_and_the_names_are_told_as_json(pets, tmp_path) -> None:
     words = ["--teacher", "loss", "--rounds", "2", "--steps", "2", "--held-out", "9"]
     out = tmp_path / "kept"
     batch = QUICK[QUICK.index("--batch-size") :][:2]
-    told = run("commentary", "learn", pets, *words, *batch, "--out", out, "--json")
+    log = ["--log", "tensorboard"]
+    told = run("commentary", "learn", pets, *words, *batch, *log, "--out", out, "--json")
     assert told.code == 0, told
     found = json.loads(told.out)
     assert found["commentary"] == str(out)
     assert len(found["held_out_loss"]) == found["rounds"] == 2
     assert "round 2 of 2" in told.err
+    curves = EventAccumulator(str(tmp_path / "kept.curves")).Reload()
+    points = curves.Scalars("round/held_out_loss")
+    assert [point.step for point in points] == [1, 2]
+    assert [point.value for point in points] == pytest.approx(found["held_out_loss"])
     shown = json.loads(run("commentary", "show", out, "--json").out)
     assert any("LossWeigher" in line for line in shown["told"])
     assert not any("ignore" in line for line in shown["told"])

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -42,6 +42,9 @@ class Learn:
     out: Path | None = None
     """Folder of the commentary. If not given: commentaries/DATA-TEACHER, numbered if that
     exists."""
+
+    log: Literal["tensorboard"] | None = None
+    """Write the held-out loss of every round to OUT.curves; tensorboard --logdir shows it."""
 
     speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
 

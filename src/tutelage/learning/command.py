@@ -1,10 +1,11 @@
 """``tutelage commentary``: what is printed, and what stops it."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, require_module
 from tutelage.learning.asked import Export, Learn, Show
 from tutelage.learning.settings import LearnSettings
 from tutelage.runs import exists, free_folder
@@ -41,13 +42,20 @@ def _learn(asked: Learn) -> None:
     out = asked.out or _free(settings)
     if exists(out):
         raise UsageError(f"{out} exists. Name another folder with --out.")
+    if asked.log is not None:
+        require_module(asked.log, "train")
     say(speech.progress(), "Reading the data ...")
     # torch comes in here, after everything that can be refused without it
     from tutelage.learning.learn import learn
     from tutelage.learning.rounds import Rounds
 
-    with Rounds(speech.progress(), settings.rounds) as rounds:
-        learn(settings, out, rounds.tell)
+    with Rounds(speech.progress(), settings.rounds) as rounds, _curves(asked, out) as draw:
+
+        def tell(number: int, loss: float) -> None:
+            rounds.tell(number, loss)
+            draw(number, {"round/held_out_loss": loss})
+
+        learn(settings, out, tell)
     use = ["tutelage", "train", settings.data, *_reading(settings)]
     use = [*use, "--commentary", str(out)]
     result = speech.result()
@@ -64,6 +72,20 @@ def _learn(asked: Learn) -> None:
         "held_out_loss": rounds.losses,
         "use": shlex.join(use),
     })
+
+
+@contextmanager
+def _curves(asked: Learn, out: Path) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+    if asked.log is None:
+        yield lambda *_: None
+        return
+    from tutelage.logs import TensorBoard
+
+    board = TensorBoard(out.with_name(f"{out.name}.curves"))
+    try:
+        yield board
+    finally:
+        board.close()
 
 
 def _reading(settings: LearnSettings) -> list[str]:
