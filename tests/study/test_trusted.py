@@ -37,3 +37,9 @@ def test_other_classes_and_sizes_are_refused_in_one_line(pets, tmp_path) -> None
     small = pictures(tmp_path / "small", ("cat", "emu"), count=7, size=8)
     one_line(run("train", pets, "--held-out-from", small), "(1, 8, 8)", "--image-size")
     one_line(run("train", pets, "--held-out-from", tmp_path / "gone"), "gone")
+
+
+def test_of_a_small_set_a_fifth_is_held_out_where_nothing_is_said(pets) -> None:
+    settings = TrainSettings(data=str(pets))
+    material = seed_material(read_source(settings), settings, 0)
+    assert (len(material.train), len(material.held_out)) == (39, 9)

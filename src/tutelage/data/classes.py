@@ -88,7 +88,7 @@ def encode(
     if missing:
         raise UsageError(
             f"{where} has no label in {listed(missing)}; label these rows or remove them, or "
-            "leave them out: missing_labels skip."
+            "leave them out: missing_labels skip (--missing-labels skip)."
         )
     numbers = {name: number for number, name in enumerate(classes)}
     codes = torch.full((len(values),), -1, dtype=torch.int64)

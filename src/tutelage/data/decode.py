@@ -85,7 +85,7 @@ def stack(pictures: Iterable[tuple[str, np.ndarray]], count: int, *, where: str)
             raise UsageError(
                 f"images differ in size: {first} is {_size(images)} and {place} is "
                 f"{_size(pixels)} (width x height); bring all images to one size, or have "
-                "them cut to a square of so many pixels a side: image_size."
+                "them cut to a square of so many pixels a side: image_size (--image-size 64)."
             )
         if len(pixels) > images.shape[1]:
             images = np.repeat(images, len(pixels), axis=1)

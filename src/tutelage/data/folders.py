@@ -154,7 +154,8 @@ def _refuse_bad_classes(
     if empty and reading.empty_classes == "refuse":
         raise UsageError(
             f"{root} has class folders without images: {', '.join(empty)}; fill or remove "
-            "them, or keep them as classes that no example has: empty_classes keep."
+            "them, or keep them as classes that no example has: empty_classes keep "
+            "(--empty-classes keep)."
         )
     for name in found:
         if name not in classes:

@@ -132,6 +132,6 @@ def _explained(arm: str, settings: TrainSettings, material: Material, error: Exc
     prefix = f"The commentary {settings.commentary} does not fit: " if stored else ""
     return (
         f"{prefix}{student_name(settings, material.train)} taught by {arm} cannot be trained "
-        f"on {shape} with batch_size {settings.batch_size} and {settings.held_out} held-out "
-        f"{kind(material.train)}: {reason}"
+        f"on {shape} with batch_size {settings.batch_size} and {len(material.held_out)} "
+        f"held-out {kind(material.train)}: {reason}"
     )

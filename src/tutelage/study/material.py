@@ -27,6 +27,8 @@ from tutelage.study.settings import TrainSettings
 from tutelage.study.texts import Data, kind, of_texts
 from tutelage.study.trusted import read_trusted
 
+HELD_OUT = 500
+"""held-out examples, or a fifth of the training set, where the settings do not say"""
 CURVE_IMAGES = 2000
 """test images, class balanced, that the learning curve is drawn on; the result uses them all"""
 
@@ -176,12 +178,13 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     held_out: Data | None = source.trusted
     rest = torch.arange(len(train))
     if held_out is None:
-        if settings.held_out >= len(train):
+        size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
+        if size >= len(train):
             raise UsageError(
-                f"--held-out {settings.held_out} leaves nothing to train on: {train.name} has "
+                f"--held-out {size} leaves nothing to train on: {train.name} has "
                 f"{len(train)} training {kind(train)}; give fewer, or --held-out-from."
             )
-        chosen, rest = balanced_rows(train.labels, settings.held_out, classes, seed=seed)
+        chosen, rest = balanced_rows(train.labels, size, classes, seed=seed)
         held_out = train.rows(chosen)
     if settings.imbalance is not None:
         factor = settings.imbalance

@@ -118,9 +118,9 @@ class TrainSettings:
     """Keep a long-tailed part of the training set: the first class as large as the smallest
     was, the last one smaller by this factor, those between in geometric steps."""
 
-    held_out: int = 500
+    held_out: int | None = None
     """Images with right labels, class balanced, that judge the student; taken from the training
-    set and not trained on."""
+    set and not trained on. If not given, 500, or a fifth of the set where that is less."""
 
     held_out_from: str | None = None
     """A folder, table or id of images with labels you trust, all of which judge the student in
