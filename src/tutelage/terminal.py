@@ -64,7 +64,7 @@ class Pace:
         """Since it began."""
         return time.monotonic() - self._began
 
-    def left(self, done: float, total: float) -> str:
+    def left(self, done: int | float, total: int | float) -> str:
         """How long still, in words.
 
         Args:

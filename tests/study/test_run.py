@@ -138,6 +138,7 @@ def test_summary_is_what_the_files_say(trained):
     wrong = [g != t for g, t in zip(table["given"], table["true"], strict=True)]
     assert summary["data"] == {
         "name": "pets [v1] é",
+        "of": "images",
         "train": 39,
         "held_out": 9,
         "test": 12,
