@@ -241,6 +241,7 @@ def test_at_most_so_many_points_and_always_the_same():
     assert len(set(chosen)) == charts.MOST_POINTS
     np.testing.assert_array_equal(chosen, charts.sample(4000))
     assert len(charts.sample(10)) == 10
+    assert len(charts.sample(4000, 8)) == charts.ALL_POINTS // 8
 
 
 def test_histogram_shares_of_each_kind_are_percent(monkeypatch):

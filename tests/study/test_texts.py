@@ -42,6 +42,9 @@ def test_a_table_of_texts_trains_and_leaves_what_was_made_of_every_text():
     for row in rows:
         assert row["text"] == texts[row["id"]]
         assert row["name"] == f"row {row['id']}"
+    page = Path("x/report.html").read_text(encoding="utf-8")
+    least = min(rows, key=lambda row: row["weight"])
+    assert f'<th scope="row">{least["id"]}</th><td>{least["text"]}</td>' in page
     assert content(Path("x/summary.json"))["arms"].keys() == {
         "untaught",
         "margin-loss",

@@ -13,7 +13,7 @@ from tutelage.report.looks import Look
 from tutelage.report.plots import Line
 from tutelage.report.tracks import Track, track
 
-MOST_POINTS = 1500
+MOST_POINTS, ALL_POINTS = 1500, 4000  # in one chart, and in those of all arms of a page
 LEAST_LOSS = 1e-4  # smaller losses are drawn here, so that a logarithm can show the rest
 BINS = 30
 MOST_CLASSES, MOST_EPOCHS = 24, 30
@@ -131,18 +131,21 @@ def weight_histogram(examples: Examples, *, mark: str) -> str:
     )
 
 
-def weight_against_loss(examples: Examples, *, mark: str, classes: Sequence[str] = ()) -> str:
-    """One point per example, its loss across and its weight upwards; at most ``MOST_POINTS``.
+def weight_against_loss(
+    examples: Examples, *, mark: str, classes: Sequence[str] = (), arms: int = 1
+) -> str:
+    """One point per example, its loss across and its weight upwards; of many, some.
 
     Args:
         examples: One seed of a taught arm.
         mark: Begins every id in the drawing; must be unique on the page.
         classes: Names by label, for what is said of a point.
+        arms: How many arms have such a chart on the page.
 
     Returns:
         HTML, as of ``interactive.drawing``.
     """
-    chosen = sample(len(examples.ids))
+    chosen = sample(len(examples.ids), arms)
     losses = np.maximum(examples.losses.astype(np.float64), LEAST_LOSS)
     found = kinds(examples)
     rows = [
@@ -164,18 +167,20 @@ def weight_against_loss(examples: Examples, *, mark: str, classes: Sequence[str]
     )
 
 
-def sample(size: int) -> np.ndarray:
-    """Which examples to draw: all, or ``MOST_POINTS`` of them, the same ones every time.
+def sample(size: int, arms: int = 1) -> np.ndarray:
+    """Which examples to draw: all, or as many as there is room for, the same ones every time.
 
     Args:
         size: How many there are.
+        arms: How many arms share ``ALL_POINTS``; one gets at most ``MOST_POINTS``.
 
     Returns:
         Positions in rising order.
     """
-    if size <= MOST_POINTS:
+    most = min(MOST_POINTS, ALL_POINTS // arms)
+    if size <= most:
         return np.arange(size)
-    return np.sort(np.random.default_rng(0).choice(size, MOST_POINTS, replace=False))
+    return np.sort(np.random.default_rng(0).choice(size, most, replace=False))
 
 
 def kinds(examples: Examples) -> Kinds:

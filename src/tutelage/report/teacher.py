@@ -49,6 +49,7 @@ def _charts(content: RunContent, name: str, examples: Examples | None, anchor: s
         HTML, or nothing.
     """
     classed = next((of for of in content.by_class if of.arm == name), None)
+    arms = len(content.examples)
     drawn: list[str] = []
     entries: dict[str, Look] = {}
     notes: list[str] = []
@@ -56,11 +57,11 @@ def _charts(content: RunContent, name: str, examples: Examples | None, anchor: s
         entries |= {kind: look for kind, look, _ in charts.kinds(examples)}
         histogram = charts.weight_histogram(examples, mark=f"{anchor}-histogram")
         points = charts.weight_against_loss(
-            examples, mark=f"{anchor}-points", classes=content.classes
+            examples, mark=f"{anchor}-points", classes=content.classes, arms=arms
         )
         drawn.append(elements.chart("Weights, one seed", histogram))
         drawn.append(elements.chart("Weight against loss, one seed", points))
-        notes.append(_note(examples))
+        notes.append(_note(examples, arms))
     weighing = [curve for curve in content.curves if curve.arm == name and _weighs(curve)]
     if weighing:
         entries |= dict(BOTH)
@@ -78,8 +79,8 @@ def _charts(content: RunContent, name: str, examples: Examples | None, anchor: s
     return f'{key}<div class="charts">{"".join(drawn)}</div>{note}'
 
 
-def _note(examples: Examples) -> str:
-    size, drawn = len(examples.ids), len(charts.sample(len(examples.ids)))
+def _note(examples: Examples, arms: int) -> str:
+    size, drawn = len(examples.ids), len(charts.sample(len(examples.ids), arms))
     points = (
         f"{drawn:,} of {size:,} examples, drawn at random" if drawn < size else "all examples"
     )

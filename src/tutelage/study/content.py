@@ -7,11 +7,20 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Integer
-from torch import Tensor
 
 from tutelage.config import to_plain
 from tutelage.data.images import ImageSet
-from tutelage.report import ClassWeights, Examples, Picture, Pictures, RunContent, formats
+from tutelage.data.text.text_set import TextSet
+from tutelage.report import (
+    ClassWeights,
+    Examples,
+    Picture,
+    Pictures,
+    RunContent,
+    Sentence,
+    Sentences,
+    formats,
+)
 from tutelage.runs import run_facts
 from tutelage.study.left import table_of, tracked_of
 from tutelage.study.material import Material
@@ -20,8 +29,10 @@ from tutelage.study.settings import TrainSettings
 from tutelage.study.summary import data_line, report_arms, report_curves
 from tutelage.study.trainee import Job
 
-SHOWN = 24
-"""most distrusted examples shown as pictures"""
+SHOWN, ALL_SHOWN = 24, 96
+"""most distrusted examples shown as they are: of an arm, and of all arms of a report"""
+LETTERS = 500
+"""of a text that are shown"""
 
 
 def run_content(
@@ -42,6 +53,7 @@ def run_content(
     size = len(material.train), len(material.train.classes)
     tables = {arm: table_of(Job(run, arm, 0, settings), *size) for arm in taught}
     tables = {arm: table for arm, table in tables.items() if (table["weight"] != 1).any()}
+    most = min(SHOWN, ALL_SHOWN // max(len(tables), 1))
     return RunContent(
         title=f"Taught and untaught students on {material.train.name}",
         command=command(settings),
@@ -51,9 +63,14 @@ def run_content(
         curves=report_curves(run, settings),
         examples=tuple(_examples(arm, table) for arm, table in tables.items()),
         pictures=tuple(
-            _pictures(arm, table, material.train.images, material.train.classes)
+            _pictures(arm, table, material.train, most)
             for arm, table in tables.items()
             if isinstance(material.train, ImageSet)
+        ),
+        sentences=tuple(
+            _sentences(arm, table, material.train, most)
+            for arm, table in tables.items()
+            if isinstance(material.train, TextSet)
         ),
         verdict=tuple(summary["verdict"]),
         settings={name: _text(value) for name, value in to_plain(settings).items()},
@@ -153,12 +170,22 @@ def _examples(arm: str, table: dict[str, np.ndarray]) -> Examples:
     )
 
 
-def _pictures(
-    arm: str, table: dict[str, np.ndarray], images: Tensor, classes: tuple[str, ...]
-) -> Pictures:
+def _sentences(arm: str, table: dict[str, np.ndarray], train: TextSet, most: int) -> Sentences:
+    texts, names = train.shown(), train.classes
     items = []
-    for row in np.argsort(table["weight"], kind="stable")[:SHOWN]:
-        pixels = images[int(row)].permute(1, 2, 0).numpy()
+    for row in np.argsort(table["weight"], kind="stable")[:most].tolist():
+        text = texts[row] if len(texts[row]) <= LETTERS else f"{texts[row][:LETTERS]} …"
+        true = names[int(table["true"][row])] if "true" in table else None
+        given, predicted = (names[int(table[of][row])] for of in ("given", "predicted"))
+        number, weight, loss = (table[of][row].item() for of in ("id", "weight", "loss"))
+        items.append(Sentence(text, number, given, predicted, true, weight, loss))
+    return Sentences(arm, tuple(items))
+
+
+def _pictures(arm: str, table: dict[str, np.ndarray], train: ImageSet, most: int) -> Pictures:
+    items, classes = [], train.classes
+    for row in np.argsort(table["weight"], kind="stable")[:most]:
+        pixels = train.images[int(row)].permute(1, 2, 0).numpy()
         true = classes[int(table["true"][row])] if "true" in table else None
         items.append(
             Picture(
