@@ -13,6 +13,7 @@ BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHORTER = (
     (re.compile(r"(?<=--epochs )\d+"), "1"),
     (re.compile(r"(?<=--seeds )\d+"), "1"),
+    (re.compile(r"(?<=--student )resnet8"), "cnn"),
     (re.compile(r"(?<=--limit )\d+"), "200"),
     (re.compile(r"(?<=--rounds )\d+"), "2"),
     (re.compile(r"(?<=--steps )\d+"), "3"),
