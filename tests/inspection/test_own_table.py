@@ -87,3 +87,19 @@ def test_a_table_has_no_arms_and_another_file_is_no_table(tmp_path) -> None:
     one_line(run("inspect", tmp_path / "t.csv", "--arm", "loss"), "no arms")
     (tmp_path / "t.txt").write_text("x")
     one_line(run("inspect", tmp_path / "t.txt"), "t.txt", ".parquet or .csv")
+
+
+def test_what_is_not_known_to_be_right_is_not_counted_as_wrong(tmp_path) -> None:
+    # true lacks some, so that pandas would write 1.0 where given has 1
+    true = ["1.0" if n == 1 else ("" if n == 2 else "0.0") for n in range(40)]
+    loss = [9 if n in {1, 2} else 0.01 * n for n in range(40)]
+    held_out = [n >= 20 for n in range(40)]
+    file = tmp_path / "t.csv"
+    table(file, label=[0] * 40, true=true, loss=loss, held_out=held_out)
+    answer = run("inspect", file, "--false-alarms", "0.05", "--json")
+    assert answer.code == 0, answer
+    found = json.loads(answer.out)
+    assert found["likely_wrong"] == 2
+    assert (found["quality"]["wrong"], found["quality"]["precision"]) == (1, 1)
+    assert found["auroc"] == 1
+    assert any("Of 1 labels" in note for note in found["notes"])

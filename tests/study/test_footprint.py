@@ -55,3 +55,13 @@ def test_class_means_are_over_the_examples_that_carry_a_label():
     weights = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
     found = class_means(weights, np.array([0, 0, 2]), 3)
     np.testing.assert_array_equal(found, [[2, np.nan, 5], [3, np.nan, 6]])
+
+
+def test_nothing_is_told_where_earlier_peaks_cannot_be_forgotten(monkeypatch, tmp_path):
+    monkeypatch.setattr("tutelage.study.footprint.RESET", tmp_path)  # cannot be written
+    assert Footprint(CPU).peak() is None
+    monkeypatch.undo()
+    bare = tmp_path / "status"
+    bare.write_text("Name:\tpython\n", encoding="ascii")
+    monkeypatch.setattr("tutelage.study.footprint.STATUS", bare)
+    assert Footprint(CPU).peak() is None

@@ -1,6 +1,7 @@
 """What is kept of every example over a run is what the steps showed of it."""
 
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,10 +10,13 @@ import torch
 from tests.trained import content, lines
 from tutelage.config import from_plain
 from tutelage.data.batches import Batches, statistics
+from tutelage.look import Record
 from tutelage.study.judgement import read_examples
 from tutelage.study.material import read_source, seed_material
 from tutelage.study.settings import TrainSettings
+from tutelage.study.standing import Standing
 from tutelage.study.tracked import MOST, epochs_kept, read_tracked
+from tutelage.study.trainee import _note
 
 
 def test_all_epochs_of_a_short_run_are_kept_and_some_of_a_long_one() -> None:
@@ -67,3 +71,17 @@ def test_a_table_of_other_examples_is_refused(trained) -> None:
     file = trained / "students" / "untaught-seed0" / "history.parquet"
     with pytest.raises(ValueError, match="about other examples"):
         read_tracked(file, np.arange(39))
+
+
+def test_ids_of_a_step_on_a_card_find_what_is_known_of_them_on_the_cpu() -> None:
+    class OnCard:  # which indexes no tensor of the CPU
+        def cpu(self) -> torch.Tensor:
+            return torch.tensor([1, 0])
+
+    ids: Any = OnCard()
+    losses, weights = torch.zeros(2), torch.tensor([0.25, 1.0])
+    standing = Standing()
+    _note(
+        standing, Record(losses.sum(), losses, weights, ids, None), torch.tensor([False, True])
+    )
+    assert standing.weights == [1.0, 0.25]

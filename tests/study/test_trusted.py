@@ -43,3 +43,13 @@ def test_of_a_small_set_a_fifth_is_held_out_where_nothing_is_said(pets) -> None:
     settings = TrainSettings(data=str(pets))
     material = seed_material(read_source(settings), settings, 0)
     assert (len(material.train), len(material.held_out)) == (39, 9)
+
+
+def test_images_of_both_parts_of_a_source_keep_names_of_their_own(pets, tmp_path) -> None:
+    for seed, part in enumerate(("train", "test")):
+        pictures(tmp_path / "trusted" / part, ("emu", "cat"), count=7 + seed, seed=seed)
+    settings = TrainSettings(data=str(pets), held_out_from=str(tmp_path / "trusted"))
+    judges = seed_material(read_source(settings), settings, 0).held_out
+    names = judges.names()
+    assert len(judges) == len(set(names)) == len(judges.ids.unique()) == 30
+    assert sum(name.startswith("train/") for name in names) == 14

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from jaxtyping import Bool
+
 from tutelage.errors import UsageError
 from tutelage.inspection.asked import Inspect
 from tutelage.inspection.combined import Labels, combined
@@ -86,6 +89,7 @@ def inspect(asked: Inspect) -> Found:
             *notes,
             *_of_choice(arm, usable, against, by),
             *faults,
+            *_of_truth(labels),
             *_of_chance(labels, asked),
         ),
     )
@@ -101,15 +105,28 @@ def _read(asked: Inspect) -> tuple[Run | None, str, list[Opinions], list[str]]:
 
 
 def _quality(labels: Labels) -> Quality | None:
-    if labels.true is None or labels.accused is None:
+    known = _known(labels)
+    if labels.true is None or labels.accused is None or not known.any():
         return None
-    return quality(labels.accused, known_wrong(labels.given, labels.true))
+    return quality(labels.accused[known], known_wrong(labels.given, labels.true)[known])
 
 
 def _auroc(labels: Labels) -> float:
-    if labels.true is None:
+    known = _known(labels)
+    if labels.true is None or not known.any():
         return float("nan")
-    return auroc(-labels.standing, known_wrong(labels.given, labels.true))
+    return auroc(-labels.standing[known], known_wrong(labels.given, labels.true)[known])
+
+
+def _known(labels: Labels) -> Bool[np.ndarray, "N"]:
+    return np.array([bool(name) for name in labels.true or [""] * len(labels)])
+
+
+def _of_truth(labels: Labels) -> list[str]:
+    lacking = int((~_known(labels)).sum())
+    if labels.true is None or not lacking:
+        return []
+    return [f"Of {lacking:,} labels it is not known whether they are right: left out of that."]
 
 
 def _of_choice(arm: str, usable: Sequence[By], against: Sequence[str], by: By) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tutelage.data.by_name import NAME_COLUMNS, read_columns
+from tutelage.data.tables import literal
 from tutelage.errors import UsageError
 from tutelage.inspection.opinions import Judges, Opinions
 
@@ -21,9 +22,9 @@ def read_own(file: Path) -> Opinions:
 
     Args:
         file: Parquet or CSV: ``given`` (or ``label``) with ``loss`` or ``weight`` or both, and
-            where there are such: ``name`` (or ``path``), ``predicted``, ``true``, ``text`` (or
-            ``sentence``), and ``held_out``, true for examples that were not trained on and
-            whose labels are right.
+            where there are such: ``name`` (or ``path``), ``predicted``, ``true``, empty where
+            that is not known, ``text`` (or ``sentence``), and ``held_out``, true for examples
+            that were not trained on and whose labels are right.
 
     Returns:
         What its one student says.
@@ -49,14 +50,16 @@ def read_own(file: Path) -> Opinions:
     def kept(column: Sequence[Any] | None) -> list[str] | None:
         return None if column is None else [_text(column[row]) for row in trained.tolist()]
 
+    predicted, true = columns.get("predicted"), columns.get("true")
+    given, predicted, true = _alike(given, predicted, true)
     labels = kept(given) or []
     opinions = Opinions(
         student=file.name,
         names=kept(names) or [],
         ids=trained.tolist(),
         given=labels,
-        predicted=kept(columns.get("predicted")) or [""] * len(labels),
-        true=kept(columns.get("true")),
+        predicted=kept(predicted) or [""] * len(labels),
+        true=kept(true),
         losses=losses[trained],
         weights=weights[trained],
         held_out=Judges(losses[clean], weights[clean]) if clean.any() else None,
@@ -72,7 +75,17 @@ def _first(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Sequen
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None or value != value else str(value)
+
+
+def _alike(*columns: Sequence[Any] | None) -> list[Sequence[Any] | None]:
+    """Spell classes the same: a column that lacks some numbers has 1.0 where others have 1.
+
+    Returns:
+        The columns.
+    """
+    spelled = iter(literal([_text(v) for column in columns for v in column or ()]))
+    return [None if column is None else [next(spelled) for _ in column] for column in columns]
 
 
 def _flags(column: Sequence[Any] | None, rows: int, file: Path) -> np.ndarray:

@@ -25,8 +25,9 @@ class Footprint:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         gc.collect()
+        self.held: int | None = 0
         self.forget()
-        self.held = self._now()
+        self.held = None if self.held is None else self._now()
 
     def forget(self) -> None:
         """Forget the peak so far: what comes until now does not count."""
@@ -37,8 +38,10 @@ class Footprint:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
         if trim is not None:
             trim(0)
-        if RESET.exists():
+        try:
             RESET.write_text(FORGET_PEAK, encoding="ascii")
+        except OSError:  # as in some containers: peaks of earlier work cannot be told apart
+            self.held = None
 
     def peak(self) -> int | None:
         """The peak since it was last forgotten.
@@ -47,17 +50,20 @@ class Footprint:
             Bytes above what was held at first; None where the machine does not say.
         """
         if self.device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self.device) - self.held
-        return max(0, _of_process("VmHWM") - self.held) if STATUS.exists() else None
+            return torch.cuda.max_memory_allocated(self.device) - (self.held or 0)
+        peak = _of_process("VmHWM")
+        return None if peak is None or self.held is None else max(0, peak - self.held)
 
-    def _now(self) -> int:
+    def _now(self) -> int | None:
         if self.device.type == "cuda":
             return torch.cuda.memory_allocated(self.device)
-        return _of_process("VmRSS") if STATUS.exists() else 0
+        return _of_process("VmRSS")
 
 
-def _of_process(name: str) -> int:
+def _of_process(name: str) -> int | None:
+    if not STATUS.exists():
+        return None
     for line in STATUS.read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith(f"{name}:"):
             return 1024 * int(line.split()[1])  # stands there in KiB
-    return 0
+    return None

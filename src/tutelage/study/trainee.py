@@ -185,7 +185,7 @@ def _note(standing: Standing, record: Record, wrong: Tensor | None) -> None:
     if wrong is None:
         parts = [torch.ones_like(record.weights, dtype=torch.bool)]
     else:
-        mistaken = wrong[record.ids]
+        mistaken = wrong[record.ids.cpu()].to(record.weights.device)
         parts = [~mistaken, mistaken]
     for place, rows in enumerate(parts):
         standing.weights[place] += float(record.weights[rows].sum())

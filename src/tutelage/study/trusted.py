@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
-from tutelage.data.images import ImageSet
+from tutelage.data.images import ImageSet, Splits
 from tutelage.data.reading import Reading
 from tutelage.data.sources import load
 from tutelage.errors import UsageError, nearest
@@ -39,11 +40,28 @@ def read_trusted(source: str, train: ImageSet, reading: Reading) -> ImageSet:
             f"held_out_from {source} has images of shape {ours}, {train.name} of {theirs}: "
             "give images of one shape, or --image-size N."
         )
+    ids, sources = _named(splits)
     places = torch.tensor([train.classes.index(name) for name in splits.train.classes])
     return replace(
         splits.train,
         images=images.expand(-1, train.images.shape[1], -1, -1).contiguous(),
         labels=places[torch.cat([part.labels for part in parts])],
-        ids=torch.cat([part.ids for part in parts]),
+        ids=ids,
         classes=train.classes,
+        sources=sources,
     )
+
+
+def _named(splits: Splits) -> tuple[Tensor, tuple[str, ...]]:
+    """Give the images of both parts ids and names that are different.
+
+    Returns:
+        int64 [N] and, by id, what the images are called.
+    """
+    ids = torch.cat([splits.train.ids, splits.test.ids])
+    of_one_source = splits.train.sources == splits.test.sources
+    if of_one_source and len(ids.unique()) == len(ids):
+        return ids, splits.train.sources
+    parts = {"train": splits.train, "test": splits.test}
+    names = [f"{which}/{name}" for which, part in parts.items() for name in part.names()]
+    return torch.arange(len(names)), tuple(names)
