@@ -4,6 +4,7 @@ import torch
 
 from tests.trained import QUICK, content, one_line, pictures, run
 from tutelage.data.sources import load
+from tutelage.study.check import fingerprint
 from tutelage.study.material import read_source, seed_material
 from tutelage.study.settings import TrainSettings
 
@@ -53,3 +54,12 @@ def test_images_of_both_parts_of_a_source_keep_names_of_their_own(pets, tmp_path
     names = judges.names()
     assert len(judges) == len(set(names)) == len(judges.ids.unique()) == 30
     assert sum(name.startswith("train/") for name in names) == 14
+
+
+def test_other_trusted_images_are_other_data(pets, tmp_path) -> None:
+    def digest(seed: int) -> str:
+        trusted = pictures(tmp_path / str(seed), ("emu", "cat"), count=7, seed=seed)
+        settings = TrainSettings(data=str(pets), held_out_from=str(trusted))
+        return fingerprint(read_source(settings))
+
+    assert digest(1) != digest(2)

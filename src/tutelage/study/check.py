@@ -48,10 +48,11 @@ def fingerprint(source: Source) -> str:
         source: The data.
 
     Returns:
-        SHA-256 of images or tokens, labels and ids, in hexadecimal.
+        SHA-256 of images or tokens, labels and ids, trusted ones too, in hexadecimal.
     """
     made = hashlib.sha256()
-    for part in (source.splits.train, source.splits.test):
+    trusted = () if source.trusted is None else (source.trusted,)
+    for part in (source.splits.train, source.splits.test, *trusted):
         for tensor in part.tensors():
             made.update(tensor.numpy().tobytes())
     if source.given is not None:
