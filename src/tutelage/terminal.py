@@ -4,12 +4,22 @@ import json
 import math
 import os
 import sys
+import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich import box
 from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+
+DASH = "\N{EN DASH}"
+"""stands where there is nothing to say"""
+WIDE = 400
+"""columns that a table may take where no terminal has an edge"""
 
 IN_A_PIPE = 140
 """columns of a table where no terminal says how wide it is"""
@@ -113,6 +123,56 @@ def say(console: Console, text: str) -> None:
         text: The line.
     """
     console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def say_table(
+    console: Console,
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str = "",
+    spare: Sequence[str] = (),
+) -> None:
+    """Print a table whole: never with a number cut off.
+
+    Where a terminal is too narrow it goes without the columns that can be spared, or else is
+    told line by line. In a file or a pipe it is as wide as it is.
+
+    Args:
+        console: Where to.
+        names: Of the columns.
+        rows: As many texts each; a column of dashes alone is left out.
+        title: Above it.
+        spare: Columns that can be left away.
+    """
+    told = [place for place, _ in enumerate(names) if any(row[place] != DASH for row in rows)]
+    room = console.width if console.is_terminal else WIDE
+    for left_out in ((), spare):
+        kept = [place for place in told if names[place] not in left_out]
+        table = _table([names[n] for n in kept], [[row[n] for n in kept] for row in rows])
+        width = Measurement.get(console, console.options.update_width(WIDE), table).maximum
+        if width <= room:
+            table.title = title or None
+            before = console.width
+            console.width = max(width, before)
+            console.print(table)
+            console.width = before
+            return
+    if title:
+        say(console, f"{title}:")
+    for row in rows:
+        say(console, "; ".join(f"{names[place]}: {row[place]}" for place in told))
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    for place, name in enumerate(names):
+        pieces = (*name.split(), *(row[place] for row in rows))
+        header = textwrap.fill(name, max(map(len, pieces), default=1))
+        table.add_column(escape(header), no_wrap=True)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from tutelage.report import Arm, Curve
 from tutelage.reproduction.claims import FAILS, HOLDS, Comparison, Judged, judge
 from tutelage.runs import run_facts
 from tutelage.study.left import history_of, result_of
-from tutelage.study.settings import TAUGHT_BY, TrainSettings
+from tutelage.study.settings import TrainSettings
+from tutelage.study.summary import arm_of
 
 ACCURACY = "test_accuracy"
 OF_MATERIAL = (
@@ -120,28 +121,16 @@ def arms_of(member: Member) -> tuple[Arm, ...]:
     """
     untaught = member.results.get("untaught", {})
 
-    def each(results: Mapping[int, Mapping[str, float]], key: str) -> tuple[float, ...] | None:
-        known = all(key in result for result in results.values())
-        return tuple(result[key] for result in results.values()) if known else None
+    def known(seed: int, result: Mapping[str, float]) -> dict[str, float]:
+        base = untaught[seed]["seconds"] if seed in untaught else float("nan")
+        return {"seed": seed, **result, "ratio": result["seconds"] / base}
 
-    return tuple(
-        Arm(
-            name=f"{member.name}: {arm}",
-            teacher=TAUGHT_BY.get(arm, arm),
-            seeds=tuple(results),
-            test_accuracy=tuple(r[ACCURACY] for r in results.values()),
-            seconds=tuple(r["seconds"] for r in results.values()),
-            ratio=tuple(
-                r["seconds"] / untaught[seed]["seconds"] if seed in untaught else float("nan")
-                for seed, r in results.items()
-            ),
-            weight_right=None if arm == "untaught" else each(results, "weight_right"),
-            weight_wrong=None if arm == "untaught" else each(results, "weight_wrong"),
-            auroc=None if arm == "untaught" else each(results, "auroc"),
-        )
+    named = {
+        arm: arm_of(arm, [known(seed, result) for seed, result in results.items()])
         for arm, results in member.results.items()
         if results
-    )
+    }
+    return tuple(replace(arm, name=f"{member.name}: {name}") for name, arm in named.items())
 
 
 def unlike(one: Member, other: Member) -> str:

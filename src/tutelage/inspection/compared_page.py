@@ -7,19 +7,14 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from tutelage.inspection.compared import ACCURACY, Compared, Difference, arms_of
 from tutelage.report import charts, elements, formats, looks
 from tutelage.report import table as report_table
 from tutelage.report.page import document
-from tutelage.terminal import say
+from tutelage.terminal import say, say_table
 
-NARROW = 76
-"""columns of a terminal below which tables are told line by line"""
 PAIRED = ("Test accuracy of", "less that of", "Seeds", "Points", "90% interval", "Verdict")
 RULE = (
     "Differences are paired by seed: higher or lower where the 90% interval of the mean "
@@ -35,12 +30,18 @@ def tell(console: Console, compared: Compared) -> None:
         compared: What was found.
     """
     arms = [arm for member in compared.members for arm in arms_of(member)]
-    _table(console, report_table.HEADER, report_table.rows(arms), report_table.caption(arms))
+    say_table(
+        console,
+        report_table.HEADER,
+        report_table.rows(arms),
+        title=report_table.caption(arms),
+        spare=(report_table.MEMORY,),
+    )
     if compared.differing:
-        _table(console, _header(compared), _differing(compared), "What differs")
+        say_table(console, _header(compared), _differing(compared), title="What differs")
     if compared.differences:
         rows = [row(one) for one in compared.differences]
-        _table(console, PAIRED, rows, "Differences")
+        say_table(console, PAIRED, rows, title="Differences")
         say(console, f"{lead(compared)} {RULE}")
     for note in compared.notes:
         say(console, note)
@@ -189,20 +190,3 @@ def _curves(compared: Compared) -> str:
         "Line: mean over seeds. Band: lowest to highest seed.", style="note"
     )
     return elements.section("Learning curves", body + note, anchor="curves")
-
-
-def _table(
-    console: Console, header: Sequence[str], rows: Sequence[Sequence[str]], title: str
-) -> None:
-    if console.width < NARROW:  # a table would cut its numbers
-        say(console, f"{title}:")
-        for texts in rows:
-            told = zip(header, texts, strict=True)
-            say(console, "; ".join(f"{name}: {value}" for name, value in told))
-        return
-    table = Table(*map(escape, header), title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in table.columns[:1]:
-        column.overflow = "fold"
-    for texts in rows:
-        table.add_row(*map(escape, texts))
-    console.print(table)

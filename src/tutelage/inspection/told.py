@@ -3,18 +3,13 @@
 from collections.abc import Iterator
 
 import numpy as np
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from tutelage.inspection.combined import Labels
 from tutelage.inspection.found import Found
 from tutelage.report import formats
-from tutelage.terminal import say
+from tutelage.terminal import say, say_table
 
-NARROW = 76
-"""columns of a terminal below which the table is told line by line"""
 TEXT_SHOWN = 60
 """letters of a sentence that are shown"""
 
@@ -32,18 +27,7 @@ def tell(console: Console, found: Found, top: int) -> None:
     rows = [cells(labels, row, TEXT_SHOWN) for row in range(min(top, len(labels)))]
     title = f"{headline(found)}"
     say(console, title)
-    if console.width >= NARROW:
-        table = Table(*header, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        table.columns[0].overflow = "fold"
-        for column in table.columns[4:]:
-            column.no_wrap = True
-        for row in rows:
-            table.add_row(*map(escape, row))
-        console.print(table)
-    else:  # a table would cut its numbers
-        for row in rows:
-            told = zip(header, row, strict=True)
-            say(console, "; ".join(f"{name}: {value}" for name, value in told))
+    say_table(console, header, rows, spare=("Epochs",))
     say(console, legend(labels))
     for line in sentences(found):
         say(console, line)

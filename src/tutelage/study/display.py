@@ -153,7 +153,8 @@ def figures(job: Job) -> str:
     told = [f"epoch {entry['epoch']}/{job.settings.epochs}"]
     told += [f"test {100 * entry['test_accuracy']:.1f}%"]
     weights = entry.get("weight_right"), entry.get("weight_wrong")
-    if job.arm != "untaught" and all(isinstance(weight, int | float) for weight in weights):
+    known = all(isinstance(weight, int | float) for weight in weights)
+    if known and weights != (1, 1):  # an arm that does not weigh
         told += [f"weights right {weights[0]:.2f}, wrong {weights[1]:.2f}"]
     return ", ".join(told)
 

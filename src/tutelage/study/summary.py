@@ -151,10 +151,20 @@ def report_arms(summary: dict[str, Any]) -> tuple[Arm, ...]:
     Returns:
         The arms, untaught first.
     """
-    return tuple(_arm(name, results) for name, results in summary["arms"].items())
+    return tuple(arm_of(name, results) for name, results in summary["arms"].items())
 
 
-def _arm(name: str, results: Sequence[dict[str, Any]]) -> Arm:
+def arm_of(name: str, results: Sequence[Mapping[str, Any]]) -> Arm:
+    """One arm as reports show it.
+
+    Args:
+        name: The arm.
+        results: Of each seed what ``result.json`` holds, with ``seed`` and ``ratio``.
+
+    Returns:
+        The arm; what it weighs is left out where that is the same for all.
+    """
+
     def each(key: str) -> tuple[float, ...] | None:
         known = name != "untaught" and all(key in result for result in results)
         known = known and not _even(results)
