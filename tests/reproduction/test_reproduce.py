@@ -19,6 +19,7 @@ from tutelage.reproduction.asked import Reproduce
 from tutelage.reproduction.jobs import Failure
 from tutelage.reproduction.plan import Job
 from tutelage.reproduction.reproduce import reproduce
+from tutelage.reproduction.told import tell
 
 ARMS = ("plain", "gar", "broken")
 SMALL = ("--seeds", 2, "--jobs", 1)
@@ -231,10 +232,11 @@ def test_wrong_use_costs_one_line(place, monkeypatch, words, parts):
     assert list(place.out.iterdir()) == [place.out / "file"]
 
 
-def test_a_narrow_terminal_gets_whole_numbers(place, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    answer = place.reproduce("--seeds", 3, "--jobs", 1)
-    assert "arm: gar; metric: score; paper: 0.65; ours, mean ± std: 6" in answer.out
+def test_a_narrow_terminal_gets_whole_numbers(place):
+    console = Console(force_terminal=True, record=True, width=40)
+    asked = Reproduce("tiny", seeds=3, jobs=1, out=place.out)
+    tell(console, reproduce(load_recipe("tiny"), asked, console))
+    assert "arm: gar; metric: score; paper: 0.65; ours, mean ± std: 6" in console.export_text()
 
 
 def test_a_terminal_sees_a_bar(place):

@@ -158,7 +158,7 @@ def test_what_is_printed_names_the_data_the_run_and_the_report_as_they_are(train
     assert f"{trained}\n" in printed
     assert f"{trained / 'report.html'}\n" in printed
     for arm in ARMS:
-        assert f"\n {arm} " in printed
+        assert f"\n{arm} " in printed
 
 
 class Words(HTMLParser):
