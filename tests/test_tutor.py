@@ -16,7 +16,13 @@ from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Estimate, Lesson, Observation, Params, Window
 from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Reversible, Unrolled
 from tutelage.task import Task
-from tutelage.teachers import InternalState, LossWeigher, Plain
+from tutelage.teachers import (
+    InternalState,
+    KeepOrDrop,
+    KeepProbability,
+    LossWeigher,
+    Plain,
+)
 from tutelage.tutor import Tutor
 
 
@@ -495,3 +501,15 @@ def test_progress_counts_steps_and_averages_the_loss_for_teachers_that_use_it() 
     assert tutor.progress.fraction == 0.4
     assert tutor.progress.mean_loss == pytest.approx(sum(losses) / 4, rel=1e-15)
     assert tutor.progress.best_accuracy == 0.5
+
+
+@pytest.mark.parametrize(
+    ("teacher", "said"), [(KeepOrDrop(KeepProbability(3)), 1), (LossWeigher(), 0)]
+)
+def test_a_teacher_that_no_derivative_reaches_is_told_of_once(caplog, teacher, said):
+    tutor = teaching(Lookahead(), teacher=teacher.double(), total_steps=9)
+    batches, held_out = stream(), stream()
+    for _ in range(3):
+        tutor.step(next(batches), next(held_out))
+    assert caplog.text.count("is zero in every parameter") == said
+    assert ("take GradientAlignment or NextStepLoss" in caplog.text) == bool(said)

@@ -1,5 +1,6 @@
 """How a teacher learns: when its signal looks, and what its optimiser makes of it."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from tutelage.signals import Combining, OneStep, Signal
 from tutelage.task import Task
 from tutelage.teaching import drop_below_of
 from tutelage.trees import is_finite, moved_to, plus
+
+_LOG = logging.getLogger(__name__)
 
 
 class Learner:
@@ -62,6 +65,7 @@ class Learner:
         self.aggregate = aggregate
         self.skipped = 0
         self.estimates: list[Estimate] = []
+        self._looked = False
         if self.plain_between and every < 2:
             raise ValueError(
                 "judge='plain' needs a step without the teacher between two with it: give "
@@ -145,11 +149,26 @@ class Learner:
         with autocast_to(FULL, device):  # sums and products in full precision
             estimate = self.signal(task, phi, window, held_out)
             grad = task.processes.summed(estimate.grad)
+            if not self._looked:
+                self._looked = True
+                self._tell_of_nothing(grad)
             self.estimates.append(estimate._replace(grad=grad))
             judged = self.estimates[-1].held_out_loss
             if len(self.estimates) >= self.aggregate:  # more where fewer were wanted before
                 self._step(self._combined(task, phi))
         return judged
+
+    def _tell_of_nothing(self, grad: Params) -> None:
+        if any(bool(g.count_nonzero()) for g in grad.values()):
+            return
+        name, signal = type(self.teacher).__name__, type(self.signal).__name__
+        _LOG.warning(
+            "The first gradient that %s gives %s is zero in every parameter. If the teacher "
+            "samples, there is no derivative of what was drawn: take GradientAlignment or "
+            "NextStepLoss.",
+            signal,
+            name,
+        )
 
     def _combined(self, task: Task, phi: Params) -> Params:
         estimates, self.estimates = self.estimates, []
