@@ -24,6 +24,20 @@ def _cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _memory_of_students_in_passing() -> Iterator[None]:
+    """Without a collection of the whole test session's garbage before each student.
+
+    It takes a third of a second, for which the students of most tests are trained; only the
+    figures of memory depend on it.
+    """
+    from tutelage.study import footprint  # not before types are checked on import
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(footprint, "collect", lambda: 0)
+        yield
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder named by TUTELAGE_DATA; the test is skipped where there is none."""

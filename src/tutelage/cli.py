@@ -18,7 +18,7 @@ from tutelage.learning.asked import Commentary, Export, Learn, Show
 from tutelage.recipes import RECIPES, load_recipe
 from tutelage.reproduction.asked import Reproduce, check, check_word
 from tutelage.study.asked import TRAIN_HELP, Train, base
-from tutelage.study.settings import TAUGHT_BY
+from tutelage.study.named import TAUGHT_BY
 from tutelage.terminal import Speech, say
 
 FAILED, WRONG_USE, STOPPED = 1, 2, 130

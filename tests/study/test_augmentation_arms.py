@@ -24,8 +24,9 @@ from tutelage.data.images import ImageSet
 from tutelage.signals import GradientAlignment
 from tutelage.study import trainee
 from tutelage.study.arms import build_tutor
+from tutelage.study.named import OLA, POLICIES
 from tutelage.study.policies import shown, told
-from tutelage.study.settings import OLA, POLICIES, TrainSettings
+from tutelage.study.settings import TrainSettings
 from tutelage.teachers import FixedAugmentation, LearnedAugmentation, LossWeigher
 from tutelage.tutor import Tutor
 

@@ -10,15 +10,8 @@ from tutelage.data.images import ImageSet
 from tutelage.learning.settings import LEARNT
 from tutelage.probability_losses import Focal, GeneralisedCrossEntropy
 from tutelage.study.arms import TAUGHT, build_tutor
-from tutelage.study.settings import (
-    BASELINES,
-    LEARNERS,
-    LEARNING,
-    POLICIES,
-    TAUGHT_BY,
-    USED_BY,
-    TrainSettings,
-)
+from tutelage.study.named import BASELINES, LEARNERS, LEARNING, POLICIES, TAUGHT_BY, USED_BY
+from tutelage.study.settings import TrainSettings
 from tutelage.teachers import InternalState
 
 

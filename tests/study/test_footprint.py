@@ -1,5 +1,7 @@
 """What training takes: at least what it held at once, whatever came before it."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,12 @@ from tutelage.study.footprint import STATUS, Footprint
 
 MIB = 2**20
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _as_users_run_it(monkeypatch):
+    monkeypatch.setattr("tutelage.study.footprint.collect", gc.collect)
+
 
 linux = pytest.mark.skipif(not STATUS.exists(), reason="the system does not tell")
 

@@ -1,15 +1,15 @@
 """Minibatches of images: shuffled, augmented, normalised, and the same again on request."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 from jaxtyping import Float32
 from torch import Tensor
 
 from tutelage.data.images import ImageSet
-from tutelage.data.order import Ask, batch_count, drawn, in_order, shuffled
+from tutelage.data.in_memory import InMemory
+from tutelage.data.order import Ask
 from tutelage.errors import UsageError
 from tutelage.records import Batch
 
@@ -17,7 +17,7 @@ _STD_FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
-class Batches:
+class Batches(InMemory):
     """The minibatches of a data set of N images.
 
     Inputs are float32 ``(x/255 - mean)/std``. A last batch of one example is merged into the
@@ -52,46 +52,20 @@ class Batches:
         if self.size < 1:
             raise UsageError(f"the batch size is {self.size}; allowed: 1 and above.")
 
-    def __len__(self) -> int:
-        return batch_count(len(self.images), self.size)
+    @property
+    def count(self) -> int:
+        """N."""
+        return len(self.images)
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
-        """Every example once, in an order of this epoch's own.
-
-        Args:
-            number: The epoch, from 0; the same one gives the same batches again.
-            start: The batch to begin with; those before it are skipped.
-
-        Yields:
-            Batches ``start``..``len(self) - 1``.
-        """
-        every = torch.arange(len(self.images))
-        asks = shuffled(every, self.size, self.seed, number)
-        yield from map(self._batch, islice(asks, start, None))
-
-    def draw(self, number: int) -> Batch:
-        """A batch drawn uniformly, without the same example twice.
+    def batch(self, ask: Ask) -> Batch:
+        """One batch.
 
         Args:
-            number: Which draw; the same one gives the same batch again.
+            ask: What it is made of.
 
         Returns:
-            min(size, N) examples.
+            Images, normalised, and augmented where the ask is not plain.
         """
-        return self._batch(drawn(len(self.images), self.size, self.seed, number))
-
-    def whole(self, size: int) -> Iterator[Batch]:
-        """Every example once, in the order of the set and never augmented.
-
-        Args:
-            size: Examples in a batch.
-
-        Yields:
-            The batches; a last one of a single example is merged into the one before it.
-        """
-        yield from map(self._batch, in_order(len(self.images), size, self.seed))
-
-    def _batch(self, ask: Ask) -> Batch:
         chosen = self.images.rows(ask.rows)
         pixels = chosen.images.to(self.device)
         if self.augment is not None and not ask.plain:

@@ -7,7 +7,8 @@ import tyro
 
 from tutelage.errors import UsageError, nearest
 from tutelage.ranges import at_least_one
-from tutelage.study.settings import EMBEDDED, LEARNING, OLA, USED_BY, TrainSettings
+from tutelage.study.named import LEARNING, OLA, USED_BY
+from tutelage.study.settings import EMBEDDED, TrainSettings
 
 LEARNT = LEARNING | {
     "blending": "how much of a second image to mix in, for each pair of classes",

@@ -25,7 +25,8 @@ from tutelage.objectives import Objective, cross_entropy, expected_error
 from tutelage.probability_losses import Focal, GeneralisedCrossEntropy
 from tutelage.signals import GradientAlignment, Lookahead, Reversible, Signal
 from tutelage.student import known_width
-from tutelage.study.settings import OLA, TrainSettings
+from tutelage.study.named import OLA
+from tutelage.study.settings import TrainSettings
 from tutelage.study.texts import Data, student_name, text_student
 from tutelage.teachers import (
     Aligned,

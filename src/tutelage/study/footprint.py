@@ -1,7 +1,7 @@
 """How much memory the training of one student takes, as far as the machine tells."""
 
 import ctypes
-import gc
+from gc import collect
 from pathlib import Path
 
 import torch
@@ -24,7 +24,7 @@ class Footprint:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        gc.collect()
+        collect()
         self.held: int | None = 0
         self.forget()
         self.held = None if self.held is None else self._now()

@@ -7,7 +7,7 @@ from torch import nn
 
 from tutelage.commentaries import load_commentary
 from tutelage.report import Augmentation
-from tutelage.study.settings import OLA
+from tutelage.study.named import OLA
 from tutelage.study.trainee import Job
 from tutelage.teachers import LearnedAugmentation
 

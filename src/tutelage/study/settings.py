@@ -8,51 +8,11 @@ import tyro
 
 from tutelage.errors import UsageError, nearest
 from tutelage.ranges import at_least_one, factor, not_negative, shares
+from tutelage.study.named import TAUGHT_BY, USED_BY
 
 EMBEDDED = "mnist5k"
 COLOURED_DIGITS = ("coloured-mnist", "digits-on-backgrounds")
 """made sets in colour whose images must not be mirrored"""
-LEARNING = {
-    "margin-loss": "deep-interactions teacher on margin and loss, one hidden layer of 32",
-    "internal-state": "deep-interactions teacher on the paper's features, I0 + M0, linear",
-    "loss": "Meta-Weight-Net: a small network of the loss",
-    "curriculum": "a network of the image and of how far training has come",
-    "l2t-loss": "dynamic losses: the loss itself is learnt",
-}
-"""teachers that learn, of which a commentary is left, by name as the command line knows them"""
-OLA = "learned-augmentation"
-POLICIES = {
-    OLA: "a policy of augmentation that learns at every other step (OLA), wide space",
-    "uniform-augment": "two operations of the wide space, each with probability 1/2",
-    "rand-augment": "two operations at level 9 of 30",
-    "trivial-augment": "one operation at a level drawn anew",
-    "auto-augment": "the pairs of operations that were found on CIFAR-10",
-}
-"""policies of augmentation, beside crops and mirrors; of the first a commentary is left"""
-BASELINES = {
-    "mentornet-dd": "MentorNet's small recurrent network of loss, label and epoch",
-    "mentornet": "MentorNet's predefined weights: loss below its moving 70th percentile",
-    "reweight": "learning to reweight: by alignment with the held-out gradient",
-    "self-paced": "self-paced learning: the easiest half of each batch, later all",
-    "focal": "none; focal loss with gamma 2",
-    "gce": "none; generalised cross entropy with q 0.7",
-}
-"""what others do, by name, to compare with in the same run"""
-TAUGHT_BY = LEARNING | POLICIES | BASELINES
-"""all of them"""
-BY_HELD_OUT = (*LEARNING, "mentornet-dd")
-LEARNERS = (*BY_HELD_OUT, OLA)
-USED_BY = {
-    "tap": ("internal-state",),
-    "level": ("margin-loss", "internal-state"),
-    "metric": BY_HELD_OUT,
-    "teacher_lr": LEARNERS,
-    "teacher_every": LEARNERS,
-    "look_back": tuple(name for name in BY_HELD_OUT if name != "loss"),
-}
-"""settings that do nothing without one of some teachers"""
-
-
 ON_IMAGES = (
     "held_out_from",
     "image_column",

@@ -8,8 +8,9 @@ from typing import Any
 from tutelage.report import Arm, Curve
 from tutelage.study.left import history_of, result_of
 from tutelage.study.material import Material
+from tutelage.study.named import TAUGHT_BY
 from tutelage.study.policies import learned_by, told
-from tutelage.study.settings import TAUGHT_BY, TrainSettings
+from tutelage.study.settings import TrainSettings
 from tutelage.study.texts import kind
 from tutelage.study.trainee import Job
 
