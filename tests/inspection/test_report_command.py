@@ -96,7 +96,7 @@ def test_an_unfinished_run_is_compared_as_far_as_it_is(noisy, better, tmp_path) 
     told = compare(tmp_path, noisy, better)
     assert any("better is not finished: 1 of its students" in note for note in told["notes"])
     one = next(d for d in told["differences"] if d["than"] == "noisy: margin-loss")
-    assert one["verdict"] == "one seed cannot tell"
+    assert one["verdict"] == "of one seed"
     assert (one["seeds"], one["low"], one["p"]) == (1, None, None)
     assert one["mean"] == pytest.approx(GAINS[1])
 

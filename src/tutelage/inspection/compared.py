@@ -66,7 +66,7 @@ class Difference:
     p: float | None
     """one-sided, for the mean's own side"""
     verdict: str
-    """higher, lower, or within chance"""
+    """higher, lower, within chance, or of one seed, which tells nothing"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +233,7 @@ def _paired(one: Member, arm: str, other: Member, than: str) -> Iterator[Differe
 
 def _difference(names: tuple[str, str], mean: float, judged: Judged) -> Difference:
     p = judged.p if judged.p is None or mean >= 0 else 1 - judged.p
-    alone = "one seed cannot tell" if judged.n < 2 else "within chance"
+    alone = "of one seed" if judged.n < 2 else "within chance"
     return Difference(
         what=names[0],
         than=names[1],

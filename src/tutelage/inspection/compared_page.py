@@ -18,7 +18,8 @@ from tutelage.terminal import say, say_table
 PAIRED = ("Test accuracy of", "less that of", "Seeds", "Points", "90% interval", "Verdict")
 RULE = (
     "Differences are paired by seed: higher or lower where the 90% interval of the mean "
-    "difference lies on one side of zero (a one-sided t-test at 5%), else within chance."
+    "difference lies on one side of zero (a one-sided t-test at 5%), else within chance; one "
+    "seed tells nothing."
 )
 
 

@@ -69,6 +69,7 @@ def test_a_table_with_images_or_without_known_columns_is_none_of_texts(tmp_path)
     [
         ([("a", "x"), ("b", "")], ["text"], r"no label in row 1 .*missing_labels skip"),
         ([("a", "x"), ("b", "x")], ["text"], r"one class only \('x'\)"),
+        ([], ["text"], "holds no text with a label"),
         (ROWS, ["txt"], "no column 'txt'.*Did you mean 'text'"),
     ],
 )

@@ -109,6 +109,8 @@ def read_own_texts(
     values = train.labels(label)
     without = set(unlabelled(values, reading))
     told = [value for row, value in enumerate(values) if row not in without]
+    if not told:
+        raise UsageError(f"{train.where} holds no text with a label; give a table with some.")
     classes = train.classes.get(label) or class_names(told)
     learned, notes = _text_set(train, columns, label, classes, path.name, reading)
     if len(classes) < 2:
