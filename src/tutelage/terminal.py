@@ -17,12 +17,11 @@ from rich.measure import Measurement
 from rich.table import Table
 
 DASH = "\N{EN DASH}"
-"""stands where there is nothing to say"""
+"""stands for a value that is missing or not finite"""
 WIDE = 400
 """columns that a table may take where no terminal has an edge"""
-
 IN_A_PIPE = 140
-"""columns of a table where no terminal says how wide it is"""
+"""columns at which sentences are broken where no terminal says how wide it is"""
 
 
 @dataclass(frozen=True)

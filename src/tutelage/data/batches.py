@@ -42,15 +42,8 @@ class Batches(InMemory):
     """where the batches go"""
 
     def __post_init__(self) -> None:
-        """Check that there is at least one batch.
-
-        Raises:
-            UsageError: See the class.
-        """
-        if not len(self.images):
-            raise UsageError(f"{self.images.name} has no images left to draw batches from.")
-        if self.size < 1:
-            raise UsageError(f"the batch size is {self.size}; allowed: 1 and above.")
+        """Check that there is at least one batch; see the class."""
+        self.require_some(self.images.name, "images")
 
     @property
     def count(self) -> int:

@@ -38,6 +38,24 @@ class Labelled(Protocol):
         ...
 
 
+def refuse_other_classes(of: Labelled) -> None:
+    """Refuse labels that are no class.
+
+    Args:
+        of: The examples.
+
+    Raises:
+        UsageError: At the first such label.
+    """
+    wrong = (of.labels < 0) | (of.labels >= len(of.classes))
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise UsageError(
+            f"row {row} of {of.name} has label {int(of.labels[row])}; "
+            f"allowed: 0..{len(of.classes) - 1}, the places in classes."
+        )
+
+
 @dataclass(frozen=True)
 class ImageSet:
     """N labelled images of one size.
@@ -82,13 +100,7 @@ class ImageSet:
                 f"sources of {self.name} name {len(self.sources)} rows, but there is the id "
                 f"{int(self.ids.max())}; name every row of the source split."
             )
-        wrong = (self.labels < 0) | (self.labels >= len(self.classes))
-        if wrong.any():
-            row = int(wrong.nonzero()[0])
-            raise UsageError(
-                f"row {row} of {self.name} has label {int(self.labels[row])}; "
-                f"allowed: 0..{len(self.classes) - 1}, the places in classes."
-            )
+        refuse_other_classes(self)
 
     def __len__(self) -> int:
         return len(self.labels)

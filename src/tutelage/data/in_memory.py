@@ -7,6 +7,7 @@ from itertools import islice
 import torch
 
 from tutelage.data.order import Ask, batch_count, drawn, in_order, shuffled
+from tutelage.errors import UsageError
 from tutelage.records import Batch
 
 
@@ -33,6 +34,21 @@ class InMemory(ABC):
         Returns:
             The examples.
         """
+
+    def require_some(self, name: str, what: str) -> None:
+        """Check that there is at least one batch.
+
+        Args:
+            name: The data set, for the message.
+            what: Its examples, in words.
+
+        Raises:
+            UsageError: If there are no examples, or the size is below 1.
+        """
+        if not self.count:
+            raise UsageError(f"{name} has no {what} left to draw batches from.")
+        if self.size < 1:
+            raise UsageError(f"the batch size is {self.size}; allowed: 1 and above.")
 
     def __len__(self) -> int:
         return batch_count(self.count, self.size)

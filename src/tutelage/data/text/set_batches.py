@@ -7,7 +7,6 @@ import torch
 from tutelage.data.in_memory import InMemory
 from tutelage.data.order import Ask
 from tutelage.data.text.text_set import TextSet
-from tutelage.errors import UsageError
 from tutelage.records import Batch
 
 
@@ -28,15 +27,8 @@ class SetBatches(InMemory):
     """where the batches go"""
 
     def __post_init__(self) -> None:
-        """Check that there is at least one batch.
-
-        Raises:
-            UsageError: See the class.
-        """
-        if not len(self.texts):
-            raise UsageError(f"{self.texts.name} has no texts left to draw batches from.")
-        if self.size < 1:
-            raise UsageError(f"the batch size is {self.size}; allowed: 1 and above.")
+        """Check that there is at least one batch; see the class."""
+        self.require_some(self.texts.name, "texts")
 
     @property
     def count(self) -> int:

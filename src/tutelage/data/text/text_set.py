@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tutelage.data.images import refuse_other_classes
 from tutelage.errors import UsageError
 
 BETWEEN = " | "
@@ -52,13 +53,7 @@ class TextSet:
             kind = getattr(self, role).dtype
             if kind != torch.int64:
                 raise UsageError(f"{role} of {self.name} are {kind}; give torch.int64.")
-        wrong = (self.labels < 0) | (self.labels >= len(self.classes))
-        if wrong.any():
-            row = int(wrong.nonzero()[0])
-            raise UsageError(
-                f"row {row} of {self.name} has label {int(self.labels[row])}; "
-                f"allowed: 0..{len(self.classes) - 1}, the places in classes."
-            )
+        refuse_other_classes(self)
 
     def __len__(self) -> int:
         return len(self.labels)
