@@ -35,6 +35,7 @@ class Differences:
     def __init__(self, parts: Parts, course: Course) -> None:
         self.parts, self.s, self.course = parts, parts.situation, course
         self.notes: list[Note] = []
+        self.judged: dict[int, dict[str, Tensor]] = {}
         loop = self.loop()
         for number in range(len(course.before)):
             self.notes.append(loop.take(number, self.real(number)))
@@ -84,9 +85,29 @@ class Differences:
             loop.take(number, self.moved(number, direction, size))
         phi = moved(self.course.before[step], direction, size)
         if kind.judge == "held-out":
-            return loop.judge(phi, step + 1)
+            return loop.judge(phi, step + 1, self._renewed(step))
         asked = self.real(step + 1)._replace(note=self.notes[step + 1])
         return loop.judge_next(step + 1, asked)
+
+    def _renewed(self, step: int) -> dict[str, Tensor] | None:
+        # the student's buffers as the judging pass of the run itself leaves them
+        if not self.parts.of_student.detaches:
+            return None
+        if step not in self.judged:
+            loop = self.loop()
+            for number in range(step + 1):
+                loop.take(number, self.as_tried(number, step))
+            loop.judge(self.course.before[step], step + 1)
+            self.judged[step] = loop.renewed()
+        return self.judged[step]
+
+    def as_tried(self, number: int, step: int) -> Asked:
+        """A step as the signal takes it that looks back from a step."""
+        first = step - self.s.reach + 1
+        if number < first:
+            return self.real(number)
+        virtual = self.parts.kind.mode == "virtual"
+        return Asked(self.course.before[number], virtual=virtual)
 
     def moved(self, number: int, direction: Phi, size: float) -> Asked:
         """A step under a teacher moved in a direction."""

@@ -39,9 +39,12 @@ class AtTheEnd:
         }
         self.losses = list(loop.losses)
         self.note = note
-        seen = self._at(None).gradient(step, Asked(phi, note=note)).seen
         free = self._at(None).gradient(step, Asked(phi))  # weights look at the student now
-        self.note = replace(note, seen=free.seen._replace(progress=seen.progress))
+        self.note = replace(note, seen=free.seen._replace(progress=note.seen.progress))
+        self.note.renewed = free.renewed
+        judge = self._at(None)
+        judge.judge(phi, step + 1)
+        self.judged_by = judge.renewed()
 
     def flat(self) -> Tensor:
         """The parameters that the step moved."""
@@ -61,7 +64,7 @@ class AtTheEnd:
 
     def judged(self, phi: Phi) -> float:
         """The held-out loss."""
-        return self._at(None).judge(phi, self.step + 1)
+        return self._at(None).judge(phi, self.step + 1, self.judged_by)
 
     def sought(self) -> Tensor:
         """The gradient of the held-out loss."""

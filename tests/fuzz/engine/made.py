@@ -68,7 +68,7 @@ class Parts:
         """Fresh modules, the same numbers every time."""
         s = self.situation
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(s.seed)
+            torch.default_generator.manual_seed(s.seed)
             student = self.of_student.build(self.objective.outputs).double()
         if self.objective.tokens:
             student = Sequences(student)

@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,8 @@ class Note:
     """the teacher's, before the step"""
     params: dict[str, Tensor]
     """the student's, before the step"""
+    renewed: dict[str, Tensor]
+    """the student's buffers, after the pass"""
     loss: float
     weights: Tensor
 
@@ -53,6 +55,7 @@ class Loop:
         self.made = parts.make(types)
         self.deep = _trait(self.made.teacher, "deep") or hasattr(self.made.teacher, "grade")
         self.losses: list[float] = []
+        self.mode = self.made.student.training
         self.seed = mixed_seed(self.s.seed, 0) if self.whole else self.s.seed
 
     def take(self, number: int, asked: Asked) -> Note:
@@ -71,14 +74,30 @@ class Loop:
         with self.precision():
             loss, note.seen, note.weights = self._loss(self._batch(number), number, asked)
         note.loss = float(loss.detach())
+        note.renewed = self.renewed()
+        self.made.student.train(self.mode)
         if loss.requires_grad:
             loss.backward()
         return note
 
-    def judge(self, phi: Phi, steps: int) -> float:
-        """The held-out loss after so many steps."""
+    def renewed(self) -> dict[str, Tensor]:
+        """A copy of the student's buffers."""
+        return {k: b.clone() for k, b in self.made.student.named_buffers()}
+
+    def hold(self, buffers: dict[str, Tensor] | None) -> None:
+        """Let a student that cuts off what it renews see that as it was."""
+        if buffers is not None and self.parts.of_student.detaches:
+            self.made.student.eval()
+            for name, buffer in self.made.student.named_buffers():
+                buffer.copy_(buffers[name])
+
+    def judge(self, phi: Phi, steps: int, buffers: dict[str, Tensor] | None = None) -> float:
+        """The held-out loss after so many steps; buffers as they were found before, if given."""
+        self.hold(buffers)
         with torch.no_grad():
-            return float(self.held_out(phi, steps))
+            found = float(self.held_out(phi, steps))
+        self.made.student.train(self.mode)
+        return found
 
     def held_out(self, phi: Phi, steps: int) -> Tensor:
         """The same, with the student's graph."""
@@ -88,11 +107,11 @@ class Loop:
         self.set(phi)
         batch = Batch(*rows, seed=seed)
         with self.precision():
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             acts = _trait(self.made.teacher, "at_test")
             with torch.no_grad():
                 lesson = self._prepared(batch) if acts else as_lesson(batch)
-            torch.manual_seed(seed + 1)
+            torch.default_generator.manual_seed(seed + 1)
             found = self._judged(self.made.student(lesson.inputs), lesson.targets)
         counted = self._counted(batch.targets)
         return torch.where(counted.bool(), found, 0.0).sum() / counted.sum()
@@ -101,7 +120,9 @@ class Loop:
         """The loss of the next step, before it is taken."""
         self.parts.event(number, self.made.student, self.made.optimizer)
         self._before(asked)
-        return float(self._loss(self._batch(number), number, asked)[0].detach())
+        found = float(self._loss(self._batch(number), number, asked)[0].detach())
+        self.made.student.train(self.mode)
+        return found
 
     def _batch(self, number: int) -> Batch:
         rows = self.parts.source.rows(number).fresh(self.made.types[0])
@@ -129,7 +150,7 @@ class Loop:
     def _loss(
         self, batch: Batch, number: int, asked: Asked
     ) -> tuple[Tensor, Observation, Tensor]:
-        torch.manual_seed(batch.seed)
+        torch.default_generator.manual_seed(batch.seed)
         with torch.no_grad():
             lesson = as_lesson(batch) if asked.untaught else self._prepared(batch)
         if asked.frozen and asked.note is not None:  # until the backward pass is done
@@ -139,7 +160,7 @@ class Loop:
         seen = self._seen(lesson, batch.seed, progress)
         marks = self._counted(lesson.targets)
         known = lesson._replace(targets=self._known(lesson.targets))
-        torch.manual_seed(batch.seed + 2)
+        torch.default_generator.manual_seed(batch.seed + 2)
         weights, losses = self._weighed(known, seen, asked)
         weights, losses = weights * marks, torch.where(marks.bool(), losses, 0.0)
         shown = seen if note is None else note.seen
@@ -155,7 +176,8 @@ class Loop:
         if not self.deep:
             note = asked.note
             shown = _cut(seen) if note is None else note.seen
-        weights = ones
+        weights, own = ones, self.made.types[1]
+        shown, lesson = _cast(shown, own), _cast(lesson, own)
         if hasattr(teacher, "weigh"):
             with nullcontext() if self.deep else torch.no_grad():
                 weights = teacher.weigh(lesson, shown)
@@ -174,7 +196,7 @@ class Loop:
         ]
         found, logits = [], []
         for part, at in enumerate(range(0, len(lesson.ids), size)):
-            torch.manual_seed(seed + 1 if part == 0 else mixed_seed(seed + 1, 0, part))
+            torch.default_generator.manual_seed(seed + 1 if part == 0 else mixed_seed(seed + 1, 0, part))
             out = self.made.student(lesson.inputs[at : at + size].clone())
             found.append(self.parts.objective.plain(out, lesson.targets[at : at + size]))
             logits.append(out)
@@ -208,8 +230,10 @@ class Loop:
         self.set(asked.phi)
         buffers = {k: b.clone() for k, b in teacher.named_buffers()}
         params = {k: p.detach().clone() for k, p in self.made.student.named_parameters()}
+        self.hold(None if asked.note is None else asked.note.renewed)
         nothing = torch.zeros(0)
-        return Note(Observation(nothing, nothing, {}, Progress()), buffers, params, 0.0, nothing)
+        seen = Observation(nothing, nothing, {}, Progress())
+        return Note(seen, buffers, params, {}, 0.0, nothing)
 
     def _after(self, asked: Asked, note: Note) -> None:
         optimizer = self.made.optimizer
@@ -239,8 +263,10 @@ class Loop:
                     part.get_buffer(name).copy_(value)
 
     def _prepared(self, batch: Batch) -> Lesson:
-        teacher = self.made.teacher
-        return teacher.prepare(batch) if hasattr(teacher, "prepare") else as_lesson(batch)
+        teacher, student = self.made.teacher, self.made.types[0]
+        if not hasattr(teacher, "prepare"):
+            return as_lesson(batch)
+        return _cast(teacher.prepare(_cast(batch, self.made.types[1])), student)
 
     def _judged(self, outputs: Tensor, targets: Tensor) -> Tensor:
         plain = JUDGES.get(self.s.objective, self.parts.objective.plain)
@@ -278,6 +304,13 @@ def _cut(seen: Observation) -> Observation:
     return seen._replace(
         losses=seen.losses.detach(), logits=seen.logits.detach(), features=features
     )
+
+
+def _cast(rows: Any, dtype: torch.dtype) -> Any:
+    # the floating-point tensors of a record in one type
+    return type(rows)(*(
+        x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for x in rows
+    ))
 
 
 def _trait(teacher: nn.Module, name: str):

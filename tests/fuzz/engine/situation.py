@@ -73,7 +73,7 @@ def from_spec(spec: str) -> Situation:
     pairs = (pair.split("=", 1) for pair in spec.split(";"))
     chosen = {k.strip(): v.strip() for k, v in pairs}
     typed = {k: (float(v) if k == "clip" else int(v)) for k, v in chosen.items() if k in numbers}
-    return replace(Situation(), **(chosen | typed))
+    return fitting(replace(Situation(), **(chosen | typed)))
 
 
 def _weighted(draw: random.Random, plain: str, others: Sequence[str], share: float) -> str:
@@ -140,7 +140,7 @@ def fitting(s: Situation) -> Situation:
     if kind.reversible and not OPTIMISERS[s.optimiser].momentum:
         s = replace(s, optimiser="momentum")
     if s.mode == "whole run":
-        s = replace(s, looks=1, aggregate=1, between=0, part=0, clip=0.0, event="nothing")
+        s = replace(s, aggregate=1, between=0, part=0, clip=0.0, event="nothing")
         if OBJECTIVES[s.objective].metric is not None:
             s = replace(s, objective="cross entropy")
     if kind.oracle == "reward":
@@ -154,7 +154,8 @@ def fitting(s: Situation) -> Situation:
     if DATA[s.data].broken and s.data in ("ids negative", "ids beyond"):
         s = s if "sampler" in s.teacher else replace(s, data="fresh")
     if not DATA[s.data].finite:
-        s = replace(s, aggregate=1)
+        s = replace(s, aggregate=1, looks=max(2, s.looks))  # step 1 is the odd one
+        s = replace(s, window=max(2, s.window)) if s.mode == "whole run" else s
     if s.student == "writing" and TEACHERS[s.teacher].looks:
         s = replace(s, teacher="table")
     if kind.ghost and (STUDENTS[s.student].couples or OBJECTIVES[s.objective].couples):

@@ -21,6 +21,9 @@ class Student(NamedTuple):
     couples: bool = False
     """a row's output depends on the other rows"""
     smooth: bool = True
+    detaches: bool = False
+    """renews buffers by numbers cut off from the graph, which no derivative passes; at rest it
+    takes them as they are"""
     still: bool = True
     """draws no random numbers"""
 
@@ -176,7 +179,8 @@ class Rescaling(Between):
         self.register_buffer("scale", torch.ones(H))
 
     def between(self, x: Tensor) -> Tensor:
-        self.scale = 0.5 * self.scale + 0.5 * x.detach().abs().mean(0)
+        if self.training:
+            self.scale = 0.5 * self.scale + 0.5 * x.detach().abs().mean(0)
         return (x / self.scale).tanh()
 
 
@@ -274,15 +278,15 @@ STUDENTS: Mapping[str, Student] = {
     "weight norm old": Student(old_weight_norm),
     "weight and batch norm": Student(weight_and_batch_norm, couples=True),
     "orthogonal": Student(lambda n: normed(n, new.orthogonal, 0)),
-    "spectral norm": Student(lambda n: normed(n, new.spectral_norm, 0), renews=True),
-    "spectral norm old": Student(lambda n: normed(n, nn.utils.spectral_norm, 0), renews=True),
+    "spectral norm": Student(lambda n: normed(n, new.spectral_norm, 0), renews=True, detaches=True),
+    "spectral norm old": Student(lambda n: normed(n, nn.utils.spectral_norm, 0), renews=True, detaches=True),
     "checkpointed": Student(lambda n: Checkpointed(n, reentrant=False)),
     "checkpointed reentrant": Student(lambda n: Checkpointed(n, reentrant=True)),
     "checkpointed dropout": Student(CheckpointedDropout, still=False),
     "checkpointed attention": Student(CheckpointedAttention),
     "writing": Student(Writing),
     "counting": Student(Counting, renews=True),
-    "rescaling": Student(Rescaling, renews=True),
+    "rescaling": Student(Rescaling, renews=True, detaches=True),
     "centring": Student(Centring, couples=True),
     "across rows": Student(AcrossRows, couples=True),
     "partly": Student(Partly),

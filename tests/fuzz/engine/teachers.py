@@ -294,7 +294,7 @@ TEACHERS: Mapping[str, Teacher] = {
 def made(name: str, student: nn.Module, seed: int) -> nn.Module:
     """A teacher with parameters of its own."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         teacher = TEACHERS[name].build(student)
         with torch.no_grad():
             for p in teacher.parameters():
