@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import logging
 import sys
 import time
 
@@ -15,6 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run; the exit code says whether anything failed."""
     options = _options().parse_args(arguments)
     torch.set_num_threads(1)
+    logging.getLogger("tutelage").setLevel(logging.ERROR)
     chosen = [c for c in CAMPAIGNS if options.only in (None, c.name)]
     if options.situation is not None:
         return _one(chosen[0], options.situation)

@@ -7,4 +7,5 @@ REASONS = (
     Reason("Reversible undoes torch.optim.SGD", "signal=reversible"),
     Reason("would amplify rounding", "signal=reversible"),
     Reason("micro_batch=", "part="),
+    Reason("differences of gradients is uncertain", "precision="),
 )
