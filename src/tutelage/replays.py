@@ -201,7 +201,8 @@ class Checkpoint:
     def finish(self) -> None:
         """Do to the buffers what the recomputation of a student in training does to them.
 
-        Torch's recomputation starts from the buffers that the forward pass left.
+        Torch's recomputation starts from the buffers that the forward pass left. It may stop
+        before the part's end, which matters to the statistics of nested checkpoints alone.
 
         Raises:
             UnsupportedStudentError: If running the part again gives something else.
@@ -215,6 +216,10 @@ class Checkpoint:
         changed = [] if self.replay.open else self.replay.changed()
         if not changed:
             return
+        for name in changed:  # the forward pass's graph may hold the one there is
+            home, _, own = name.rpartition(".")
+            part = self.replay.module.get_submodule(home)
+            setattr(part, own, getattr(part, own).clone())
         with torch.no_grad():
             second = self._run(self.function)
             if all(self._is_blind(name) for name in changed):
