@@ -12,8 +12,10 @@ ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
+    {"recomputation"},
     {"trees", "ranges", "sharded", "wrapped", "terminal"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
+    {"replays"},
     {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
     {"alignments", "augment"},
     {"task"},

@@ -29,14 +29,15 @@ Traits are plain attributes:
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from tutelage.objectives import Normalise
 from tutelage.records import Batch, Lesson, Observation, Params, as_lesson
+from tutelage.replays import replay
 
 
 class _Moment(nn.Module):
@@ -176,7 +177,11 @@ def _call(  # noqa: ANN202 - the method's own
     own = {f"teacher.{name}": tensor for name, tensor in params.items()}
     now = dict(teacher.named_buffers()) | dict(memory)
     buffers = {f"teacher.{name}": b.clone() for name, b in now.items()}
-    return functional_call(_Moment(teacher, method), (own, buffers), args)
+    return replay(_Moment(teacher, method), own | buffers, args, within=_as_it_is)
+
+
+def _as_it_is(_module: nn.Module) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def normalise_of(teacher: nn.Module) -> Normalise:
