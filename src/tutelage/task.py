@@ -145,20 +145,39 @@ class Task:
         with as_taken(lesson, self.own(seed + 2)):
             return grade(self.teacher, teacher, known, seen)
 
-    def log_prob(self, teacher: Params, step: Step, seen: Observation) -> Tensor:
+    def log_prob(
+        self, teacher: Params, step: Step, seen: Observation, lesson: Lesson | None = None
+    ) -> Tensor:
         """The log-probability of what the teacher sampled at a step.
 
         Args:
             teacher: Teacher parameters as they were.
             step: The step.
             seen: What the student's forward pass revealed, detached.
+            lesson: What these parameters make of the step's batch; None: to be made.
 
         Returns:
             [B], differentiable in ``teacher``.
         """
-        lesson = self.lesson(teacher, step.batch)
+        lesson = self.lesson(teacher, step.batch) if lesson is None else lesson
         with as_taken(lesson, self.own(step.batch.seed + 2)):
             return log_prob(self.teacher, teacher, lesson, seen)
+
+    def counted(self, lesson: Lesson, examples: int) -> Tensor | None:
+        """Which examples of a batch count: those of which a row has a label.
+
+        Args:
+            lesson: What was made of the batch.
+            examples: B.
+
+        Returns:
+            bool [B]; None where all do.
+        """
+        known = labelled(self.objective, lesson.targets)
+        if known is None:
+            return None
+        rows = known.new_zeros(examples, dtype=torch.int64)
+        return rows.index_add(0, lesson.group, known.long()) > 0
 
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
         """The weighted loss, or the same reduction of any other quantity per row.
