@@ -12,7 +12,8 @@ ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
-    {"trees", "ranges", "sharded", "wrapped", "terminal"},
+    {"trees", "ranges", "sharded", "wrapped", "terminal", "shapes"},
+    {"reduction"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
     {"alignments", "augment"},

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tutelage.records import Batch, Estimate, Judgement, Params, Step, Window, Witness
+from tutelage.reduction import nonzero
 from tutelage.signals.dots import seen_again
 from tutelage.signals.protocol import Judge
 from tutelage.task import Task
@@ -41,7 +42,7 @@ def judged(
 def policy_gradient(
     task: Task, teacher: Params, step: Step, witness: Witness, reward: Tensor
 ) -> Params:
-    """``-(1/B) sum_i r_i d log p(a_i) / d phi`` (REINFORCE).
+    """``-(1/B) sum_i r_i d log p(a_i) / d phi`` (REINFORCE), over the B examples that count.
 
     Args:
         task: The student learning under the teacher.
@@ -64,12 +65,19 @@ def policy_gradient(
             f"{type(task.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
             f"one for each example of the batch is needed: {list(reward.shape)}."
         )
-    rows = task.processes.total(chosen.new_full((), len(chosen)))
-    return named_grad(-(reward.to(chosen.dtype) * chosen).sum() / rows, teacher)
+    reward, rows = reward.to(chosen.dtype), chosen.new_full((), len(chosen))
+    counted = task.counted(witness.lesson, len(chosen))
+    if counted is not None:
+        reward, rows = reward.where(counted, 0), counted.sum().to(rows)
+    rows = nonzero(task.processes.total(rows))
+    return named_grad(-(reward * chosen).sum() / rows, teacher)
 
 
 def normalised(
-    rewards: Tensor, how: Normalise, total: Callable[[Tensor], Tensor] = lambda x: x
+    rewards: Tensor,
+    how: Normalise,
+    total: Callable[[Tensor], Tensor] = lambda x: x,
+    counted: Tensor | None = None,
 ) -> Tensor:
     """Rewards with their mean taken off and divided by their deviation, or part of that.
 
@@ -77,19 +85,37 @@ def normalised(
         rewards: [N].
         how: See ``GradientAlignment``.
         total: The sum of numbers over all processes, where several have rewards.
+        counted: Which of them count [N]; None: all.
 
     Returns:
-        [N]; a single reward becomes zero unless ``how`` is "none".
+        [N]; a single reward becomes zero unless ``how`` is "none". Those that do not count
+        are 0.
     """
     if how == "none":
         return rewards
     rewards = wide(rewards)
-    rows, summed = total(torch.stack([rewards.new_full((), len(rewards)), rewards.sum()]))
-    centred = rewards - summed / rows
+    rows, summed = total(reward_sums(rewards, counted))
+    centred = rewards - summed / nonzero(rows)
+    if counted is not None:
+        centred = centred.where(counted, 0)
     if how == "mean":
         return centred
     deviation = (total(centred.square().sum()) / (rows - 1).clamp(min=1)).sqrt()
     return centred / (deviation + TINY)
+
+
+def reward_sums(rewards: Tensor, counted: Tensor | None) -> Tensor:
+    """How many rewards there are, and their sum.
+
+    Args:
+        rewards: [N], 0 where they do not count.
+        counted: Which of them count [N]; None: all.
+
+    Returns:
+        [2].
+    """
+    rows = rewards.new_full((), len(rewards)) if counted is None else counted.sum()
+    return torch.stack([rows.to(rewards.dtype), rewards.sum()])
 
 
 def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tutelage.records import Batch, Estimate, Judgement, Params, Window, Witness
+from tutelage.reduction import nonzero
 from tutelage.signals.dots import dots_of
 from tutelage.signals.policy_gradients import (
     Normalise,
@@ -15,6 +16,7 @@ from tutelage.signals.policy_gradients import (
     normalised,
     policy_gradient,
     require_sound,
+    reward_sums,
     weighted_mean,
     with_entropy,
 )
@@ -83,11 +85,11 @@ class GradientAlignment:
         """
         reward, verdict, witness = self.rewards(task, teacher, window, held_out)
         reward = wide(reward)
-        total = task.processes.total
-        weights = normalised(reward, self.normalise, total)
+        total, counted = task.processes.total, task.counted(witness.lesson, len(reward))
+        weights = normalised(reward, self.normalise, total, counted)
         found = policy_gradient(task, teacher, window.steps[-1], witness, weights)
-        rows, earned = total(torch.stack([reward.new_full((), len(reward)), reward.sum()]))
-        return Estimate(found, verdict.loss, {"reward": float(earned / rows)})
+        rows, earned = total(reward_sums(reward, counted))
+        return Estimate(found, verdict.loss, {"reward": float(earned / nonzero(rows))})
 
     def rewards(
         self, task: Task, teacher: Params, window: Window, held_out: Batch
