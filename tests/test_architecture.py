@@ -13,7 +13,8 @@ ROOT = Path(tutelage.__file__).parent
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"recomputation"},
-    {"trees", "ranges", "sharded", "wrapped", "terminal"},
+    {"trees", "ranges", "sharded", "wrapped", "terminal", "shapes"},
+    {"reduction"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"replays"},
     {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},

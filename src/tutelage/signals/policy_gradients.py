@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage.objectives import nonzero
 from tutelage.records import Batch, Estimate, Judgement, Lesson, Params, Step, Window, Witness
+from tutelage.reduction import nonzero
 from tutelage.signals.dots import seen_again
 from tutelage.signals.protocol import Judge
 from tutelage.task import Task
@@ -129,7 +129,8 @@ def normalised(
         counted: Which of them count, bool [N]; the others are 0. None: all.
 
     Returns:
-        [N]; a single reward becomes zero unless ``how`` is "none".
+        [N]; a single reward becomes zero unless ``how`` is "none". Those that do not count
+        are 0.
     """
     if how == "none":
         return rewards
@@ -141,6 +142,7 @@ def normalised(
         return centred
     deviation = (total(centred.square().sum()) / (rows - 1).clamp(min=1)).sqrt()
     return centred / (deviation + TINY)
+
 
 
 def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:

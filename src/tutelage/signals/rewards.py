@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import torch
 
-from tutelage.objectives import nonzero
 from tutelage.records import Batch, Estimate, Judgement, Params, Window
+from tutelage.reduction import nonzero
 from tutelage.signals.earned import Earned
 from tutelage.signals.policy_gradients import (
     Normalise,
