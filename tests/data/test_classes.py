@@ -41,7 +41,9 @@ def test_marks_of_unlabelled_examples_are_named(values, row, label):
 
 @pytest.mark.parametrize("gap", [None, float("nan")])
 def test_missing_labels_are_listed(gap):
-    with pytest.raises(UsageError, match=r"toy has no label in rows 3, 4 \(the header is row 1\)"):
+    with pytest.raises(
+        UsageError, match=r"toy has no label in rows 3, 4 \(the header is row 1\)"
+    ):
         encode([0, gap, gap, 1], ("0", "1"), where="toy")
 
 

@@ -108,6 +108,7 @@ def test_empty_class_folders_are_kept_as_classes_that_no_example_has(tmp_path):
     assert splits.train.classes == ("ant", "bee", "cow")
     assert splits.train.labels.unique().tolist() == [0, 2]
     assert splits.notes == (
+        f"1 entry is left out of {root} (1 .txt): bee/notes.txt.",
         "No training example is of class bee: such classes keep their numbers among the 3 "
         "there are.",
     )

@@ -101,7 +101,9 @@ def test_test_tables_are_read_too(tmp_path):
 
 
 def test_rows_must_have_as_many_values_as_there_are_columns(tmp_path):
-    with pytest.raises(UsageError, match=r"row 3 .* of .* has 3 values, but there are 2 columns"):
+    with pytest.raises(
+        UsageError, match=r"row 3 .* of .* has 3 values, but there are 2 columns"
+    ):
         read_csv(table(tmp_path, "path,label\na.png,x\nb,c.png,y\n"))
 
 

@@ -81,7 +81,7 @@ def test_a_table_with_windows_paths_gaps_and_marks_is_trained_on(tmp_path, caplo
     one_line(run(*first), "row 42", "label 255", "ignore_labels")
     answer = run(*first, "--ignore-labels", "255", "-1")
     assert answer.code == 0, answer
-    assert "no label in rows 3, 40, 41" in caplog.text
+    assert "no label in rows 5, 42, 43" in caplog.text
     assert "No training example is of class 1, 2, 3, 4, 5 and 1 more" in caplog.text
     assert "in 8 classes" in answer.out
 

@@ -129,7 +129,7 @@ def assemble(
         parts = hold_out(learned)
         lacking = about_test(parts.train.labels, parts.test.labels, classes)
         return replace(parts, notes=notes + lacking)
-    codes, left_out = class_numbers(beside, classes, reading, beside=column)
+    codes, left_out = class_numbers(beside, classes, reading, beside=column, of=train.where)
     tested = _image_set(test, codes, classes, name)
     notes += test.notes + left_out + about_test(learned.labels, tested.labels, classes)
     channels = max(learned.images.shape[1], tested.images.shape[1])
@@ -175,8 +175,8 @@ def about_classes(labels: Tensor, classes: tuple[str, ...]) -> tuple[str, ...]:
     ]
     if absent:
         notes.append(
-            f"No training example is of class {_shown(absent)}: such classes keep their numbers "
-            f"among the {len(classes)} there are."
+            f"No training example is of class {_shown(absent)}: such classes keep their "
+            f"numbers among the {len(classes)} there are."
         )
     return tuple(notes)
 

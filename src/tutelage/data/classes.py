@@ -25,13 +25,15 @@ _DISTINCT = 0.8
 _EXACT = 2**53
 """whole numbers beyond it are not all floats"""
 _NUMBER = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
+_INFINITE = frozenset({"inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"})
 _DIGITS = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
 
 
-def literal(texts: Sequence[str]) -> list[str | int | None]:
+def literal(texts: Sequence[str]) -> list[str | int | float | None]:
     """Labels as written: whole numbers where all are such, words otherwise.
 
-    An empty text is a missing label, and among numbers so is NaN. Words are never taken for
+    An empty text is a missing label, and among numbers so is NaN; infinity is one that is no
+    class. Words are never taken for
     missing: a class may be called ``null``, ``None`` or ``NA``.
 
     Args:
@@ -40,9 +42,10 @@ def literal(texts: Sequence[str]) -> list[str | int | None]:
     Returns:
         A word, a number or None for each.
     """
-    present = [text for text in texts if text.strip() and text.strip().casefold() != "nan"]
+    plain = [text.strip().casefold() for text in texts]
+    present = {text for text in plain if text not in ("", "nan")} - _INFINITE
     if present and all(whole_number(text) is not None for text in present):
-        return [whole_number(text) for text in texts]
+        return [float(t) if t in _INFINITE else whole_number(t) for t in plain]
     return [text or None for text in texts]
 
 

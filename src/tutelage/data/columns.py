@@ -59,6 +59,6 @@ def refuse_twice(names: Sequence[str], *, where: str) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
     if twice:
         raise UsageError(
-            f"{where} has several columns named {', '.join(map(repr, twice))}; give each a name "
-            "of its own, or take all but one out."
+            f"{where} has several columns named {', '.join(map(repr, twice))}; give each a "
+            "name of its own, or take all but one out."
         )

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tutelage.data.columns import refuse_twice
-from tutelage.data.row_numbers import COUNTED, FIRST, TableRows, listed
+from tutelage.data.row_numbers import COUNTED, TableRows, listed
 from tutelage.errors import UsageError
 
 _LONGEST = 2**31 - 1
@@ -78,7 +78,7 @@ def read_csv(file: Path) -> CsvColumns:
         raise UsageError(f"{file} cannot be read as a UTF-8 csv file ({error}).") from error
     filled = [(number, row) for number, row in table if row]
     if not filled:
-        raise UsageError(f"{file} is empty; give a csv file with column names in its first row.")
+        raise UsageError(f"{file} is empty; give a csv file that begins with column names.")
     (first, header), *rows = filled
     _refuse_separator(file, header)
     refuse_twice(header, where=str(file))
@@ -99,8 +99,8 @@ def _refuse_separator(file: Path, header: Sequence[str]) -> None:
     for separator, name in _SEPARATORS.items():
         if line.count(separator) >= len(header):
             raise UsageError(
-                f"{file} is separated by {name} ({separator!r}), not by commas: its first row is "
-                f"{line!r:.60}. Save it with commas."
+                f"{file} is separated by {name} ({separator!r}), not by commas: its first row "
+                f"is {line!r:.60}. Save it with commas."
             )
 
 

@@ -106,8 +106,8 @@ def _renumbered(column: LabelColumn, names: tuple[str, ...]) -> list[Any]:
         inside = own is not None and isinstance(value, int) and 0 <= value < len(own)
         if not inside and isinstance(value, int) and 0 <= value < len(names):
             raise UsageError(
-                f"{column.rows.at(example)} has label {value}; allowed: 0..{len(own or ()) - 1}, "
-                "the classes that it names."
+                f"{column.rows.at(example)} has label {value}; allowed: "
+                f"0..{len(own or ()) - 1}, the classes that it names."
             )
         found.append(place[own[value]] if own is not None and inside else value)
     return found
@@ -126,7 +126,8 @@ def agreed_classes(
     Returns:
         The names; see ``tutelage.data.classes.class_names``.
 
-    Note: raises ``UsageError`` where the labels are ids rather than classes.
+    Raises:
+        UsageError: If there is no label, or the labels are ids rather than classes.
     """
     if train.declared is not None:
         return train.declared
@@ -146,6 +147,7 @@ def class_numbers(
     reading: Reading,
     *,
     beside: LabelColumn | None = None,
+    of: str = "",
 ) -> tuple[Int64[Tensor, "N"], tuple[str, ...]]:
     """The class of each label, and what was left out.
 
@@ -154,6 +156,7 @@ def class_numbers(
         classes: The classes that the parts agree on.
         reading: What becomes of rows without a label.
         beside: The other part, if there is one.
+        of: The file that the classes come from, where it is another one.
 
     Returns:
         Numbers in 0..len(classes)-1, -1 in the rows left out, and a sentence on these.
@@ -171,7 +174,7 @@ def class_numbers(
         left_out=without,
         lookup=lookup,
         rows=column.rows,
-        of="" if beside is None else beside.where,
+        of=of,
     )
     notes = (f"{column.rows.having('no label', without)}: left out.",) if without else ()
     return codes, notes

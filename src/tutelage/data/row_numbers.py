@@ -104,9 +104,8 @@ class TableRows:
         found: dict[str, list[int]] = {}
         for file, row in map(self.place, examples):
             found.setdefault(file, []).append(row)
-        shown = [
-            f"{file} has {what} in {listed(rows)}" for file, rows in list(found.items())[:_SHOWN]
-        ]
+        few = list(found.items())[:_SHOWN]
+        shown = [f"{file} has {what} in {listed(rows)}" for file, rows in few]
         more = f" and {len(found) - _SHOWN} files more" if len(found) > _SHOWN else ""
         return ", ".join(shown) + more
 

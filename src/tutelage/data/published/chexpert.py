@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from tutelage.data.csv_files import read_csv
 from tutelage.data.described import Described, ThreeParts
 from tutelage.data.images import ImageSet
 from tutelage.data.published.layout import found, held_out_share
 from tutelage.data.published.pictures import read_pictures
 from tutelage.data.resize import Size
-from tutelage.data.csv_files import read_csv
 from tutelage.data.row_numbers import FIRST, listed
 from tutelage.errors import UsageError, nearest
 

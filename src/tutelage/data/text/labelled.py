@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tutelage.data.classes import refuse_sparse
 from tutelage.data.parquet import open_parquet, parquet_splits
-from tutelage.data.text.pairs import HELD_OUT_NAMES
 from tutelage.data.row_numbers import FIRST, listed
+from tutelage.data.text.pairs import HELD_OUT_NAMES
 from tutelage.errors import UsageError
 
 SIDES = (

@@ -19,6 +19,7 @@ from tutelage.data.label_columns import (
     joined,
     refuse_mixed,
 )
+from tutelage.data.left_out import unread_tables
 from tutelage.data.parquet import open_parquet, parquet_splits, schema_classes
 from tutelage.data.reading import STRICT, Reading
 from tutelage.data.row_numbers import TableRows, numbers
@@ -43,14 +44,10 @@ class _Table(NamedTuple):
 
     def column(self, wanted: str | None, guesses: Sequence[str], option: str) -> str:
         # every file has it, or is told
-        names = [
-            pick(list(of.columns), wanted, guesses, option=option, where=of.where)
-            for of in self.parts
-        ]
-        if len(set(names)) > 1:
-            other = next(of for of, name in zip(self.parts, names, strict=True) if name != names[0])
-            return pick(list(other.columns), names[0], (), option=option, where=other.where)
-        return names[0]
+        found = wanted
+        for of in self.parts:
+            found = pick(list(of.columns), found, guesses, option=option, where=of.where)
+        return found or ""
 
     def values(self, column: str) -> list[Any]:
         return [value for of in self.parts for value in of.columns.get(column, ())]
@@ -61,8 +58,7 @@ class _Table(NamedTuple):
             return LabelColumn(values, self.rows, typed=False)
         refuse_mixed([(of.kinds[column], of.where) for of in self.parts])
         return joined([
-            LabelColumn(of.columns[column], TableRows(((of.where, of.numbers),)), of.classes[column])
-            for of in self.parts
+            LabelColumn(of.columns[column], of.rows, of.classes[column]) for of in self.parts
         ])
 
     @property
@@ -85,6 +81,10 @@ class _File(NamedTuple):
     kinds: Mapping[str, str] = {}
     """what the values would be as labels, by column"""
     typed: bool = False
+
+    @property
+    def rows(self) -> TableRows:
+        return TableRows(((self.where, self.numbers),))
 
 
 def text_columns(source: str, wanted: Sequence[str] = ()) -> tuple[str, ...]:
@@ -151,7 +151,8 @@ def read_own_texts(
             fewer than two classes.
     """
     path = Path(source).expanduser().resolve()
-    tables = {split: _read(files) for split, files in _files(path).items()}
+    found = _files(path)
+    tables = {split: _read(files) for split, files in found.items()}
     train, _ = choose(tables, where=str(path))
     label = train.column(label_column, LABELS, "label_column")
     tested = next((n for n in TEST_NAMES if _has_labels(tables.get(n), label)), None)
@@ -166,15 +167,15 @@ def read_own_texts(
             f"{train.where} has one class only ('{', '.join(classes)}'); give two or more."
         )
     learned = _text_set(train, columns, codes, classes, path.name)
-    left = sorted(name for name in tables if name not in ("train", tested))
-    if left:
-        notes += (f"Of {path} {', '.join(left)} are not read: without labels, or not needed.",)
-    notes = train.notes + notes + about_classes(learned.labels, classes)
+    used = [file for split in ("train", tested or "") for file in found.get(split, ())]
+    notes = (
+        unread_tables(path, used) + train.notes + notes + about_classes(learned.labels, classes)
+    )
     if test is None or judged is None:
         kept, lent = held_out_rows(learned.labels, len(classes), name=learned.name)
         parts = TextParts(learned.rows(kept), learned.rows(lent))
     else:
-        codes, more = class_numbers(judged, classes, reading, beside=told)
+        codes, more = class_numbers(judged, classes, reading, beside=told, of=train.where)
         parts = TextParts(learned, _text_set(test, columns, codes, classes, path.name))
         notes += test.notes + more
     lacking = about_test(parts.train.labels, parts.test.labels, classes)
@@ -242,7 +243,7 @@ def _texts(table: _Table, column: str, rows: Sequence[int]) -> tuple[str, ...]:
     values = table.values(table.column(column, (), "text_column"))
     if odd := [row for row in rows if not isinstance(values[row], str)]:
         raise UsageError(
-            f"column '{column}': {table.rows.having('no text', odd)}; drop these rows, or name "
-            "another column with text_column."
+            f"column '{column}' of {table.rows.having('no text', odd)}; drop these rows, or "
+            "name another column with text_column."
         )
     return tuple(values[row] for row in rows)
