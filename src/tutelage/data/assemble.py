@@ -127,11 +127,11 @@ def assemble(
     notes = train.notes + left_out + about_classes(learned.labels, classes)
     if test is None or beside is None:
         parts = hold_out(learned)
-        lacking = about_test(parts.train.labels, parts.test.labels, classes)
+        lacking = about_others(parts.train.labels, parts.test.labels, classes)
         return replace(parts, notes=notes + lacking)
     codes, left_out = class_numbers(beside, classes, reading, beside=column, of=train.where)
     tested = _image_set(test, codes, classes, name)
-    notes += test.notes + left_out + about_test(learned.labels, tested.labels, classes)
+    notes += test.notes + left_out + about_others(learned.labels, tested.labels, classes)
     channels = max(learned.images.shape[1], tested.images.shape[1])
     return Splits(*(_with_channels(part, channels) for part in (learned, tested)), notes=notes)
 
@@ -181,25 +181,23 @@ def about_classes(labels: Tensor, classes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def about_test(
-    train: Tensor, test: Tensor, classes: tuple[str, ...], *, of: str = "test"
+def about_others(
+    train: Tensor, test: Tensor, classes: tuple[str, ...], *, of: str = "test example"
 ) -> tuple[str, ...]:
-    """Which classes of a train split the examples that judge it lack.
+    """Which classes of a train split other labels lack, such as those of its test split.
 
     Args:
         train: Labels, int64 [N].
         test: Labels, int64 [M].
         classes: Their names.
-        of: What the others are, in a word.
+        of: What one of the others is, in words.
 
     Returns:
         A sentence, or none.
     """
     there, judged = (torch.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
     lacking = [classes[c] for c in (there & ~judged).nonzero().flatten().tolist()]
-    if not lacking:
-        return ()
-    return (f"No {of} example is of class {_shown(lacking)}: nothing is measured of that.",)
+    return (f"No {of} is of class {_shown(lacking)}.",) if lacking else ()
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tutelage.data.arrow import IMAGE_COLUMNS, LABEL_COLUMNS, label_kind
-from tutelage.data.assemble import TEST_NAMES, about_classes, about_test, choose
+from tutelage.data.assemble import TEST_NAMES, about_classes, about_others, choose
 from tutelage.data.classes import literal
 from tutelage.data.columns import pick
 from tutelage.data.csv_files import read_csv
@@ -178,7 +178,7 @@ def read_own_texts(
         codes, more = class_numbers(judged, classes, reading, beside=told, of=train.where)
         parts = TextParts(learned, _text_set(test, columns, codes, classes, path.name))
         notes += test.notes + more
-    lacking = about_test(parts.train.labels, parts.test.labels, classes)
+    lacking = about_others(parts.train.labels, parts.test.labels, classes)
     return parts._replace(notes=notes + lacking)
 
 
