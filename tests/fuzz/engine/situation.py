@@ -1,0 +1,178 @@
+"""A training situation: one choice on every axis, drawn from a seed or written out."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+
+from tests.fuzz.engine.data import DATA
+from tests.fuzz.engine.objectives import OBJECTIVES
+from tests.fuzz.engine.optimisers import EVENTS, OPTIMISERS
+from tests.fuzz.engine.signals import SIGNALS
+from tests.fuzz.engine.students import STUDENTS
+from tests.fuzz.engine.teachers import TEACHERS
+
+MODES = ("tutor", "whole run", "resumed")
+PRECISIONS = ("double", "single", "teacher single", "student single", "half", "autocast")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One choice on every axis; the defaults are the plainest."""
+
+    student: str = "mlp"
+    objective: str = "cross entropy"
+    optimiser: str = "momentum"
+    event: str = "nothing"
+    data: str = "fresh"
+    teacher: str = "table"
+    signal: str = "unrolled"
+    mode: str = "tutor"
+    precision: str = "double"
+    window: int = 3
+    """steps that the signal looks back over, where it looks at more than one"""
+    between: int = 0
+    """steps between two windows"""
+    looks: int = 1
+    aggregate: int = 1
+    part: int = 0
+    """rows of a micro-batch; 0: all"""
+    clip: float = 0.0
+    """norm to which gradients are clipped; 0: they are not"""
+    seed: int = 0
+
+    @property
+    def every(self) -> int:
+        """Student steps from look to look."""
+        return self.reach + self.between
+
+    @property
+    def reach(self) -> int:
+        """How many steps an estimate looks back over."""
+        return self.window if SIGNALS[self.signal].window else 1
+
+    @property
+    def steps(self) -> int:
+        """Student steps in all."""
+        if self.mode == "whole run":
+            return self.window
+        return self.every * self.looks + (SIGNALS[self.signal].judge != "held-out")
+
+    @property
+    def spec(self) -> str:
+        """What repeats this situation on the command line."""
+        plain = asdict(Situation())
+        odd = {k: v for k, v in asdict(self).items() if v != plain[k]}
+        return "; ".join(f"{k}={v}" for k, v in odd.items()) or "seed=0"
+
+
+def from_spec(spec: str) -> Situation:
+    """The situation that ``Situation.spec`` wrote; a number alone is a seed."""
+    if spec.strip().isdigit():
+        return drawn(int(spec))
+    numbers = {f.name for f in fields(Situation) if f.type in (int, float, "int", "float")}
+    pairs = (pair.split("=", 1) for pair in spec.split(";"))
+    chosen = {k.strip(): v.strip() for k, v in pairs}
+    typed = {k: (float(v) if k == "clip" else int(v)) for k, v in chosen.items() if k in numbers}
+    return fitting(replace(Situation(), **(chosen | typed)))
+
+
+def _weighted(draw: random.Random, plain: str, others: Sequence[str], share: float) -> str:
+    return plain if draw.random() < share else draw.choice(others)
+
+
+def _axes(draw: random.Random) -> Mapping[str, Callable[[], str]]:
+    # how often an axis stays plain: several awkward things at once hide one another
+    return {
+        "student": lambda: _weighted(draw, "mlp", list(STUDENTS), 0.15),
+        "objective": lambda: _weighted(draw, "cross entropy", list(OBJECTIVES), 0.4),
+        "optimiser": lambda: _weighted(draw, "momentum", list(OPTIMISERS), 0.35),
+        "event": lambda: _weighted(draw, "nothing", list(EVENTS), 0.6),
+        "data": lambda: _weighted(draw, "fresh", list(DATA), 0.6),
+        "teacher": lambda: _weighted(draw, "table", list(TEACHERS), 0.25),
+        "signal": lambda: draw.choice(list(SIGNALS)),
+        "mode": lambda: _weighted(draw, "tutor", MODES, 0.6),
+        "precision": lambda: _weighted(draw, "double", PRECISIONS, 0.75),
+    }
+
+
+def drawn(seed: int) -> Situation:
+    """The situation of a seed."""
+    draw = random.Random(seed)
+    names = {axis: choose() for axis, choose in _axes(draw).items()}
+    found = Situation(
+        **names,
+        window=draw.choice((1, 2, 3, 3, 4, 5, 9)),
+        between=draw.choice((0, 0, 0, 1, 2)),
+        looks=draw.choice((1, 1, 2, 3)),
+        aggregate=draw.choice((1, 1, 1, 1, 2)),
+        part=draw.choice((0, 0, 0, 0, 0, 2, 3, 5)),
+        clip=draw.choice((0.0, 0.0, 0.0, 0.0, 0.3)),
+        seed=seed,
+    )
+    if draw.random() < 0.03:  # far back, where rounding would show
+        found = replace(
+            found, signal="reversible", optimiser="momentum", window=60, precision="single"
+        )
+    return fitting(found)
+
+
+def _rewarded(s: Situation) -> Situation:
+    # one step of plain SGD, whose actions are enumerated
+    if not STUDENTS[s.student].still or s.student == "writing":
+        s = replace(s, student="mlp")
+    if not DATA[s.data].broken:
+        s = replace(s, data="fresh")
+    s = replace(s, mode="tutor", looks=1, aggregate=1, between=0, event="nothing", part=0)
+    return replace(s, optimiser="sgd", precision="double", clip=0.0, window=1)
+
+
+def fitting(s: Situation) -> Situation:
+    """The same, with what cannot be said together made plain."""
+    kind, teacher = SIGNALS[s.signal], TEACHERS[s.teacher]
+    if teacher.samples != (kind.oracle == "reward"):
+        s = replace(s, teacher="keep or drop" if kind.oracle == "reward" else "table")
+    if OBJECTIVES[s.objective].kind not in TEACHERS[s.teacher].fits.split():
+        s = replace(s, objective="cross entropy")
+    if kind.exact:
+        s = replace(s, mode="whole run")
+    elif not kind.whole and s.mode == "whole run":
+        s = replace(s, mode="tutor")
+    if kind.reversible and not OPTIMISERS[s.optimiser].momentum:
+        s = replace(s, optimiser="momentum")
+    if s.mode == "whole run":
+        s = replace(s, aggregate=1, between=0, part=0, clip=0.0, event="nothing")
+        if OBJECTIVES[s.objective].metric is not None:
+            s = replace(s, objective="cross entropy")
+    if kind.oracle == "reward":
+        s = _rewarded(s)
+    if kind.judge == "plain":
+        s = replace(s, between=max(1, s.between))
+    if kind.mode == "virtual":
+        s = replace(s, clip=0.0)
+    if kind.reversible:
+        s = replace(s, clip=0.0)
+    if DATA[s.data].broken and s.data in ("ids negative", "ids beyond"):
+        s = s if "sampler" in s.teacher else replace(s, data="fresh")
+    if not DATA[s.data].finite:
+        s = replace(s, aggregate=1, looks=max(2, s.looks))  # step 1 is the odd one
+        s = replace(s, window=max(2, s.window)) if s.mode == "whole run" else s
+    if s.student == "writing" and TEACHERS[s.teacher].looks:
+        s = replace(s, teacher="table")
+    if kind.ghost and (STUDENTS[s.student].couples or OBJECTIVES[s.objective].couples):
+        s = replace(s, student="mlp", objective="cross entropy")  # documented as inexact
+    if kind.smooth and not STUDENTS[s.student].smooth:
+        s = replace(s, student="mlp")
+    looks = max(s.looks, s.aggregate)
+    return replace(s, looks=looks - looks % s.aggregate)
+
+
+def simpler(s: Situation) -> Iterator[Situation]:
+    """The same with one axis made plain, or smaller."""
+    plain = Situation()
+    for field in fields(Situation):
+        name, value = field.name, getattr(s, field.name)
+        if name == "seed" or value == getattr(plain, name):
+            continue
+        fewer = fitting(replace(s, **{name: getattr(plain, name)}))
+        if fewer != s and len(fewer.spec) < len(s.spec):
+            yield fewer
