@@ -12,8 +12,11 @@ ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
-    {"trees", "ranges", "sharded", "wrapped", "terminal"},
+    {"recomputation"},
+    {"trees", "ranges", "sharded", "wrapped", "terminal", "shapes"},
+    {"reduction"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
+    {"replays"},
     {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
     {"alignments", "augment"},
     {"task"},

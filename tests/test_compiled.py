@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD
+from torch.utils.checkpoint import checkpoint
 
 from tests.cases import C, D, InputWeigher, Seen, stream
 from tutelage.errors import UnsupportedStudentError
@@ -96,6 +97,19 @@ def test_hypergradients_of_a_compiled_student_equal_those_of_the_eager_one(
         got: Estimate = signal(*call)
         for key, grad in signal(*want).grad.items():
             torch.testing.assert_close(got.grad[key], grad, rtol=1e-9, atol=1e-12)
+
+
+def test_what_a_compiled_student_recomputes_is_run_eagerly_on_the_parameters_of_its_step() -> None:
+    class Recomputing(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return self[1](checkpoint(self[0], x, use_reentrant=False))
+
+    student = Recomputing(*network())
+    student.compile(backend=BACKEND)
+    signal, eager = Unrolled(2), network()
+    want, call = shown(eager, blind(eager))[:-1], shown(student, blind(student))[:-1]
+    for key, grad in signal(*want).grad.items():
+        torch.testing.assert_close(signal(*call).grad[key], grad, rtol=1e-9, atol=1e-12)
 
 
 def careless(graph: torch.fx.GraphModule, _: list) -> Callable:

@@ -12,6 +12,10 @@ class UsageError(ValueError):
     """
 
 
+class UnknownLabelError(UsageError, IndexError):
+    """A label that is no class; an ``IndexError`` too, as torch's own losses raise of it."""
+
+
 class UnsupportedStudentError(TypeError):
     """A student or optimiser that a method cannot treat; the message names the repair."""
 

@@ -13,12 +13,13 @@ from torch.optim import Optimizer
 
 from tutelage.data.few_shot.episodes import Episode
 from tutelage.errors import UsageError
+from tutelage.labels import answered_rightly
 from tutelage.loops import whole_run
 from tutelage.memory import require_no_memory
-from tutelage.objectives import logits_of
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Judgement, Params, Progress, Step, StudentState
+from tutelage.reduction import counts_of
 from tutelage.signals import FromStart
 from tutelage.task import Task
 from tutelage.trees import is_finite
@@ -159,7 +160,9 @@ def accuracy(task: Task, state: StudentState, query: Batch) -> float:
     """
     require_batch_statistics(task)
     outputs, _, _ = task.student.evaluate(state.params, state.buffers, query.inputs, ())
-    return float((logits_of(outputs).argmax(1) == query.targets).float().mean())
+    counts = counts_of(task.objective, query.targets)
+    right = answered_rightly(outputs, query.targets, counts)
+    return int(right.sum()) / max(len(right), 1)
 
 
 @torch.no_grad()

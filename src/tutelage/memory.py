@@ -31,6 +31,18 @@ def remember(teacher: nn.Module, lesson: Lesson, observation: Observation) -> No
                 part.get_buffer(name).copy_(value)
 
 
+def has_memory(teacher: nn.Module) -> bool:
+    """Whether a teacher remembers the steps that were taken.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Whether it, or a part of it, has the trait ``memory``.
+    """
+    return any(memory_names(part) for part in teacher.modules())
+
+
 def memory_of(teacher: nn.Module) -> Params:
     """What the teacher remembers of the steps that were taken.
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.optim import Optimizer
 
-from tutelage.differentiable import differentiable, eager, original
+from tutelage.differentiable import eager, original
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.records import Params, StudentState
+from tutelage.replays import replay
 from tutelage.rules import settings_of, slots_of
-from tutelage.sharded import all_whole, as_stored, whole, without_gathering
+from tutelage.sharded import all_whole, as_stored, whole
 from tutelage.trees import cloned, detached
 
 
@@ -121,8 +121,8 @@ def evaluate(
         What it gives, see ``records.Outputs``; features by tap; the buffers afterwards.
     """
     own = params | cloned(buffers)
-    with differentiable(module), without_gathering(module), tapped(module, taps) as features:
-        outputs = functional_call(module, own, (inputs,))
+    with tapped(module, taps) as features:
+        outputs = replay(module, own, (inputs,))
     return outputs, features, {name: own[name] for name in buffers}
 
 

@@ -1,13 +1,14 @@
 """A student learning under a teacher, as pure functions of both their parameters."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from tutelage.joint import update_jointly
-from tutelage.labels import labelled, of_labelled, with_classes
-from tutelage.objectives import Objective, logits_of, losses_of, nonzero, weighted_loss
+from tutelage.labels import of_labelled, of_labelled_examples, with_classes
+from tutelage.objectives import Objective, logits_of, losses_of, weighted_loss
 from tutelage.precision import autocast_to
 from tutelage.processes import Alone, Processes
 from tutelage.randomness import mixed_seed
@@ -20,7 +21,9 @@ from tutelage.records import (
     Params,
     Step,
     StudentState,
+    as_lesson,
 )
+from tutelage.reduction import counted_mean, counts_of, counts_to_judge
 from tutelage.rules import Rule, rule_for
 from tutelage.sights import as_taken, cut, detach, joined
 from tutelage.student import StudentView
@@ -119,13 +122,16 @@ class Task:
             seed: That of the step's batch.
 
         Returns:
-            Weights [L], before normalisation.
+            Weights [L], before normalisation; 0 for rows without a label, which the teacher
+            does not see.
         """
         shown = seen if is_deep(self.teacher) else detach(seen)
-        known = labelled(self.objective, lesson.targets)
+        counts = counts_of(self.objective, lesson.targets)
+        if not hasattr(self.teacher, "weigh"):
+            ones = torch.ones_like(shown.losses)
+            return ones if counts is None else ones.where(counts > 0, 0)
         with as_taken(lesson, self.own(seed + 2)):
-            weights = weigh(self.teacher, teacher, with_classes(lesson, known), shown)
-        return of_labelled(weights, known)
+            return of_labelled(partial(weigh, self.teacher, teacher), lesson, shown, counts)
 
     def descended(
         self, teacher: Params, lesson: Lesson, seen: Observation, seed: int
@@ -141,24 +147,46 @@ class Task:
         Returns:
             [L]: the objective's losses, or the teacher's grades.
         """
-        known = with_classes(lesson, labelled(self.objective, lesson.targets))
+        if not hasattr(self.teacher, "grade"):
+            return seen.losses
+        counts = counts_of(self.objective, lesson.targets)
         with as_taken(lesson, self.own(seed + 2)):
-            return grade(self.teacher, teacher, known, seen)
+            return of_labelled(partial(grade, self.teacher, teacher), lesson, seen, counts)
 
-    def log_prob(self, teacher: Params, step: Step, seen: Observation) -> Tensor:
+    def log_prob(
+        self, teacher: Params, step: Step, seen: Observation, lesson: Lesson | None = None
+    ) -> Tensor:
         """The log-probability of what the teacher sampled at a step.
 
         Args:
             teacher: Teacher parameters as they were.
             step: The step.
             seen: What the student's forward pass revealed, detached.
+            lesson: What these parameters make of the step's batch; None: to be made.
 
         Returns:
             [B], differentiable in ``teacher``.
         """
-        lesson = self.lesson(teacher, step.batch)
+        lesson = self.lesson(teacher, step.batch) if lesson is None else lesson
+        counts = counts_of(self.objective, lesson.targets)
+        own = partial(log_prob, self.teacher, teacher)
         with as_taken(lesson, self.own(step.batch.seed + 2)):
-            return log_prob(self.teacher, teacher, lesson, seen)
+            return of_labelled_examples(own, lesson, seen, counts)
+
+    def counted(self, lesson: Lesson, examples: int) -> Tensor | None:
+        """Which examples of a batch count: those of which a row has a label.
+
+        Args:
+            lesson: What was made of the batch.
+            examples: B.
+
+        Returns:
+            bool [B]; None where all do.
+        """
+        counts = counts_of(self.objective, lesson.targets)
+        if counts is None:
+            return None
+        return counts.new_zeros(examples).index_add(0, lesson.group, counts) > 0
 
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
         """The weighted loss, or the same reduction of any other quantity per row.
@@ -172,7 +200,8 @@ class Task:
             A scalar, linear in ``values``.
         """
         rule, total = normalise_of(self.teacher), self.processes.total
-        return weighted_loss(values, weights, lesson.group, rule, total)
+        counts = counts_of(self.objective, lesson.targets)
+        return weighted_loss(values, weights, lesson.group, rule, total, counts)
 
     def own(self, seed: int, part: int = 0) -> int:
         """A seed that no two processes or micro-batches share, since they have other rows.
@@ -278,13 +307,15 @@ class Task:
             A scalar.
         """
         lesson = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
+        metric = self.metric or self.objective
+        counts = counts_to_judge(self.objective, self.metric, lesson.targets)
+        judged = as_lesson(held_out)._replace(inputs=lesson.inputs, targets=lesson.targets)
+        if self.metric is not None:
+            judged = with_classes(judged, counts_of(self.objective, lesson.targets))
         with as_taken(held_out, self.own(held_out.seed + 1)):
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
-            known = labelled(self.objective, lesson.targets)
-            found = (self.metric or self.objective)(out, with_classes(lesson, known).targets)
-        found = wide(found)  # half precision counts to 256, or 2048
-        rows = found.new_full((), found.numel()) if known is None else known.sum().to(found)
-        return of_labelled(found, known).sum() / nonzero(self.processes.total(rows))
+            found = losses_of(metric, out, judged)
+        return counted_mean(wide(found), counts, self.processes.total)  # half counts to 256
 
     def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> Judgement:
         """The held-out loss with its gradients.

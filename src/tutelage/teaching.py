@@ -6,7 +6,8 @@
   student descends in place of the objective's losses, differentiable in the observation;
 * ``log_prob(lesson: Lesson, observation: Observation) -> Tensor [B]``, where ``weigh`` samples:
   the log-probability of what it sampled, drawn again from the same random numbers. A teacher
-  that samples in ``prepare`` gives it with the lesson;
+  that samples in ``prepare`` gives it with the lesson; of one that samples in both they are
+  added up. Examples' actions are drawn independently of one another;
 * ``entropy() -> Tensor``, a scalar: of what it samples, where a signal rewards that;
 * ``remember(lesson: Lesson, observation: Observation) -> Params``, after each real step that it
   taught, by the teacher or any part of it: new values for those of its buffers that ``memory``
@@ -29,14 +30,15 @@ Traits are plain attributes:
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from tutelage.objectives import Normalise
 from tutelage.records import Batch, Lesson, Observation, Params, as_lesson
+from tutelage.replays import replay
 
 
 class _Moment(nn.Module):
@@ -118,7 +120,7 @@ def grade(
 def log_prob(
     teacher: nn.Module, params: Params, lesson: Lesson, observation: Observation
 ) -> Tensor:
-    """The log-probability of what the teacher sampled.
+    """The log-probability of what the teacher sampled, with the lesson or its weights or both.
 
     Args:
         teacher: The teacher.
@@ -132,15 +134,16 @@ def log_prob(
     Raises:
         ValueError: If it samples nothing.
     """
-    if lesson.log_prob is not None:
-        return lesson.log_prob
     if not hasattr(teacher, "log_prob"):
+        if lesson.log_prob is not None:
+            return lesson.log_prob
         raise ValueError(
             f"{type(teacher).__name__} samples nothing, so that a reward cannot teach it: give "
             "its lessons a log_prob, or use a signal that differentiates, such as Lookahead."
         )
     memory = observation.progress.memory
-    return _call(teacher, "log_prob", params, lesson, observation, memory=memory)
+    chosen = _call(teacher, "log_prob", params, lesson, observation, memory=memory)
+    return chosen if lesson.log_prob is None else lesson.log_prob + chosen
 
 
 def entropy(teacher: nn.Module, params: Params) -> Tensor:
@@ -176,7 +179,11 @@ def _call(  # noqa: ANN202 - the method's own
     own = {f"teacher.{name}": tensor for name, tensor in params.items()}
     now = dict(teacher.named_buffers()) | dict(memory)
     buffers = {f"teacher.{name}": b.clone() for name, b in now.items()}
-    return functional_call(_Moment(teacher, method), (own, buffers), args)
+    return replay(_Moment(teacher, method), own | buffers, args, within=_as_it_is)
+
+
+def _as_it_is(_module: nn.Module) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def normalise_of(teacher: nn.Module) -> Normalise:

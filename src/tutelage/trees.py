@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from tutelage.recomputation import no_other_recomputation
 from tutelage.records import Params
 
 
@@ -40,13 +41,14 @@ def reached_grad(
     """
     if not params or not scalar.requires_grad:
         return {}
-    grads = torch.autograd.grad(
-        scalar,
-        list(params.values()),
-        retain_graph=retain_graph or create_graph,
-        create_graph=create_graph,
-        allow_unused=True,
-    )
+    with no_other_recomputation():
+        grads = torch.autograd.grad(
+            scalar,
+            list(params.values()),
+            retain_graph=retain_graph or create_graph,
+            create_graph=create_graph,
+            allow_unused=True,
+        )
     return {k: g for k, g in zip(params, grads, strict=True) if g is not None}
 
 

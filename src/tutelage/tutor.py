@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from tutelage.alignments import Recorder
 from tutelage.descent import Descent, Ordinary
 from tutelage.differentiable import compiled_parts, require_learnable
+from tutelage.labels import counted_rows
 from tutelage.learner import Learner
 from tutelage.look import (
     Look,
@@ -23,7 +24,7 @@ from tutelage.look import (
     settings_now,
     weighed,
 )
-from tutelage.memory import memory_of, remember
+from tutelage.memory import has_memory, memory_of, remember
 from tutelage.micro_batches import require_parts
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.passes import Passes
@@ -31,7 +32,9 @@ from tutelage.precision import autocast_now
 from tutelage.processes import Processes, processes_of
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Params, Progress, Step, Window, Witness
+from tutelage.reduction import counts_of
 from tutelage.rules import rule_for
+from tutelage.shapes import require_batch
 from tutelage.sights import detach
 from tutelage.signals import Signal
 from tutelage.signals.dots import seen_again
@@ -179,9 +182,9 @@ class Tutor:
                 "The teacher needs held-out examples at this step: give held_out (see "
                 "Tutor.wants_held_out)."
             )
-        require_learnable("batch", batch)
+        batch = self._checked("batch", batch)
         if held_out is not None and self.wants_held_out:
-            require_learnable("held_out", held_out)
+            held_out = self._checked("held_out", held_out)
         now = autocast_now(batch.inputs.device)
         batch = batch._replace(seed=mixed_seed(self.seed, self.steps), autocast=now)
         self._passes.begin()
@@ -199,6 +202,11 @@ class Tutor:
         judged = self._pass_on(sight.loss, batch)
         self._move(task, sight)
         return record(sight, judged)
+
+    def _checked(self, name: str, batch: Batch) -> Batch:
+        batch = require_batch(name, batch, empty=self.processes.size > 1)
+        require_learnable(name, batch)
+        return batch
 
     def _watched(self, learner: Learner, batch: Batch, held_out: Batch | None) -> Record:
         due, phi = learner.due(self.steps), learner.params
@@ -236,7 +244,9 @@ class Tutor:
 
     def _move(self, task: Task, sight: Look) -> bool:
         moved = self.descent.step(self.optimizer)
-        remember(task.teacher, sight.lesson, detach(sight.seen))
+        if has_memory(task.teacher):
+            counts = counts_of(task.objective, sight.lesson.targets)
+            remember(task.teacher, *counted_rows(sight.lesson, detach(sight.seen), counts))
         self.steps += 1
         self._tally.add(sight.loss, self.processes.total(sight.weights.detach().sum()))
         return moved

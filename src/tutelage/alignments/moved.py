@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from torch.func import functional_call
 
-from tutelage.alignments.forward import load_forward_mode, without_fast_attention
+from tutelage.alignments.forward import load_forward_mode
 from tutelage.alignments.given import Given
 from tutelage.alignments.rows import inner_of, tensors_in
 from tutelage.alignments.units import scales_by_frequency
-from tutelage.differentiable import differentiable
 from tutelage.records import Params
+from tutelage.replays import replay
 from tutelage.trees import wide
 
 
@@ -79,11 +79,7 @@ class Before:
         """
         devices = [] if self.cuda_state is None else [self.device]
         modes = [(part, part.training) for part in self.module.modules()]
-        with (
-            torch.random.fork_rng(devices),
-            differentiable(self.module),
-            without_fast_attention(),
-        ):
+        with torch.random.fork_rng(devices):
             torch.set_rng_state(self.random_state)
             if self.cuda_state is not None:
                 torch.cuda.set_rng_state(self.cuda_state, self.device)
@@ -243,4 +239,4 @@ def called(module: nn.Module, own: dict[str, Any], given: Given) -> object:
     Returns:
         Anything.
     """
-    return functional_call(module, own, given.args, given.kwargs, tie_weights=False)
+    return replay(module, own, given.args, given.kwargs, tie_weights=False)

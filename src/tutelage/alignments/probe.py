@@ -5,13 +5,13 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tutelage.alignments.given import Given
 from tutelage.alignments.rows import mapped, tensors_in
 from tutelage.alignments.units import Unit
 from tutelage.randomness import seeded
+from tutelage.replays import replay
 from tutelage.trees import cloned
 
 Places = Mapping[tuple[str, int], Sequence[int | None]]
@@ -72,7 +72,8 @@ def run(student: nn.Module, given: Given, rows: int, few: int) -> object:
     args, kwargs = mapped(given.args, sliced), mapped(given.kwargs, sliced)
     assert isinstance(args, tuple)
     assert isinstance(kwargs, dict)
-    return functional_call(student, cloned(dict(student.named_buffers())), args, kwargs)
+    own = {**dict(student.named_parameters()), **cloned(dict(student.named_buffers()))}
+    return replay(student, own, args, kwargs)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tutelage.data.by_name import NAME_COLUMNS, read_columns
-from tutelage.data.tables import literal
+from tutelage.data.classes import literal
 from tutelage.errors import UsageError
 from tutelage.inspection.opinions import Judges, Opinions
 

@@ -163,14 +163,15 @@ class Tallied:
             What a teacher that descends should follow.
         """
         assert isinstance(task.teacher, LearnedAugmentation)
-        reward, verdict, witness = self.inner.rewards(task, teacher, window, held_out)
-        weights, step = normalised(reward, "standard"), window.steps[-1]
+        earned, verdict = self.inner.earned(task, teacher, window, held_out)
+        reward = earned.rewards()
+        weights, step = normalised(reward, "standard"), earned.step
         self.effect.add(task.teacher, step.batch, weights)
         if self.permuted:
             generator = torch.Generator().manual_seed(mixed_seed(step.batch.seed, 1))
             order = torch.randperm(len(weights), generator=generator)
             weights = weights[order.to(weights.device)]
-        found = policy_gradient(task, teacher, step, witness, weights)
+        found = policy_gradient(task, teacher, step, earned.witness, weights, earned.lesson)
         return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
 
 

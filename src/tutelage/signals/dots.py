@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from tutelage.alignments import forward_difference_dots
+from tutelage.alignments import Losses, forward_difference_dots, forward_dots
 from tutelage.errors import UnsupportedStudentError
-from tutelage.records import Lesson, Params, Recorded, Step, StudentState, Witness
+from tutelage.records import Lesson, Params, Step, StudentState, Witness
 from tutelage.sights import detach
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.products.alignment import CLOSE, losses_near
@@ -21,6 +21,8 @@ def dots_of(
     step: Step,
     v: Params,
     witness: Witness,
+    *,
+    weighted_only: bool = False,
 ) -> Tensor:
     """``<d l_i / d theta, v>`` at the step, read off its own passes where these show enough.
 
@@ -32,13 +34,14 @@ def dots_of(
         step: The step.
         v: Direction, keyed like the student's parameters; a missing one counts as zero.
         witness: The step as it was seen.
+        weighted_only: Rows of weight 0, of which its passes show nothing, may be left at 0.
 
     Returns:
         [L].
     """
     if witness.recorded is not None:
         try:
-            return told(task, teacher, step, v, witness, witness.recorded)
+            return told(task, teacher, step, v, witness, weighted_only=weighted_only)
         except UnsupportedStudentError:  # the passes do not show everything
             pass
     elif isinstance(product, Alignment):
@@ -105,11 +108,60 @@ def backward_dots(
     Returns:
         [L].
     """
-    theta = leaves({k: start.params[k] for k in v})
-    seen, _ = task.observe(start._replace(params=start.params | theta), lesson, step)
-    u = torch.ones_like(seen.losses, requires_grad=True)
-    g = reached_grad((u * seen.losses).sum(), theta, create_graph=True)
+    losses, _ = losses_near(task, start, lesson, step)
+    return backward_slopes(losses, start.params, v)
+
+
+def backward_slopes(values: Losses, params: Params, v: Params) -> Tensor:
+    """The derivative along v of some function of the parameters, without forward mode.
+
+    Args:
+        values: From the student's parameters to numbers of any shape.
+        params: Where to take the derivative.
+        v: Direction, keyed like ``params``; a missing one counts as zero.
+
+    Returns:
+        Shaped like the values.
+    """
+    theta = leaves({k: params[k] for k in v})
+    found = values(params | theta)
+    u = torch.ones_like(found, requires_grad=True)
+    g = reached_grad((u * found).sum(), theta, create_graph=True)
+    if not g:
+        return torch.zeros_like(found)
     return torch.autograd.grad(list(g.values()), u, [v[k] for k in g])[0]
+
+
+def weighted_slopes(
+    task: Task, teacher: Params, start: StudentState, step: Step, v: Params, lesson: Lesson
+) -> tuple[Tensor, Tensor]:
+    """The derivatives along v of what the student descends for each row, and of its weight.
+
+    Args:
+        task: The student learning under a teacher that is deep.
+        teacher: Teacher parameters as they were.
+        start: The student before the step.
+        step: The step.
+        v: Direction, keyed like the student's parameters; a missing one counts as zero.
+        lesson: The rows to look at.
+
+    Returns:
+        Both [L].
+    """
+    phi = detached(teacher)
+
+    def values(params: Params) -> Tensor:
+        moved = start._replace(params=start.params | params)
+        seen, _ = task.observe(moved, lesson, step)
+        losses = task.descended(phi, lesson, seen, step.batch.seed)
+        weights = task.weights(phi, lesson, seen, step.batch.seed)
+        return torch.stack([losses, weights.reshape(losses.shape).to(losses.dtype)])
+
+    try:
+        slopes = forward_dots(values, start.params, v)
+    except NotImplementedError:  # an operator of the student has no forward mode
+        slopes = backward_slopes(values, start.params, v)
+    return slopes[0], slopes[1]
 
 
 def seen_again(task: Task, teacher: Params, start: StudentState, step: Step) -> Witness:
@@ -131,7 +183,13 @@ def seen_again(task: Task, teacher: Params, start: StudentState, step: Step) -> 
 
 
 def told(
-    task: Task, teacher: Params, step: Step, v: Params, witness: Witness, recorded: Recorded
+    task: Task,
+    teacher: Params,
+    step: Step,
+    v: Params,
+    witness: Witness,
+    *,
+    weighted_only: bool = False,
 ) -> Tensor:
     """Dot products read off the step's own passes.
 
@@ -140,8 +198,8 @@ def told(
         teacher: Teacher parameters.
         step: The step.
         v: Direction, keyed like the student's parameters; a missing one counts as zero.
-        witness: The step as it was seen.
-        recorded: Its passes.
+        witness: The step as it was seen, its passes recorded.
+        weighted_only: Rows of weight 0 may be left at 0.
 
     Returns:
         [L].
@@ -149,11 +207,15 @@ def told(
     Raises:
         UnsupportedStudentError: If they do not show every row's gradient.
     """
-    lesson = witness.lesson
+    lesson, recorded = witness.lesson, witness.recorded
+    assert recorded is not None
     weights = task.weights(detached(teacher), lesson, witness.seen, step.batch.seed)
     losses = witness.seen.losses.detach().requires_grad_()
     reduced = task.reduce(losses, weights, lesson)
     (coefficients,) = torch.autograd.grad(reduced, losses)
-    if bool((coefficients == 0).any()):
+    absent = coefficients == 0
+    if weighted_only:
+        return recorded.dots(v, coefficients.where(~absent, 1))
+    if bool(absent.any()):
         raise UnsupportedStudentError("A row of weight zero left nothing to read off.")
     return recorded.dots(v, coefficients)

@@ -15,9 +15,11 @@ from tutelage.data.batches import Batches
 from tutelage.data.by_name import write_by_name
 from tutelage.data.text.set_batches import SetBatches
 from tutelage.data.text.text_set import TextSet
+from tutelage.labels import answered_rightly
 from tutelage.look import alignments_with, shown
-from tutelage.objectives import logits_of
+from tutelage.objectives import logits_of, losses_of
 from tutelage.records import Batch, Observation, Step
+from tutelage.reduction import counts_of
 from tutelage.runs import write_json
 from tutelage.student import tapped
 from tutelage.study.material import Material, Streams
@@ -67,12 +69,16 @@ def accuracy(tutor: Tutor, batches: Batches | SetBatches) -> float:
     student, mode = tutor.student, tutor.student.training
     student.eval()
     right = [
-        logits_of(student(shown(tutor.task, batch).inputs)).argmax(1) == batch.targets
+        answered_rightly(
+            student(shown(tutor.task, batch).inputs),
+            batch.targets,
+            counts_of(tutor.task.objective, batch.targets),
+        )
         for batch in batches.whole(AT_ONCE)
     ]
     student.train(mode)
     found = torch.cat(right)
-    return int(found.sum()) / len(found)
+    return int(found.sum()) / max(len(found), 1)
 
 
 @torch.no_grad()
@@ -97,7 +103,7 @@ def opinion(
         lesson = shown(task, batch)
         with tapped(student, taps_of(tutor.teacher)) as features:
             outputs = student(lesson.inputs)
-        logits, losses = logits_of(outputs), task.objective(outputs, batch.targets)
+        logits, losses = logits_of(outputs), losses_of(task.objective, outputs, batch)
         seen = Observation(losses, logits, features, tutor.progress)
         if uses_alignments(tutor.teacher) and held_out is not None:
             step = Step(batch, tutor.progress, {})

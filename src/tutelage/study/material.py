@@ -23,8 +23,14 @@ from tutelage.data.text.own_tables import text_columns
 from tutelage.data.text.set_batches import SetBatches
 from tutelage.data.text.text_set import TextParts, TextSet
 from tutelage.errors import UsageError
+from tutelage.study.classes_left import (
+    about_labels,
+    require_classes,
+    require_some_left,
+    with_notes,
+)
 from tutelage.study.settings import TrainSettings
-from tutelage.study.texts import Data, kind, of_texts
+from tutelage.study.texts import Data, of_texts
 from tutelage.study.trusted import read_trusted
 
 HELD_OUT = 500
@@ -94,6 +100,7 @@ def read_source(settings: TrainSettings) -> Source:
     trusted = None
     if settings.held_out_from is not None and isinstance(splits, Splits):
         trusted = read_trusted(settings.held_out_from, splits.train, reading)
+    splits = with_notes(splits, about_labels(splits.train, given, trusted))
     source = Source(splits, given, trusted)
     seed_material(source, settings, 0)
     return source
@@ -170,8 +177,7 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     Returns:
         The data of that seed.
 
-    Raises:
-        UsageError: If the held-out images leave none to train on.
+    Note: raises ``UsageError`` where no example of a class would be left to train on.
     """
     train = source.splits.train
     classes = len(train.classes)
@@ -179,13 +185,10 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     rest = torch.arange(len(train))
     if held_out is None:
         size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
-        if size >= len(train):
-            raise UsageError(
-                f"--held-out {size} leaves nothing to train on: {train.name} has "
-                f"{len(train)} training {kind(train)}; give fewer, or --held-out-from."
-            )
-        chosen, rest = balanced_rows(train.labels, size, classes, seed=seed)
+        require_some_left(train, size)
+        chosen, rest = balanced_rows(train.labels, size, classes, seed=seed, keep=1)
         held_out = train.rows(chosen)
+    require_classes(train, train.labels[rest], settings)
     if settings.imbalance is not None:
         factor = settings.imbalance
         rest = rest[long_tailed_rows(train.labels[rest], factor, classes, seed=seed)]

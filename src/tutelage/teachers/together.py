@@ -11,7 +11,6 @@ from tutelage.teaching import (
     acts_at_test,
     drop_below_of,
     is_deep,
-    log_prob,
     normalise_of,
     taps_of,
     uses_alignments,
@@ -46,6 +45,8 @@ class Together(nn.Module):
         self.drop_below = drop_below_of(weighs)
         if hasattr(weighs, "grade"):  # a teacher grades where it has the method
             self.grade: Callable[[Lesson, Observation], Tensor] = cast(Any, weighs).grade
+        if hasattr(weighs, "log_prob"):  # and samples weights where it has that one
+            self.log_prob: Callable[[Lesson, Observation], Tensor] = cast(Any, weighs).log_prob
 
     def prepare(self, batch: Batch) -> Lesson:
         """What the student sees.
@@ -69,18 +70,3 @@ class Together(nn.Module):
             The second teacher's weights [L].
         """
         return cast(Callable[..., Tensor], self.weighs.weigh)(lesson, observation)
-
-    def log_prob(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """The log-probability of what the second teacher sampled, where it samples.
-
-        Args:
-            lesson: What the student saw.
-            observation: What its forward pass revealed.
-
-        Returns:
-            [B].
-        """
-        if not hasattr(self.weighs, "log_prob"):
-            return log_prob(self.weighs, {}, lesson, observation)  # tells what is missing
-        own = cast(Callable[..., Tensor], self.weighs.log_prob)
-        return own(lesson, observation)  # on the buffers that are set by now

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.objectives import Normalise, Objective, cross_entropy
+from tutelage.objectives import Normalise, Objective, cross_entropy, losses_of
 from tutelage.records import Lesson, Observation
 from tutelage.teachers.within import first_within, softmax_within
 from tutelage.teachers.worst_case import require_positive, require_share
@@ -174,6 +174,7 @@ class WorstCaseSoft(nn.Module):
         logits = wide(observation.logits)
         predicted = self.predict(logits)[first][lesson.group]
         targets = self.rule(lesson, predicted.detach() if self.detach_target else predicted)
-        losses = self.objective(logits, targets)
+        copies = lesson._replace(targets=targets, aux=None)
+        losses = losses_of(self.objective, logits, copies)
         own = observation.losses.to(losses.dtype)
         return losses.index_copy(0, first, own[first])
