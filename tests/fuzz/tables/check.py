@@ -21,7 +21,6 @@ from tutelage.data.reading import Reading
 from tutelage.data.sources import load
 from tutelage.data.text.own_tables import read_own_texts, text_columns
 
-
 MEMORY = 2**30
 """bytes more than there are, which a reader may ask for"""
 
@@ -130,7 +129,9 @@ def _part(
     if wrong:
         return Outcome("failed", "another label", f"{part}: {dict(list(wrong.items())[:3])}")
     if got.keys() - want.keys():
-        return Outcome("failed", "rows that nobody wrote", f"{part}: {got.keys() - want.keys()}")
+        return Outcome(
+            "failed", "rows that nobody wrote", f"{part}: {got.keys() - want.keys()}"
+        )
     lost = want.keys() - got.keys()
     if lost and not any(str(len(lost)) in note or _named(lost, note) for note in notes):
         return Outcome("failed", "left out in silence", f"{part}: {sorted(lost)}; {notes}")
@@ -143,5 +144,3 @@ def _part(
 
 def _named(lost: set[int], note: str) -> bool:
     return all(str(number) in note for number in lost)
-
-
