@@ -6,6 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from tutelage.ranges import require_not_negative
 from tutelage.records import Batch, Estimate, Judgement, Params, Step, Window, Witness
 from tutelage.signals.dots import seen_again
 from tutelage.signals.protocol import Judge
@@ -142,5 +143,4 @@ def require_sound(judge: str, normalise: str, entropy: float) -> None:
     ):
         if value not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
-    if not entropy >= 0:
-        raise ValueError(f"entropy must be 0 or above, got {entropy}.")
+    require_not_negative("entropy", entropy)
