@@ -40,7 +40,6 @@ def test_no_number_of_a_recipe_is_negative_or_infinite(name):
                 continue
             with pytest.raises(UsageError, match=number):
                 changed(settings, filled(place, wrong), "--set")
-                pytest.fail(f"{number}={wrong} of {name} is taken")
 
 
 WRONG = {
@@ -56,7 +55,7 @@ WRONG = {
     "commentary learn cifar10 --lr inf": ["lr", "finite", "inf"],
     "inspect no-such-run --top 0": ["top", "at least 1"],
     "reproduce mmel-cifar --set student=cnm --out out": ["'cnm'"],
-    "reproduce mmel-glue --set source={search: best} --out out": ["'best'", "greedy"],
+    "reproduce mmel-glue --set source={search:best} --out out": ["'best'", "greedy"],
     "reproduce interactions-weights --set noise=none --out out": ["noise", "flip2:0.4"],
 }
 
@@ -65,8 +64,6 @@ WRONG = {
 def test_a_wrong_setting_is_told_where_the_data_are_not_there(tmp_path, monkeypatch, line):
     monkeypatch.delenv("TUTELAGE_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    words = [
-        word.replace("{search:", "{search: ") for word in line.replace(": b", ":b").split()
-    ]
+    words = [word.replace("search:", "search: ") for word in line.split()]
     one_line(run(*words), *WRONG[line])
     assert list(tmp_path.iterdir()) == []

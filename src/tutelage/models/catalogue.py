@@ -48,6 +48,8 @@ STUDENTS: dict[str, Callable[[Images], nn.Module]] = {
 """The students by name; besides these, ``wrn-D-K`` and torchvision's names build one too."""
 
 _WIDE = re.compile(r"wrn-(\d+)-(\d+)", re.ASCII)
+_OFTEN = {f"resnet{depth}" for depth in (18, 34, 50, 101, 152)}
+"""names of torchvision's for which nobody need wait until it is imported"""
 
 
 def build_student(name: str, *, classes: int, channels: int, size: int, seed: int) -> nn.Module:
@@ -91,7 +93,7 @@ def require_student(name: str) -> None:
     Raises:
         UsageError: If there is none of that name.
     """
-    if name in STUDENTS or _WIDE.fullmatch(name):
+    if name in STUDENTS or name in _OFTEN or _WIDE.fullmatch(name):
         return
     try:
         others = torchvision_names()

@@ -75,6 +75,7 @@ class Settings:
         at_least_one(self.sizes, *self.sizes._fields)
         above_zero(self, "sigma", "joint_lr")
         not_negative(self, "lr")
+        require_student(self.student)
 
 
 @cache
@@ -173,7 +174,6 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
 
 
 def _read(settings: Settings) -> None:
-    require_student(settings.student)
     if settings.data == "birds":
         _parts(settings, mixed_seed(0, 0))
     else:
