@@ -12,8 +12,8 @@ ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
-    {"trees", "ranges", "sharded", "wrapped", "terminal"},
-    {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
+    {"trees", "ranges", "sharded", "wrapped", "terminal", "files"},
+    {"checkpoints", "objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
     {"alignments", "augment"},
     {"task"},
@@ -26,7 +26,7 @@ LAYERS: tuple[set[str], ...] = (
     {"few_shot", "integrations"},
     {"exchange", "yaml_files"},
     {"runs", "report", "config", "workers"},
-    {"commentaries", "checkpoints"},
+    {"commentaries"},
     {"study", "reproduction"},
     {"recipes", "learning", "inspection"},
     {"__init__"},

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage.runs import write_atomically
+from tutelage.files import write_atomically
 
 DIGEST = "digest"
 """where a state keeps the checksum of another of its parts"""
@@ -44,7 +44,7 @@ def save_checkpoint(file: Path, state: Mapping[str, Any]) -> None:
 
     Note: raises ``OSError``, which names the file, if it cannot be written; the old one stays.
     """
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()
     torch.save(dict(state), content)
     write_atomically(file, content.getvalue())

@@ -18,9 +18,9 @@ from tutelage.checkpoints import (
     unsealed,
 )
 from tutelage.errors import UsageError
+from tutelage.files import write_atomically, written_whole
 from tutelage.logs import Reporter, TensorBoard
 from tutelage.look import Record
-from tutelage.runs import write_atomically
 from tutelage.study.arms import build_tutor, device_of
 from tutelage.study.footprint import Footprint
 from tutelage.study.judgement import Taken, accuracy, judge
@@ -167,7 +167,8 @@ def _train_epoch(
         standing.batch += 1
         if time.monotonic() - told > TOLD_EVERY:
             told = time.monotonic()
-            (job.folder / "progress").write_text(f"{tutor.steps}", encoding="ascii")
+            with written_whole(job.folder / "progress") as part:
+                part.write_text(f"{tutor.steps}", encoding="ascii")
             if stopped() and standing.batch < len(streams.train):
                 break
             if told - saved > SAVED_EVERY:
