@@ -52,7 +52,7 @@ def _must(f: Files) -> str:
 
 @contextmanager
 def _quiet(cache: Path) -> Iterator[None]:
-    import os  # noqa: PLC0415
+    import os
 
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(cache)

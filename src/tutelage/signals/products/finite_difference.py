@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage.processes import Processes
+from tutelage.ranges import above_zero
 from tutelage.reached import summed_over
 from tutelage.records import Params, Step, StudentState
 from tutelage.signals.products.view import Loss, loss_near
@@ -22,7 +24,7 @@ class FiniteDifference:
     differ by more than ``bound``, relative to the product's norm.
 
     Raises:
-        ValueError: If ``size`` or ``bound`` is not positive.
+        UsageError: If ``size`` or ``bound`` is not positive, or ``size`` not finite.
     """
 
     size: float = 1e-2
@@ -31,8 +33,9 @@ class FiniteDifference:
     """largest relative disagreement that is accepted; ``inf`` accepts everything"""
 
     def __post_init__(self) -> None:
-        if not self.size > 0 or not self.bound > 0:
-            raise ValueError(f"size and bound must be above 0, got {self.size}, {self.bound}.")
+        above_zero(self, "size")
+        if not self.bound > 0:
+            raise UsageError(f"bound must be above 0, got {self.bound}; inf accepts all.")
 
     def linearise(
         self, task: Task, state: StudentState, teacher: Params, step: Step
