@@ -12,7 +12,7 @@ from tutelage.reached import summed_over
 from tutelage.records import Params, Step, StudentState
 from tutelage.signals.products.view import Loss, loss_near
 from tutelage.task import Task
-from tutelage.trees import detached, grads_of_both, inner, leaves, plus, reached_grad
+from tutelage.trees import detached, grads_of_both, inner, leaves, plus, reached_grad, wide
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class FiniteDifference:
             The gradient, ready for products.
         """
         loss, buffers = loss_near(task, state, teacher, step)
-        theta = {k: state.params[k].detach() for k in step.settings}
+        theta = {k: wide(state.params[k].detach()) for k in step.settings}  # not in half
         here = reached_grad(loss(at := leaves(theta), detached(teacher)), at)
         everywhere = task.processes
         here = summed_over(everywhere, here, theta)
