@@ -1,7 +1,6 @@
 """Rewards for what was sampled: their sign, their factor and their bookkeeping."""
 
 from collections.abc import Iterator
-from copy import deepcopy
 
 import pytest
 import torch
@@ -11,13 +10,12 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
 from tests.cases import C, D, InputWeigher, build, stream
-from tests.tutoring import Copies, WithoutForwardMode, live_tensors, same, teaching
-from tutelage.randomness import mixed_seed
+from tests.tutoring import WithoutForwardMode, live_tensors, same, teaching
 from tutelage.records import Batch, Observation, Progress, as_lesson
 from tutelage.signals import GradientAlignment, Lookahead, NextStepLoss, Signal
 from tutelage.signals.policy_gradients import normalised, require_sound
 from tutelage.signals.products import Alignment
-from tutelage.teachers import KeepOrDrop, SplitSampler, Together
+from tutelage.teachers import KeepOrDrop, SplitSampler
 from tutelage.tutor import Tutor
 
 RATE = 0.3
