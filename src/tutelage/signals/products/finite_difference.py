@@ -52,12 +52,13 @@ class FiniteDifference:
             The gradient, ready for products.
         """
         loss, buffers = loss_near(task, state, teacher, step)
-        theta = {k: wide(state.params[k].detach()) for k in step.settings}  # not in half
-        here = reached_grad(loss(at := leaves(theta), detached(teacher)), at)
-        everywhere = task.processes
-        here = summed_over(everywhere, here, theta)
+        # the gradient of what the step moves; it may depend on what an earlier step moved
+        theta = {k: wide(p.detach()) for k, p in state.params.items()}  # not in half
         phi = detached(teacher)
-        return Differences(self, loss, theta, phi, state.params, here, buffers, everywhere)
+        moved = leaves({k: theta[k] for k in step.settings})
+        everywhere = task.processes
+        here = summed_over(everywhere, reached_grad(loss(moved, phi), moved), moved)
+        return Differences(self, loss, theta, phi, here, buffers, everywhere)
 
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
@@ -85,7 +86,6 @@ class Differences:
     loss: Loss
     theta: Params
     phi: Params
-    all_params: Params
     gradient: Params
     buffers: Params
     processes: Processes
@@ -104,8 +104,8 @@ class Differences:
         """
         known = {k: v[k] for k in self.theta if k in v}
         norm = float(inner(known, known).sqrt()) if known else 0.0
-        zeros = {k: torch.zeros_like(p) for k, p in self.all_params.items()}
         if norm == 0.0:
+            zeros = {k: torch.zeros_like(p) for k, p in self.theta.items()}
             return {k: torch.zeros_like(p) for k, p in self.phi.items()}, zeros
         near = self._difference(known, self.how.size / norm)
         far = self._difference(known, 2 * self.how.size / norm)
@@ -120,7 +120,7 @@ class Differences:
                     f"bound={self.how.bound:.0%}: the student's gradient is not smooth at "
                     f"size={self.how.size:g}. Use DoubleBackward, or raise bound."
                 )
-        return near[0], zeros | near[1]
+        return near
 
     def mixed(self, v: Params) -> Params:
         """``M v`` alone.
