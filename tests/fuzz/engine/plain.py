@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tests.fuzz.engine.made import DOUBLE, Parts
 from tests.fuzz.engine.objectives import JUDGES
 from tests.fuzz.engine.own_teachers import Remembering
-from tests.fuzz.engine.reduction import cast_to, cut, reduced
+from tests.fuzz.engine.reduction import cast_to, cut, placed, reduced, rows_of, seen_of
 from tutelage.objectives import Normalise
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
@@ -163,18 +163,21 @@ class Loop:
         progress = self._progress(number) if note is None else note.seen.progress
         seen = self._seen(lesson, batch.seed, progress)
         marks = self._counted(lesson.targets)
-        known = lesson._replace(targets=self._known(lesson.targets))
         torch.default_generator.manual_seed(batch.seed + 2)
-        weights, losses = self._weighed(known, seen, asked)
-        weights, losses = weights * marks, torch.where(marks.bool(), losses, 0.0)
+        counted = marks.bool().nonzero().flatten()
+        weights, losses = self._weighed(rows_of(lesson, counted), seen, counted, asked)
+        weights, losses = (placed(x, counted, len(marks)) for x in (weights, losses))
         shown = seen if note is None else note.seen
         return reduced(losses, weights, lesson, marks, self._rule(asked)), cut(shown), weights
 
     def _weighed(
-        self, lesson: Lesson, seen: Observation, asked: Asked
+        self, lesson: Lesson, seen: Observation, rows: Tensor, asked: Asked
     ) -> tuple[Tensor, Tensor]:
+        """Weights and what is descended of the rows that count; the teacher sees no others."""
         teacher: Any = self.made.teacher
-        ones = torch.ones(len(seen.losses))
+        ones, seen = torch.ones(len(rows)), seen_of(seen, rows)
+        if not len(rows):
+            return ones, seen.losses
         if asked.untaught:
             return ones, seen.losses
         if asked.weighs is not None:
@@ -182,7 +185,7 @@ class Loop:
         shown = seen
         if not self.deep:
             note = asked.note
-            shown = cut(seen) if note is None else note.seen
+            shown = cut(seen) if note is None else seen_of(note.seen, rows)
         weights, own = ones, self.made.types[1]
         shown, lesson = cast_to(shown, own), cast_to(lesson, own)
         if hasattr(teacher, "weigh"):
@@ -275,12 +278,6 @@ class Loop:
         counts = self.parts.objective.counts
         known = torch.ones(len(targets)) if counts is None else counts(targets)
         return known.to(torch.float64 if self.made.types[0] == DOUBLE else torch.float32)
-
-    def _known(self, targets: Tensor) -> Tensor:
-        if self.parts.objective.kind != "marked":
-            return targets
-        assert self.parts.objective.counts is not None
-        return targets.where(self.parts.objective.counts(targets), 0)
 
     def _progress(self, number: int) -> Progress:
         fraction = number / self.s.steps

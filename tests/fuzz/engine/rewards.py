@@ -79,14 +79,15 @@ def _kept(parts: Parts) -> Iterator[tuple[Batch, Phi, Tensor]]:
     # by seeds, until every choice has been drawn
     rows = parts.source.train
     batch = Batch(rows.inputs[:ROWS], rows.targets[:ROWS], rows.ids[:ROWS])
-    seen = set()
+    counts, seen = parts.objective.counts, set()
+    known = ROWS if counts is None else int(counts(batch.targets).sum())
     for seed in range(SEEDS):
         grad, weights = _estimate(parts, batch, seed)
         kept = tuple(bool(w) for w in weights)
         if kept not in seen:
             seen.add(kept)
             yield batch, grad, weights
-        if len(seen) == 2**ROWS:
+        if len(seen) == 2**known:
             return
 
 
