@@ -14,7 +14,9 @@ from tutelage.records import Params, StudentState
 from tutelage.replays import replay
 from tutelage.rules import settings_of, slots_of
 from tutelage.sharded import all_whole, as_stored, whole
-from tutelage.trees import cloned, detached
+from tutelage.trees import cloned, detached, wide
+
+_HALF = (torch.float16, torch.bfloat16)
 
 
 class StudentView:
@@ -110,6 +112,8 @@ def evaluate(
 ) -> tuple[Any, Params, Params]:
     """Run a module on other parameters, where second derivatives and forward mode work.
 
+    A module in half precision may be given parameters in float32: all of it runs in that then.
+
     Args:
         module: The module; its own state is left alone.
         params: Parameters to run on.
@@ -121,9 +125,19 @@ def evaluate(
         What it gives, see ``records.Outputs``; features by tap; the buffers afterwards.
     """
     own = params | cloned(buffers)
+    if next(module.parameters()).dtype in _HALF and (full := _full(module, params)):
+        own = full | {k: wide(b) if b.is_floating_point() else b for k, b in own.items()}
+        inputs = wide(inputs) if inputs.is_floating_point() else inputs
     with tapped(module, taps) as features:
         outputs = replay(module, own, (inputs,))
-    return outputs, features, {name: own[name] for name in buffers}
+    return outputs, features, {name: own[name].to(b.dtype) for name, b in buffers.items()}
+
+
+def _full(module: nn.Module, params: Params) -> Params:
+    # all parameters in float32, where one of those given is in more than the module's own
+    own = dict(module.named_parameters())
+    same = all(p.dtype == own[name].dtype for name, p in params.items())
+    return {} if same else {name: wide(p) for name, p in own.items()}
 
 
 @contextmanager

@@ -28,18 +28,24 @@ Traits are plain attributes:
 * ``drop_below``: the share of the rows' gradients that a real step may leave out to be cheaper,
   see ``tutelage.lighter``; 0, nothing, if absent;
 * ``memory``: names of the buffers that ``remember`` gives values for; none if absent.
+
+A teacher need not have the student's precision: its moments see, and are run in, the wider one
+of the two, and inputs that it prepares come back in the type of the batch's.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
 from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 
 from tutelage.objectives import Normalise
+from tutelage.precision import FULL, autocast_now
 from tutelage.records import Batch, Lesson, Observation, Params, as_lesson
 from tutelage.replays import replay
+from tutelage.trees import in_kind, kinds_in
 
 
 class _Moment(nn.Module):
@@ -75,7 +81,10 @@ def prepare(teacher: nn.Module, params: Params, batch: Batch) -> Lesson:
     """
     if not hasattr(teacher, "prepare"):
         return as_lesson(batch)
-    return _call(teacher, "prepare", params, batch)._replace(autocast=batch.autocast)
+    lesson = _call(teacher, "prepare", params, batch)._replace(autocast=batch.autocast)
+    if lesson.inputs.dtype == batch.inputs.dtype or not batch.inputs.is_floating_point():
+        return lesson
+    return lesson._replace(inputs=lesson.inputs.to(batch.inputs.dtype))
 
 
 def weigh(
@@ -172,19 +181,36 @@ def _call(  # noqa: ANN202 - the method's own
     teacher: nn.Module,
     method: str,
     params: Params,
-    *args: object,
+    *args: Batch | Lesson | Observation,
     memory: Mapping[str, Tensor] = MappingProxyType({}),
 ):
+    kind = _wider(teacher, params, args)
+    if kind is not None:
+        args = tuple(in_kind(shown, kind) for shown in args)
+        params = {k: p.to(kind) for k, p in (dict(teacher.named_parameters()) | params).items()}
     if not params and next(teacher.buffers(), None) is None:
         return getattr(teacher, method)(*args)
     own = {f"teacher.{name}": tensor for name, tensor in params.items()}
     now = dict(teacher.named_buffers()) | dict(memory)
     buffers = {f"teacher.{name}": b.clone() for name, b in now.items()}
+    if kind is not None:
+        buffers = {k: b.to(kind) if b.is_floating_point() else b for k, b in buffers.items()}
     return replay(_Moment(teacher, method), own | buffers, args, within=_as_it_is)
 
 
 def _as_it_is(_module: nn.Module) -> AbstractContextManager[None]:
     return nullcontext()
+
+
+def _wider(
+    teacher: nn.Module, params: Params, args: Sequence[Batch | Lesson | Observation]
+) -> torch.dtype | None:
+    # the wider type, where teacher and student differ; autocast mixes types by itself
+    first = next(iter(params.values()), None) if params else next(teacher.parameters(), None)
+    if first is None or autocast_now(first.device) != FULL:
+        return None
+    kinds = {first.dtype}.union(*(kinds_in(shown) for shown in args))
+    return None if len(kinds) == 1 else reduce(torch.promote_types, kinds)
 
 
 def normalise_of(teacher: nn.Module) -> Normalise:

@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from tests.fuzz.campaign import Campaign, run, summary, told, tried, Failure
+from tests.fuzz.campaign import Campaign, Failure, run, summary, told, tried
 from tests.fuzz.campaigns import CAMPAIGNS
 
 

@@ -224,6 +224,7 @@ class Drawn(nn.Module):
         return as_lesson(batch)._replace(log_prob=chosen)
 
 
+TWO = tuple(product((0, 1), repeat=2))
 THREE = tuple(product(range(3), repeat=2))
 FOUR = tuple(product((0, 1), repeat=4))
 MARKED = CrossEntropy(ignored=(9,))
@@ -252,26 +253,50 @@ CASES: dict[str, Sampling] = {
     "moved, fixed weights, one 0": Sampling(
         lambda: Together(Moved(), given("mean", 1.0, 0.0, 3.0))
     ),
-    "moved, fixed weights, sum": Sampling(lambda: Together(Moved(), given(None, 1.0, 0.0, 3.0))),
+    "moved, fixed weights, sum": Sampling(
+        lambda: Together(Moved(), given(None, 1.0, 0.0, 3.0))
+    ),
     "moved, fixed weights, rows": Sampling(
         lambda: Together(Moved((1, 2, 3)), given("group", 1.0, 0.0, 3.0))
     ),
-    "moved, learned weights": Sampling(lambda: Together(Moved(), Weighs("mean")), direct=("weighs.slope",)),
-    "moved, learned weights, sum": Sampling(lambda: Together(Moved((2, 1, 1)), Weighs(None)), direct=("weighs.slope",)),
-    "moved, loss weigher": Sampling(
-        lambda: Together(Moved(), seeded(lambda: LossWeigher(width=2))), direct=("weighs",)
+    "moved, learned weights": Sampling(
+        lambda: Together(Moved(), Weighs("mean")), TWO, pair, direct=("weighs.slope",)
     ),
-    "moved, deep weights": Sampling(lambda: Together(Moved(), Weighs("mean", deep=True)), direct=("weighs.slope",)),
-    "moved, deep weights, sum": Sampling(lambda: Together(Moved(), Weighs(None, deep=True)), direct=("weighs.slope",)),
+    "moved, learned weights, sum": Sampling(
+        lambda: Together(Moved((2, 1, 1)), Weighs(None)), TWO, pair, direct=("weighs.slope",)
+    ),
+    "moved, loss weigher": Sampling(
+        lambda: Together(Moved(), seeded(lambda: LossWeigher(width=2))),
+        TWO,
+        pair,
+        direct=("weighs",),
+    ),
+    "moved, deep weights": Sampling(
+        lambda: Together(Moved(), Weighs("mean", deep=True)),
+        TWO,
+        pair,
+        direct=("weighs.slope",),
+    ),
+    "moved, deep weights, sum": Sampling(
+        lambda: Together(Moved(), Weighs(None, deep=True)), TWO, pair, direct=("weighs.slope",)
+    ),
     "moved, deep weights, within": Sampling(
-        lambda: Together(Moved((1, 2, 2)), Weighs("group", deep=True)), direct=("weighs.slope",)),
-    "moved, grades": Sampling(lambda: Together(Moved(), Grades("mean")), direct=("weighs.slope",)),
+        lambda: Together(Moved((1, 2, 2)), Weighs("group", deep=True)),
+        TWO,
+        pair,
+        direct=("weighs.slope",),
+    ),
+    "moved, grades": Sampling(
+        lambda: Together(Moved(), Grades("mean")), TWO, pair, direct=("weighs.slope",)
+    ),
     "moved and kept": Sampling(lambda: Together(Moved(), Chosen("mean")), FOUR, pair),
     "drawn": Sampling(sampler, THREE, drawn),
     "drawn, fixed weights": Sampling(
         lambda: Together(Drawn(), given("mean", 1.0, 0.0, 3.0)), THREE, drawn
     ),
-    "drawn, learned weights": Sampling(lambda: Together(Drawn(), Weighs("mean")), THREE, drawn, direct=("weighs.slope",)),
+    "drawn, learned weights": Sampling(
+        lambda: Together(Drawn(), Weighs("mean")), THREE, drawn, direct=("weighs.slope",)
+    ),
     "drawn, without some labels": Sampling(
         Drawn, THREE, lambda a: unlabelled(drawn(a)), objective=MARKED
     ),

@@ -17,7 +17,8 @@ from tutelage.commentaries.kinds import KINDS
 from tutelage.commentaries.weights import fill, packed_weights, unpacked_weights
 from tutelage.errors import UsageError, nearest
 from tutelage.exchange import fresh_folder, replace_folder
-from tutelage.runs import environment, unwritten, write_atomically, write_json
+from tutelage.files import write_atomically
+from tutelage.runs import environment, unwritten, write_json
 from tutelage.teachers import InternalState, for_other_classes
 
 SCHEMA = 1

@@ -21,6 +21,7 @@ from tutelage.data.parquet import open_parquet
 from tutelage.data.row_numbers import TableRows
 from tutelage.data.tables import PATH_COLUMNS
 from tutelage.errors import UsageError
+from tutelage.files import written_whole
 
 NAME, CONTENT, LABEL = "name", "content", "label"
 NAME_COLUMNS = (NAME, *PATH_COLUMNS)
@@ -71,7 +72,8 @@ def write_by_name(path: Path, images: Labelled, columns: Mapping[str, Any]) -> N
         CONTENT: fingerprints(images),
         LABEL: [images.classes[label] for label in images.labels.tolist()],
     }
-    pq.write_table(pa.table(dict(columns) | about), path)
+    with written_whole(path) as part:
+        pq.write_table(pa.table(dict(columns) | about), part)
 
 
 def read_by_name(file: Path, column: str, *, lowest: float = -_HIGHEST) -> Kept:

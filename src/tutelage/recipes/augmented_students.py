@@ -19,6 +19,7 @@ from tutelage.data.sources import load
 from tutelage.data.splits import limit_rows
 from tutelage.errors import UsageError
 from tutelage.models import build_student
+from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.ranges import at_least_one, not_negative
 from tutelage.recipes.new_students import sgd, tested
@@ -66,6 +67,7 @@ class Settings:
         not_negative(self, "lr", "cutout", "teacher_lr")
         if not 0 <= self.warm_up < 1:
             raise UsageError(f"warm_up is a share in [0, 1), got {self.warm_up:g}.")
+        require_student(self.student)
 
 
 class Trained(NamedTuple):

@@ -5,12 +5,13 @@ from torch import Tensor
 
 from tutelage.alignments import Losses, forward_difference_dots, forward_dots
 from tutelage.errors import UnsupportedStudentError
+from tutelage.precision import FULL
 from tutelage.records import Lesson, Params, Step, StudentState, Witness
 from tutelage.sights import detach
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.products.alignment import CLOSE, losses_near
 from tutelage.task import Task
-from tutelage.trees import detached, leaves, reached_grad
+from tutelage.trees import detached, leaves, reached_grad, wide
 
 
 def dots_of(
@@ -77,7 +78,8 @@ def one_sided(
 ) -> Tensor:
     """``(l_i(theta + e v) - l_i(theta)) / e``, the losses at the step itself being known.
 
-    One forward pass, where central differences take two.
+    One forward pass, where central differences take two; both are taken anew in float32 where
+    the step was in half precision, whose losses are no good for differences.
 
     Args:
         task: The student learning under the teacher.
@@ -89,8 +91,13 @@ def one_sided(
     Returns:
         [L].
     """
-    losses, _ = losses_near(task, start, witness.lesson, step)
-    return forward_difference_dots(losses, start.params, v, witness.seen.losses, CLOSE)
+    lesson, here = witness.lesson, witness.seen.losses
+    half = lesson.autocast != FULL or any(p.dtype != wide(p).dtype for p in v.values())
+    losses, _ = losses_near(task, start, lesson._replace(autocast=FULL), step)
+    if half:
+        with torch.no_grad():
+            here = losses({k: wide(p) for k, p in start.params.items()})
+    return forward_difference_dots(losses, start.params, v, here, CLOSE)
 
 
 def backward_dots(

@@ -16,7 +16,7 @@ from tutelage.signals.products import Alignment, Automatic, DoubleBackward, only
 from tutelage.signals.pseudo_values import pseudo_values
 from tutelage.task import Task
 from tutelage.teaching import is_deep
-from tutelage.trees import detached, named_grad
+from tutelage.trees import detached, named_grad, wide
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Earned:
         return torch.zeros_like(primal) if tangent is None else tangent
 
     def derivative(self) -> Params:
-        """The derivative, along the direction, of what is descended in the teacher's parameters.
+        """The descended loss, differentiated along the direction and by the teacher.
 
         Returns:
             Keyed like the teacher: what was sampled is held fixed.
@@ -108,7 +108,7 @@ class Earned:
 
     @cached_property
     def dots(self) -> Tensor:
-        """``<d l_i / d theta, v>`` [L]; 0 for rows of weight 0, unless their weight is learnt."""
+        """``<d l_i / d theta, v>`` [L]; 0 for rows of weight 0, unless it is learnt."""
         return dots_of(
             self.task,
             self.product,
@@ -168,23 +168,30 @@ def require_own_weights(
     """
     if not hasattr(task.teacher, "weigh") or len(seen.losses) < 2:
         return
-    group, phi = lesson.group, detached(teacher)
-    kept = group < (group.max() + 1) // 2
-    with torch.no_grad():
-        weights = task.weights(phi, lesson, seen, step.batch.seed)[kept]
-        for row in (seen.losses.argmax(), seen.losses.argmin()):
-            places = torch.arange(len(group), device=group.device).where(kept, row)
-            other = task.weights(
-                phi, _rows(lesson, places), _seen(seen, places), step.batch.seed
+    kept = lesson.group < (lesson.group.max() + 1) // 2
+    before = _own(task, teacher, lesson, seen, step, kept)
+    for row in (seen.losses.argmax(), seen.losses.argmin()):
+        places = torch.arange(len(kept), device=kept.device).where(kept, row)
+        other = _rows(lesson, places), _seen(seen, places)
+        after = _own(task, teacher, *other, step, kept)
+        rounding = torch.finfo(after.dtype).eps ** 0.5
+        if not torch.allclose(after, before, rounding, rounding, equal_nan=True):
+            raise UsageError(
+                f"{type(task.teacher).__name__} samples lessons and weighs a row by the other "
+                "rows of its batch, so that an action changes what other examples count, which "
+                "no reward of its own tells. Weigh each row by itself, or use NextStepLoss."
             )
-            rounding = torch.finfo(other.dtype).eps ** 0.5
-            if not torch.allclose(other[kept], weights, rounding, rounding, equal_nan=True):
-                raise UsageError(
-                    f"{type(task.teacher).__name__} samples lessons and weighs a row by the "
-                    "other rows of its batch, so that an action changes what other examples "
-                    "count, which no reward of its own tells. Weigh each row by itself, or use "
-                    "NextStepLoss."
-                )
+
+
+def _own(
+    task: Task, teacher: Params, lesson: Lesson, seen: Observation, step: Step, kept: Tensor
+) -> Tensor:
+    # the weights of some rows, and the log-probabilities of their examples
+    phi, examples = detached(teacher), int(lesson.group[kept].max()) + 1 if kept.any() else 0
+    with torch.no_grad():
+        weights = task.weights(phi, lesson, seen, step.batch.seed)
+        chosen = task.log_prob(phi, step, seen, lesson)
+    return torch.cat([wide(weights)[kept].flatten(), wide(chosen)[:examples].flatten()])
 
 
 def _rows(lesson: Lesson, places: Tensor) -> Lesson:

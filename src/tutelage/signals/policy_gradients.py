@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
+from tutelage.ranges import require_not_negative
 from tutelage.records import Batch, Estimate, Judgement, Lesson, Params, Step, Window, Witness
 from tutelage.reduction import nonzero
 from tutelage.signals.dots import seen_again
@@ -195,5 +196,4 @@ def require_sound(judge: str, normalise: str, entropy: float) -> None:
     ):
         if value not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
-    if not entropy >= 0:
-        raise ValueError(f"entropy must be 0 or above, got {entropy}.")
+    require_not_negative("entropy", entropy)

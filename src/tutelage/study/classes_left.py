@@ -71,8 +71,8 @@ def require_some_left(train: Data, size: int) -> None:
     if size >= len(train):
         raise UsageError(
             f"--held-out {size} leaves nothing to train on: {train.name} has {len(train)} "
-            f"training {kind(train)}; give fewer, {most_balanced(train.labels, keep=1)} at most, "
-            "or --held-out-from."
+            f"training {kind(train)}; give fewer, {most_balanced(train.labels, keep=1)} at "
+            "most, or --held-out-from."
         )
     require_balanced(
         train.labels,

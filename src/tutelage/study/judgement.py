@@ -24,6 +24,7 @@ from tutelage.runs import write_json
 from tutelage.student import tapped
 from tutelage.study.material import Material, Streams
 from tutelage.study.texts import Data
+from tutelage.teachers import GivenWeights
 from tutelage.teaching import taps_of, uses_alignments
 from tutelage.tutor import Tutor
 
@@ -83,7 +84,11 @@ def accuracy(tutor: Tutor, batches: Batches | SetBatches) -> float:
 
 @torch.no_grad()
 def opinion(
-    tutor: Tutor, batches: Batches | SetBatches, held_out: Batch | None = None
+    tutor: Tutor,
+    batches: Batches | SetBatches,
+    held_out: Batch | None = None,
+    *,
+    weighed: bool = True,
 ) -> Opinion:
     """What student and teacher make of every example, un-augmented, in evaluation mode.
 
@@ -91,6 +96,7 @@ def opinion(
         tutor: The student with its teacher; the student is left in the mode it was in.
         batches: The examples.
         held_out: What the teacher compares their gradients with, where it does.
+        weighed: Whether the teacher has weights for them; these are NaN otherwise.
 
     Returns:
         On the CPU.
@@ -109,7 +115,9 @@ def opinion(
             step = Step(batch, tutor.progress, {})
             alignments = alignments_with(task, lesson, step, held_out)
             seen = seen._replace(alignments=alignments)
-        weights = task.weights({}, lesson, seen, batch.seed)
+        weights = torch.full_like(losses, float("nan"))
+        if weighed:
+            weights = task.weights({}, lesson, seen, batch.seed)
         parts.append((logits.argmax(1), losses, weights))
     student.train(mode)
     return Opinion(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
@@ -139,7 +147,8 @@ def judge(
     judges = streams.held_out.draw(tutor.steps)
     seen = opinion(tutor, streams.train, judges)
     write_examples(folder / EXAMPLES, material.train, seen, material.truth)
-    unseen = opinion(tutor, streams.held_out, judges)
+    by_id = isinstance(tutor.teacher, GivenWeights)  # it has weights for the others alone
+    unseen = opinion(tutor, streams.held_out, judges, weighed=not by_id)
     if uses_alignments(tutor.teacher):  # with a gradient that is partly their own
         unseen = unseen._replace(weights=torch.full_like(unseen.losses, float("nan")))
     write_examples(folder / HELD_OUT, material.held_out, unseen)

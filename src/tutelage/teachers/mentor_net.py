@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.objectives import Normalise
+from tutelage.ranges import require_not_negative
 from tutelage.records import Lesson, Observation
 from tutelage.teachers.loss_percentile import LossPercentile
 
@@ -54,8 +55,7 @@ class MentorNetPD(nn.Module):
         deep: bool = False,
     ) -> None:
         super().__init__()
-        if not 0 <= width < float("inf"):
-            raise ValueError(f"width must be 0 or above, got {width}.")
+        require_not_negative("width", width)
         _require_shares(burn_in=burn_in, dropout=dropout)
         self.width = width
         self.burn_in = burn_in

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.objectives import Normalise, Objective, cross_entropy, losses_of
+from tutelage.ranges import require_above_zero
 from tutelage.records import Lesson, Observation
 from tutelage.teachers.within import first_within, softmax_within
 from tutelage.teachers.worst_case import require_positive, require_share
@@ -134,7 +135,7 @@ class WorstCaseSoft(nn.Module):
     ) -> None:
         super().__init__()
         require_positive("temperature", temperature)
-        require_positive("weight", weight)
+        require_above_zero("weight", weight)
         require_share(drop_below)
         self.drop_below = drop_below
         self.temperature = temperature

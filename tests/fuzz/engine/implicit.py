@@ -124,7 +124,7 @@ def implicit(
         def phi(size: float, d: Phi = direction) -> Phi:
             return {k: p.double() + size * d[k] for k, p in at.phi.items()}
 
-        direct = _central(lambda e, phi=phi: torch.tensor(at.judged(phi(e))))
+        direct = _central(lambda e, phi=phi: torch.tensor(at.judged(phi(e)), dtype=torch.float64))
         mixed = _central(lambda e, phi=phi: at.gradient(phi=phi(e)))
         found.append(float(direct - mixed @ x))
     return torch.tensor(found, dtype=torch.float64), torch.zeros(len(found))

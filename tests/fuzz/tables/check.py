@@ -1,6 +1,8 @@
 """Files through the public loader, against what was written into them."""
 
 import logging
+import os
+import resource
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -20,6 +22,10 @@ from tutelage.data.sources import load
 from tutelage.data.text.own_tables import read_own_texts, text_columns
 
 
+MEMORY = 2**30
+"""bytes more than there are, which a reader may ask for"""
+
+
 class Found(NamedTuple):
     """What the loader says of a part: which example, by its id, and its class."""
 
@@ -35,7 +41,8 @@ def outcome(f: Files) -> Outcome:
         skip = f.missing == "skipped"
         reading = Reading(missing_labels="skip" if skip else "refuse")
         try:
-            train, test, notes = _loaded(f, source, reading)
+            with _little_memory():
+                train, test, notes = _loaded(f, source, reading)
         except Exception as error:  # noqa: BLE001 - told by its kind
             found = refusal(error, f.spec, REASONS)
             if found.about == "refused without a known reason" and _must(f):
@@ -51,9 +58,19 @@ def _must(f: Files) -> str:
 
 
 @contextmanager
-def _quiet(cache: Path) -> Iterator[None]:
-    import os  # noqa: PLC0415
+def _little_memory() -> Iterator[None]:
+    # a reader that asks for very much is stopped, not the machine
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
+
+@contextmanager
+def _quiet(cache: Path) -> Iterator[None]:
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(cache)
     logging.disable(logging.WARNING)

@@ -33,7 +33,7 @@ def content_of(f: Files) -> Content:
     if f.parts != "one":
         test = _rows(draw, list(labels.test or labels.values), ROWS["test"], ROWS["train"])
     if f.missing in ("one", "blanks", "skipped"):
-        train[4] = train[4]._replace(label="  " if f.missing == "blanks" else None)
+        train[4] = train[4]._replace(label=None)
     if f.missing == "test":
         test[2] = test[2]._replace(label=None)
     if f.form == "no rows":

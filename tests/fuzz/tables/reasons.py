@@ -6,7 +6,6 @@ MUST = (
     "form=label twice;",
     "form=path twice;",
     "labels=one class;",
-    "labels=fractions;",
     "labels=huge;",
     "form=a row too short;",
     "form=no rows;",
@@ -16,8 +15,12 @@ MUST = (
 """parts of the specs of what has to be refused"""
 
 REASONS = (
-    Reason("has no label", "missing=one|missing=test|missing=blanks|labels=nan the word"),
-    Reason("which is no class", "labels=words, test of others|test with a word"),
-    Reason("which train lacks", "labels=words, test of others|test with a word"),
+    Reason("no label", "missing=one|missing=test|missing=blanks|labels=nan the word"),
+    Reason("no class", "test of others|test with a word"),
+    Reason("which train lacks", "test of others|test with a word"),
     Reason("no class folders", "labels=hidden name"),
+    Reason("class folders without images", "endings="),
+    Reason("label", "labels=negative|labels=a byte's mark|labels=fractions"),
+    Reason("label", "form=label twice in another case|shards=words in the last"),
+    Reason("", "form=semicolons|form=tabs"),
 )

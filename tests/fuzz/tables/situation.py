@@ -88,7 +88,6 @@ ENDINGS: Mapping[str, Sequence[str]] = {
     "rare ones of JPEG": (".jpg", ".jpe", ".jfif"),
     "without": (".png", ""),
     "others": (".png", ".pgm", ".tga"),
-    "texts beside": (".png", ".txt"),
 }
 BESIDE: Sequence[str] = ("nothing", "hidden files", "hidden folder", "notes", "thumbs", "deeper")
 
@@ -167,8 +166,10 @@ def fitting(f: Files) -> Files:
         plain |= {"missing": "none"}
         if not LABELS[f.labels].folders:
             plain |= {"labels": "words"}
-    if f.parts == "one" and f.missing == "test":
-        plain |= {"missing": "one"}
+    if f.missing == "blanks" and not f.door.startswith("csv"):
+        plain |= {"missing": "none"}
+    if f.missing == "test" and f.parts == "one":
+        plain |= {"missing": "none"}
     return replace(f, **plain)
 
 

@@ -53,17 +53,14 @@ def _csv(f: Files, place: Path, part: str, rows: list[Row]) -> None:
             image(row.number).save(place / path_of(row))
         shown = path_of(row) if first == "path" else f"text number {row.number}"
         label = row.label
-        table.append([shown, "" if label is None else _literal(label)])
+        blank = "  " if f.missing == "blanks" else ""
+        table.append([shown, blank if label is None else str(label)])
     header, table = _formed(f, header, table)
     text = _text(f, header, table)
     if f.form == "empty file":
         text = ""
     encoding = {"byte-order mark": "utf-8-sig", "UTF-16": "utf-16"}.get(f.form, "utf-8")
     (place / f"{part}.csv").write_text(text, encoding=encoding, newline="")
-
-
-def _literal(label: object) -> str:
-    return str(label)
 
 
 def _formed(f: Files, header: list[str], table: list[list]) -> tuple[list[str], list[list]]:
@@ -73,11 +70,12 @@ def _formed(f: Files, header: list[str], table: list[list]) -> tuple[list[str], 
         case "header with spaces":
             header = [f" {name} " for name in header]
         case "label twice":
-            header, table = [*header, "label"], [[*row, "other"] for row in table]
+            header, table = [*header, "label"], _beside_each(table, "one", "two")
         case "label twice in another case":
-            header, table = [*header, "Label"], [[*row, "other"] for row in table]
+            header, table = [*header, "Label"], _beside_each(table, "one", "two")
         case "path twice":
-            header, table = [*header, header[0]], [[*row, row[0] + "x"] for row in table]
+            first = [row[0] for row in table]
+            header, table = [*header, header[0]], _beside_each(table, *first[::-1])
         case "unnamed index":
             header = ["", *header]
             table = [[n, *row] for n, row in enumerate(table)]
@@ -88,6 +86,10 @@ def _formed(f: Files, header: list[str], table: list[list]) -> tuple[list[str], 
         case "a row too short":
             table[3] = table[3][:1]
     return header, table
+
+
+def _beside_each(table: list[list], *values: str) -> list[list]:
+    return [[*row, values[n % len(values)]] for n, row in enumerate(table)]
 
 
 def _text(f: Files, header: list[str], table: list[list]) -> str:
