@@ -14,7 +14,12 @@ from torch import Tensor, nn
 from tutelage.commentaries.classes import classes_learnt_on, require_same_classes
 from tutelage.commentaries.described import check, describe, rebuild, sizes_of
 from tutelage.commentaries.kinds import KINDS
-from tutelage.commentaries.weights import fill, packed_weights, unpacked_weights
+from tutelage.commentaries.weights import (
+    fill,
+    packed_weights,
+    refuse_other_tensors,
+    unpacked_weights,
+)
 from tutelage.errors import UsageError, nearest
 from tutelage.exchange import fresh_folder, replace_folder
 from tutelage.files import write_atomically
@@ -175,17 +180,9 @@ def _filled(
 ) -> nn.Module:
     with torch.device("meta"):  # without memory first, so that absurd settings cost none
         teacher = rebuild(name, settings, student)
-    state = teacher.state_dict()
-    for key in state.keys() | tensors.keys():
-        if key not in state or key not in tensors or not _alike(state[key], tensors[key]):
-            raise UsageError(f"the weights {key} are damaged.")
+    refuse_other_tensors(teacher.state_dict(), tensors)
     fill(teacher, tensors)
     return teacher
-
-
-def _alike(made: Tensor, stored: Tensor) -> bool:
-    whole = made.is_floating_point() == stored.is_floating_point()
-    return whole and made.shape == stored.shape
 
 
 def read_card(folder: Path) -> dict[str, Any]:
