@@ -12,7 +12,7 @@ ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
-    {"trees", "ranges", "sharded", "wrapped", "terminal", "files"},
+    {"trees", "ranges", "sharded", "wrapped", "terminal", "files", "states"},
     {"checkpoints", "objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
     {"alignments", "augment"},
