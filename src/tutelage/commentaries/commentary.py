@@ -17,13 +17,14 @@ from tutelage.commentaries.kinds import KINDS
 from tutelage.commentaries.weights import (
     fill,
     packed_weights,
-    refuse_other_tensors,
+    require_finite,
     unpacked_weights,
 )
 from tutelage.errors import UsageError, nearest
 from tutelage.exchange import fresh_folder, replace_folder
 from tutelage.files import write_atomically
 from tutelage.runs import environment, unwritten, write_json
+from tutelage.states import require_tensors
 from tutelage.teachers import InternalState, for_other_classes
 
 SCHEMA = 1
@@ -180,7 +181,8 @@ def _filled(
 ) -> nn.Module:
     with torch.device("meta"):  # without memory first, so that absurd settings cost none
         teacher = rebuild(name, settings, student)
-    refuse_other_tensors(teacher.state_dict(), tensors)
+    require_tensors(tensors, teacher.state_dict(), "teacher", kinds=True)
+    require_finite(tensors)
     fill(teacher, tensors)
     return teacher
 

@@ -1,7 +1,7 @@
 """A teacher's tensors as one safetensors file, in which what is shared lies once."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -58,57 +58,22 @@ def unpacked_weights(file: Path) -> dict[str, Tensor]:
     return tensors | {name: tensors[kept] for name, kept in tied.items()}
 
 
-def refuse_other_tensors(made: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
-    """Refuse tensors that are not those of a teacher.
+def require_finite(stored: Mapping[str, Tensor]) -> None:
+    """Refuse stored tensors that hold numbers that are not finite.
 
     Args:
-        made: Those of the teacher, by name; perhaps without values.
-        stored: Those of the file.
+        stored: By name.
 
     Raises:
-        UsageError: If one is missing, too many, of another shape or type, or not finite; names
-            that differ in what stands before them are told as such.
+        UsageError: If one does; its name and how many.
     """
-    damaged = "the weights are damaged:"
-    lacking, others = (sorted(a.keys() - b.keys()) for a, b in ((made, stored), (stored, made)))
-    if others and (prefix := _prefix(made, others)):
-        raise UsageError(
-            f"{damaged} names begin with '{prefix}', such as '{others[0]}'. Store the teacher "
-            "itself, not what wraps it, or take that away."
-        )
-    if lacking:
-        raise UsageError(f"{damaged} they lack {_few(lacking)}, which the teacher has.")
-    if others:
-        raise UsageError(f"{damaged} they have {_few(others)}, which the teacher lacks.")
-    for key, tensor in stored.items():
-        if fault := _fault(made[key], tensor):
-            raise UsageError(f"{damaged} {key} {fault}.")
-
-
-def _fault(made: Tensor, stored: Tensor) -> str:
-    if stored.shape != made.shape:
-        shapes = tuple(stored.shape), tuple(made.shape)
-        return f"has shape {shapes[0]}, but the teacher's has {shapes[1]}"
-    if stored.is_floating_point() != made.is_floating_point():
-        return f"is {stored.dtype}, but the teacher's {made.dtype}"
-    wrong = int((~stored.isfinite()).sum()) if stored.is_floating_point() else 0
-    return f"holds {wrong} numbers that are not finite, of {stored.numel()}" if wrong else ""
-
-
-def _prefix(made: Mapping[str, Tensor], others: Sequence[str]) -> str:
-    # what stands before the teacher's own names in all that are others
-    for name in made:
-        prefix = others[0].removesuffix(name)
-        if prefix.endswith(".") and all(
-            other.startswith(prefix) and other.removeprefix(prefix) in made for other in others
-        ):
-            return prefix
-    return ""
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    for name, tensor in stored.items():
+        wrong = int((~tensor.isfinite()).sum()) if tensor.is_floating_point() else 0
+        if wrong:
+            raise UsageError(
+                f"the weights are damaged: {name} holds {wrong} numbers that are not finite, "
+                f"of {tensor.numel()}."
+            )
 
 
 def fill(teacher: nn.Module, tensors: dict[str, Tensor]) -> None:

@@ -21,7 +21,6 @@ from tutelage.data.reading import Reading
 from tutelage.data.sources import load
 from tutelage.data.text.own_tables import read_own_texts, text_columns
 
-
 MEMORY = 2**30
 """bytes more than there are, which a reader may ask for"""
 
