@@ -31,8 +31,8 @@ class Rows(NamedTuple):
 class Data(NamedTuple):
     """A data loop."""
 
-    size: Callable[[int], int] = lambda step: B
-    spoil: Callable[[int, Tensor], Tensor] = lambda step, x: x
+    size: Callable[[int], int] = lambda _: B
+    spoil: Callable[[int, Tensor], Tensor] = lambda _, x: x
     memory: str = "fresh"
     """fresh; buffer: one for all batches; numpy: the same, shared with NumPy; edited: written
     over after the step; strided: a view that is not contiguous"""
@@ -92,8 +92,8 @@ DATA: Mapping[str, Data] = {
     "uneven": Data(uneven),
     "uneven buffer": Data(uneven, memory="buffer"),
     "last of one": Data(last_of_one),
-    "batches of one": Data(lambda step: 1),
-    "large inputs": Data(spoil=lambda step, x: x * 1e4 + 2e4, rate=3e-10),
+    "batches of one": Data(lambda _: 1),
+    "large inputs": Data(spoil=lambda _, x: x * 1e4 + 2e4, rate=3e-10),
     "infinite input": Data(spoil=infinite, finite=False),
     "overflowing": Data(spoil=overflowing, finite=False),
     "ids too short": Data(broken=short_ids),

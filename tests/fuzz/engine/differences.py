@@ -149,10 +149,7 @@ def drawn(like: Phi, seed: int, count: int = DIRECTIONS) -> list[Phi]:
     """Random directions."""
     made = torch.Generator().manual_seed(seed)
     return [
-        {
-            k: torch.randn(p.shape, generator=made, dtype=torch.float64)
-            for k, p in like.items()
-        }
+        {k: torch.randn(p.shape, generator=made, dtype=torch.float64) for k, p in like.items()}
         for _ in range(count)
     ]
 

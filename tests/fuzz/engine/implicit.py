@@ -73,7 +73,9 @@ class AtTheEnd:
         loop.held_out(self.phi, self.step + 1).backward()
         named = dict(loop.made.student.named_parameters())
         own = [named[k] for k in self.settings]
-        return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in own])
+        return torch.cat([
+            (torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in own
+        ])
 
     def _at(self, theta: Tensor | None) -> Loop:
         loop, own = self.again(), dict(self.params)
@@ -124,7 +126,9 @@ def implicit(
         def phi(size: float, d: Phi = direction) -> Phi:
             return {k: p.double() + size * d[k] for k, p in at.phi.items()}
 
-        direct = _central(lambda e, phi=phi: torch.tensor(at.judged(phi(e)), dtype=torch.float64))
+        direct = _central(
+            lambda e, phi=phi: torch.tensor(at.judged(phi(e)), dtype=torch.float64)
+        )
         mixed = _central(lambda e, phi=phi: at.gradient(phi=phi(e)))
         found.append(float(direct - mixed @ x))
     return torch.tensor(found, dtype=torch.float64), torch.zeros(len(found))

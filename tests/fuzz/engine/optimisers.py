@@ -1,7 +1,7 @@
 """Optimisers with their switches, and what happens to them in the middle of training."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -21,11 +21,11 @@ class Optimiser(NamedTuple):
     """there is no rule for it"""
 
 
-def sgd(**switches: float | bool) -> Callable[[nn.Module, float], Optimizer]:
+def sgd(**switches: Any) -> Callable[[nn.Module, float], Optimizer]:
     return lambda s, lr: SGD(s.parameters(), lr=lr, **switches)
 
 
-def adam(kind: type = Adam, **switches: float | bool) -> Callable[[nn.Module, float], Optimizer]:
+def adam(kind: type = Adam, **switches: Any) -> Callable[[nn.Module, float], Optimizer]:
     return lambda s, lr: kind(s.parameters(), lr=lr, eps=1e-3, **switches)
 
 
@@ -73,7 +73,7 @@ OPTIMISERS: Mapping[str, Optimiser] = {
 }
 
 
-def scheduled(number: int, _: nn.Module, optimizer: Optimizer) -> None:
+def scheduled(_: int, __: nn.Module, optimizer: Optimizer) -> None:
     for place, group in enumerate(optimizer.param_groups):
         group["lr"] = group["lr"] * (0.9, 0.7)[place % 2]
 

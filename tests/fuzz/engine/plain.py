@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from tests.fuzz.engine.made import DOUBLE, Parts
 from tests.fuzz.engine.objectives import JUDGES
-from tests.fuzz.engine.teachers import Remembering
+from tests.fuzz.engine.own_teachers import Remembering
+from tests.fuzz.engine.reduction import cast_to, cut, reduced
+from tutelage.objectives import Normalise
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
 
@@ -53,7 +55,9 @@ class Loop:
         self.parts, self.s = parts, parts.situation
         self.whole = self.s.mode == "whole run"
         self.made = parts.make(types)
-        self.deep = _trait(self.made.teacher, "deep") or hasattr(self.made.teacher, "grade")
+        self.deep = getattr(self.made.teacher, "deep", False) or hasattr(
+            self.made.teacher, "grade"
+        )
         self.losses: list[float] = []
         self.mode = self.made.student.training
         self.seed = mixed_seed(self.s.seed, 0) if self.whole else self.s.seed
@@ -92,7 +96,7 @@ class Loop:
                 buffer.copy_(buffers[name])
 
     def judge(self, phi: Phi, steps: int, buffers: dict[str, Tensor] | None = None) -> float:
-        """The held-out loss after so many steps; buffers as they were found before, if given."""
+        """The held-out loss after so many steps; buffers as they were found, if given."""
         self.hold(buffers)
         with torch.no_grad():
             found = float(self.held_out(phi, steps))
@@ -108,7 +112,7 @@ class Loop:
         batch = Batch(*rows, seed=seed)
         with self.precision():
             torch.default_generator.manual_seed(seed)
-            acts = _trait(self.made.teacher, "at_test")
+            acts = getattr(self.made.teacher, "at_test", False)
             with torch.no_grad():
                 lesson = self._prepared(batch) if acts else as_lesson(batch)
             torch.default_generator.manual_seed(seed + 1)
@@ -138,7 +142,7 @@ class Loop:
         seen, marks = self.seen(batch), self._counted(batch.targets)
         asked = Asked({})
         losses = torch.where(marks.bool(), seen.losses, 0.0)
-        loss = self._reduced(losses, weights.double() * marks, lesson, marks, asked)
+        loss = reduced(losses, weights.double() * marks, lesson, marks, self._rule(asked))
         loss.backward()
         self.made.optimizer.step()
 
@@ -164,10 +168,13 @@ class Loop:
         weights, losses = self._weighed(known, seen, asked)
         weights, losses = weights * marks, torch.where(marks.bool(), losses, 0.0)
         shown = seen if note is None else note.seen
-        return self._reduced(losses, weights, lesson, marks, asked), _cut(shown), weights
+        return reduced(losses, weights, lesson, marks, self._rule(asked)), cut(shown), weights
 
-    def _weighed(self, lesson: Lesson, seen: Observation, asked: Asked) -> tuple[Tensor, Tensor]:
-        teacher, ones = self.made.teacher, torch.ones(len(seen.losses))
+    def _weighed(
+        self, lesson: Lesson, seen: Observation, asked: Asked
+    ) -> tuple[Tensor, Tensor]:
+        teacher: Any = self.made.teacher
+        ones = torch.ones(len(seen.losses))
         if asked.untaught:
             return ones, seen.losses
         if asked.weighs is not None:
@@ -175,9 +182,9 @@ class Loop:
         shown = seen
         if not self.deep:
             note = asked.note
-            shown = _cut(seen) if note is None else note.seen
+            shown = cut(seen) if note is None else note.seen
         weights, own = ones, self.made.types[1]
-        shown, lesson = _cast(shown, own), _cast(lesson, own)
+        shown, lesson = cast_to(shown, own), cast_to(lesson, own)
         if hasattr(teacher, "weigh"):
             with nullcontext() if self.deep else torch.no_grad():
                 weights = teacher.weigh(lesson, shown)
@@ -188,15 +195,20 @@ class Loop:
     def _seen(self, lesson: Lesson, seed: int, progress: Progress) -> Observation:
         size = self.s.part or len(lesson.ids)
         features: dict[str, list[Tensor]] = {}
+
+        def keep(tap: str) -> Any:
+            return lambda _module, _args, out: features.setdefault(tap, []).append(out)
+
         handles = [
-            self.made.student.get_submodule(tap).register_forward_hook(
-                lambda _m, _i, out, tap=tap: features.setdefault(tap, []).append(out)
-            )
-            for tap in _trait(self.made.teacher, "taps") or ()
+            self.made.student.get_submodule(tap).register_forward_hook(keep(tap))
+            for tap in getattr(self.made.teacher, "taps", ())
         ]
-        found, logits = [], []
+        found: list[Tensor] = []
+        logits: list[Tensor] = []
         for part, at in enumerate(range(0, len(lesson.ids), size)):
-            torch.default_generator.manual_seed(seed + 1 if part == 0 else mixed_seed(seed + 1, 0, part))
+            torch.default_generator.manual_seed(
+                seed + 1 if part == 0 else mixed_seed(seed + 1, 0, part)
+            )
             out = self.made.student(lesson.inputs[at : at + size].clone())
             found.append(self.parts.objective.plain(out, lesson.targets[at : at + size]))
             logits.append(out)
@@ -205,22 +217,8 @@ class Loop:
         joined = {tap: torch.cat(seen) for tap, seen in features.items()}
         return Observation(torch.cat(found), torch.cat(logits), joined, progress)
 
-    def _reduced(
-        self, losses: Tensor, weights: Tensor, lesson: Lesson, marks: Tensor, asked: Asked
-    ) -> Tensor:
-        losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
-        weights = weights.to(losses.dtype)
-        rule = "mean" if asked.untaught else getattr(self.made.teacher, "normalise", "mean")
-        if rule is None:
-            return (weights * losses).sum() / max(float(marks.sum()), 1.0)
-        if rule == "mean":
-            return _over((weights * losses).sum(), weights.sum())
-        means = []
-        for example in lesson.group.unique():
-            own = (lesson.group == example) & marks.bool()
-            if own.any():
-                means.append(_over((weights * losses)[own].sum(), weights[own].sum()))
-        return torch.stack(means).mean() if means else losses.sum() * 0
+    def _rule(self, asked: Asked) -> Normalise:
+        return "mean" if asked.untaught else getattr(self.made.teacher, "normalise", "mean")
 
     def _before(self, asked: Asked) -> Note:
         teacher = self.made.teacher
@@ -263,10 +261,11 @@ class Loop:
                     part.get_buffer(name).copy_(value)
 
     def _prepared(self, batch: Batch) -> Lesson:
-        teacher, student = self.made.teacher, self.made.types[0]
+        teacher: Any = self.made.teacher
+        student = self.made.types[0]
         if not hasattr(teacher, "prepare"):
             return as_lesson(batch)
-        return _cast(teacher.prepare(_cast(batch, self.made.types[1])), student)
+        return cast_to(teacher.prepare(cast_to(batch, self.made.types[1])), student)
 
     def _judged(self, outputs: Tensor, targets: Tensor) -> Tensor:
         plain = JUDGES.get(self.s.objective, self.parts.objective.plain)
@@ -293,25 +292,3 @@ class Loop:
             for name, p in self.made.teacher.named_parameters():
                 if name in phi:
                     p.copy_(phi[name])
-
-
-def _over(total: Tensor, weight: Tensor) -> Tensor:
-    return total / weight if float(weight.detach()) != 0 else total * 0
-
-
-def _cut(seen: Observation) -> Observation:
-    features = {k: f.detach() for k, f in seen.features.items()}
-    return seen._replace(
-        losses=seen.losses.detach(), logits=seen.logits.detach(), features=features
-    )
-
-
-def _cast(rows: Any, dtype: torch.dtype) -> Any:
-    # the floating-point tensors of a record in one type
-    return type(rows)(*(
-        x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for x in rows
-    ))
-
-
-def _trait(teacher: nn.Module, name: str):
-    return getattr(teacher, name, False)

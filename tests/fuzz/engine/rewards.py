@@ -1,7 +1,8 @@
-"""Rewards against enumeration: over all that may be drawn, the mean estimate is the gradient."""
+"""Rewards against enumeration: the mean estimate over all draws is the gradient."""
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,15 +19,15 @@ from tutelage.teachers import KeepOrDrop, SplitSampler, Together
 from tutelage.tutor import Tutor
 
 RATE = 1e-4
-ROWS, SEEDS = 3, 400
+ROWS, PAIR, SEEDS = 3, 2, 400
 SIZES = (2, 1, 2)
 
 
 def rewarded(parts: Parts) -> Outcome:
-    """Whether the mean of a reward's estimates is the gradient of the mean loss after a step."""
+    """Whether the mean of the estimates is the gradient of the mean loss after a step."""
     made = _made(parts)
-    phi = phi_of(made)
-    actions = _kept(parts) if isinstance(made.teacher, KeepOrDrop) else _sampled(parts)
+    phi, keeps = phi_of(made), isinstance(made.teacher, KeepOrDrop)
+    actions = _kept(parts) if keeps else _sampled(parts)
     estimates, judged, chances = [], [], []
     directions = drawn(phi, parts.situation.seed)
     for batch, grad, weights in actions:
@@ -40,7 +41,7 @@ def rewarded(parts: Parts) -> Outcome:
     got = (of[:, :, 1] * torch.tensor(estimates, dtype=torch.float64)).sum(0)
     slopes = (of[:, :, 0] - of[:, :, 2]) / 2e-4
     loss = torch.tensor(judged, dtype=torch.float64)[:, None]
-    rows = float(len(batch.ids))
+    rows = float(ROWS if keeps else PAIR)
     each = isinstance(parts.kind.build(1), NextStepLoss)
     want = (slopes * loss).sum(0) / (rows if each else RATE)
     if bool((of[:, :, 1].sum(0) - 1).abs().max() > 1e-9):
@@ -77,10 +78,10 @@ def _estimate(parts: Parts, batch: Batch, seed: int) -> tuple[Phi, Tensor]:
 def _kept(parts: Parts) -> Iterator[tuple[Batch, Phi, Tensor]]:
     # by seeds, until every choice has been drawn
     rows = parts.source.train
-    batch = Batch(*(t[:ROWS].clone() for t in rows))
+    batch = Batch(rows.inputs[:ROWS], rows.targets[:ROWS], rows.ids[:ROWS])
     seen = set()
     for seed in range(SEEDS):
-        grad, weights = _estimate(parts, Batch(*(t.clone() for t in batch[:3])), seed)
+        grad, weights = _estimate(parts, batch, seed)
         kept = tuple(bool(w) for w in weights)
         if kept not in seen:
             seen.add(kept)
@@ -91,8 +92,9 @@ def _kept(parts: Parts) -> Iterator[tuple[Batch, Phi, Tensor]]:
 
 def _sampled(parts: Parts) -> Iterator[tuple[Batch, Phi, Tensor]]:
     rows = parts.source.train
-    for pair in itertools.product(range(sum(SIZES)), repeat=2):
-        batch = Batch(*(t[torch.tensor(pair)] for t in rows))
+    for pair in itertools.product(range(sum(SIZES)), repeat=PAIR):
+        at = torch.tensor(pair)
+        batch = Batch(rows.inputs[at], rows.targets[at], rows.ids[at])
         yield batch, *_estimate(parts, batch, 0)
 
 
@@ -104,7 +106,8 @@ def _chance(parts: Parts, phi: Phi, batch: Batch, weights: Tensor) -> Tensor:
     with torch.no_grad():
         if isinstance(teacher, KeepOrDrop):
             seen = loop.seen(batch)
-            p = teacher.keeps.weigh(as_lesson(batch), seen).clamp(1e-6, 1 - 1e-6)
+            keeps: Any = teacher.keeps
+            p = keeps.weigh(as_lesson(batch), seen).clamp(1e-6, 1 - 1e-6)
             return torch.where(weights > 0, p, 1 - p).prod()
         sampler = teacher.prepares if isinstance(teacher, Together) else teacher
         assert isinstance(sampler, SplitSampler)

@@ -75,9 +75,7 @@ SIGNALS: dict[str, Kind] = {
     "reversible differences": Kind(
         lambda k: Reversible(k, product=CLOSE), reversible=True, bound=1e-2, smooth=True
     ),
-    "reversible exact": Kind(
-        lambda k: Reversible(k, exact=True), reversible=True, exact=True
-    ),
+    "reversible exact": Kind(lambda k: Reversible(k, exact=True), reversible=True, exact=True),
 }
 for _name, _product, _bound in (
     ("", Automatic(), 1e-4),
@@ -89,7 +87,14 @@ for _name, _product, _bound in (
     (" alignment differences", Alignment("difference"), 3e-2),
     (" one-sided", Alignment("one-sided"), 6e-2),
 ):
-    _one = Kind(Unrolled, window=False, whole=False, bound=_bound, ghost=_name == " ghost", smooth=_bound > 1e-3)
+    _one = Kind(
+        Unrolled,
+        window=False,
+        whole=False,
+        bound=_bound,
+        ghost=_name == " ghost",
+        smooth=_bound > 1e-3,
+    )
     SIGNALS |= {
         f"lookahead{_name}": _one._replace(build=lambda _, p=_product: Lookahead(p)),
         f"lookahead{_name}, restep": _one._replace(
@@ -105,9 +110,7 @@ SIGNALS |= {
     "lookahead ghost, next": _look._replace(
         build=lambda _: Lookahead(Alignment("ghost"), judge="next"), judge="next", ghost=True
     ),
-    "lookahead, plain": _look._replace(
-        build=lambda _: Lookahead(judge="plain"), judge="plain"
-    ),
+    "lookahead, plain": _look._replace(build=lambda _: Lookahead(judge="plain"), judge="plain"),
 }
 for _terms, _scale in ((0, 0.1), (1, 0.1), (3, 0.2)):
     SIGNALS[f"implicit neumann {_terms}"] = _look._replace(

@@ -3,11 +3,12 @@
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, NamedTuple
 
 from tests.fuzz.engine.data import DATA
 from tests.fuzz.engine.objectives import OBJECTIVES
 from tests.fuzz.engine.optimisers import EVENTS, OPTIMISERS
-from tests.fuzz.engine.signals import SIGNALS
+from tests.fuzz.engine.signals import SIGNALS, Kind
 from tests.fuzz.engine.students import STUDENTS
 from tests.fuzz.engine.teachers import TEACHERS
 
@@ -72,7 +73,9 @@ def from_spec(spec: str) -> Situation:
     numbers = {f.name for f in fields(Situation) if f.type in (int, float, "int", "float")}
     pairs = (pair.split("=", 1) for pair in spec.split(";"))
     chosen = {k.strip(): v.strip() for k, v in pairs}
-    typed = {k: (float(v) if k == "clip" else int(v)) for k, v in chosen.items() if k in numbers}
+    typed = {
+        k: (float(v) if k == "clip" else int(v)) for k, v in chosen.items() if k in numbers
+    }
     return fitting(replace(Situation(), **(chosen | typed)))
 
 
@@ -116,54 +119,103 @@ def drawn(seed: int) -> Situation:
     return fitting(found)
 
 
-def _rewarded(s: Situation) -> Situation:
-    # one step of plain SGD, whose actions are enumerated
-    if not STUDENTS[s.student].still or s.student == "writing":
-        s = replace(s, student="mlp")
-    if not DATA[s.data].broken:
-        s = replace(s, data="fresh")
-    s = replace(s, mode="tutor", looks=1, aggregate=1, between=0, event="nothing", part=0)
-    return replace(s, optimiser="sgd", precision="double", clip=0.0, window=1)
+class Rule(NamedTuple):
+    """What cannot be said together, and what becomes plain then."""
+
+    when: Callable[[Situation], object]
+    change: Callable[[Situation], dict[str, Any]]
+
+
+def _kind(s: Situation) -> Kind:
+    return SIGNALS[s.signal]
+
+
+def _rewards(s: Situation) -> bool:
+    return _kind(s).oracle == "reward"
+
+
+RULES = (
+    Rule(
+        lambda s: TEACHERS[s.teacher].samples != _rewards(s),
+        lambda s: {"teacher": "keep or drop" if _rewards(s) else "table"},
+    ),
+    Rule(
+        lambda s: OBJECTIVES[s.objective].kind not in TEACHERS[s.teacher].fits.split(),
+        lambda _: {"objective": "cross entropy"},
+    ),
+    Rule(lambda s: _kind(s).exact, lambda _: {"mode": "whole run"}),
+    Rule(lambda s: s.mode == "whole run" and not _kind(s).whole, lambda _: {"mode": "tutor"}),
+    Rule(
+        lambda s: _kind(s).reversible and not OPTIMISERS[s.optimiser].momentum,
+        lambda _: {"optimiser": "momentum"},
+    ),
+    Rule(
+        lambda s: s.mode == "whole run",
+        lambda _: {"aggregate": 1, "between": 0, "part": 0, "clip": 0.0, "event": "nothing"},
+    ),
+    Rule(
+        lambda s: s.mode == "whole run" and OBJECTIVES[s.objective].metric is not None,
+        lambda _: {"objective": "cross entropy"},
+    ),
+    Rule(  # one step of plain SGD, whose actions are enumerated
+        _rewards,
+        lambda _: {
+            "mode": "tutor",
+            "looks": 1,
+            "aggregate": 1,
+            "between": 0,
+            "part": 0,
+            "event": "nothing",
+            "optimiser": "sgd",
+            "precision": "double",
+            "clip": 0.0,
+            "window": 1,
+        },
+    ),
+    Rule(
+        lambda s: _rewards(s) and (not STUDENTS[s.student].still or s.student == "writing"),
+        lambda _: {"student": "mlp"},
+    ),
+    Rule(lambda s: _rewards(s) and not DATA[s.data].broken, lambda _: {"data": "fresh"}),
+    Rule(lambda s: _kind(s).judge == "plain", lambda s: {"between": max(1, s.between)}),
+    Rule(lambda s: _kind(s).mode == "virtual" or _kind(s).reversible, lambda _: {"clip": 0.0}),
+    Rule(
+        lambda s: s.data in ("ids negative", "ids beyond") and "sampler" not in s.teacher,
+        lambda _: {"data": "fresh"},
+    ),
+    Rule(  # the odd step is the second
+        lambda s: not DATA[s.data].finite,
+        lambda s: {
+            "aggregate": 1,
+            "looks": max(2, s.looks),
+            "window": max(2, s.window) if s.mode == "whole run" else s.window,
+        },
+    ),
+    Rule(
+        lambda s: s.student == "writing" and TEACHERS[s.teacher].looks,
+        lambda _: {"teacher": "table"},
+    ),
+    Rule(  # documented as inexact
+        lambda s: (
+            _kind(s).ghost and (STUDENTS[s.student].couples or OBJECTIVES[s.objective].couples)
+        ),
+        lambda _: {"student": "mlp", "objective": "cross entropy"},
+    ),
+    Rule(
+        lambda s: _kind(s).smooth and not STUDENTS[s.student].smooth,
+        lambda _: {"student": "mlp"},
+    ),
+    Rule(lambda s: s.looks < s.aggregate, lambda s: {"looks": s.aggregate}),
+    Rule(lambda s: s.looks % s.aggregate, lambda s: {"looks": s.looks - s.looks % s.aggregate}),
+)
 
 
 def fitting(s: Situation) -> Situation:
     """The same, with what cannot be said together made plain."""
-    kind, teacher = SIGNALS[s.signal], TEACHERS[s.teacher]
-    if teacher.samples != (kind.oracle == "reward"):
-        s = replace(s, teacher="keep or drop" if kind.oracle == "reward" else "table")
-    if OBJECTIVES[s.objective].kind not in TEACHERS[s.teacher].fits.split():
-        s = replace(s, objective="cross entropy")
-    if kind.exact:
-        s = replace(s, mode="whole run")
-    elif not kind.whole and s.mode == "whole run":
-        s = replace(s, mode="tutor")
-    if kind.reversible and not OPTIMISERS[s.optimiser].momentum:
-        s = replace(s, optimiser="momentum")
-    if s.mode == "whole run":
-        s = replace(s, aggregate=1, between=0, part=0, clip=0.0, event="nothing")
-        if OBJECTIVES[s.objective].metric is not None:
-            s = replace(s, objective="cross entropy")
-    if kind.oracle == "reward":
-        s = _rewarded(s)
-    if kind.judge == "plain":
-        s = replace(s, between=max(1, s.between))
-    if kind.mode == "virtual":
-        s = replace(s, clip=0.0)
-    if kind.reversible:
-        s = replace(s, clip=0.0)
-    if DATA[s.data].broken and s.data in ("ids negative", "ids beyond"):
-        s = s if "sampler" in s.teacher else replace(s, data="fresh")
-    if not DATA[s.data].finite:
-        s = replace(s, aggregate=1, looks=max(2, s.looks))  # step 1 is the odd one
-        s = replace(s, window=max(2, s.window)) if s.mode == "whole run" else s
-    if s.student == "writing" and TEACHERS[s.teacher].looks:
-        s = replace(s, teacher="table")
-    if kind.ghost and (STUDENTS[s.student].couples or OBJECTIVES[s.objective].couples):
-        s = replace(s, student="mlp", objective="cross entropy")  # documented as inexact
-    if kind.smooth and not STUDENTS[s.student].smooth:
-        s = replace(s, student="mlp")
-    looks = max(s.looks, s.aggregate)
-    return replace(s, looks=looks - looks % s.aggregate)
+    for rule in RULES:
+        if rule.when(s):
+            s = replace(s, **rule.change(s))
+    return s
 
 
 def simpler(s: Situation) -> Iterator[Situation]:

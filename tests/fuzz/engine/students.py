@@ -123,7 +123,7 @@ class Fused(nn.Module):
 
 
 class Recurrent(nn.Module):
-    def __init__(self, n: int, kind: type[nn.RNNBase]) -> None:
+    def __init__(self, n: int, kind: Callable[..., nn.RNNBase]) -> None:
         super().__init__()
         self.cell = kind(2, 4, batch_first=True)
         self.head = nn.Linear(4, n)
@@ -278,8 +278,12 @@ STUDENTS: Mapping[str, Student] = {
     "weight norm old": Student(old_weight_norm),
     "weight and batch norm": Student(weight_and_batch_norm, couples=True),
     "orthogonal": Student(lambda n: normed(n, new.orthogonal, 0)),
-    "spectral norm": Student(lambda n: normed(n, new.spectral_norm, 0), renews=True, detaches=True),
-    "spectral norm old": Student(lambda n: normed(n, nn.utils.spectral_norm, 0), renews=True, detaches=True),
+    "spectral norm": Student(
+        lambda n: normed(n, new.spectral_norm, 0), renews=True, detaches=True
+    ),
+    "spectral norm old": Student(
+        lambda n: normed(n, nn.utils.spectral_norm, 0), renews=True, detaches=True
+    ),
     "checkpointed": Student(lambda n: Checkpointed(n, reentrant=False)),
     "checkpointed reentrant": Student(lambda n: Checkpointed(n, reentrant=True)),
     "checkpointed dropout": Student(CheckpointedDropout, still=False),

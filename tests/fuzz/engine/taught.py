@@ -4,6 +4,7 @@ import io
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +32,9 @@ class Noting(SGD):
 
     def step(self, closure=None):
         self.taken.append({
-            k: p.grad.detach().clone() for k, p in self.made.learns.items() if p.grad is not None
+            k: p.grad.detach().clone()
+            for k, p in self.made.learns.items()
+            if p.grad is not None
         })
         return super().step(closure)
 
@@ -155,6 +158,7 @@ def _whole(parts: Parts) -> Taught:
             yield given.batch(number)
 
     before = phi_of(made)
+    signal: Any = parts.kind.build(s.window)
     with autocast(parts):
         episode = next(
             episodic(
@@ -163,7 +167,7 @@ def _whole(parts: Parts) -> Taught:
                 learner,
                 batches,
                 lambda _: given.held_out(),
-                signal=parts.kind.build(s.window),
+                signal=signal,
                 objective=parts.objective.given,
                 seed=s.seed,
             )

@@ -129,7 +129,9 @@ def _part(
     if wrong:
         return Outcome("failed", "another label", f"{part}: {dict(list(wrong.items())[:3])}")
     if got.keys() - want.keys():
-        return Outcome("failed", "rows that nobody wrote", f"{part}: {got.keys() - want.keys()}")
+        return Outcome(
+            "failed", "rows that nobody wrote", f"{part}: {got.keys() - want.keys()}"
+        )
     lost = want.keys() - got.keys()
     if lost and not any(str(len(lost)) in note or _named(lost, note) for note in notes):
         return Outcome("failed", "left out in silence", f"{part}: {sorted(lost)}; {notes}")
@@ -142,5 +144,3 @@ def _part(
 
 def _named(lost: set[int], note: str) -> bool:
     return all(str(number) in note for number in lost)
-
-

@@ -89,7 +89,14 @@ ENDINGS: Mapping[str, Sequence[str]] = {
     "without": (".png", ""),
     "others": (".png", ".pgm", ".tga"),
 }
-BESIDE: Sequence[str] = ("nothing", "hidden files", "hidden folder", "notes", "thumbs", "deeper")
+BESIDE: Sequence[str] = (
+    "nothing",
+    "hidden files",
+    "hidden folder",
+    "notes",
+    "thumbs",
+    "deeper",
+)
 
 
 @dataclass(frozen=True)
@@ -181,5 +188,3 @@ def simpler(f: Files) -> Iterator[Files]:
             fewer = fitting(replace(f, **{field.name: value}))
             if fewer != f:
                 yield fewer
-
-

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -63,29 +64,39 @@ def _csv(f: Files, place: Path, part: str, rows: list[Row]) -> None:
     (place / f"{part}.csv").write_text(text, encoding=encoding, newline="")
 
 
-def _formed(f: Files, header: list[str], table: list[list]) -> tuple[list[str], list[list]]:
-    match f.form:
-        case "header in capitals":
-            header = [name.upper() for name in header]
-        case "header with spaces":
-            header = [f" {name} " for name in header]
-        case "label twice":
-            header, table = [*header, "label"], _beside_each(table, "one", "two")
-        case "label twice in another case":
-            header, table = [*header, "Label"], _beside_each(table, "one", "two")
-        case "path twice":
-            first = [row[0] for row in table]
-            header, table = [*header, header[0]], _beside_each(table, *first[::-1])
-        case "unnamed index":
-            header = ["", *header]
-            table = [[n, *row] for n, row in enumerate(table)]
-        case "other columns":
-            header, table = ["id", *header, "note"], [[7, *row, "a, b"] for row in table]
-        case "label first":
-            header, table = header[::-1], [row[::-1] for row in table]
-        case "a row too short":
-            table[3] = table[3][:1]
-    return header, table
+Table = tuple[list[str], list[list]]
+"""header and rows"""
+FORMED: Mapping[str, Callable[[list[str], list[list]], Table]] = {
+    "header in capitals": lambda header, rows: ([name.upper() for name in header], rows),
+    "header with spaces": lambda header, rows: ([f" {name} " for name in header], rows),
+    "label twice": lambda header, rows: ([*header, "label"], _beside_each(rows, "a", "b")),
+    "label twice in another case": lambda header, rows: (
+        [*header, "Label"],
+        _beside_each(rows, "a", "b"),
+    ),
+    "path twice": lambda header, rows: (
+        [*header, header[0]],
+        _beside_each(rows, *[row[0] for row in rows][::-1]),
+    ),
+    "unnamed index": lambda header, rows: (
+        ["", *header],
+        [[n, *row] for n, row in enumerate(rows)],
+    ),
+    "other columns": lambda header, rows: (
+        ["id", *header, "note"],
+        [[7, *row, "a, b"] for row in rows],
+    ),
+    "label first": lambda header, rows: (header[::-1], [row[::-1] for row in rows]),
+    "a row too short": lambda header, rows: (
+        header,
+        [row[: 1 if n == 3 else None] for n, row in enumerate(rows)],
+    ),
+}
+
+
+def _formed(f: Files, header: list[str], table: list[list]) -> Table:
+    form = FORMED.get(f.form)
+    return (header, table) if form is None else form(header, table)
 
 
 def _beside_each(table: list[list], *values: str) -> list[list]:
