@@ -13,7 +13,7 @@ ROOT = Path(tutelage.__file__).parent
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"recomputation"},
-    {"trees", "ranges", "sharded", "wrapped", "terminal", "shapes", "files"},
+    {"trees", "ranges", "sharded", "wrapped", "terminal", "shapes", "files", "states"},
     {"reduction", "checkpoints"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"replays"},

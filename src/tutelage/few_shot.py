@@ -21,6 +21,7 @@ from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Judgement, Params, Progress, Step, StudentState
 from tutelage.reduction import counts_of
 from tutelage.signals import FromStart
+from tutelage.student import in_full_precision
 from tutelage.task import Task
 from tutelage.trees import is_finite
 
@@ -106,7 +107,8 @@ def judge_start(
     now = autocast_now(task.student.device)
     query = episode.query._replace(seed=mixed_seed(seed, steps), autocast=now)
     with autocast_to(FULL, task.student.device):
-        return signal.to_start(task, teacher, task.student.state(), taken, query)[0]
+        start = in_full_precision(task.student.state())
+        return signal.to_start(task, teacher, start, taken, query)[0]
 
 
 def adaptation(task: Task, support: Batch, steps: int, *, of: int, seed: int) -> list[Step]:

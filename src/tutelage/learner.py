@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -9,7 +10,8 @@ from torch.optim import Optimizer
 
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.records import Batch, Estimate, Params, Window
-from tutelage.signals import Combining, OneStep, Signal
+from tutelage.signals import Combining, Implicit, OneStep, Signal
+from tutelage.student import in_full_precision
 from tutelage.task import Task
 from tutelage.teaching import drop_below_of
 from tutelage.trees import is_finite, moved_to, plus
@@ -147,7 +149,7 @@ class Learner:
         device = held_out.inputs.device
         held_out = held_out._replace(autocast=autocast_now(device))
         with autocast_to(FULL, device):  # sums and products in full precision
-            estimate = self.signal(task, phi, window, held_out)
+            estimate = self.signal(task, phi, self._in_full(window), held_out)
             grad = task.processes.summed(estimate.grad)
             if not self._looked:
                 self._looked = True
@@ -157,6 +159,14 @@ class Learner:
             if len(self.estimates) >= self.aggregate:  # more where fewer were wanted before
                 self._step(self._combined(task, phi))
         return judged
+
+    def _in_full(self, window: Window) -> Window:
+        # one step's passes are the student's own; Reversible must know how its steps rounded
+        many = self.signal.keeps_start or isinstance(self.signal, Implicit)
+        if self.one_step is not None or not many:
+            return window
+        start = None if window.start is None else in_full_precision(window.start)
+        return replace(window, start=start, end=in_full_precision(window.end))
 
     def _tell_of_nothing(self, grad: Params) -> None:
         if any(bool(g.count_nonzero()) for g in grad.values()):

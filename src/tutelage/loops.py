@@ -14,7 +14,7 @@ from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Progress, Step, StudentState
 from tutelage.rules import settings_of
 from tutelage.signals import WholeRun
-from tutelage.student import StudentView
+from tutelage.student import StudentView, in_full_precision
 from tutelage.task import Task
 from tutelage.trees import is_finite
 from tutelage.tutor import Tutor
@@ -72,7 +72,7 @@ def episodic(
         now = autocast_now(task.student.device)
         judge = held_out(number)._replace(seed=mixed_seed(seed, number, 1), autocast=now)
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
-        start = task.student.snapshot()
+        start = in_full_precision(task.student.snapshot())
         with autocast_to(FULL, task.student.device):
             estimate, end = signal.whole(task, dict(params), start, steps, judge)
         skipped = not is_finite(estimate.grad)

@@ -107,6 +107,23 @@ class StudentView:
         return evaluate(self.module, params, buffers, inputs, taps)
 
 
+def in_full_precision(state: StudentState) -> StudentState:
+    """A student's parameters and its optimiser's memory in float32 or better.
+
+    What looks back over many steps adds up small numbers, which half precision loses.
+
+    Args:
+        state: The student, in any precision.
+
+    Returns:
+        The tensors themselves where they are so already; buffers as they are.
+    """
+    slots = {
+        slot: {k: wide(x) for k, x in known.items()} for slot, known in state.slots.items()
+    }
+    return StudentState({k: wide(p) for k, p in state.params.items()}, state.buffers, slots)
+
+
 def evaluate(
     module: nn.Module, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str] = ()
 ) -> tuple[Any, Params, Params]:

@@ -30,12 +30,12 @@ from tutelage.student import StudentView
 from tutelage.teaching import (
     acts_at_test,
     grade,
-    is_deep,
     log_prob,
     normalise_of,
     prepare,
     taps_of,
     weigh,
+    weighs_deeply,
 )
 from tutelage.trees import detached, grads_of_both, leaves, reached_grad, wide
 
@@ -112,7 +112,39 @@ class Task:
         """
         return [lesson] if self.micro_batch is None else cut(lesson, self.micro_batch)
 
-    def weights(self, teacher: Params, lesson: Lesson, seen: Observation, seed: int) -> Tensor:
+    def shown(
+        self, state: StudentState, lesson: Lesson, step: Step, seen: Observation
+    ) -> Observation:
+        """What the teacher weighs by: blind to the student's graph unless the teacher is deep.
+
+        It keeps the path from what the teacher has prepared, through the student as it is.
+
+        Args:
+            state: The student before the step.
+            lesson: What was prepared.
+            step: The step.
+            seen: What the student's forward pass on it revealed.
+
+        Returns:
+            The same values.
+        """
+        if weighs_deeply(self.teacher):
+            return seen
+        made = lesson.inputs, lesson.targets, lesson.aux
+        followed = any(part is not None and part.requires_grad for part in made)
+        if not followed or not hasattr(self.teacher, "weigh"):
+            return detach(seen)
+        return self.observe(state._replace(params=detached(state.params)), lesson, step)[0]
+
+    def weights(
+        self,
+        teacher: Params,
+        lesson: Lesson,
+        seen: Observation,
+        seed: int,
+        *,
+        attached: bool = False,
+    ) -> Tensor:
         """How much each row counts; blind to the student's graph unless the teacher is deep.
 
         Args:
@@ -120,12 +152,13 @@ class Task:
             lesson: What the student saw.
             seen: What its forward pass revealed.
             seed: That of the step's batch.
+            attached: Whether ``seen`` is what ``shown`` gives, to be taken with its graph.
 
         Returns:
             Weights [L], before normalisation; 0 for rows without a label, which the teacher
             does not see.
         """
-        shown = seen if is_deep(self.teacher) else detach(seen)
+        shown = seen if attached or weighs_deeply(self.teacher) else detach(seen)
         counts = counts_of(self.objective, lesson.targets)
         if not hasattr(self.teacher, "weigh"):
             ones = torch.ones_like(shown.losses)
@@ -231,7 +264,8 @@ class Task:
         """
         lesson = self.lesson(teacher, step.batch)
         seen, buffers = self.observe(state, lesson, step)
-        weights = self.weights(teacher, lesson, seen, step.batch.seed)
+        shown, seed = self.shown(state, lesson, step, seen), step.batch.seed
+        weights = self.weights(teacher, lesson, shown, seed, attached=True)
         losses = self.descended(teacher, lesson, seen, step.batch.seed)
         return self.reduce(losses, weights, lesson), buffers
 

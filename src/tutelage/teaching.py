@@ -19,7 +19,8 @@ Traits are plain attributes:
 * ``normalise``: the rule of ``tutelage.objectives.weighted_loss``; ``"mean"`` if absent;
 * ``taps``: names of the student's modules whose outputs it wants to see; none if absent;
 * ``deep``: keep the path from weights to student parameters, ``dw/dtheta``; False if absent,
-  unless the teacher grades;
+  unless the teacher grades. Where it is False and weights look at the student, what an earlier
+  step does to later weights has no part in a hypergradient;
 * ``at_test``: ``prepare`` belongs to prediction too (masks do); False if absent;
 * ``uses_progress``: what it does depends on ``Progress``; False if absent;
 * ``uses_alignments``: what it does depends on ``Observation.alignments``, for which the tutor
@@ -246,6 +247,18 @@ def is_deep(teacher: nn.Module) -> bool:
         Its trait ``deep``; a teacher that grades is.
     """
     return getattr(teacher, "deep", False) or hasattr(teacher, "grade")
+
+
+def weighs_deeply(teacher: nn.Module) -> bool:
+    """Whether the student's gradient keeps the path from weights to its parameters.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Its trait ``deep``; True where it grades and does not say.
+    """
+    return getattr(teacher, "deep", hasattr(teacher, "grade"))
 
 
 def acts_at_test(teacher: nn.Module) -> bool:

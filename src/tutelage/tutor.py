@@ -38,6 +38,7 @@ from tutelage.shapes import require_batch
 from tutelage.sights import detach
 from tutelage.signals import Signal
 from tutelage.signals.dots import seen_again
+from tutelage.states import load_module
 from tutelage.student import StudentView
 from tutelage.tally import Tally
 from tutelage.task import Task
@@ -311,9 +312,9 @@ class Tutor:
         Args:
             state: That state, on any device.
         """
-        self.student.load_state_dict(state["student"])
+        load_module(self.student, state["student"], "student")
         self.optimizer.load_state_dict(state["optimizer"])
-        self.teacher.load_state_dict(state["teacher"])
+        load_module(self.teacher, state["teacher"], "teacher")
         if self.learner is not None:
             self.learner.load_state_dict(state["learner"])
         self.steps = state["steps"]

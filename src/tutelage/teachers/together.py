@@ -10,11 +10,11 @@ from tutelage.records import Batch, Lesson, Observation
 from tutelage.teaching import (
     acts_at_test,
     drop_below_of,
-    is_deep,
     normalise_of,
     taps_of,
     uses_alignments,
     uses_progress,
+    weighs_deeply,
 )
 
 
@@ -24,12 +24,17 @@ class Together(nn.Module):
     Args:
         prepares: A teacher with ``prepare``, such as one that makes copies.
         weighs: A teacher with ``weigh``.
+        deep: Keep ``dw/dtheta`` in the student's gradient; None: as ``weighs`` does. Where it
+            is left out, a hypergradient keeps what ``prepares`` does to the weights of the same
+            step, and leaves out what it does to those of later ones.
 
     Raises:
         TypeError: If one of them lacks its moment.
     """
 
-    def __init__(self, prepares: nn.Module, weighs: nn.Module) -> None:
+    def __init__(
+        self, prepares: nn.Module, weighs: nn.Module, *, deep: bool | None = None
+    ) -> None:
         super().__init__()
         for teacher, moment in ((prepares, "prepare"), (weighs, "weigh")):
             if not hasattr(teacher, moment):
@@ -38,7 +43,7 @@ class Together(nn.Module):
         self.weighs = weighs
         self.normalise: Normalise = normalise_of(weighs)
         self.taps = taps_of(weighs)
-        self.deep = is_deep(weighs)
+        self.deep = weighs_deeply(weighs) if deep is None else deep
         self.at_test = acts_at_test(prepares)
         self.uses_progress = uses_progress(prepares) or uses_progress(weighs)
         self.uses_alignments = uses_alignments(weighs)

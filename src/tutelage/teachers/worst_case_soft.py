@@ -111,7 +111,8 @@ class WorstCaseSoft(nn.Module):
         rule: Gives ``t_z``: ``own_prediction``, or an ``UnlessChanged``.
         objective: l for copies, which takes what ``predict`` gives as targets.
         predict: From logits to a prediction.
-        detach_target: Whether ``t_z`` has no part in the student's gradient.
+        detach_target: Whether ``t_z`` has no part in the student's gradient. A hypergradient
+            then leaves out what changes ``t_z``, too.
         drop_below: As that of ``WorstCase``.
 
     Raises:
@@ -119,6 +120,7 @@ class WorstCaseSoft(nn.Module):
     """
 
     normalise: ClassVar[Normalise] = None
+    deep: ClassVar = False  # of its weights; what it grades is differentiated
 
     def __init__(
         self,
@@ -155,8 +157,7 @@ class WorstCaseSoft(nn.Module):
         """
         group = lesson.group
         first = first_within(group)
-        with torch.no_grad():
-            losses = self.grade(lesson, observation) / self.temperature
+        losses = self.grade(lesson, observation) / self.temperature
         shares = softmax_within(losses.index_fill(0, first, -torch.inf), group)
         weights = self.weight * shares.index_fill(0, first, 0)
         return weights.index_fill(0, first, 1) * (len(group) / max(len(first), 1))
