@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tutelage.objectives import Normalise
 from tutelage.records import Lesson, Observation
@@ -61,3 +61,9 @@ def seen_of(seen: Observation, rows: Tensor) -> Observation:
 def placed(numbers: Tensor, rows: Tensor, count: int) -> Tensor:
     """Numbers of some rows among zeros."""
     return numbers.new_zeros(count).index_put((rows,), numbers)
+
+
+def renew(module: nn.Module, buffers: dict[str, Tensor]) -> None:
+    """Give a module's buffers other values."""
+    for name, buffer in module.named_buffers():
+        buffer.copy_(buffers[name])
