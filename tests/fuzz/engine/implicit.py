@@ -6,7 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from tests.fuzz.engine.plain import Asked, Loop, Note, Phi
+from tests.fuzz.engine.notes import Asked, Note, Phi
+from tests.fuzz.engine.plain import Loop
 
 SIZE = 1e-4
 

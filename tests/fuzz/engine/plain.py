@@ -1,53 +1,19 @@
 """Training in plain torch, step by step: the oracle. No code of the engine, records aside."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tests.fuzz.engine.made import DOUBLE, Parts
+from tests.fuzz.engine.notes import Asked, Note, Phi
 from tests.fuzz.engine.objectives import JUDGES
 from tests.fuzz.engine.own_teachers import Remembering
 from tests.fuzz.engine.reduction import cast_to, cut, placed, reduced, renew, rows_of, seen_of
 from tutelage.objectives import Normalise
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
-
-Phi = dict[str, Tensor]
-
-
-@dataclass
-class Note:
-    """What a step saw, for steps that are taken again."""
-
-    seen: Observation
-    buffers: dict[str, Tensor]
-    """the teacher's, before the step"""
-    params: dict[str, Tensor]
-    """the student's, before the step"""
-    started: dict[str, Tensor]
-    """the student's buffers, before the pass"""
-    renewed: dict[str, Tensor]
-    """the student's buffers, after the pass"""
-    loss: float
-    weights: Tensor
-
-
-class Asked(NamedTuple):
-    """How a step is to be taken."""
-
-    phi: Phi
-    weighs: Phi | None = None
-    """what weighs, where the lesson was prepared by another"""
-    note: Note | None = None
-    """of the same step of the run that is differentiated: what does not depend on phi"""
-    frozen: bool = False
-    """gradients are those at the parameters of the note"""
-    untaught: bool = False
-    virtual: bool = False
-    """plain SGD of the same rate"""
 
 
 class Loop:

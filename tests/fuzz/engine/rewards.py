@@ -10,7 +10,8 @@ from torch.optim import SGD
 
 from tests.fuzz.engine.differences import along, drawn, moved
 from tests.fuzz.engine.made import Made, Parts
-from tests.fuzz.engine.plain import Loop, Phi
+from tests.fuzz.engine.notes import Phi
+from tests.fuzz.engine.plain import Loop
 from tests.fuzz.engine.taught import Noting, phi_of
 from tests.fuzz.outcomes import Outcome
 from tutelage.records import Batch, as_lesson
