@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from tutelage.derivatives import second_derivatives
 from tutelage.recomputation import no_other_recomputation
 from tutelage.records import Params
 
@@ -41,7 +42,7 @@ def reached_grad(
     """
     if not params or not scalar.requires_grad:
         return {}
-    with no_other_recomputation():
+    with no_other_recomputation(), second_derivatives():
         grads = torch.autograd.grad(
             scalar,
             list(params.values()),

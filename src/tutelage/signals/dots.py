@@ -10,7 +10,7 @@ from tutelage.sights import detach
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.products.alignment import CLOSE, losses_near
 from tutelage.task import Task
-from tutelage.trees import detached, leaves, reached_grad
+from tutelage.trees import detached
 
 
 def dots_of(
@@ -63,10 +63,7 @@ def exact_dots(
     Returns:
         [L].
     """
-    try:
-        return Alignment().dots(task, start, lesson, step, v)
-    except NotImplementedError:  # an operator of the student has no forward mode
-        return backward_dots(task, start, lesson, step, v)
+    return Alignment().dots(task, start, lesson, step, v)
 
 
 def one_sided(
@@ -88,28 +85,6 @@ def one_sided(
     """
     losses, _ = losses_near(task, start, witness.lesson, step)
     return forward_difference_dots(losses, start.params, v, witness.seen.losses, CLOSE)
-
-
-def backward_dots(
-    task: Task, start: StudentState, lesson: Lesson, step: Step, v: Params
-) -> Tensor:
-    """``d <g, v> / d u_i`` with ``g = d (sum_i u_i l_i) / d theta``: two backward passes.
-
-    Args:
-        task: The student learning under the teacher.
-        start: The student before the step.
-        lesson: The rows to look at.
-        step: The step whose seed and progress apply.
-        v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-    Returns:
-        [L].
-    """
-    theta = leaves({k: start.params[k] for k in v})
-    seen, _ = task.observe(start._replace(params=start.params | theta), lesson, step)
-    u = torch.ones_like(seen.losses, requires_grad=True)
-    g = reached_grad((u * seen.losses).sum(), theta, create_graph=True)
-    return torch.autograd.grad(list(g.values()), u, [v[k] for k in g])[0]
 
 
 def seen_again(task: Task, teacher: Params, start: StudentState, step: Step) -> Witness:
