@@ -16,7 +16,7 @@ LAYERS: tuple[set[str], ...] = (
     {"trees", "ranges", "sharded", "wrapped", "terminal"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"replays"},
-    {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
+    {"student", "portable", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
     {"alignments", "augment"},
     {"task"},
     {"teachers", "signals", "data", "models", "metrics"},
