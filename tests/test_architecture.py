@@ -12,12 +12,12 @@ ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
-    {"recomputation"},
+    {"recomputation", "derivatives", "decompositions"},
     {"trees", "ranges", "sharded", "wrapped", "terminal", "shapes", "files", "states"},
     {"reduction", "checkpoints"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"replays"},
-    {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
+    {"student", "portable", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
     {"alignments", "augment"},
     {"task"},
     {"teachers", "signals", "data", "models", "metrics"},

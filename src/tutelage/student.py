@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.derivatives import require_second_derivatives
 from tutelage.differentiable import eager, original
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.records import Params, StudentState
@@ -39,6 +40,7 @@ class StudentView:
                 f"The student has: {', '.join(self.names.values()) or 'none'}."
             )
         settings_of(optimizer, self.names)  # refuses parameters of somebody else's
+        self._twice_differentiable = False
 
     @property
     def names(self) -> dict[Tensor, str]:
@@ -89,6 +91,19 @@ class StudentView:
         return StudentState(
             cloned(params), cloned(buffers), {k: cloned(v) for k, v in slots.items()}
         )
+
+    def require_second_derivatives(self, gradient: Params) -> None:
+        """Refuse, the first time, a gradient that torch cannot differentiate as a whole.
+
+        Args:
+            gradient: Of a step, with its graph.
+
+        Raises:
+            UnsupportedStudentError: If it is one.
+        """
+        if not self._twice_differentiable:
+            require_second_derivatives(gradient.values())
+            self._twice_differentiable = True
 
     def evaluate(
         self, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str]

@@ -287,6 +287,7 @@ class Task:
         moved = {name: state.params[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
             own_grads = reached_grad(loss, moved, create_graph=True)
+            self.student.require_second_derivatives(own_grads)
             grads = summed_over(self.processes, own_grads, moved)
         return update_jointly(self.rule, state, grads, step.settings)._replace(buffers=buffers)
 

@@ -27,7 +27,16 @@ from tutelage.look import (
 from tutelage.memory import has_memory, memory_of, remember
 from tutelage.micro_batches import require_parts
 from tutelage.objectives import Objective, cross_entropy
+from tutelage.packing import renamed_steps
 from tutelage.passes import Passes
+from tutelage.portable import (
+    load_optimizer_state,
+    load_state,
+    names_in,
+    optimizer_state_of,
+    plain_names,
+    state_of,
+)
 from tutelage.precision import autocast_now
 from tutelage.processes import Processes, processes_of
 from tutelage.randomness import mixed_seed
@@ -38,7 +47,6 @@ from tutelage.shapes import require_batch
 from tutelage.sights import detach
 from tutelage.signals import Signal
 from tutelage.signals.dots import seen_again
-from tutelage.states import load_module
 from tutelage.student import StudentView
 from tutelage.tally import Tally
 from tutelage.task import Task
@@ -293,17 +301,18 @@ class Tutor:
         """Everything needed to continue exactly where training stands.
 
         Returns:
-            Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely.
+            Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely; under
+            the names that a student has before it is compiled or wrapped for processes.
         """
         return {
-            "student": self.student.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "teacher": self.teacher.state_dict(),
+            "student": state_of(self.student),
+            "optimizer": optimizer_state_of(self.optimizer, self.student),
+            "teacher": state_of(self.teacher),
             "learner": {} if self.learner is None else self.learner.state_dict(),
             "steps": self.steps,
             "best_accuracy": self.best_accuracy,
             **self._tally.state_dict(),
-            **self._trail.state_dict(),
+            **renamed_steps(self._trail.state_dict(), plain_names(self.task.student.module)),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -312,13 +321,14 @@ class Tutor:
         Args:
             state: That state, on any device.
         """
-        load_module(self.student, state["student"], "student")
-        self.optimizer.load_state_dict(state["optimizer"])
-        load_module(self.teacher, state["teacher"], "teacher")
+        load_state(self.student, state["student"], "student")
+        load_optimizer_state(self.optimizer, state["optimizer"])
+        load_state(self.teacher, state["teacher"], "teacher")
         if self.learner is not None:
             self.learner.load_state_dict(state["learner"])
         self.steps = state["steps"]
         self.best_accuracy = state["best_accuracy"]
         self._tally.load_state_dict(state)
         student = self.task.student
-        self._trail.load_state_dict(state, student.state(), student.device)
+        steps = renamed_steps(state, names_in(student.module))
+        self._trail.load_state_dict(steps, student.state(), student.device)
