@@ -34,6 +34,7 @@ from tutelage.signals.products import Alignment, Automatic
 from tutelage.teachers import SelfPaced, Together
 from tutelage.tutor import Tutor
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*carried no weight at all")
 SIZE = 1e-4
 """of central differences"""
 

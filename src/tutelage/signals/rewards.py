@@ -20,7 +20,7 @@ from tutelage.signals.policy_gradients import (
     with_entropy,
 )
 from tutelage.signals.products import Alignment, Automatic
-from tutelage.signals.protocol import Judge
+from tutelage.signals.protocol import Judge, judging_gradient
 from tutelage.task import Task
 from tutelage.trees import plus, wide
 
@@ -121,8 +121,8 @@ class GradientAlignment:
             The step, whose ``rewards()`` are those before they are normalised; the verdict.
         """
         require_rewarding(task, self.judge)
-        _, verdict, witness = judged(task, teacher, window, held_out)
-        gradient = verdict.student
+        step, verdict, witness = judged(task, teacher, window, held_out)
+        gradient = judging_gradient(verdict, step)
         return Earned.at(self.product, task, teacher, window, gradient, witness), verdict
 
     def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:

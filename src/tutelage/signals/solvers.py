@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Protocol, runtime_checkable
 
 import torch
 
 from tutelage.records import Params
-from tutelage.trees import inner, plus
+from tutelage.trees import inner, is_finite, plus
 
 Matvec = Callable[[Params], Params]
 
@@ -64,13 +65,17 @@ class Neumann:
 
         Raises:
             FloatingPointError: If the terms grow, so that the series diverges.
+
+        Note: numbers that are not finite give NaN.
         """
         term, total, size = v, v, float(inner(v, v))
         for number in range(self.terms):
             term = plus(term, matvec(term), -self.scale)
             total = plus(total, term)
             grown = float(inner(term, term)) / size if size else 0.0
-            if not grown <= 1e4:  # a term a hundred times as long as v, or not a number
+            if not isfinite(grown) and not (isfinite(size) and is_finite(term)):
+                return _not_a_number(v)
+            if grown > 1e4:  # a term a hundred times as long as v
                 raise FloatingPointError(
                     f"The Neumann series diverges: term {number + 1} is {grown**0.5:.3g} times "
                     f"as long as the first with scale={self.scale:g}. Lower scale below "
@@ -111,6 +116,8 @@ class ConjugateGradient:
 
         Raises:
             FloatingPointError: If a direction of negative curvature is met.
+
+        Note: numbers that are not finite give NaN.
         """
         x = {k: torch.zeros_like(t) for k, t in v.items()}
         residual, direction = v, v
@@ -120,11 +127,13 @@ class ConjugateGradient:
                 break
             image = plus(matvec(direction), direction, self.damping)
             curvature = float(inner(direction, image))
-            if not curvature > 0:
+            if not isfinite(curvature):  # the teacher's step is left out
+                return _not_a_number(v)
+            if curvature <= 0:
                 raise FloatingPointError(
                     f"Conjugate gradients met curvature {curvature:.3g} at step {number + 1}: "
                     f"the Hessian is not positive. Raise damping above {self.damping:g}, or "
-                    "use Neumann."
+                    "use Unrolled or Replayed, which need no optimum."
                 )
             x = plus(x, direction, size / curvature)
             residual = plus(residual, image, -size / curvature)
@@ -132,3 +141,8 @@ class ConjugateGradient:
             direction = plus(residual, direction, smaller / size)
             size = smaller
         return x
+
+
+def _not_a_number(v: Params) -> Params:
+    # what a teacher's step is left out for
+    return {k: torch.full_like(t, torch.nan) for k, t in v.items()}
