@@ -244,6 +244,8 @@ def slots_of(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[str, Par
     """
     slots: dict[str, Params] = {}
     for p, memory in optimizer.state.items():
+        if p not in names:  # of a module that the student has no longer
+            continue
         for slot, value in memory.items():
             if isinstance(value, Tensor):
                 slots.setdefault(slot, {})[names[p]] = value

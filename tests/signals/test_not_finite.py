@@ -1,4 +1,4 @@
-"""A look that is not finite is left out and counted, by every signal; the teacher stays finite."""
+"""What is not finite is left out and counted by every signal; the teacher stays finite."""
 
 import pytest
 import torch
