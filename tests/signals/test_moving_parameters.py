@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector
 from torch.optim import SGD, Adam, Optimizer
 
 from tests.cases import InputWeigher, stream

@@ -147,10 +147,14 @@ class NextStepLoss:
     One number per step says little about each example; it is the baseline that gradient
     alignment improves on. It is normalised over the steps that make one teacher step, so give
     the tutor ``aggregate`` above 1, or take ``normalise="none"``. ``facts["reward"]`` is what
-    it was before.
+    it was before. What the teacher's parameters change without sampling, such as learned
+    weights, is not learnt.
 
     Raises:
         ValueError: If ``judge`` or ``normalise`` is unknown, or ``entropy`` negative.
+
+    Note: a teacher that acts at test is refused by a ``UsageError`` where held-out examples
+    judge.
 
     Source: Müller et al. 2021, section 4 (NSLR).
     """
