@@ -322,11 +322,25 @@ class Task:
         Returns:
             The student afterwards; bit for bit the same again for the same arguments.
         """
+        return self.take_planned(state, teacher, step)[0]
+
+    def take_planned(
+        self, state: StudentState, teacher: Params, step: Step
+    ) -> tuple[StudentState, Step]:
+        """``take`` a step of which it is not known yet which parameters its loss reaches.
+
+        Args:
+            state: The student.
+            teacher: Teacher parameters.
+            step: The step, with settings for all that may be moved.
+
+        Returns:
+            The student afterwards, and the step with the settings of what it moved.
+        """
         grads, buffers = self.gradient(state, teacher, step)
         with torch.no_grad():
-            return update_jointly(self.rule, state, grads, step.settings)._replace(
-                buffers=buffers
-            )
+            after = update_jointly(self.rule, state, grads, step.settings)
+        return after._replace(buffers=buffers), step.moving(grads.keys())
 
     def held_out_loss(self, state: StudentState, teacher: Params, held_out: Batch) -> Tensor:
         """The mean metric on held-out examples, unweighted and without auxiliary targets.

@@ -169,7 +169,7 @@ class Tutor:
         fraction = 0.0 if self.total_steps is None else self.steps / self.total_steps
         mean = 0.0
         if uses_progress(self.teacher):  # reading the mean loss waits for the device
-            mean = float(self._tally.loss_sum) / max(self.steps, 1)
+            mean = self._tally.mean_loss(self.steps)
         return Progress(fraction, mean, self.best_accuracy, memory_of(self.teacher))
 
     def step(self, batch: Batch, held_out: Batch | None = None) -> Record:
@@ -224,6 +224,7 @@ class Tutor:
         if not self._trail.steps and learner.signal.keeps_start and not learner.retakes:
             self._trail.start = self.task.student.snapshot()
         sight, step, witness = self._see(learner, batch, due=due)
+        self._trail.reach(step, self.task.student)
         judged = self._pass_on(sight.loss, batch)
         if learner.retakes and held_out is not None:
             judged = self._learn(learner, ahead(self.task, step, witness), held_out, phi)
@@ -269,7 +270,7 @@ class Tutor:
         judged: Tensor | None,
     ) -> Tensor | None:
         seen = witness if learner.one_step is not None else None
-        window = self._trail.window(self.task.student.state(), seen)
+        window = self._trail.window(self.task.student, seen)
         if learner.next_judges:
             self._trail.waiting = window, phi
         elif held_out is not None:
