@@ -12,14 +12,14 @@ ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
-    {"trees", "ranges", "sharded", "wrapped", "terminal"},
+    {"trees", "module_state", "ranges", "sharded", "wrapped", "terminal"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
     {"alignments", "augment"},
     {"task"},
     {"teachers", "signals", "data", "models", "metrics"},
     {"look", "learner", "packing", "tally"},
-    {"trail", "lighter", "micro_batches"},
+    {"trail", "lighter", "micro_batches", "reproducible"},
     {"passes"},
     {"tutor"},
     {"logs", "loops", "meta_weight_net", "rewarded"},

@@ -15,10 +15,12 @@ from tutelage.data.few_shot.episodes import Episode
 from tutelage.errors import UsageError
 from tutelage.loops import whole_run
 from tutelage.memory import require_no_memory
+from tutelage.module_state import attributes_kept
 from tutelage.objectives import logits_of
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Judgement, Params, Progress, Step, StudentState
+from tutelage.sights import copied
 from tutelage.signals import FromStart
 from tutelage.task import Task
 from tutelage.trees import is_finite
@@ -158,7 +160,9 @@ def accuracy(task: Task, state: StudentState, query: Batch) -> float:
         In 0..1.
     """
     require_batch_statistics(task)
-    outputs, _, _ = task.student.evaluate(state.params, state.buffers, query.inputs, ())
+    own = copied(query)
+    with attributes_kept(task.student.module):
+        outputs, _, _ = task.student.evaluate(state.params, state.buffers, own.inputs, ())
     return float((logits_of(outputs).argmax(1) == query.targets).float().mean())
 
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from tutelage.joint import update_jointly
 from tutelage.labels import labelled, of_labelled, with_classes
+from tutelage.module_state import attributes_kept
 from tutelage.objectives import Objective, logits_of, losses_of, nonzero, weighted_loss
 from tutelage.precision import autocast_to
 from tutelage.processes import Alone, Processes
@@ -22,7 +23,7 @@ from tutelage.records import (
     StudentState,
 )
 from tutelage.rules import Rule, rule_for
-from tutelage.sights import as_taken, cut, detach, joined
+from tutelage.sights import as_taken, copied, cut, detach, joined
 from tutelage.student import StudentView
 from tutelage.teaching import (
     acts_at_test,
@@ -72,6 +73,8 @@ class Task:
         Returns:
             The lesson.
         """
+        if hasattr(self.teacher, "prepare"):
+            batch = copied(batch)
         with as_taken(batch, batch.seed):
             return prepare(self.teacher, teacher, batch)
 
@@ -89,8 +92,9 @@ class Task:
             The observation, attached to the graph of ``state.params``; the buffers afterwards.
         """
         buffers, seen = state.buffers, []
-        for number, part in enumerate(self.parts(lesson)):
-            with as_taken(part, self.own(step.batch.seed + 1, number)):
+        for number, rows in enumerate(self.parts(lesson)):
+            part, seed = copied(rows), self.own(step.batch.seed + 1, number)
+            with as_taken(part, seed), attributes_kept(self.student.module):
                 outputs, features, buffers = self.student.evaluate(
                     state.params, buffers, part.inputs, taps_of(self.teacher)
                 )
@@ -109,7 +113,14 @@ class Task:
         """
         return [lesson] if self.micro_batch is None else cut(lesson, self.micro_batch)
 
-    def weights(self, teacher: Params, lesson: Lesson, seen: Observation, seed: int) -> Tensor:
+    def weights(
+        self,
+        teacher: Params,
+        lesson: Lesson,
+        seen: Observation,
+        seed: int,
+        renewed: Params | None = None,
+    ) -> Tensor:
         """How much each row counts; blind to the student's graph unless the teacher is deep.
 
         Args:
@@ -117,6 +128,7 @@ class Task:
             lesson: What the student saw.
             seen: What its forward pass revealed.
             seed: That of the step's batch.
+            renewed: Where the teacher's buffers that it writes to go; None: nowhere.
 
         Returns:
             Weights [L], before normalisation.
@@ -124,11 +136,17 @@ class Task:
         shown = seen if is_deep(self.teacher) else detach(seen)
         known = labelled(self.objective, lesson.targets)
         with as_taken(lesson, self.own(seed + 2)):
-            weights = weigh(self.teacher, teacher, with_classes(lesson, known), shown)
+            lesson = with_classes(lesson, known)
+            weights = weigh(self.teacher, teacher, lesson, shown, renewed)
         return of_labelled(weights, known)
 
     def descended(
-        self, teacher: Params, lesson: Lesson, seen: Observation, seed: int
+        self,
+        teacher: Params,
+        lesson: Lesson,
+        seen: Observation,
+        seed: int,
+        renewed: Params | None = None,
     ) -> Tensor:
         """What the student descends for each row, before weights.
 
@@ -137,13 +155,14 @@ class Task:
             lesson: What the student saw.
             seen: What its forward pass revealed, attached to its graph.
             seed: That of the step's batch.
+            renewed: Where the teacher's buffers that it writes to go; None: nowhere.
 
         Returns:
             [L]: the objective's losses, or the teacher's grades.
         """
         known = with_classes(lesson, labelled(self.objective, lesson.targets))
         with as_taken(lesson, self.own(seed + 2)):
-            return grade(self.teacher, teacher, known, seen)
+            return grade(self.teacher, teacher, known, seen, renewed)
 
     def log_prob(self, teacher: Params, step: Step, seen: Observation) -> Tensor:
         """The log-probability of what the teacher sampled at a step.
@@ -277,8 +296,9 @@ class Task:
         Returns:
             A scalar.
         """
-        lesson = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
-        with as_taken(held_out, self.own(held_out.seed + 1)):
+        shown = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
+        lesson, seed = copied(shown), self.own(held_out.seed + 1)
+        with as_taken(held_out, seed), attributes_kept(self.student.module):
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
             known = labelled(self.objective, lesson.targets)
             found = (self.metric or self.objective)(out, with_classes(lesson, known).targets)

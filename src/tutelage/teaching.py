@@ -26,6 +26,11 @@ Traits are plain attributes:
 * ``drop_below``: the share of the rows' gradients that a real step may leave out to be cheaper,
   see ``tutelage.lighter``; 0, nothing, if absent;
 * ``memory``: names of the buffers that ``remember`` gives values for; none if absent.
+
+What ``prepare``, ``weigh`` and ``grade`` write to a teacher's own buffers, as batch
+normalisation does in training mode, is kept after each real step, once. A step that is taken
+again sees the buffers as they were then and leaves them alone; held-out batches and
+predictions leave them alone, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,15 +73,24 @@ def prepare(teacher: nn.Module, params: Params, batch: Batch) -> Lesson:
         batch: The batch as it came.
 
     Returns:
-        Its lesson; the batch itself where the teacher does not prepare.
+        Its lesson, with the buffers afterwards; the batch itself where it does not prepare.
     """
+    buffers = batch.teacher_buffers
     if not hasattr(teacher, "prepare"):
-        return as_lesson(batch)
-    return _call(teacher, "prepare", params, batch)._replace(autocast=batch.autocast)
+        return as_lesson(batch)._replace(teacher_buffers=buffers)
+    renewed: Params = {}
+    lesson = _call(teacher, "prepare", params, batch, buffers=buffers or {}, renewed=renewed)
+    if renewed:
+        buffers = {**(buffers or {}), **renewed}
+    return lesson._replace(autocast=batch.autocast, teacher_buffers=buffers)
 
 
 def weigh(
-    teacher: nn.Module, params: Params, lesson: Lesson, observation: Observation
+    teacher: nn.Module,
+    params: Params,
+    lesson: Lesson,
+    observation: Observation,
+    renewed: Params | None = None,
 ) -> Tensor:
     """How much each row of the lesson counts.
 
@@ -85,18 +99,23 @@ def weigh(
         params: Parameters to run it on, its buffers left alone; none: the teacher as it is.
         lesson: What the student saw.
         observation: What its forward pass revealed.
+        renewed: Where the buffers that it writes to go; None: nowhere.
 
     Returns:
         Weights [L]; ones where the teacher does not weigh.
     """
     if not hasattr(teacher, "weigh"):
         return torch.ones_like(observation.losses)
-    memory = observation.progress.memory
-    return _call(teacher, "weigh", params, lesson, observation, memory=memory)
+    at = _buffers_at(lesson, observation)
+    return _call(teacher, "weigh", params, lesson, observation, buffers=at, renewed=renewed)
 
 
 def grade(
-    teacher: nn.Module, params: Params, lesson: Lesson, observation: Observation
+    teacher: nn.Module,
+    params: Params,
+    lesson: Lesson,
+    observation: Observation,
+    renewed: Params | None = None,
 ) -> Tensor:
     """What the student descends for each row of the lesson.
 
@@ -105,14 +124,15 @@ def grade(
         params: Parameters to run it on, its buffers left alone; none: the teacher as it is.
         lesson: What the student saw.
         observation: What its forward pass revealed, attached to its graph.
+        renewed: Where the buffers that it writes to go; None: nowhere.
 
     Returns:
         [L]; the objective's losses where the teacher does not grade.
     """
     if not hasattr(teacher, "grade"):
         return observation.losses
-    memory = observation.progress.memory
-    return _call(teacher, "grade", params, lesson, observation, memory=memory)
+    at = _buffers_at(lesson, observation)
+    return _call(teacher, "grade", params, lesson, observation, buffers=at, renewed=renewed)
 
 
 def log_prob(
@@ -139,8 +159,8 @@ def log_prob(
             f"{type(teacher).__name__} samples nothing, so that a reward cannot teach it: give "
             "its lessons a log_prob, or use a signal that differentiates, such as Lookahead."
         )
-    memory = observation.progress.memory
-    return _call(teacher, "log_prob", params, lesson, observation, memory=memory)
+    at = _buffers_at(lesson, observation)
+    return _call(teacher, "log_prob", params, lesson, observation, buffers=at)
 
 
 def entropy(teacher: nn.Module, params: Params) -> Tensor:
@@ -169,14 +189,28 @@ def _call(  # noqa: ANN202 - the method's own
     method: str,
     params: Params,
     *args: object,
-    memory: Mapping[str, Tensor] = MappingProxyType({}),
+    buffers: Mapping[str, Tensor] = MappingProxyType({}),
+    renewed: Params | None = None,
 ):
     if not params and next(teacher.buffers(), None) is None:
         return getattr(teacher, method)(*args)
     own = {f"teacher.{name}": tensor for name, tensor in params.items()}
-    now = dict(teacher.named_buffers()) | dict(memory)
-    buffers = {f"teacher.{name}": b.clone() for name, b in now.items()}
-    return functional_call(_Moment(teacher, method), (own, buffers), args)
+    now = dict(teacher.named_buffers()) | dict(buffers)
+    given = {name: b.clone() for name, b in now.items()}
+    written = renewed is not None and not torch.is_inference_mode_enabled()
+    versions = {name: b._version for name, b in given.items()} if written else {}
+    own |= {f"teacher.{name}": b for name, b in given.items()}
+    found = functional_call(_Moment(teacher, method), own, args)
+    for name, version in versions.items():
+        after = own[f"teacher.{name}"]
+        if renewed is not None and (after is not given[name] or after._version != version):
+            renewed[name] = after.detach()
+    return found
+
+
+def _buffers_at(lesson: Lesson, observation: Observation) -> dict[str, Tensor]:
+    # the teacher's, as they were when the student had seen the lesson
+    return {**(lesson.teacher_buffers or {}), **observation.progress.memory}
 
 
 def normalise_of(teacher: nn.Module) -> Normalise:
