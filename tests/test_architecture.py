@@ -13,7 +13,7 @@ ROOT = Path(tutelage.__file__).parent
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"recomputation", "derivatives", "decompositions"},
-    {"trees", "ranges", "sharded", "wrapped", "terminal", "shapes", "files", "states"},
+    {"trees", "module_state", "ranges", "sharded", "wrapped", "terminal", "shapes", "files", "states"},
     {"reduction", "checkpoints"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"replays"},
@@ -22,7 +22,7 @@ LAYERS: tuple[set[str], ...] = (
     {"task"},
     {"teachers", "signals", "data", "models", "metrics"},
     {"look", "learner", "packing", "tally"},
-    {"trail", "lighter", "micro_batches"},
+    {"trail", "lighter", "micro_batches", "reproducible"},
     {"passes"},
     {"tutor"},
     {"logs", "loops", "meta_weight_net", "rewarded"},
