@@ -14,9 +14,31 @@ from tutelage.signals import Combining, Implicit, OneStep, Signal
 from tutelage.student import in_full_precision
 from tutelage.task import Task
 from tutelage.teaching import drop_below_of
-from tutelage.trees import is_finite, moved_to, plus
+from tutelage.trees import is_finite, moved_to, plus, wide
 
 _LOG = logging.getLogger(__name__)
+
+
+def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Params) -> bool:
+    """Take an optimiser's step where its gradient is finite, so that its memory stays so.
+
+    Args:
+        optimizer: It holds the parameters.
+        params: Parameters by name.
+        grad: The gradient of some of them, of any type of number.
+
+    Returns:
+        False where a number of the gradient, in its parameter's type, or its square is not
+        finite: nothing has changed then.
+    """
+    found = {k: grad[k].to(p.dtype) for k, p in params.items() if k in grad}
+    if not is_finite({k: wide(g).square() for k, g in found.items()}):
+        return False
+    for name, g in found.items():
+        params[name].grad = g
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return True
 
 
 class Learner:
@@ -190,13 +212,8 @@ class Learner:
         return {k: g / len(estimates) for k, g in total.items()}
 
     def _step(self, grad: Params) -> None:
-        if not is_finite(grad):
+        if not step_if_finite(self.optimizer, self.params, grad):
             self.skipped += 1
-            return
-        for name, p in self.params.items():
-            p.grad = grad[name].to(p.dtype)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
 
     def state_dict(self) -> dict[str, Any]:
         """What it needs to continue.

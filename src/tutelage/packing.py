@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from tutelage.portable import Rename, renamed
 from tutelage.records import Batch, Params, Progress, Step, StudentState, Window
 from tutelage.trees import moved_to
 
@@ -21,7 +22,9 @@ def packed(step: Step) -> dict[str, Any]:
     settings = {name: dict(own) for name, own in step.settings.items()}
     *numbers, memory = step.progress
     progress = [*numbers, dict(memory)]
-    return {"batch": list(step.batch), "progress": progress, "settings": settings}
+    *rows, buffers = step.batch
+    kept = None if buffers is None else dict(buffers)
+    return {"batch": [*rows, kept], "progress": progress, "settings": settings}
 
 
 def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
@@ -36,6 +39,9 @@ def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
     """
     inputs, targets, ids, *drawn = plain["batch"]
     batch = Batch(inputs.to(device), targets.to(device), ids.to(device), *drawn)
+    if batch.teacher_buffers is not None:
+        buffers = moved_to(device, dict(batch.teacher_buffers))
+        batch = batch._replace(teacher_buffers=buffers)
     *numbers, memory = plain["progress"]
     progress = Progress(*numbers)._replace(memory=moved_to(device, memory))
     return Step(batch, progress, plain["settings"])
@@ -54,6 +60,40 @@ def unpacked_state(plain: Sequence[Any], device: torch.device) -> StudentState:
     params, buffers, slots = plain
     kept = {k: x if k == "step" else moved_to(device, x) for k, x in slots.items()}
     return StudentState(moved_to(device, params), moved_to(device, buffers), kept)
+
+
+def renamed_steps(state: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
+    """What a trail keeps, with other names for the student's parameters and buffers.
+
+    Args:
+        state: As ``Trail.state_dict`` gives it; may hold more.
+        rename: From name to name.
+
+    Returns:
+        The same.
+    """
+    start, waiting = state["start"], state["pending"]
+    return {
+        "start": _renamed_state(start, rename) if start else start,
+        "window": [_renamed_step(step, rename) for step in state["window"]],
+        "pending": [
+            _renamed_state(waiting[0], rename),
+            _renamed_step(waiting[1], rename),
+            *waiting[2:],
+        ]
+        if waiting
+        else waiting,
+    }
+
+
+def _renamed_state(plain: Sequence[Any], rename: Rename) -> list[Any]:
+    params, buffers, slots = plain
+    memory = {slot: renamed(own, rename) for slot, own in slots.items()}
+    return [renamed(params, rename), renamed(buffers, rename), memory]
+
+
+def _renamed_step(plain: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
+    return {**plain, "settings": renamed(plain["settings"], rename)}
 
 
 def packed_window(window: Window, teacher: Params) -> list[Any]:

@@ -1,6 +1,6 @@
 """The records that travel between data, teacher, student and learning signal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -26,6 +26,8 @@ class Batch(NamedTuple):
     """augmentation was drawn from it; the tutor sets its own for what a step draws"""
     autocast: torch.dtype = torch.float32
     """to what ``torch.autocast`` casts where it is seen, as the tutor finds it; float32: off"""
+    teacher_buffers: Mapping[str, Tensor] | None = None
+    """copies of the teacher's buffers before the step, set by the tutor; None: as they are"""
 
 
 class Lesson(NamedTuple):
@@ -45,6 +47,8 @@ class Lesson(NamedTuple):
     """[L, ...] auxiliary targets; None where the teacher gives none"""
     autocast: torch.dtype = torch.float32
     """the batch's"""
+    teacher_buffers: Mapping[str, Tensor] | None = None
+    """the batch's, with what the teacher's ``prepare`` made of them"""
 
 
 class Progress(NamedTuple):
@@ -93,6 +97,19 @@ class Step(NamedTuple):
     progress: Progress
     settings: Mapping[str, Mapping[str, float | bool]]
     """the optimiser's settings at this step for each parameter that it moved"""
+
+    def moving(self, names: Collection[str]) -> "Step":
+        """The step where it is found to move some of these parameters only.
+
+        Args:
+            names: Those that its loss reaches, among those of ``settings``.
+
+        Returns:
+            The step itself where it moves them all.
+        """
+        if len(names) == len(self.settings):
+            return self
+        return self._replace(settings={k: self.settings[k] for k in names})
 
 
 @runtime_checkable

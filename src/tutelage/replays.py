@@ -23,6 +23,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tutelage.decompositions import decomposed
 from tutelage.differentiable import differentiable
 from tutelage.errors import UnsupportedStudentError
 from tutelage.recomputation import note_replay, recomputing
@@ -54,7 +55,7 @@ def twice_differentiable(module: nn.Module) -> Iterator[None]:
     Yields:
         Nothing.
     """
-    with differentiable(module), without_gathering(module):
+    with differentiable(module), without_gathering(module), decomposed():
         yield
 
 

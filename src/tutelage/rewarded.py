@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from tutelage.errors import UsageError
 from tutelage.labels import answered_rightly
+from tutelage.learner import step_if_finite
 from tutelage.look import shown
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.randomness import mixed_seed
@@ -112,7 +113,8 @@ def rewarded(
         grad = {k: (reward - known) * g for k, g in score.items()}
         skipped = not is_finite(grad)
         if not skipped and reward != known:
-            _step(teacher, teacher_optimizer, grad)
+            own = dict(teacher.named_parameters())
+            skipped = not step_if_finite(teacher_optimizer, own, grad)
         baseline = decay * known + (1 - decay) * reward
         yield RewardedEpisode(
             number, tutor.steps, reached, tutor.best_accuracy, reward, baseline, skipped
@@ -169,14 +171,6 @@ def share_right(tutor: Tutor, held_out: Sequence[Batch]) -> float:
     student.train(mode)
     found = torch.cat(right)
     return float(found.sum()) / max(len(found), 1)
-
-
-def _step(teacher: nn.Module, optimizer: Optimizer, grad: Params) -> None:
-    for name, p in teacher.named_parameters():
-        if name in grad:
-            p.grad = grad[name].to(p.dtype)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
 
 
 def _require_sound(goal: Goal, decay: float) -> None:

@@ -1,6 +1,6 @@
 """A student's module seen as a pure function of its parameters and buffers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.derivatives import require_second_derivatives
 from tutelage.differentiable import eager, original
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.records import Params, StudentState
@@ -39,6 +40,7 @@ class StudentView:
                 f"The student has: {', '.join(self.names.values()) or 'none'}."
             )
         settings_of(optimizer, self.names)  # refuses parameters of somebody else's
+        self._twice_differentiable = False
 
     @property
     def names(self) -> dict[Tensor, str]:
@@ -74,10 +76,41 @@ class StudentView:
         """The gradient that the optimiser is about to use.
 
         Returns:
-            One tensor per parameter of the optimiser; zeros where none has come.
+            One tensor per trainable parameter of the optimiser; zeros where none has come.
         """
-        own = self.params.items()
+        own = {k: p for k, p in self.params.items() if p.requires_grad}.items()
         return {k: whole(torch.zeros_like(p) if p.grad is None else p.grad) for k, p in own}
+
+    def completed(self, state: StudentState, names: Collection[str]) -> StudentState:
+        """A state with parameters added that the optimiser came to hold, or no longer holds.
+
+        Args:
+            state: The student at some step of a window.
+            names: Parameters that steps of the window move; one that ``state`` lacks has been
+                left alone since then.
+
+        Returns:
+            The state with copies of these, and of what the optimiser remembers of them.
+
+        Raises:
+            UnsupportedStudentError: If the student has no such parameter any more.
+        """
+        missing = [k for k in names if k not in state.params]
+        if not missing:
+            return state
+        own = {name: p for p, name in self.names.items()}
+        if gone := [k for k in missing if k not in own]:
+            raise UnsupportedStudentError(
+                f"The student's steps moved {', '.join(gone)}, which it has no longer: change "
+                "its modules between two looks of the signal, not within a window."
+            )
+        params = cloned(all_whole({k: own[k] for k in missing}))
+        slots = dict(state.slots)
+        for slot, memory in slots_of(self.optimizer, self.names).items():
+            known = cloned(all_whole({k: memory[k] for k in missing if k in memory}))
+            if known:
+                slots[slot] = known | slots.get(slot, {})
+        return StudentState(state.params | params, state.buffers, slots)
 
     def snapshot(self) -> StudentState:
         """A copy of the state that later steps leave alone.
@@ -89,6 +122,19 @@ class StudentView:
         return StudentState(
             cloned(params), cloned(buffers), {k: cloned(v) for k, v in slots.items()}
         )
+
+    def require_second_derivatives(self, gradient: Params) -> None:
+        """Refuse, the first time, a gradient that torch cannot differentiate as a whole.
+
+        Args:
+            gradient: Of a step, with its graph.
+
+        Raises:
+            UnsupportedStudentError: If it is one.
+        """
+        if not self._twice_differentiable:
+            require_second_derivatives(gradient.values())
+            self._twice_differentiable = True
 
     def evaluate(
         self, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str]

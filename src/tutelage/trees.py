@@ -5,6 +5,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from tutelage.derivatives import second_derivatives
 from tutelage.recomputation import no_other_recomputation
 from tutelage.records import Batch, Lesson, Observation, Params
 
@@ -45,7 +46,7 @@ def reached_grad(
     """
     if not params or not scalar.requires_grad:
         return {}
-    with no_other_recomputation():
+    with no_other_recomputation(), second_derivatives():
         grads = torch.autograd.grad(
             scalar,
             list(params.values()),

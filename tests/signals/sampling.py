@@ -35,7 +35,7 @@ class Chosen(KeepOrDrop):
 
     def __init__(self, rule: Normalise) -> None:
         super().__init__(ByLogit())
-        self.normalise = rule
+        vars(self)["normalise"] = rule
         self.actions: tuple[int, ...] = (1,) * N
 
     def _kept(self, p: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ class Grades(Weighs):
 
 def given(rule: Normalise, *weights: float) -> nn.Module:
     made = GivenWeights(torch.arange(N), torch.tensor(weights))
-    made.normalise = rule
+    vars(made)["normalise"] = rule
     return made
 
 
@@ -135,7 +135,8 @@ def chance(teacher: nn.Module, action: tuple[int, ...]) -> float:
             found *= float(part.logits.softmax(0)[places].prod())
         elif isinstance(part, Chosen | Moved):
             own, places = torch.tensor(places[:rows]), places[rows:]
-            logits = (part.keeps if isinstance(part, Chosen) else part).logits[:rows]
+            owner = part.keeps if isinstance(part, Chosen) else part
+            logits = owner.get_parameter("logits")[:rows]
             found *= float(torch.where(own > 0, logits, -logits).sigmoid().prod())
     return found
 

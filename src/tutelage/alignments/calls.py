@@ -129,7 +129,9 @@ class Call:
         else:
             try:
                 moved = moved_forward(self.before, self.given, local)
-            except NotImplementedError:  # torch has no forward-mode formula for what it does
+            except RuntimeError as error:  # torch has no forward-mode formula for what it does
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
                 return dots_by_rows(self.before, self.given, local, known)
         shares = [
             row_dots(delta, tangent, dim)

@@ -1,5 +1,7 @@
 """Dot products by differences of the losses: hardly any memory, and inexact."""
 
+from math import isfinite, nan
+
 import torch
 from torch import Tensor
 
@@ -83,7 +85,9 @@ def step_of(direction: Params, size: float) -> float:
         size: That norm.
 
     Returns:
-        ``size / |g|``, and 0 where g is zero.
+        ``size / |g|``; 0 where g is zero, and NaN where it is not finite.
     """
     norm = float(inner(direction, direction).sqrt()) if direction else 0.0
+    if not isfinite(norm):
+        return nan
     return size / norm if norm > 0 else 0.0

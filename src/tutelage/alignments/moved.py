@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from torch.func import functional_call
 
-from tutelage.alignments.forward import load_forward_mode
+from tutelage.alignments.forward import as_constants, load_forward_mode
 from tutelage.alignments.given import Given
 from tutelage.alignments.rows import inner_of, tensors_in
 from tutelage.alignments.units import scales_by_frequency
@@ -173,7 +173,7 @@ def moved_forward(before: Before, given: Given, local: Params) -> list[Tensor]:
     """
     load_forward_mode()
     fitting = before.arguments(given)
-    with torch.no_grad(), before.again() as own, dual_level():
+    with torch.no_grad(), before.again() as own, dual_level(), as_constants():
         duals = {k: make_dual(own[k], v.to(own[k].dtype)) for k, v in local.items()}
         given_back = called(before.module, own | duals, fitting)
         pairs = [unpack_dual(out) for out in tensors_in(given_back)]

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tutelage.data.classes import ClassLookup
 from tutelage.data.columns import pick
 from tutelage.data.csv_files import CsvColumns, read_csv
 from tutelage.data.images import Labelled
@@ -110,7 +111,10 @@ def read_by_name(file: Path, column: str, *, lowest: float = -_HIGHEST) -> Kept:
         values.append(number)
 
     def named(other: str) -> dict[str, str]:
-        return dict(zip(names, map(str, columns.get(other, ())), strict=False))
+        told = zip(names, columns.get(other, ()), strict=False)
+        return {
+            name: str(text) for name, text in told if text == text and text not in ("", None)
+        }
 
     return Kept(dict(zip(names, values, strict=True)), named(CONTENT), named(LABEL), where)
 
@@ -204,11 +208,15 @@ def values_of(
         UsageError: If table and images do not match and ``otherwise`` is None.
     """
     names = images.names()
-    labels = [images.classes[label] for label in images.labels.tolist()]
     now = fingerprints(images)
     new = [n for n in names if n not in kept.values]
     redrawn = [n for n, c in zip(names, now, strict=True) if kept.contents.get(n, c) != c]
-    renamed = [n for n, y in zip(names, labels, strict=True) if kept.labels.get(n, y) != y]
+    lookup = ClassLookup(images.classes)
+    renamed = [
+        name
+        for name, label in zip(names, images.labels.tolist(), strict=True)
+        if name in kept.labels and lookup.code(kept.labels[name]) != label
+    ]
     gone = sorted(kept.values.keys() - set(names))
     faults = [
         _listed(new, "examples that it lacks"),

@@ -127,23 +127,27 @@ def refuse_ids(values: Sequence[Any], *, where: str) -> None:
         )
 
 
-def unlabelled(values: Sequence[Any], reading: Reading) -> list[int]:
+def unlabelled(
+    values: Sequence[Any], reading: Reading, declared: Sequence[str] | None = None
+) -> list[int]:
     """The rows that are to be left out for want of a label.
 
     Args:
         values: N labels.
         reading: Whether missing ones are skipped, and which labels stand for none.
+        declared: The class names whose places the numbers are, if there are such.
 
     Returns:
         Row numbers, rising.
     """
     marks, skipped = set(reading.ignore_labels), reading.missing_labels == "skip"
+    marked = {place for place, name in enumerate(declared or ()) if name in marks}
 
     def left_out(value: Any) -> bool:
         if _is_missing(value):
             return skipped
         number = None if isinstance(value, bool) else _whole(value)
-        return str(value if number is None else number) in marks
+        return number in marked or str(value if number is None else number) in marks
 
     return [row for row, value in enumerate(values) if left_out(value)]
 

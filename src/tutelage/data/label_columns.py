@@ -46,7 +46,7 @@ class LabelColumn:
         Returns:
             Those labels; of an untyped file, as ``literal`` takes them.
         """
-        without = set(unlabelled(self.values, reading))
+        without = set(unlabelled(self.values, reading, self.declared))
         kept = [value for row, value in enumerate(self.values) if row not in without]
         if self.typed:
             return kept
@@ -163,7 +163,7 @@ def class_numbers(
 
     Note: raises ``UsageError`` where a label names no class, with both files.
     """
-    without = unlabelled(column.values, reading)
+    without = unlabelled(column.values, reading, column.declared)
     # a number may be the place of a class where one of the two parts names them in order
     declared = (column.declared, None if beside is None else beside.declared)
     lookup = ClassLookup(classes, places=classes in declared, declared=column.declared)

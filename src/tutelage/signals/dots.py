@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from tutelage.alignments import Losses, forward_difference_dots, forward_dots
+from tutelage.alignments import forward_difference_dots, forward_dots
 from tutelage.errors import UnsupportedStudentError
 from tutelage.precision import FULL
 from tutelage.records import Lesson, Params, Step, StudentState, Witness
@@ -11,7 +11,7 @@ from tutelage.sights import detach
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.products.alignment import CLOSE, losses_near
 from tutelage.task import Task
-from tutelage.trees import detached, leaves, reached_grad, wide
+from tutelage.trees import detached, wide
 
 
 def dots_of(
@@ -67,10 +67,7 @@ def exact_dots(
     Returns:
         [L].
     """
-    try:
-        return Alignment().dots(task, start, lesson, step, v)
-    except NotImplementedError:  # an operator of the student has no forward mode
-        return backward_dots(task, start, lesson, step, v)
+    return Alignment().dots(task, start, lesson, step, v)
 
 
 def one_sided(
@@ -100,45 +97,6 @@ def one_sided(
     return forward_difference_dots(losses, start.params, v, here, CLOSE)
 
 
-def backward_dots(
-    task: Task, start: StudentState, lesson: Lesson, step: Step, v: Params
-) -> Tensor:
-    """``d <g, v> / d u_i`` with ``g = d (sum_i u_i l_i) / d theta``: two backward passes.
-
-    Args:
-        task: The student learning under the teacher.
-        start: The student before the step.
-        lesson: The rows to look at.
-        step: The step whose seed and progress apply.
-        v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-    Returns:
-        [L].
-    """
-    losses, _ = losses_near(task, start, lesson, step)
-    return backward_slopes(losses, start.params, v)
-
-
-def backward_slopes(values: Losses, params: Params, v: Params) -> Tensor:
-    """The derivative along v of some function of the parameters, without forward mode.
-
-    Args:
-        values: From the student's parameters to numbers of any shape.
-        params: Where to take the derivative.
-        v: Direction, keyed like ``params``; a missing one counts as zero.
-
-    Returns:
-        Shaped like the values.
-    """
-    theta = leaves({k: params[k] for k in v})
-    found = values(params | theta)
-    u = torch.ones_like(found, requires_grad=True)
-    g = reached_grad((u * found).sum(), theta, create_graph=True)
-    if not g:
-        return torch.zeros_like(found)
-    return torch.autograd.grad(list(g.values()), u, [v[k] for k in g])[0]
-
-
 def weighted_slopes(
     task: Task, teacher: Params, start: StudentState, step: Step, v: Params, lesson: Lesson
 ) -> tuple[Tensor, Tensor]:
@@ -150,7 +108,7 @@ def weighted_slopes(
         start: The student before the step.
         step: The step.
         v: Direction, keyed like the student's parameters; a missing one counts as zero.
-        lesson: The rows to look at.
+        lesson: The rows.
 
     Returns:
         Both [L].
@@ -162,13 +120,10 @@ def weighted_slopes(
         seen, _ = task.observe(moved, lesson, step)
         losses = task.descended(phi, lesson, seen, step.batch.seed)
         weights = task.weights(phi, lesson, seen, step.batch.seed)
-        return torch.stack([losses, weights.reshape(losses.shape).to(losses.dtype)])
+        return torch.cat([losses, weights.reshape(losses.shape).to(losses.dtype)])
 
-    try:
-        slopes = forward_dots(values, start.params, v)
-    except NotImplementedError:  # an operator of the student has no forward mode
-        slopes = backward_slopes(values, start.params, v)
-    return slopes[0], slopes[1]
+    losses, weights = forward_dots(values, start.params, v).chunk(2)
+    return losses, weights
 
 
 def seen_again(task: Task, teacher: Params, start: StudentState, step: Step) -> Witness:

@@ -55,7 +55,7 @@ class Earned:
             task: The student learning under the teacher.
             teacher: Teacher parameters as they were, requiring grad.
             window: The step, with the state before it.
-            gradient: Of the judging loss, keyed like the student.
+            gradient: Of the judging loss, for the parameters that the step moved.
             witness: What was seen of the step.
 
         Returns:
@@ -128,17 +128,13 @@ def by_rates(gradient: Params, step: Step) -> Params:
     """A direction by the rates at which a step moved each parameter, its highest taken for 1.
 
     Args:
-        gradient: Of the judging loss, keyed like the student.
+        gradient: Of the judging loss, for the parameters that the step moved.
         step: The step.
 
     Returns:
-        For the parameters that it moved; the sign is changed where the optimiser maximises.
+        For these; the sign is changed where the optimiser maximises.
     """
-    rates = {
-        k: -s["lr"] if s["maximize"] else s["lr"]
-        for k, s in step.settings.items()
-        if k in gradient
-    }
+    rates = {k: -s["lr"] if s["maximize"] else s["lr"] for k, s in step.settings.items()}
     highest = max((abs(rate) for rate in rates.values()), default=0.0)
     if highest == 0.0:  # no parameter moved at all
         rates, highest = {k: -1.0 if step.settings[k]["maximize"] else 1.0 for k in rates}, 1.0

@@ -106,11 +106,12 @@ class Reversible:
         require_reversible(task.rule, steps)
         if not self.exact:
             require_little_drift(steps, start.params)
-            end = start
+            end, taken = start, []
             for step in steps:
-                end = task.take(end, teacher, step)
-            history = FloatHistory(end.params, end.slots["momentum_buffer"])
-            return self._back(task, teacher, end, steps, held_out, history), end
+                end, moved = task.take_planned(end, teacher, step)
+                taken.append(moved)
+            history = FloatHistory(end.params, end.slots.get("momentum_buffer", {}))
+            return self._back(task, teacher, end, taken, held_out, history), end
         return self._exact(task, teacher, start, steps, held_out)
 
     def _exact(

@@ -20,7 +20,7 @@ from tutelage.signals.policy_gradients import (
     with_entropy,
 )
 from tutelage.signals.products import Alignment, Automatic
-from tutelage.signals.protocol import Judge
+from tutelage.signals.protocol import Judge, judging_gradient
 from tutelage.task import Task
 from tutelage.trees import plus, wide
 
@@ -121,8 +121,8 @@ class GradientAlignment:
             The step, whose ``rewards()`` are those before they are normalised; the verdict.
         """
         require_rewarding(task, self.judge)
-        _, verdict, witness = judged(task, teacher, window, held_out)
-        gradient = verdict.student
+        step, verdict, witness = judged(task, teacher, window, held_out)
+        gradient = judging_gradient(verdict, step)
         return Earned.at(self.product, task, teacher, window, gradient, witness), verdict
 
     def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:
@@ -147,10 +147,14 @@ class NextStepLoss:
     One number per step says little about each example; it is the baseline that gradient
     alignment improves on. It is normalised over the steps that make one teacher step, so give
     the tutor ``aggregate`` above 1, or take ``normalise="none"``. ``facts["reward"]`` is what
-    it was before.
+    it was before. What the teacher's parameters change without sampling, such as learned
+    weights, is not learnt.
 
     Raises:
         ValueError: If ``judge`` or ``normalise`` is unknown, or ``entropy`` negative.
+
+    Note: a teacher that acts at test is refused by a ``UsageError`` where held-out examples
+    judge.
 
     Source: Müller et al. 2021, section 4 (NSLR).
     """

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -14,7 +15,7 @@ from tutelage.ranges import (
     require_not_negative,
 )
 from tutelage.records import Params
-from tutelage.trees import inner, plus
+from tutelage.trees import inner, is_finite, plus
 
 Matvec = Callable[[Params], Params]
 
@@ -69,6 +70,8 @@ class Neumann:
 
         Raises:
             FloatingPointError: If the terms grow, so that the series diverges.
+
+        Note: numbers that are not finite give NaN.
         """
         term, total, size = v, v, float(inner(v, v))
         for number in range(self.terms):
@@ -76,7 +79,9 @@ class Neumann:
             term = plus(before, image, -self.scale)
             total = plus(total, term)
             grown = float(inner(term, term)) / size if size else 0.0
-            if not grown <= 1e4:  # a term a hundred times as long as v, or not a number
+            if not isfinite(grown) and not (isfinite(size) and is_finite(term)):
+                return _not_a_number(v)
+            if grown > 1e4:  # a term a hundred times as long as v
                 curvature = float(inner(before, image)) / float(inner(before, before))
                 raise FloatingPointError(
                     f"The Neumann series diverges: term {number + 1} is {grown**0.5:.3g} times "
@@ -136,6 +141,8 @@ class ConjugateGradient:
 
         Raises:
             FloatingPointError: If a direction of negative curvature is met.
+
+        Note: numbers that are not finite give NaN.
         """
         x = {k: torch.zeros_like(t) for k, t in v.items()}
         residual, direction = v, v
@@ -145,7 +152,9 @@ class ConjugateGradient:
                 break
             image = plus(matvec(direction), direction, self.damping)
             curvature = float(inner(direction, image))
-            if not curvature > 0:
+            if not isfinite(curvature):  # the teacher's step is left out
+                return _not_a_number(v)
+            if curvature <= 0:
                 met = curvature / float(inner(direction, direction))
                 raise FloatingPointError(
                     f"Conjugate gradients met curvature {met:.3g} at step {number + 1}, with "
@@ -159,9 +168,12 @@ class ConjugateGradient:
         return x
 
     def _cure(self, curvature: float) -> str:
-        if not math.isfinite(curvature):
-            return "The student's gradient is not finite."
         return (
             f"The Hessian is not positive. Raise damping above {self.damping - curvature:.3g}. "
             "A Neumann series diverges there, too."
         )
+
+
+def _not_a_number(v: Params) -> Params:
+    # what a teacher's step is left out for
+    return {k: torch.full_like(t, torch.nan) for k, t in v.items()}

@@ -58,12 +58,13 @@ def with_notes(splits: Splits | TextParts, notes: tuple[str, ...]) -> Splits | T
     return replace(splits, notes=splits.notes + notes)
 
 
-def require_some_left(train: Data, size: int) -> None:
+def require_some_left(train: Data, size: int, *, asked: bool) -> None:
     """Refuse to hold out so many that a class has no example left to train on.
 
     Args:
         train: The training split.
         size: How many are to be held out.
+        asked: Whether somebody said so; it is the default otherwise.
 
     Raises:
         UsageError: With the class, and how many can be.
@@ -78,7 +79,7 @@ def require_some_left(train: Data, size: int) -> None:
         train.labels,
         size,
         train.classes,
-        flag=f"--held-out {size}",
+        flag=f"--held-out {size}" if asked else f"--held-out {size} (the default here)",
         otherwise="add examples of it, or give --held-out-from",
     )
 

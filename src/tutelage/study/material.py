@@ -176,7 +176,7 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     rest = torch.arange(len(train))
     if held_out is None:
         size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
-        require_some_left(train, size)
+        require_some_left(train, size, asked=settings.held_out is not None)
         chosen, rest = balanced_rows(train.labels, size, classes, seed=seed, keep=1)
         held_out = train.rows(chosen)
     require_classes(train, train.labels[rest], settings)

@@ -23,6 +23,7 @@ from tutelage.data.left_out import unread_tables
 from tutelage.data.parquet import open_parquet, parquet_splits, schema_classes
 from tutelage.data.reading import STRICT, Reading
 from tutelage.data.row_numbers import TableRows, numbers
+from tutelage.data.saved import refuse_saved
 from tutelage.data.splits import held_out_rows
 from tutelage.data.tables import PATH_COLUMNS, table_splits
 from tutelage.data.text.labelled import SIDES
@@ -188,6 +189,7 @@ def _files(path: Path) -> Mapping[str, Sequence[Path]]:
         return {"train": [path]} if known else {}
     if not path.is_dir():
         return {}
+    refuse_saved(path)
     if parquet := parquet_splits(path):
         return parquet
     return {split: [file] for split, file in table_splits(path).items()}

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import torch
 
+from tutelage.derivatives import second_derivatives
 from tutelage.precision import autocast_to
 from tutelage.processes import Processes
 from tutelage.reached import summed_over
+from tutelage.recomputation import no_other_recomputation
 from tutelage.records import Params, Step, StudentState
 from tutelage.task import Task
 from tutelage.trees import detached, leaves, reached_grad
@@ -37,6 +39,7 @@ class DoubleBackward:
         loss, buffers = task.taught_loss(state._replace(params=theta), teacher, step)
         with autocast_to(step.batch.autocast, loss.device):
             attached = reached_grad(loss, theta, create_graph=True)
+        task.student.require_second_derivatives(attached)
         everywhere, own = task.processes, detached(attached)
         gradient = summed_over(everywhere, own, {k: theta[k] for k in step.settings})
         return GradientGraph(attached, theta, teacher, buffers, gradient, everywhere)
@@ -113,11 +116,12 @@ class GradientGraph:
         known = [k for k, g in self.attached.items() if k in v and g.requires_grad]
         if not known:
             return {k: torch.zeros_like(p) for k, p in params.items()}
-        grads = torch.autograd.grad(
-            [self.attached[k] for k in known],
-            list(params.values()),
-            [v[k] for k in known],
-            retain_graph=True,
-            materialize_grads=True,
-        )
+        with no_other_recomputation(), second_derivatives():
+            grads = torch.autograd.grad(
+                [self.attached[k] for k in known],
+                list(params.values()),
+                [v[k] for k in known],
+                retain_graph=True,
+                materialize_grads=True,
+            )
         return dict(zip(params, grads, strict=True))

@@ -1,6 +1,7 @@
 """Products as differences of ordinary gradients, which say how far they can be trusted."""
 
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -114,7 +115,7 @@ class Differences:
         shares = [(self.processes.summed(near[0]), self.processes.summed(far[0]))]
         for name, (a, b) in zip(("M v", "H v"), [*shares, (near[1], far[1])], strict=True):
             error = disagreement(a, b)  # of all, so that no process stops alone
-            if error > self.how.bound:
+            if isfinite(error) and error > self.how.bound:
                 raise FloatingPointError(
                     f"{name} by differences of gradients is uncertain by {error:.0%}, above "
                     f"bound={self.how.bound:.0%}: the student's gradient is not smooth at "

@@ -6,12 +6,15 @@ import torch
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 from tutelage.alignments import load_forward_mode
+from tutelage.derivatives import named_operators
 from tutelage.processes import Processes
 from tutelage.reached import summed_over
 from tutelage.records import Params, Step, StudentState
 from tutelage.signals.products.view import Loss, loss_near
 from tutelage.task import Task
 from tutelage.trees import detached, leaves, named_grad, reached_grad
+
+_INSTEAD = "Use DoubleBackward or FiniteDifference in place of ForwardOverReverse."
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class AlongDirections:
             ``M v`` keyed like the teacher, and ``H v`` keyed like the student.
         """
         load_forward_mode()
-        with dual_level():
+        with named_operators("derivative in forward mode", _INSTEAD), dual_level():
             moving = {k: p.detach().requires_grad_() for k, p in self.theta.items()}
             theta = {k: make_dual(p, v[k]) if k in v else p for k, p in moving.items()}
             phi = leaves(self.phi)
