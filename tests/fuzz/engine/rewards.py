@@ -110,7 +110,9 @@ def _chance(parts: Parts, phi: Phi, batch: Batch, weights: Tensor) -> Tensor:
             seen = loop.seen(batch)
             keeps: Any = teacher.keeps
             p = keeps.weigh(as_lesson(batch), seen).clamp(1e-6, 1 - 1e-6)
-            return torch.where(weights > 0, p, 1 - p).prod()
+            counts = parts.objective.counts
+            drawn_of = p > 0 if counts is None else counts(batch.targets)
+            return torch.where(weights > 0, p, 1 - p)[drawn_of].prod()
         sampler = teacher.prepares if isinstance(teacher, Together) else teacher
         assert isinstance(sampler, SplitSampler)
         q = sampler.logits.softmax(0)
