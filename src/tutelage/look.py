@@ -212,13 +212,13 @@ def weighed(task: Task, batch: Batch, lesson: Lesson, seen: Observation) -> Look
     renewed: Params = {}
     if not is_deep(task.teacher):
         with torch.no_grad():
-            weights = task.weights({}, lesson, seen, batch.seed, renewed)
+            weights = task.weights({}, lesson, seen, batch.seed, renewed=renewed)
         loss = task.reduce(seen.losses, weights, lesson)
         return Look(lesson, seen, weights, loss, teacher_buffers=renewed)
     # the student's gradient goes through the weights, or grades, too
     own = detached(dict(task.teacher.named_parameters()))
-    weights = task.weights(own, lesson, seen, batch.seed, renewed)
-    losses = task.descended(own, lesson, seen, batch.seed, renewed)
+    weights = task.weights(own, lesson, seen, batch.seed, renewed=renewed)
+    losses = task.descended(own, lesson, seen, batch.seed, renewed=renewed)
     loss = task.reduce(losses, weights, lesson)
     return Look(lesson, seen, weights, loss, teacher_buffers=renewed)
 

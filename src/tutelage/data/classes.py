@@ -32,9 +32,9 @@ _DIGITS = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
 def literal(texts: Sequence[str]) -> list[str | int | float | None]:
     """Labels as written: whole numbers where all are such, words otherwise.
 
-    An empty text is a missing label, and among numbers so is NaN; infinity is one that is no
-    class. Words are never taken for
-    missing: a class may be called ``null``, ``None`` or ``NA``.
+    A text of blanks alone is a missing label, and among numbers so is NaN; infinity is one that
+    is no class. Words are never taken for missing: a class may be called ``null``, ``None`` or
+    ``NA``.
 
     Args:
         texts: The values of a column.
@@ -46,7 +46,7 @@ def literal(texts: Sequence[str]) -> list[str | int | float | None]:
     present = {text for text in plain if text not in ("", "nan")} - _INFINITE
     if present and all(whole_number(text) is not None for text in present):
         return [float(t) if t in _INFINITE else whole_number(t) for t in plain]
-    return [text or None for text in texts]
+    return [text if text.strip() else None for text in texts]
 
 
 def whole_number(text: str) -> int | None:
