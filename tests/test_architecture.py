@@ -12,7 +12,7 @@ ROOT = Path(tutelage.__file__).parent
 
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
-    {"recomputation", "derivatives", "decompositions"},
+    {"recomputation", "derivatives", "decompositions", "activation_checkpoints"},
     {"trees", "ranges", "sharded", "wrapped", "terminal"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"replays"},

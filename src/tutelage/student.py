@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tutelage.derivatives import require_second_derivatives
-from tutelage.differentiable import eager, original
+from tutelage.differentiable import eager, original, overwritten
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.records import Params, StudentState
 from tutelage.replays import replay
@@ -38,7 +38,7 @@ class StudentView:
                 f"The student has: {', '.join(self.names.values()) or 'none'}."
             )
         settings_of(optimizer, self.names)  # refuses parameters of somebody else's
-        self._twice_differentiable = False
+        self._checked: set[Callable[..., None]] = set()
 
     @property
     def names(self) -> dict[Tensor, str]:
@@ -99,9 +99,19 @@ class StudentView:
         Raises:
             UnsupportedStudentError: If it is one.
         """
-        if not self._twice_differentiable:
+        if require_second_derivatives not in self._checked:
             require_second_derivatives(gradient.values())
-            self._twice_differentiable = True
+            self._checked.add(require_second_derivatives)
+
+    def require(self, check: Callable[[nn.Module], None]) -> None:
+        """Make a check of the module, the first time.
+
+        Args:
+            check: Refuses what it does not allow.
+        """
+        if check not in self._checked:
+            check(self.module)
+            self._checked.add(check)
 
     def evaluate(
         self, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str]
@@ -136,6 +146,8 @@ def evaluate(
         What it gives, see ``records.Outputs``; features by tap; the buffers afterwards.
     """
     own = params | cloned(buffers)
+    for name in overwritten(module):
+        own[name] = own.get(name, module.get_parameter(name)).clone()
     with tapped(module, taps) as features:
         outputs = replay(module, own, (inputs,))
     return outputs, features, {name: own[name] for name in buffers}

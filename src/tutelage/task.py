@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tutelage.differentiable import require_hessian, require_steps_with_derivative
 from tutelage.joint import update_jointly
 from tutelage.labels import labelled, of_labelled, with_classes
 from tutelage.objectives import Objective, logits_of, losses_of, nonzero, weighted_loss
@@ -218,6 +219,8 @@ class Task:
             The student afterwards, attached to the graph of ``state`` and ``teacher``.
         """
         # tensors of this step's own: one that it leaves alone must not lead into earlier steps
+        self.student.require(require_steps_with_derivative)
+        self.student.require(require_hessian)
         own = {name: p.view_as(p) for name, p in state.params.items()}
         state = state._replace(params=own)
         loss, buffers = self.taught_loss(state, teacher, step)
