@@ -2,8 +2,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+MINUTES ?= 20
+SEED ?= 0
 
-.PHONY: demo test check docs format benchmarks clean
+.PHONY: demo test check fuzz docs format benchmarks clean
 
 demo: $(VENV)/.train  ## Train taught and untaught students on real digits; prints a table, writes a report.
 	$(BIN)/tutelage train
@@ -15,6 +17,9 @@ check: $(VENV)/.dev  ## Lint and types only.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+fuzz: $(VENV)/.dev  ## Random training situations, tables and folders against slow oracles.
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 
 docs: $(VENV)/.dev  ## The documentation site, in build/docs; warnings are errors.
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs

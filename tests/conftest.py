@@ -38,6 +38,13 @@ def _memory_of_students_in_passing() -> Iterator[None]:
         yield
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need real data sets: those that take ``real_data``, and no others."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "real_data" in item.fixturenames:
+            item.add_marker("needs_data")
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder named by TUTELAGE_DATA; the test is skipped where there is none."""

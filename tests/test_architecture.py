@@ -13,7 +13,8 @@ ROOT = Path(tutelage.__file__).parent
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"recomputation", "derivatives", "decompositions", "activation_checkpoints"},
-    {"trees", "ranges", "sharded", "wrapped", "terminal"},
+    {"trees", "ranges", "sharded", "wrapped", "terminal", "shapes", "files", "states"},
+    {"reduction", "checkpoints"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"replays"},
     {"student", "portable", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
@@ -28,7 +29,7 @@ LAYERS: tuple[set[str], ...] = (
     {"few_shot", "integrations"},
     {"exchange", "yaml_files"},
     {"runs", "report", "config", "workers"},
-    {"commentaries", "checkpoints"},
+    {"commentaries"},
     {"study", "reproduction"},
     {"recipes", "learning", "inspection"},
     {"__init__"},

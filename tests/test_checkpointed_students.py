@@ -334,3 +334,16 @@ def test_contexts_of_a_checkpoint_are_entered() -> None:
     entered.clear()
     Unrolled(3)(*call)
     assert len(entered) == 4
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_student_keeps_its_own_parameters(way: str) -> None:
+    made, teacher = student(WAYS[way]), weigher()
+    own, before = dict(made.named_parameters()), [p.clone() for p in made.parameters()]
+    optimizer, learner = SGD(made.parameters(), lr=0.5), SGD(teacher.parameters(), lr=0.1)
+    tutor = Tutor(made, optimizer, teacher, learner, signal=Lookahead(DoubleBackward()))
+    batches = stream()
+    for _ in range(2):
+        tutor.step(next(batches), next(batches))
+    assert all(p is own[name] for name, p in made.named_parameters())
+    assert not any(torch.equal(a, p) for a, p in zip(before, made.parameters(), strict=True))

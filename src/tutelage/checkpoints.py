@@ -1,5 +1,6 @@
 """Checkpoints: all of one moment in one file, read without running code."""
 
+import hashlib
 import io
 import pickle
 import warnings
@@ -10,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage.runs import write_atomically
+from tutelage.files import write_atomically
 
+DIGEST = "digest"
+"""where a state keeps the checksum of another of its parts"""
 DAMAGE = (
     ArithmeticError,
     AssertionError,
@@ -28,7 +32,7 @@ DAMAGE = (
     pickle.UnpicklingError,
     zipfile.BadZipFile,
 )
-"""what reading a damaged file, or going on from what it held, may raise"""
+"""what reading a damaged file, or loading what it held, may raise"""
 
 
 def save_checkpoint(file: Path, state: Mapping[str, Any]) -> None:
@@ -40,7 +44,7 @@ def save_checkpoint(file: Path, state: Mapping[str, Any]) -> None:
 
     Note: raises ``OSError``, which names the file, if it cannot be written; the old one stays.
     """
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()
     torch.save(dict(state), content)
     write_atomically(file, content.getvalue())
@@ -78,12 +82,79 @@ def load_checkpoint(file: Path, device: torch.device) -> dict[str, Any]:
     return state
 
 
+def sealed(part: str, content: Any) -> dict[str, Any]:
+    """A part of a state with its checksum beside it.
+
+    Args:
+        part: Its name.
+        content: Plain dictionaries, lists, numbers, texts and tensors.
+
+    Returns:
+        Both, by name.
+    """
+    return {part: content, DIGEST: digest(content)}
+
+
+def unsealed(part: str, state: Mapping[str, Any]) -> Any:
+    """A part of a state that ``sealed`` gave.
+
+    Args:
+        part: Its name.
+        state: The state; one of an earlier release has no checksum.
+
+    Returns:
+        The content.
+
+    Raises:
+        ValueError: If it is not what was saved.
+    """
+    content = state[part]
+    if state.get(DIGEST, found := digest(content)) != found:
+        raise ValueError(f"its part '{part}' is not what was saved")
+    return content
+
+
+def digest(content: Any) -> str:
+    """A checksum of plain values and tensors: of what they are, wherever they lie.
+
+    Args:
+        content: Plain dictionaries, lists, numbers, texts and tensors.
+
+    Returns:
+        16 bytes in hexadecimal.
+    """
+    made = hashlib.blake2b(digest_size=16)
+    _add(made, content)
+    return made.hexdigest()
+
+
+def _add(made: "hashlib.blake2b", content: Any) -> None:
+    if isinstance(content, Tensor):
+        made.update(f"tensor {content.dtype} {list(content.shape)}\n".encode())
+        flat = content.detach().cpu().contiguous().reshape(-1)
+        made.update(memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else b"")
+        return
+    if isinstance(content, Mapping):
+        made.update(f"mapping {len(content)}\n".encode())
+        content = [part for pair in content.items() for part in pair]
+    if isinstance(content, list | tuple):
+        made.update(f"list {len(content)}\n".encode())
+        for part in content:
+            _add(made, part)
+    else:
+        text = f"{type(content).__name__} {content!r}\n"
+        made.update(text.encode(errors="surrogatepass"))
+
+
 @contextmanager
 def telling_damage(file: Path, remedy: str, *, what: str = "is damaged") -> Iterator[None]:
     """Turn what comes of a damaged file into one clear error.
 
+    Only reading goes inside: what is raised by code that runs later, such as a student's, is
+    the fault of that code, and is shown as it is.
+
     Args:
-        file: What is read inside, or gone on from.
+        file: What is read inside.
         remedy: A sentence: what to do then.
         what: What to say of the file.
 

@@ -73,8 +73,8 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
     return torch.cholesky_solve(one.expand_as(factor), factor, upper=upper)
 
 
-def embedding_bag(  # noqa: PLR0913 - as in torch
-    input: Tensor,  # noqa: A002 - as in torch
+def embedding_bag(
+    input: Tensor,
     weight: Tensor,
     offsets: Tensor | None = None,
     max_norm: float | None = None,

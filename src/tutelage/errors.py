@@ -1,8 +1,12 @@
 """What can go wrong and be mended by the person who asked."""
 
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
+
+_IMPORTED = {"pillow": "PIL"}
+"""packages that are imported by another name"""
 
 
 class UsageError(ValueError):
@@ -12,17 +16,32 @@ class UsageError(ValueError):
     """
 
 
+class UnknownLabelError(UsageError, IndexError):
+    """A label that is no class; an ``IndexError`` too, as torch's own losses raise of it."""
+
+
 class UnsupportedStudentError(TypeError):
     """A student or optimiser that a method cannot treat; the message names the repair."""
 
 
 class MissingExtraError(ImportError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """An optional dependency is not installed; the message names the extra that brings it.
+
+    Raised where an import fails, it says what failed: the module may be there, and something
+    that it needs not, or it may be damaged.
+    """
 
     def __init__(self, module: str, extra: str) -> None:
-        super().__init__(
-            f"{module} is not installed. Install it with: pip install 'tutelage[{extra}]'"
-        )
+        failed = sys.exception()
+        name = failed.name if isinstance(failed, ModuleNotFoundError) else None
+        own = (_IMPORTED.get(module, module), module)
+        what = f"{module} is not installed. Install it"
+        if name is not None and name not in own:
+            what = f"{module} cannot be imported without {name}, which is missing. Install both"
+        elif isinstance(failed, ImportError) and name is None:
+            reason = " ".join(str(failed).split())
+            what = f"{module} is there, but cannot be imported ({reason}). Install it again"
+        super().__init__(f"{what} with: pip install 'tutelage[{extra}]'")
 
 
 def require_module(module: str, extra: str) -> None:

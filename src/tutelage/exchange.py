@@ -5,6 +5,8 @@ import os
 import shutil
 from pathlib import Path
 
+from tutelage.files import left_beside
+
 _HERE = -100
 """AT_FDCWD: paths are relative to the working folder"""
 _SWAP = 2
@@ -83,32 +85,3 @@ def take_back(folder: Path) -> None:
             left.rename(folder)
         else:
             shutil.rmtree(left, ignore_errors=True)
-
-
-def left_beside(path: Path) -> list[Path]:
-    """What dead processes left beside a path: ``.NAME.PROCESS``, perhaps with ``.old``.
-
-    Args:
-        path: What they were writing.
-
-    Returns:
-        Files and folders; of one process, ``.old`` first.
-    """
-    start = f".{path.name}."
-    found = [other for other in path.parent.iterdir() if other.name.startswith(start)]
-    return sorted((o for o in found if _is_left(o.name.removeprefix(start))), reverse=True)
-
-
-def _is_left(end: str) -> bool:
-    number = end.removesuffix(".old")
-    if not number.isdecimal():
-        return False
-    if int(number) == os.getpid():
-        return True  # an earlier attempt, or a dead process that had our number
-    try:
-        os.kill(int(number), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        pass  # it is another user's
-    return False

@@ -13,15 +13,17 @@ from torch.optim import Optimizer
 
 from tutelage.data.few_shot.episodes import Episode
 from tutelage.errors import UsageError
+from tutelage.labels import answered_rightly
+from tutelage.learner import step_if_finite
 from tutelage.loops import whole_run
 from tutelage.memory import require_no_memory
-from tutelage.objectives import logits_of
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Judgement, Params, Progress, Step, StudentState
+from tutelage.reduction import counts_of
 from tutelage.signals import FromStart
+from tutelage.student import in_full_precision
 from tutelage.task import Task
-from tutelage.trees import is_finite
 
 _NORMS = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
@@ -105,7 +107,8 @@ def judge_start(
     now = autocast_now(task.student.device)
     query = episode.query._replace(seed=mixed_seed(seed, steps), autocast=now)
     with autocast_to(FULL, task.student.device):
-        return signal.to_start(task, teacher, task.student.state(), taken, query)[0]
+        start = in_full_precision(task.student.state())
+        return signal.to_start(task, teacher, start, taken, query)[0]
 
 
 def adaptation(task: Task, support: Batch, steps: int, *, of: int, seed: int) -> list[Step]:
@@ -159,7 +162,9 @@ def accuracy(task: Task, state: StudentState, query: Batch) -> float:
     """
     require_batch_statistics(task)
     outputs, _, _ = task.student.evaluate(state.params, state.buffers, query.inputs, ())
-    return float((logits_of(outputs).argmax(1) == query.targets).float().mean())
+    counts = counts_of(task.objective, query.targets)
+    right = answered_rightly(outputs, query.targets, counts)
+    return int(right.sum()) / max(len(right), 1)
 
 
 @torch.no_grad()
@@ -202,16 +207,12 @@ def _step(task: Task, optimizer: Optimizer, verdicts: Sequence[Judgement]) -> bo
     students = mean_of([verdict.student for verdict in verdicts])
     teachers = mean_of([verdict.teacher for verdict in verdicts])
     learning = dict(task.teacher.named_parameters())
-    pairs = [(task.student.params[k], g) for k, g in students.items()]
-    pairs += [(learning[k], g) for k, g in teachers.items()]
-    if not is_finite({str(place): g for place, (_, g) in enumerate(pairs)}):
-        return False
-    for p, g in pairs:
-        p.grad = g.to(p.dtype)
-    optimizer.step()
-    for p, _ in pairs:
-        p.grad = None
-    return True
+    params = {f"student/{k}": task.student.params[k] for k in students}
+    params |= {f"teacher/{k}": learning[k] for k in teachers}
+    grads = {f"student/{k}": g for k, g in students.items()}
+    return step_if_finite(
+        optimizer, params, grads | {f"teacher/{k}": g for k, g in teachers.items()}
+    )
 
 
 def mean_of(grads: Sequence[Params]) -> Params:

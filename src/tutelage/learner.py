@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -9,12 +10,35 @@ from torch.optim import Optimizer
 
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.records import Batch, Estimate, Params, Window
-from tutelage.signals import Combining, OneStep, Signal
+from tutelage.signals import Combining, Implicit, OneStep, Signal
+from tutelage.student import in_full_precision
 from tutelage.task import Task
 from tutelage.teaching import drop_below_of
-from tutelage.trees import is_finite, moved_to, plus
+from tutelage.trees import is_finite, moved_to, plus, wide
 
 _LOG = logging.getLogger(__name__)
+
+
+def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Params) -> bool:
+    """Take an optimiser's step where its gradient is finite, so that its memory stays so.
+
+    Args:
+        optimizer: It holds the parameters.
+        params: Parameters by name.
+        grad: The gradient of some of them, of any type of number.
+
+    Returns:
+        False where a number of the gradient, in its parameter's type, or its square is not
+        finite: nothing has changed then.
+    """
+    found = {k: grad[k].to(p.dtype) for k, p in params.items() if k in grad}
+    if not is_finite({k: wide(g).square() for k, g in found.items()}):
+        return False
+    for name, g in found.items():
+        params[name].grad = g
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return True
 
 
 class Learner:
@@ -147,7 +171,7 @@ class Learner:
         device = held_out.inputs.device
         held_out = held_out._replace(autocast=autocast_now(device))
         with autocast_to(FULL, device):  # sums and products in full precision
-            estimate = self.signal(task, phi, window, held_out)
+            estimate = self.signal(task, phi, self._in_full(window), held_out)
             grad = task.processes.summed(estimate.grad)
             if not self._looked:
                 self._looked = True
@@ -157,6 +181,14 @@ class Learner:
             if len(self.estimates) >= self.aggregate:  # more where fewer were wanted before
                 self._step(self._combined(task, phi))
         return judged
+
+    def _in_full(self, window: Window) -> Window:
+        # one step's passes are the student's own; Reversible must know how its steps rounded
+        many = self.signal.keeps_start or isinstance(self.signal, Implicit)
+        if self.one_step is not None or not many:
+            return window
+        start = None if window.start is None else in_full_precision(window.start)
+        return replace(window, start=start, end=in_full_precision(window.end))
 
     def _tell_of_nothing(self, grad: Params) -> None:
         if any(bool(g.count_nonzero()) for g in grad.values()):
@@ -180,13 +212,8 @@ class Learner:
         return {k: g / len(estimates) for k, g in total.items()}
 
     def _step(self, grad: Params) -> None:
-        if not is_finite(grad):
+        if not step_if_finite(self.optimizer, self.params, grad):
             self.skipped += 1
-            return
-        for name, p in self.params.items():
-            p.grad = grad[name].to(p.dtype)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
 
     def state_dict(self) -> dict[str, Any]:
         """What it needs to continue.

@@ -10,14 +10,12 @@ from torch import Tensor, nn
 from tutelage.alignments import Recorder
 from tutelage.differentiable import eager
 from tutelage.errors import UnsupportedStudentError
-from tutelage.labels import require_classes
 from tutelage.objectives import logits_of, losses_of
 from tutelage.precision import FULL, autocast_to
 from tutelage.records import (
     Batch,
     Lesson,
     Observation,
-    Outputs,
     Params,
     Step,
     StudentState,
@@ -132,17 +130,9 @@ def look(
         aside = eager(student) if taps else nullcontext()  # compiled code has no hooks
         with aside, as_taken(batch, seed), tapped(inner, taps) as features:
             outputs = student(part.inputs)
-            losses = _losses(task, outputs, part)
+            losses = losses_of(task.objective, outputs, part)
         parts.append(Observation(losses, logits_of(outputs), features, step.progress))
     return weighed(task, batch, lesson, joined(parts)._replace(alignments=alignments))
-
-
-def _losses(task: Task, outputs: Outputs, part: Lesson) -> Tensor:
-    try:
-        return losses_of(task.objective, outputs, part)
-    except IndexError:  # torch's own does not say which row; a GPU raises none
-        require_classes(part.targets, logits_of(outputs).shape[1])
-        raise
 
 
 def alignments_with(task: Task, lesson: Lesson, step: Step, held_out: Batch) -> Tensor:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.learner import step_if_finite
 from tutelage.look import Record
 from tutelage.memory import require_no_memory
 from tutelage.objectives import Objective, cross_entropy
@@ -14,9 +15,8 @@ from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Progress, Step, StudentState
 from tutelage.rules import settings_of
 from tutelage.signals import WholeRun
-from tutelage.student import StudentView
+from tutelage.student import StudentView, in_full_precision
 from tutelage.task import Task
-from tutelage.trees import is_finite
 from tutelage.tutor import Tutor
 
 
@@ -72,15 +72,10 @@ def episodic(
         now = autocast_now(task.student.device)
         judge = held_out(number)._replace(seed=mixed_seed(seed, number, 1), autocast=now)
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
-        start = task.student.snapshot()
+        start = in_full_precision(task.student.snapshot())
         with autocast_to(FULL, task.student.device):
             estimate, end = signal.whole(task, dict(params), start, steps, judge)
-        skipped = not is_finite(estimate.grad)
-        if not skipped:
-            for name, p in params.items():
-                p.grad = estimate.grad[name].to(p.dtype)
-            teacher_optimizer.step()
-            teacher_optimizer.zero_grad(set_to_none=True)
+        skipped = not step_if_finite(teacher_optimizer, params, estimate.grad)
         yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts), skipped)
         number += 1
 

@@ -17,7 +17,7 @@ from tutelage.records import Lesson, Observation, Params
 
 @torch.no_grad()
 def remember(teacher: nn.Module, lesson: Lesson, observation: Observation) -> None:
-    """Let the teacher's buffers take in a real step that was taken.
+    """Let the teacher's buffers take in a real step that was taken, what is finite of it.
 
     Args:
         teacher: The teacher.
@@ -28,7 +28,21 @@ def remember(teacher: nn.Module, lesson: Lesson, observation: Observation) -> No
         if memory_names(part):
             renew = cast(Callable[..., Mapping[str, Tensor]], part.remember)
             for name, value in renew(lesson, observation).items():
-                part.get_buffer(name).copy_(value)
+                buffer = part.get_buffer(name)
+                value = value.to(buffer)
+                buffer.copy_(value.where(value.isfinite(), buffer))
+
+
+def has_memory(teacher: nn.Module) -> bool:
+    """Whether a teacher remembers the steps that were taken.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Whether it, or a part of it, has the trait ``memory``.
+    """
+    return any(memory_names(part) for part in teacher.modules())
 
 
 def memory_of(teacher: nn.Module) -> Params:

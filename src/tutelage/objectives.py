@@ -1,18 +1,34 @@
-"""From logits to one loss per example, and from weighted losses to one number."""
+"""From logits to one loss per example, and which examples count in a mean of losses.
+
+An objective may have a method ``counts(targets) -> Tensor [L]``: how many labels each row has.
+Rows with 0 are in no mean and give no gradient; where others have more than one, as sequences
+have tokens, a mean over rows is one over labels. Without it every row counts 1, but for the
+``ignore_index`` of torch's own losses.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage.records import Lesson, Outputs
+from tutelage.records import Batch, Lesson, Outputs
+from tutelage.reduction import Normalise as Normalise
+from tutelage.reduction import counts_of
+from tutelage.reduction import nonzero as nonzero
+from tutelage.reduction import weighted_loss as weighted_loss
+from tutelage.shapes import (
+    class_targets,
+    described,
+    require_classes,
+    require_losses,
+    require_rows,
+    require_targets,
+)
+from tutelage.trees import wide
 
-Normalise = Literal["mean", "group"] | None
 _NO_LABEL = -(2**31)
 """in place of torch's -100, which would count as an example of loss 0"""
 Objective = Callable[..., Tensor]
@@ -30,6 +46,8 @@ def cross_entropy(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor
     Returns:
         One loss per example.
     """
+    logits = wide(logits)
+    targets = class_targets(logits, targets, "cross_entropy")
     return F.cross_entropy(logits, targets, reduction="none", ignore_index=_NO_LABEL)
 
 
@@ -47,23 +65,33 @@ def expected_error(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tenso
     Source: Wu et al. 2018, Learning to Teach with Dynamic Loss Functions; an option of Fan et
     al. 2021, Learning to Reweight with Deep Interactions, section 3.
     """
-    p = logits.softmax(1)
+    p = wide(logits).softmax(1)
+    targets = class_targets(p, targets, "expected_error")
     if targets.ndim == 2:
         return 1 - (p * targets).sum(1)
     return 1 - p.gather(1, targets[:, None]).squeeze(1)
 
 
-def squared_error(outputs: Tensor, targets: Float[Tensor, "B"]) -> Float[Tensor, "B"]:
-    """``(f(x) - y)^2`` of every example: the loss of a regression.
+def squared_error(outputs: Tensor, targets: Float[Tensor, "B *n"]) -> Float[Tensor, "B"]:
+    """``(f(x) - y)^2`` of every example, the mean over its numbers: the loss of a regression.
 
     Args:
-        outputs: [B, 1], or [B].
-        targets: Numbers.
+        outputs: [B, 1], or [B]; [B, n] for n numbers of an example.
+        targets: Numbers, [B] or [B, 1]; or [B, n].
 
     Returns:
         One loss per example.
+
+    Raises:
+        UsageError: If the two do not fit, which might broadcast.
     """
-    return (outputs.reshape(targets.shape) - targets.to(outputs.dtype)).square()
+    if outputs.shape != targets.shape and {outputs.shape[1:], targets.shape[1:]} != {(), (1,)}:
+        raise UsageError(
+            f"squared_error takes as many numbers as it is to predict; the outputs are "
+            f"{described(outputs)}, the targets {described(targets)}."
+        )
+    off = wide(outputs).reshape(targets.shape) - targets
+    return off.square().reshape(len(targets), -1).mean(1)
 
 
 def binary_cross_entropy(
@@ -77,13 +105,27 @@ def binary_cross_entropy(
 
     Returns:
         One loss per example.
+
+    Raises:
+        UsageError: If the two differ in shape.
     """
-    return F.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(1)
+    if logits.shape != targets.shape or not logits.ndim:
+        raise UsageError(
+            f"binary_cross_entropy takes a target for each log-odds; the logits are "
+            f"{described(logits)}, the targets {described(targets)}."
+        )
+    logits = wide(logits)
+    found = F.binary_cross_entropy_with_logits(
+        logits, targets.to(logits.dtype), reduction="none"
+    )
+    return found.reshape(len(found), -1).mean(1)
 
 
 @dataclass(frozen=True)
 class TokenCrossEntropy:
     """Mean cross entropy over the tokens of every sequence, in nats; padding never counts.
+
+    A sequence without a token counts in no mean over sequences.
 
     Source: Szegedy et al. 2016, for label smoothing.
     """
@@ -112,13 +154,24 @@ class TokenCrossEntropy:
                 "give logits [B, T, V] for tokens [B, T]."
             )
         found = F.cross_entropy(
-            logits.transpose(1, 2),
-            targets,
+            wide(logits).transpose(1, 2),
+            targets.long(),
             ignore_index=self.ignored,
             reduction="none",
             label_smoothing=self.smoothing,
         )
         return found.sum(1) / (targets != self.ignored).sum(1).clamp(min=1)
+
+    def counts(self, targets: Tensor) -> Tensor:
+        """Which sequences count.
+
+        Args:
+            targets: Token ids [B, T].
+
+        Returns:
+            bool [B]: those that have a token.
+        """
+        return (targets != self.ignored).flatten(1).any(1)
 
 
 @dataclass(frozen=True)
@@ -161,6 +214,17 @@ class Auxiliary:
         off = second.to(losses.dtype) - aux.to(losses.dtype)  # half under autocast
         return losses + off.square().flatten(1).mean(1)
 
+    def counts(self, targets: Tensor) -> Tensor | None:
+        """Which examples count: those that do for the objective.
+
+        Args:
+            targets: As the objective takes them.
+
+        Returns:
+            [L]; None where all do.
+        """
+        return counts_of(self.objective, targets)
+
 
 def logits_of(outputs: Outputs) -> Tensor:
     """The logits among what a student gives.
@@ -174,86 +238,54 @@ def logits_of(outputs: Outputs) -> Tensor:
     return outputs if isinstance(outputs, Tensor) else outputs[0]
 
 
-def losses_of(objective: Objective, outputs: Outputs, lesson: Lesson) -> Tensor:
+def losses_of(objective: Objective, outputs: Outputs, rows: Lesson | Batch) -> Tensor:
     """The loss of every row of a lesson, auxiliary targets included where it has them.
+
+    Every objective and metric is evaluated here, whoever asks.
 
     Args:
         objective: From outputs and targets, and auxiliary targets, to losses.
         outputs: What the student gives.
-        lesson: What it saw.
+        rows: What it saw: a lesson, or held-out examples as they came.
 
     Returns:
-        [L].
+        [L]; 0 for rows that do not count.
 
     Raises:
         UsageError: If the lesson has auxiliary targets, but the student only logits.
+        IndexError: What the objective raises, labels being classes.
+        RuntimeError: The same.
+
+    Note: rows that differ in number, losses other than one number for each row, and on the CPU
+    targets that are not finite are ``UsageError``, too.
     """
-    if lesson.aux is None:
-        return objective(outputs, lesson.targets)
-    if isinstance(outputs, Tensor):
+    require_rows("the batch", rows)
+    aux = rows.aux if isinstance(rows, Lesson) else None
+    if aux is not None and isinstance(outputs, Tensor):
         raise UsageError(
             "The teacher gives auxiliary targets, but the student predicts nothing beside its "
             "logits: let it give a tuple, and train it with objectives.Auxiliary."
         )
-    return objective(outputs, lesson.targets, lesson.aux)
+    given = (rows.targets,) if aux is None else (rows.targets, aux)
+    counts = counts_of(objective, rows.targets)
+    try:
+        found = objective(outputs, *given)
+    except (IndexError, RuntimeError):  # torch's own do not say which row; a GPU raises none
+        _require_classes(outputs, rows.targets, counts)
+        raise
+    losses = require_losses(found, objective, outputs, rows)
+    if counts is not None:
+        losses = losses.where(counts > 0, 0)
+    if rows.targets.device.type == "cpu":
+        require_targets(rows, losses, objective, known=counts is not None)
+    return losses
 
 
-def weighted_loss(
-    losses: Float[Tensor, "L"],
-    weights: Tensor,
-    group: Int[Tensor, "L"],
-    normalise: Normalise,
-    total: Callable[[Tensor], Tensor] = lambda x: x,
-) -> Float[Tensor, ""]:
-    """Reduce per-example losses to the number that the student descends.
-
-    The one rule for weights, in loss, log and hypergradient alike. It is linear in ``losses``:
-
-    * ``"mean"``: ``sum_i w_i l_i / sum_i w_i`` (weights rescaled to mean 1 over the batch);
-    * ``"group"``: the same within the copies of each example, then the mean over examples;
-    * ``None``: ``mean_i w_i l_i``.
-
-    A batch (or group) whose weights are all zero gives 0 and zero gradients, never NaN. Sums
-    are taken in float32 or better.
-
-    Args:
-        losses: One loss per row of the lesson.
-        weights: Non-negative, [L] or [L, 1].
-        group: The example that each row came from, 0..B-1.
-        normalise: The rule.
-        total: The sum of a number over all processes, where several have rows of one batch.
-
-    Returns:
-        A scalar: this process's share, the shares of all adding up to the loss of all rows.
-
-    Raises:
-        ValueError: If ``weights`` has another shape, which would broadcast.
-    """
-    if weights.shape not in (losses.shape, (*losses.shape, 1)):
-        raise ValueError(
-            f"weights have shape {tuple(weights.shape)} but losses {tuple(losses.shape)}: "
-            "return one weight per row of the lesson."
-        )
-    losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
-    weights = weights.reshape(losses.shape).to(losses.dtype)
-    if normalise is None:
-        return (weights * losses).sum() / nonzero(total(losses.new_full((), len(losses))))
-    if normalise == "mean":
-        return (weights * losses).sum() / nonzero(total(weights.sum()))
-    examples = int(group.max()) + 1 if len(group) else 0
-    empty = losses.new_zeros(examples)
-    totals = nonzero(empty.index_add(0, group, weights))
-    means = empty.index_add(0, group, weights * losses) / totals
-    return means.sum() / nonzero(total(losses.new_full((), examples)))
-
-
-def nonzero(total: Tensor) -> Tensor:
-    """Make a divisor safe: where it is zero, divide by one instead.
-
-    Args:
-        total: Sums of non-negative weights, any shape.
-
-    Returns:
-        ``total`` with every zero replaced by a constant one.
-    """
-    return torch.where(total == 0, torch.ones_like(total), total)
+def _require_classes(outputs: Outputs, targets: Tensor, counts: Tensor | None) -> None:
+    logits = logits_of(outputs)
+    if targets.is_floating_point() or logits.ndim != targets.ndim + 1:
+        return
+    known = targets.clamp(min=0) if targets.ndim > 1 else targets  # padding is negative
+    if counts is not None and targets.ndim == 1:
+        known = targets.where(counts > 0, 0)
+    require_classes(known, logits.shape[-1])

@@ -9,6 +9,8 @@ from tutelage.micro_batches import look_first, shares, unsummed
 from tutelage.processes import Processes
 from tutelage.reached import gather, leave_sums, require_no_static_graph, tried_together
 from tutelage.records import Lesson, Step, StudentState
+from tutelage.reduction import counts_of
+from tutelage.shapes import require_targets
 from tutelage.sharded import is_sharded
 from tutelage.student import StudentView
 from tutelage.task import Task
@@ -41,6 +43,7 @@ class Passes:
         self.processes = processes
         self.proven = proven
         self._before: StudentState | None = None
+        self._checked = False
 
     def show_rows(self, task: Task) -> bool:
         """Whether a recorder sees each row's own gradient in them.
@@ -73,7 +76,12 @@ class Passes:
             What came of it.
         """
         first = look_or_lighter if task.micro_batch is None else look_first
-        return first(task, self.student, step, lesson, alignments)
+        found = first(task, self.student, step, lesson, alignments)
+        if not self._checked:  # on a GPU once, since it waits; on the CPU wherever losses are
+            self._checked = True
+            known = counts_of(task.objective, found.lesson.targets) is not None
+            require_targets(found.lesson, found.seen.losses, task.objective, known=known)
+        return found
 
     def descend(self, task: Task, sight: Look, step: Step, *, again: bool = False) -> Look:
         """The backward pass: leave the gradient of all processes' rows in the parameters.

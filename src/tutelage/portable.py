@@ -8,6 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from tutelage.differentiable import original
+from tutelage.states import load_module
 
 COMPILED = "_orig_mod"
 """the name by which what ``torch.compile`` gives holds what it was given"""
@@ -79,17 +80,19 @@ def state_of(module: nn.Module) -> dict[str, Any]:
     return renamed(inner.state_dict(), plain_names(inner))
 
 
-def load_state(module: nn.Module, state: Mapping[str, Any]) -> None:
+def load_state(module: nn.Module, state: Mapping[str, Any], what: str) -> None:
     """Load a module's state, whatever it or the module is wrapped by.
 
     Args:
         module: The module as the user gave it.
         state: As ``state_of``, or the ``state_dict`` of a wrapper, gave it.
+        what: What the module is, for the message where names or shapes differ.
 
-    Note: raises torch's own error where a name is missing or left over.
+    Note: raises as ``states.load_module`` does.
     """
     inner = original(module)
-    inner.load_state_dict(renamed(state, names_in(inner)))
+    named = renamed(state, names_in(inner)) if isinstance(state, Mapping) else state
+    load_module(inner, named, what)
 
 
 def renamed(named: Mapping[str, Any], rename: Rename) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tutelage.ranges import not_negative
 from tutelage.trees import wide
 
 
@@ -20,14 +21,13 @@ class Focal:
     Fan et al. 2021 take what does best on held-out examples.
 
     Raises:
-        ValueError: If ``gamma`` is negative.
+        UsageError: If ``gamma`` is negative or not finite.
     """
 
     gamma: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.gamma < float("inf"):
-            raise ValueError(f"gamma must be 0 or above, got {self.gamma}.")
+        not_negative(self, "gamma")
 
     def __call__(self, logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor, "B"]:
         """One loss per example, nats.

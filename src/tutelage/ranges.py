@@ -5,6 +5,33 @@ import math
 from tutelage.errors import UsageError
 
 
+def require_above_zero(name: str, value: float | int) -> None:
+    """Refuse a number that is not above 0, and an infinite one.
+
+    Args:
+        name: What it is, for the message.
+        value: The number.
+    """
+    _require(name, value, value > 0, "above 0")
+
+
+def require_not_negative(name: str, value: float | int) -> None:
+    """Refuse a number below 0, and an infinite one.
+
+    Args:
+        name: What it is, for the message.
+        value: The number.
+    """
+    _require(name, value, value >= 0, "0 or above")
+
+
+def _require(name: str, value: float | int, within: bool, wanted: str) -> None:
+    if not math.isfinite(value):
+        raise UsageError(f"{name} must be {wanted} and finite, got {value:g}.")
+    if not within:
+        raise UsageError(f"{name} must be {wanted}, got {value:g}.")
+
+
 def at_least_one(settings: object, *names: str) -> None:
     """Refuse counts below 1.
 
@@ -26,15 +53,25 @@ def not_negative(settings: object, *names: str) -> None:
 
     Args:
         settings: Their holder.
-        *names: Its attributes.
-
-    Raises:
-        UsageError: At the first one that is neither 0 nor above.
+        *names: Its attributes; one that is None is not given.
     """
     for name in names:
         value = getattr(settings, name)
-        if not 0 <= value < math.inf:
-            raise UsageError(f"{name} must be 0 or above, got {value:g}.")
+        if value is not None:
+            require_not_negative(name, value)
+
+
+def above_zero(settings: object, *names: str) -> None:
+    """Refuse numbers that are not above 0, and infinite ones.
+
+    Args:
+        settings: Their holder.
+        *names: Its attributes; one that is None is not given.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None:
+            require_above_zero(name, value)
 
 
 def factor(settings: object, name: str) -> None:
@@ -43,13 +80,10 @@ def factor(settings: object, name: str) -> None:
     Args:
         settings: Its holder.
         name: Its attribute; None is not given.
-
-    Raises:
-        UsageError: If it is neither 1 nor above.
     """
     value = getattr(settings, name)
-    if value is not None and not 1 <= value < math.inf:
-        raise UsageError(f"{name} must be 1 or above, got {value:g}.")
+    if value is not None:
+        _require(name, value, value >= 1, "1 or above")
 
 
 def shares(settings: object, name: str) -> None:

@@ -1,6 +1,6 @@
 """The records that travel between data, teacher, student and learning signal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -93,6 +93,19 @@ class Step(NamedTuple):
     progress: Progress
     settings: Mapping[str, Mapping[str, float | bool]]
     """the optimiser's settings at this step for each parameter that it moved"""
+
+    def moving(self, names: Collection[str]) -> "Step":
+        """The step where it is found to move some of these parameters only.
+
+        Args:
+            names: Those that its loss reaches, among those of ``settings``.
+
+        Returns:
+            The step itself where it moves them all.
+        """
+        if len(names) == len(self.settings):
+            return self
+        return self._replace(settings={k: self.settings[k] for k in names})
 
 
 @runtime_checkable

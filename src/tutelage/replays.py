@@ -147,7 +147,8 @@ class Part(nn.Module):
     def __init__(self, module: nn.Module, function: Callable[..., Any]) -> None:
         super().__init__()
         self.module = module
-        self.function = function
+        # not as a part of this one: its parameters would be exchanged under two names
+        self.function = (function,)
 
     def forward(self, *args: object, **kwargs: object) -> object:
         """Call the function.
@@ -159,4 +160,4 @@ class Part(nn.Module):
         Returns:
             What it gives.
         """
-        return self.function(*args, **kwargs)
+        return self.function[0](*args, **kwargs)

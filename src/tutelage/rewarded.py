@@ -10,10 +10,13 @@ from torch import nn
 from torch.optim import Optimizer
 
 from tutelage.errors import UsageError
+from tutelage.labels import answered_rightly
+from tutelage.learner import step_if_finite
 from tutelage.look import shown
-from tutelage.objectives import Objective, cross_entropy, logits_of
+from tutelage.objectives import Objective, cross_entropy
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Params
+from tutelage.reduction import counts_of
 from tutelage.signals import Score
 from tutelage.trees import is_finite, plus
 from tutelage.tutor import Tutor
@@ -110,7 +113,8 @@ def rewarded(
         grad = {k: (reward - known) * g for k, g in score.items()}
         skipped = not is_finite(grad)
         if not skipped and reward != known:
-            _step(teacher, teacher_optimizer, grad)
+            own = dict(teacher.named_parameters())
+            skipped = not step_if_finite(teacher_optimizer, own, grad)
         baseline = decay * known + (1 - decay) * reward
         yield RewardedEpisode(
             number, tutor.steps, reached, tutor.best_accuracy, reward, baseline, skipped
@@ -145,6 +149,8 @@ def _run(
 def share_right(tutor: Tutor, held_out: Sequence[Batch]) -> float:
     """Accuracy of a student in evaluation mode, which it then leaves again.
 
+    Examples without a label are not counted; 0 where none has one.
+
     Args:
         tutor: The student with its teacher.
         held_out: Batches to answer.
@@ -155,19 +161,16 @@ def share_right(tutor: Tutor, held_out: Sequence[Batch]) -> float:
     student, mode = tutor.student, tutor.student.training
     student.eval()
     right = [
-        (logits_of(student(shown(tutor.task, batch).inputs)).argmax(1) == batch.targets).sum()
+        answered_rightly(
+            student(shown(tutor.task, batch).inputs),
+            batch.targets,
+            counts_of(tutor.task.objective, batch.targets),
+        )
         for batch in held_out
     ]
     student.train(mode)
-    return float(torch.stack(right).sum()) / sum(len(batch.ids) for batch in held_out)
-
-
-def _step(teacher: nn.Module, optimizer: Optimizer, grad: Params) -> None:
-    for name, p in teacher.named_parameters():
-        if name in grad:
-            p.grad = grad[name].to(p.dtype)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+    found = torch.cat(right)
+    return float(found.sum()) / max(len(found), 1)
 
 
 def _require_sound(goal: Goal, decay: float) -> None:

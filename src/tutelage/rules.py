@@ -173,10 +173,16 @@ def rule_for(optimizer: Optimizer, max_norm: float | None = None) -> Rule:
         The rule.
 
     Raises:
-        UnsupportedStudentError: If there is no such rule for this optimiser.
+        UnsupportedStudentError: If there is no such rule for this optimiser as it is set.
     """
     if max_norm is not None:
         return Clipped(rule_for(optimizer), max_norm)
+    if any(group.get("differentiable") for group in optimizer.param_groups):
+        raise UnsupportedStudentError(
+            f"{type(optimizer).__name__}(differentiable=True) cannot move a student's own "
+            "parameters, which have no history. Leave differentiable away: signals have a rule "
+            "of their own to differentiate the step."
+        )
     if type(optimizer) is SGD:
         return MomentumSGD()
     if type(optimizer) in (Adam, AdamW):
@@ -238,6 +244,8 @@ def slots_of(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[str, Par
     """
     slots: dict[str, Params] = {}
     for p, memory in optimizer.state.items():
+        if p not in names:  # of a module that the student has no longer
+            continue
         for slot, value in memory.items():
             if isinstance(value, Tensor):
                 slots.setdefault(slot, {})[names[p]] = value

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tutelage.errors import UsageError
-from tutelage.exchange import left_beside
+from tutelage.files import write_atomically
 
 SETTINGS, ENVIRONMENT = "settings.json", "environment.json"
 FULL, CLOSED = "Make room there", "Allow writing there"
@@ -185,31 +185,6 @@ def as_json(content: object) -> bytes:
         Indented UTF-8.
     """
     return json.dumps(content, indent=2, ensure_ascii=False).encode()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file's content in one go.
-
-    Args:
-        path: The file; its folder must exist.
-        content: The new content.
-
-    Raises:
-        OSError: If it cannot be written; the error names the file, whose old content stays.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        for left in left_beside(path):
-            left.unlink(missing_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def sweep(folder: Path) -> None:

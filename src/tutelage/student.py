@@ -1,6 +1,6 @@
 """A student's module seen as a pure function of its parameters and buffers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -15,7 +15,9 @@ from tutelage.records import Params, StudentState
 from tutelage.replays import replay
 from tutelage.rules import settings_of, slots_of
 from tutelage.sharded import all_whole, as_stored, whole
-from tutelage.trees import cloned, detached
+from tutelage.trees import cloned, detached, wide
+
+_HALF = (torch.float16, torch.bfloat16)
 
 
 class StudentView:
@@ -74,10 +76,41 @@ class StudentView:
         """The gradient that the optimiser is about to use.
 
         Returns:
-            One tensor per parameter of the optimiser; zeros where none has come.
+            One tensor per trainable parameter of the optimiser; zeros where none has come.
         """
-        own = self.params.items()
+        own = {k: p for k, p in self.params.items() if p.requires_grad}.items()
         return {k: whole(torch.zeros_like(p) if p.grad is None else p.grad) for k, p in own}
+
+    def completed(self, state: StudentState, names: Collection[str]) -> StudentState:
+        """A state with parameters added that the optimiser came to hold, or no longer holds.
+
+        Args:
+            state: The student at some step of a window.
+            names: Parameters that steps of the window move; one that ``state`` lacks has been
+                left alone since then.
+
+        Returns:
+            The state with copies of these, and of what the optimiser remembers of them.
+
+        Raises:
+            UnsupportedStudentError: If the student has no such parameter any more.
+        """
+        missing = [k for k in names if k not in state.params]
+        if not missing:
+            return state
+        own = {name: p for p, name in self.names.items()}
+        if gone := [k for k in missing if k not in own]:
+            raise UnsupportedStudentError(
+                f"The student's steps moved {', '.join(gone)}, which it has no longer: change "
+                "its modules between two looks of the signal, not within a window."
+            )
+        params = cloned(all_whole({k: own[k] for k in missing}))
+        slots = dict(state.slots)
+        for slot, memory in slots_of(self.optimizer, self.names).items():
+            known = cloned(all_whole({k: memory[k] for k in missing if k in memory}))
+            if known:
+                slots[slot] = known | slots.get(slot, {})
+        return StudentState(state.params | params, state.buffers, slots)
 
     def snapshot(self) -> StudentState:
         """A copy of the state that later steps leave alone.
@@ -130,10 +163,29 @@ class StudentView:
         return evaluate(self.module, params, buffers, inputs, taps)
 
 
+def in_full_precision(state: StudentState) -> StudentState:
+    """A student's parameters and its optimiser's memory in float32 or better.
+
+    What looks back over many steps adds up small numbers, which half precision loses.
+
+    Args:
+        state: The student, in any precision.
+
+    Returns:
+        The tensors themselves where they are so already; buffers as they are.
+    """
+    slots = {
+        slot: {k: wide(x) for k, x in known.items()} for slot, known in state.slots.items()
+    }
+    return StudentState({k: wide(p) for k, p in state.params.items()}, state.buffers, slots)
+
+
 def evaluate(
     module: nn.Module, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str] = ()
 ) -> tuple[Any, Params, Params]:
     """Run a module on other parameters, where second derivatives and forward mode work.
+
+    A module in half precision may be given parameters in float32: all of it runs in that then.
 
     Args:
         module: The module; its own state is left alone.
@@ -148,9 +200,19 @@ def evaluate(
     own = params | cloned(buffers)
     for name in overwritten(module):
         own[name] = own.get(name, module.get_parameter(name)).clone()
+    if next(module.parameters()).dtype in _HALF and (full := _full(module, params)):
+        own = full | {k: wide(b) if b.is_floating_point() else b for k, b in own.items()}
+        inputs = wide(inputs) if inputs.is_floating_point() else inputs
     with tapped(module, taps) as features:
         outputs = replay(module, own, (inputs,))
-    return outputs, features, {name: own[name] for name in buffers}
+    return outputs, features, {name: own[name].to(b.dtype) for name, b in buffers.items()}
+
+
+def _full(module: nn.Module, params: Params) -> Params:
+    # all parameters in float32, where one of those given is in more than the module's own
+    own = dict(module.named_parameters())
+    same = all(p.dtype == own[name].dtype for name, p in params.items())
+    return {} if same else {name: wide(p) for name, p in own.items()}
 
 
 @contextmanager

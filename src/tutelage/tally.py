@@ -11,12 +11,15 @@ from torch import Tensor
 class Tally:
     """The loss of all steps, and how many of them taught nothing; kept where the student is.
 
+    Losses that are not finite are left out of the sum, and counted.
+
     Args:
         device: Where that is.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.not_finite = torch.zeros((), dtype=torch.int64, device=device)
         self.weightless = torch.zeros((), dtype=torch.int64, device=device)
         self.warned = False
 
@@ -27,8 +30,22 @@ class Tally:
             loss: What the student descended, a scalar.
             weight: The sum of the teacher's weights, a scalar.
         """
-        self.loss_sum += loss.detach().to(self.loss_sum)
+        loss = loss.detach().to(self.loss_sum)
+        finite = loss.isfinite()
+        self.loss_sum += loss.where(finite, 0)
+        self.not_finite += ~finite
         self.weightless += weight == 0
+
+    def mean_loss(self, steps: int) -> float:
+        """The mean loss of the steps whose loss was finite; waits for the device.
+
+        Args:
+            steps: How many were counted.
+
+        Returns:
+            0 before the first of them.
+        """
+        return float(self.loss_sum / (steps - self.not_finite).clamp(min=1))
 
     def warn_of_weightless_steps(self) -> None:
         """Warn, once, where a batch carried no weight at all; waits for the device."""
@@ -44,9 +61,13 @@ class Tally:
         """What a checkpoint keeps.
 
         Returns:
-            Two tensors by name.
+            Tensors by name.
         """
-        return {"loss_sum": self.loss_sum, "weightless": self.weightless}
+        return {
+            "loss_sum": self.loss_sum,
+            "not_finite": self.not_finite,
+            "weightless": self.weightless,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state that ``state_dict`` gave.
@@ -57,3 +78,5 @@ class Tally:
         device = self.loss_sum.device  # checkpoints are often loaded onto the CPU
         self.loss_sum = state["loss_sum"].to(device, copy=True)
         self.weightless = state["weightless"].to(device, copy=True)
+        missing = torch.zeros_like(self.not_finite)  # from checkpoints of before it was counted
+        self.not_finite = state.get("not_finite", missing).to(device, copy=True)

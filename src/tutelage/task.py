@@ -1,14 +1,15 @@
 """A student learning under a teacher, as pure functions of both their parameters."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from tutelage.differentiable import require_hessian, require_steps_with_derivative
 from tutelage.joint import update_jointly
-from tutelage.labels import labelled, of_labelled, with_classes
-from tutelage.objectives import Objective, logits_of, losses_of, nonzero, weighted_loss
+from tutelage.labels import of_labelled, of_labelled_examples, with_classes
+from tutelage.objectives import Objective, logits_of, losses_of, weighted_loss
 from tutelage.precision import autocast_to
 from tutelage.processes import Alone, Processes
 from tutelage.randomness import mixed_seed
@@ -21,19 +22,21 @@ from tutelage.records import (
     Params,
     Step,
     StudentState,
+    as_lesson,
 )
+from tutelage.reduction import counted_mean, counts_of, counts_to_judge
 from tutelage.rules import Rule, rule_for
 from tutelage.sights import as_taken, cut, detach, joined
 from tutelage.student import StudentView
 from tutelage.teaching import (
     acts_at_test,
     grade,
-    is_deep,
     log_prob,
     normalise_of,
     prepare,
     taps_of,
     weigh,
+    weighs_deeply,
 )
 from tutelage.trees import detached, grads_of_both, leaves, reached_grad, wide
 
@@ -110,7 +113,39 @@ class Task:
         """
         return [lesson] if self.micro_batch is None else cut(lesson, self.micro_batch)
 
-    def weights(self, teacher: Params, lesson: Lesson, seen: Observation, seed: int) -> Tensor:
+    def shown(
+        self, state: StudentState, lesson: Lesson, step: Step, seen: Observation
+    ) -> Observation:
+        """What the teacher weighs by: blind to the student's graph unless the teacher is deep.
+
+        It keeps the path from what the teacher has prepared, through the student as it is.
+
+        Args:
+            state: The student before the step.
+            lesson: What was prepared.
+            step: The step.
+            seen: What the student's forward pass on it revealed.
+
+        Returns:
+            The same values.
+        """
+        if weighs_deeply(self.teacher):
+            return seen
+        made = lesson.inputs, lesson.targets, lesson.aux
+        followed = any(part is not None and part.requires_grad for part in made)
+        if not followed or not hasattr(self.teacher, "weigh"):
+            return detach(seen)
+        return self.observe(state._replace(params=detached(state.params)), lesson, step)[0]
+
+    def weights(
+        self,
+        teacher: Params,
+        lesson: Lesson,
+        seen: Observation,
+        seed: int,
+        *,
+        attached: bool = False,
+    ) -> Tensor:
         """How much each row counts; blind to the student's graph unless the teacher is deep.
 
         Args:
@@ -118,15 +153,19 @@ class Task:
             lesson: What the student saw.
             seen: What its forward pass revealed.
             seed: That of the step's batch.
+            attached: Whether ``seen`` is what ``shown`` gives, to be taken with its graph.
 
         Returns:
-            Weights [L], before normalisation.
+            Weights [L], before normalisation; 0 for rows without a label, which the teacher
+            does not see.
         """
-        shown = seen if is_deep(self.teacher) else detach(seen)
-        known = labelled(self.objective, lesson.targets)
+        shown = seen if attached or weighs_deeply(self.teacher) else detach(seen)
+        counts = counts_of(self.objective, lesson.targets)
+        if not hasattr(self.teacher, "weigh"):
+            ones = torch.ones_like(shown.losses)
+            return ones if counts is None else ones.where(counts > 0, 0)
         with as_taken(lesson, self.own(seed + 2)):
-            weights = weigh(self.teacher, teacher, with_classes(lesson, known), shown)
-        return of_labelled(weights, known)
+            return of_labelled(partial(weigh, self.teacher, teacher), lesson, shown, counts)
 
     def descended(
         self, teacher: Params, lesson: Lesson, seen: Observation, seed: int
@@ -142,24 +181,46 @@ class Task:
         Returns:
             [L]: the objective's losses, or the teacher's grades.
         """
-        known = with_classes(lesson, labelled(self.objective, lesson.targets))
+        if not hasattr(self.teacher, "grade"):
+            return seen.losses
+        counts = counts_of(self.objective, lesson.targets)
         with as_taken(lesson, self.own(seed + 2)):
-            return grade(self.teacher, teacher, known, seen)
+            return of_labelled(partial(grade, self.teacher, teacher), lesson, seen, counts)
 
-    def log_prob(self, teacher: Params, step: Step, seen: Observation) -> Tensor:
+    def log_prob(
+        self, teacher: Params, step: Step, seen: Observation, lesson: Lesson | None = None
+    ) -> Tensor:
         """The log-probability of what the teacher sampled at a step.
 
         Args:
             teacher: Teacher parameters as they were.
             step: The step.
             seen: What the student's forward pass revealed, detached.
+            lesson: What these parameters make of the step's batch; None: to be made.
 
         Returns:
             [B], differentiable in ``teacher``.
         """
-        lesson = self.lesson(teacher, step.batch)
+        lesson = self.lesson(teacher, step.batch) if lesson is None else lesson
+        counts = counts_of(self.objective, lesson.targets)
+        own = partial(log_prob, self.teacher, teacher)
         with as_taken(lesson, self.own(step.batch.seed + 2)):
-            return log_prob(self.teacher, teacher, lesson, seen)
+            return of_labelled_examples(own, lesson, seen, counts)
+
+    def counted(self, lesson: Lesson, examples: int) -> Tensor | None:
+        """Which examples of a batch count: those of which a row has a label.
+
+        Args:
+            lesson: What was made of the batch.
+            examples: B.
+
+        Returns:
+            bool [B]; None where all do.
+        """
+        counts = counts_of(self.objective, lesson.targets)
+        if counts is None:
+            return None
+        return counts.new_zeros(examples).index_add(0, lesson.group, counts) > 0
 
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
         """The weighted loss, or the same reduction of any other quantity per row.
@@ -173,7 +234,8 @@ class Task:
             A scalar, linear in ``values``.
         """
         rule, total = normalise_of(self.teacher), self.processes.total
-        return weighted_loss(values, weights, lesson.group, rule, total)
+        counts = counts_of(self.objective, lesson.targets)
+        return weighted_loss(values, weights, lesson.group, rule, total, counts)
 
     def own(self, seed: int, part: int = 0) -> int:
         """A seed that no two processes or micro-batches share, since they have other rows.
@@ -203,7 +265,8 @@ class Task:
         """
         lesson = self.lesson(teacher, step.batch)
         seen, buffers = self.observe(state, lesson, step)
-        weights = self.weights(teacher, lesson, seen, step.batch.seed)
+        shown, seed = self.shown(state, lesson, step, seen), step.batch.seed
+        weights = self.weights(teacher, lesson, shown, seed, attached=True)
         losses = self.descended(teacher, lesson, seen, step.batch.seed)
         return self.reduce(losses, weights, lesson), buffers
 
@@ -262,11 +325,25 @@ class Task:
         Returns:
             The student afterwards; bit for bit the same again for the same arguments.
         """
+        return self.take_planned(state, teacher, step)[0]
+
+    def take_planned(
+        self, state: StudentState, teacher: Params, step: Step
+    ) -> tuple[StudentState, Step]:
+        """``take`` a step of which it is not known yet which parameters its loss reaches.
+
+        Args:
+            state: The student.
+            teacher: Teacher parameters.
+            step: The step, with settings for all that may be moved.
+
+        Returns:
+            The student afterwards, and the step with the settings of what it moved.
+        """
         grads, buffers = self.gradient(state, teacher, step)
         with torch.no_grad():
-            return update_jointly(self.rule, state, grads, step.settings)._replace(
-                buffers=buffers
-            )
+            after = update_jointly(self.rule, state, grads, step.settings)
+        return after._replace(buffers=buffers), step.moving(grads.keys())
 
     def held_out_loss(self, state: StudentState, teacher: Params, held_out: Batch) -> Tensor:
         """The mean metric on held-out examples, unweighted and without auxiliary targets.
@@ -282,13 +359,15 @@ class Task:
             A scalar.
         """
         lesson = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
+        metric = self.metric or self.objective
+        counts = counts_to_judge(self.objective, self.metric, lesson.targets)
+        judged = as_lesson(held_out)._replace(inputs=lesson.inputs, targets=lesson.targets)
+        if self.metric is not None:
+            judged = with_classes(judged, counts_of(self.objective, lesson.targets))
         with as_taken(held_out, self.own(held_out.seed + 1)):
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
-            known = labelled(self.objective, lesson.targets)
-            found = (self.metric or self.objective)(out, with_classes(lesson, known).targets)
-        found = wide(found)  # half precision counts to 256, or 2048
-        rows = found.new_full((), found.numel()) if known is None else known.sum().to(found)
-        return of_labelled(found, known).sum() / nonzero(self.processes.total(rows))
+            found = losses_of(metric, out, judged)
+        return counted_mean(wide(found), counts, self.processes.total)  # half counts to 256
 
     def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> Judgement:
         """The held-out loss with its gradients.

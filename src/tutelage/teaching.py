@@ -6,7 +6,8 @@
   student descends in place of the objective's losses, differentiable in the observation;
 * ``log_prob(lesson: Lesson, observation: Observation) -> Tensor [B]``, where ``weigh`` samples:
   the log-probability of what it sampled, drawn again from the same random numbers. A teacher
-  that samples in ``prepare`` gives it with the lesson;
+  that samples in ``prepare`` gives it with the lesson; of one that samples in both they are
+  added up. Examples' actions are drawn independently of one another;
 * ``entropy() -> Tensor``, a scalar: of what it samples, where a signal rewards that;
 * ``remember(lesson: Lesson, observation: Observation) -> Params``, after each real step that it
   taught, by the teacher or any part of it: new values for those of its buffers that ``memory``
@@ -18,7 +19,8 @@ Traits are plain attributes:
 * ``normalise``: the rule of ``tutelage.objectives.weighted_loss``; ``"mean"`` if absent;
 * ``taps``: names of the student's modules whose outputs it wants to see; none if absent;
 * ``deep``: keep the path from weights to student parameters, ``dw/dtheta``; False if absent,
-  unless the teacher grades;
+  unless the teacher grades. Where it is False and weights look at the student, what an earlier
+  step does to later weights has no part in a hypergradient;
 * ``at_test``: ``prepare`` belongs to prediction too (masks do); False if absent;
 * ``uses_progress``: what it does depends on ``Progress``; False if absent;
 * ``uses_alignments``: what it does depends on ``Observation.alignments``, for which the tutor
@@ -26,18 +28,24 @@ Traits are plain attributes:
 * ``drop_below``: the share of the rows' gradients that a real step may leave out to be cheaper,
   see ``tutelage.lighter``; 0, nothing, if absent;
 * ``memory``: names of the buffers that ``remember`` gives values for; none if absent.
+
+A teacher need not have the student's precision: its moments see, and are run in, the wider one
+of the two, and inputs that it prepares come back in the type of the batch's.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
 from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 
 from tutelage.objectives import Normalise
+from tutelage.precision import FULL, autocast_now
 from tutelage.records import Batch, Lesson, Observation, Params, as_lesson
 from tutelage.replays import replay
+from tutelage.trees import in_kind, kinds_in
 
 
 class _Moment(nn.Module):
@@ -73,7 +81,10 @@ def prepare(teacher: nn.Module, params: Params, batch: Batch) -> Lesson:
     """
     if not hasattr(teacher, "prepare"):
         return as_lesson(batch)
-    return _call(teacher, "prepare", params, batch)._replace(autocast=batch.autocast)
+    lesson = _call(teacher, "prepare", params, batch)._replace(autocast=batch.autocast)
+    if lesson.inputs.dtype == batch.inputs.dtype or not batch.inputs.is_floating_point():
+        return lesson
+    return lesson._replace(inputs=lesson.inputs.to(batch.inputs.dtype))
 
 
 def weigh(
@@ -119,7 +130,7 @@ def grade(
 def log_prob(
     teacher: nn.Module, params: Params, lesson: Lesson, observation: Observation
 ) -> Tensor:
-    """The log-probability of what the teacher sampled.
+    """The log-probability of what the teacher sampled, with the lesson or its weights or both.
 
     Args:
         teacher: The teacher.
@@ -133,15 +144,16 @@ def log_prob(
     Raises:
         ValueError: If it samples nothing.
     """
-    if lesson.log_prob is not None:
-        return lesson.log_prob
     if not hasattr(teacher, "log_prob"):
+        if lesson.log_prob is not None:
+            return lesson.log_prob
         raise ValueError(
             f"{type(teacher).__name__} samples nothing, so that a reward cannot teach it: give "
             "its lessons a log_prob, or use a signal that differentiates, such as Lookahead."
         )
     memory = observation.progress.memory
-    return _call(teacher, "log_prob", params, lesson, observation, memory=memory)
+    chosen = _call(teacher, "log_prob", params, lesson, observation, memory=memory)
+    return chosen if lesson.log_prob is None else lesson.log_prob + chosen
 
 
 def entropy(teacher: nn.Module, params: Params) -> Tensor:
@@ -169,19 +181,36 @@ def _call(  # noqa: ANN202 - the method's own
     teacher: nn.Module,
     method: str,
     params: Params,
-    *args: object,
+    *args: Batch | Lesson | Observation,
     memory: Mapping[str, Tensor] = MappingProxyType({}),
 ):
+    kind = _wider(teacher, params, args)
+    if kind is not None:
+        args = tuple(in_kind(shown, kind) for shown in args)
+        params = {k: p.to(kind) for k, p in (dict(teacher.named_parameters()) | params).items()}
     if not params and next(teacher.buffers(), None) is None:
         return getattr(teacher, method)(*args)
     own = {f"teacher.{name}": tensor for name, tensor in params.items()}
     now = dict(teacher.named_buffers()) | dict(memory)
     buffers = {f"teacher.{name}": b.clone() for name, b in now.items()}
+    if kind is not None:
+        buffers = {k: b.to(kind) if b.is_floating_point() else b for k, b in buffers.items()}
     return replay(_Moment(teacher, method), own | buffers, args, within=_as_it_is)
 
 
 def _as_it_is(_module: nn.Module) -> AbstractContextManager[None]:
     return nullcontext()
+
+
+def _wider(
+    teacher: nn.Module, params: Params, args: Sequence[Batch | Lesson | Observation]
+) -> torch.dtype | None:
+    # the wider type, where teacher and student differ; autocast mixes types by itself
+    first = next(iter(params.values()), None) if params else next(teacher.parameters(), None)
+    if first is None or autocast_now(first.device) != FULL:
+        return None
+    kinds = {first.dtype}.union(*(kinds_in(shown) for shown in args))
+    return None if len(kinds) == 1 else reduce(torch.promote_types, kinds)
 
 
 def normalise_of(teacher: nn.Module) -> Normalise:
@@ -218,6 +247,18 @@ def is_deep(teacher: nn.Module) -> bool:
         Its trait ``deep``; a teacher that grades is.
     """
     return getattr(teacher, "deep", False) or hasattr(teacher, "grade")
+
+
+def weighs_deeply(teacher: nn.Module) -> bool:
+    """Whether the student's gradient keeps the path from weights to its parameters.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Its trait ``deep``; True where it grades and does not say.
+    """
+    return getattr(teacher, "deep", hasattr(teacher, "grade"))
 
 
 def acts_at_test(teacher: nn.Module) -> bool:

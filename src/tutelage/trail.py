@@ -15,6 +15,7 @@ from tutelage.packing import (
     unpacked_window,
 )
 from tutelage.records import Judgement, Params, Step, StudentState, Window, Witness
+from tutelage.student import StudentView
 
 Waiting = tuple[Window, Params]
 """a window that the next step's loss will judge, and the teacher's parameters as they were"""
@@ -29,16 +30,28 @@ class Trail:
     steps: list[Step] = field(default_factory=list)
     waiting: Waiting | None = None
 
-    def window(self, end: StudentState, witness: Witness | None) -> Window:
+    def reach(self, step: Step, student: StudentView) -> None:
+        """Complete the start by what a step is the first to move, as a group added since does.
+
+        Args:
+            step: The step that is about to be taken.
+            student: The student.
+        """
+        if self.start is not None:
+            self.start = student.completed(self.start, step.settings.keys())
+
+    def window(self, student: StudentView, witness: Witness | None) -> Window:
         """The steps so far as a window; the trail begins anew.
 
         Args:
-            end: The student after the last of them.
+            student: The student after the last of them.
             witness: Of the last of them, where the signal looks at it.
 
         Returns:
             The window.
         """
+        moved = {name for step in self.steps for name in step.settings}
+        end = student.completed(student.state(), moved)
         window = Window(self.start, tuple(self.steps), end, witness)
         self.forget()
         return window

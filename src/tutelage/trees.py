@@ -1,11 +1,15 @@
 """Arithmetic on named tensors."""
 
+from typing import TypeVar
+
 import torch
 from torch import Tensor
 
 from tutelage.derivatives import second_derivatives
 from tutelage.recomputation import no_other_recomputation
-from tutelage.records import Params
+from tutelage.records import Batch, Lesson, Observation, Params
+
+Record = TypeVar("Record", Batch, Lesson, Observation)
 
 
 def named_grad(
@@ -92,6 +96,43 @@ def wide(tensor: Tensor) -> Tensor:
         The same numbers.
     """
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def kinds_in(record: Batch | Lesson | Observation) -> set[torch.dtype]:
+    """The types of the floating-point numbers in a record.
+
+    Args:
+        record: What travels between teacher and student.
+
+    Returns:
+        Often one; none where it holds tokens and class ids.
+    """
+    return {x.dtype for _, x in _numbers(record)}
+
+
+def in_kind(record: Record, kind: torch.dtype) -> Record:
+    """A record with its floating-point numbers in another type.
+
+    Args:
+        record: What travels between teacher and student.
+        kind: That type.
+
+    Returns:
+        The same numbers, differentiable; whole numbers stay as they are.
+    """
+    own = {name: x.to(kind) for name, x in _numbers(record) if name in record._fields}
+    if isinstance(record, Observation):
+        own["features"] = {
+            k: x.to(kind) if x.is_floating_point() else x for k, x in record.features.items()
+        }
+    return record._replace(**own)
+
+
+def _numbers(record: Batch | Lesson | Observation) -> list[tuple[str, Tensor]]:
+    named = list(zip(record._fields, record, strict=True))
+    if isinstance(record, Observation):
+        named += record.features.items()
+    return [(k, x) for k, x in named if isinstance(x, Tensor) and x.is_floating_point()]
 
 
 def is_finite(params: Params) -> bool:

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from tutelage.alignments import Recorder
 from tutelage.descent import Descent, Ordinary
 from tutelage.differentiable import compiled_parts, require_learnable
+from tutelage.labels import counted_rows
 from tutelage.learner import Learner
 from tutelage.look import (
     Look,
@@ -23,7 +24,7 @@ from tutelage.look import (
     settings_now,
     weighed,
 )
-from tutelage.memory import memory_of, remember
+from tutelage.memory import has_memory, memory_of, remember
 from tutelage.micro_batches import require_parts
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.packing import renamed_steps
@@ -40,7 +41,9 @@ from tutelage.precision import autocast_now
 from tutelage.processes import Processes, processes_of
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Params, Progress, Step, Window, Witness
+from tutelage.reduction import counts_of
 from tutelage.rules import rule_for
+from tutelage.shapes import require_batch
 from tutelage.sights import detach
 from tutelage.signals import Signal
 from tutelage.signals.dots import seen_again
@@ -166,7 +169,7 @@ class Tutor:
         fraction = 0.0 if self.total_steps is None else self.steps / self.total_steps
         mean = 0.0
         if uses_progress(self.teacher):  # reading the mean loss waits for the device
-            mean = float(self._tally.loss_sum) / max(self.steps, 1)
+            mean = self._tally.mean_loss(self.steps)
         return Progress(fraction, mean, self.best_accuracy, memory_of(self.teacher))
 
     def step(self, batch: Batch, held_out: Batch | None = None) -> Record:
@@ -188,9 +191,9 @@ class Tutor:
                 "The teacher needs held-out examples at this step: give held_out (see "
                 "Tutor.wants_held_out)."
             )
-        require_learnable("batch", batch)
+        batch = self._checked("batch", batch)
         if held_out is not None and self.wants_held_out:
-            require_learnable("held_out", held_out)
+            held_out = self._checked("held_out", held_out)
         now = autocast_now(batch.inputs.device)
         batch = batch._replace(seed=mixed_seed(self.seed, self.steps), autocast=now)
         self._passes.begin()
@@ -209,6 +212,11 @@ class Tutor:
         self._move(task, sight)
         return record(sight, judged)
 
+    def _checked(self, name: str, batch: Batch) -> Batch:
+        batch = require_batch(name, batch, empty=self.processes.size > 1)
+        require_learnable(name, batch)
+        return batch
+
     def _watched(self, learner: Learner, batch: Batch, held_out: Batch | None) -> Record:
         due, phi = learner.due(self.steps), learner.params
         if learner.next_judges:  # the teacher moves on before this step's turn comes
@@ -216,6 +224,7 @@ class Tutor:
         if not self._trail.steps and learner.signal.keeps_start and not learner.retakes:
             self._trail.start = self.task.student.snapshot()
         sight, step, witness = self._see(learner, batch, due=due)
+        self._trail.reach(step, self.task.student)
         judged = self._pass_on(sight.loss, batch)
         if learner.retakes and held_out is not None:
             judged = self._learn(learner, ahead(self.task, step, witness), held_out, phi)
@@ -245,7 +254,9 @@ class Tutor:
 
     def _move(self, task: Task, sight: Look) -> bool:
         moved = self.descent.step(self.optimizer)
-        remember(task.teacher, sight.lesson, detach(sight.seen))
+        if has_memory(task.teacher):
+            counts = counts_of(task.objective, sight.lesson.targets)
+            remember(task.teacher, *counted_rows(sight.lesson, detach(sight.seen), counts))
         self.steps += 1
         self._tally.add(sight.loss, self.processes.total(sight.weights.detach().sum()))
         return moved
@@ -259,7 +270,7 @@ class Tutor:
         judged: Tensor | None,
     ) -> Tensor | None:
         seen = witness if learner.one_step is not None else None
-        window = self._trail.window(self.task.student.state(), seen)
+        window = self._trail.window(self.task.student, seen)
         if learner.next_judges:
             self._trail.waiting = window, phi
         elif held_out is not None:
@@ -311,9 +322,9 @@ class Tutor:
         Args:
             state: That state, on any device.
         """
-        load_state(self.student, state["student"])
+        load_state(self.student, state["student"], "student")
         load_optimizer_state(self.optimizer, state["optimizer"])
-        load_state(self.teacher, state["teacher"])
+        load_state(self.teacher, state["teacher"], "teacher")
         if self.learner is not None:
             self.learner.load_state_dict(state["learner"])
         self.steps = state["steps"]

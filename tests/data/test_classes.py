@@ -2,7 +2,8 @@
 
 import pytest
 
-from tutelage.data.classes import class_names, encode, listed
+from tutelage.data.classes import class_names, encode
+from tutelage.data.row_numbers import listed
 from tutelage.errors import UsageError
 
 
@@ -29,7 +30,7 @@ def test_a_full_byte_of_classes_is_allowed():
 
 
 @pytest.mark.parametrize(
-    ("values", "row", "label"), [([0, 255, -1, 1], 1, 255), ([0, -1], 1, -1)]
+    ("values", "row", "label"), [([0, 255, -1, 1], 3, 255), ([0, -1], 3, -1)]
 )
 def test_marks_of_unlabelled_examples_are_named(values, row, label):
     with pytest.raises(
@@ -40,7 +41,9 @@ def test_marks_of_unlabelled_examples_are_named(values, row, label):
 
 @pytest.mark.parametrize("gap", [None, float("nan")])
 def test_missing_labels_are_listed(gap):
-    with pytest.raises(UsageError, match=r"toy has no label in rows 1, 2 \(counted from 0\)"):
+    with pytest.raises(
+        UsageError, match=r"toy has no label in rows 3, 4 \(the header is row 1\)"
+    ):
         encode([0, gap, gap, 1], ("0", "1"), where="toy")
 
 
@@ -52,5 +55,5 @@ def test_an_unknown_word_and_a_fraction_are_refused():
 
 
 def test_long_lists_of_rows_are_cut():
-    assert listed([4]) == "row 4 (counted from 0)"
-    assert listed(range(8)) == "rows 0, 1, 2, 3, 4 and 3 more (counted from 0)"
+    assert listed([4]) == "row 4 (the header is row 1)"
+    assert listed(range(8)) == "rows 0, 1, 2, 3, 4 and 3 more (the header is row 1)"

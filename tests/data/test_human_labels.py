@@ -49,4 +49,10 @@ def test_an_unknown_annotator_is_refused_with_the_nearest():
 def test_without_a_copy_it_says_where_one_goes(monkeypatch, tmp_path):
     monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
     with pytest.raises(UsageError, match=r"set TUTELAGE_DATA.*labels-from"):
+        human_labels(images(TRUE * 12_500), "worst")
+
+
+def test_other_images_are_refused_without_a_copy_too(monkeypatch, tmp_path):
+    monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
+    with pytest.raises(UsageError, match="pets holds others"):
         human_labels(images(TRUE), "worst")

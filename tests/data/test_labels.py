@@ -67,10 +67,10 @@ def test_another_number_of_rows_is_refused_with_both(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([0, 3], r"row 1 .* has label 3; allowed: 0..2"),
-        ([0, -1], r"row 1 .* has label -1; allowed: 0..2"),
-        (["cat", "dgo"], r"row 1 .* 'dgo', which is no class. Did you mean 'dog'"),
-        ([0, None], "no label in row 1"),
+        ([0, 3], r"row 3 .* has label 3; allowed: 0..2"),
+        ([0, -1], r"row 3 .* has label -1; allowed: 0..2"),
+        (["cat", "dgo"], r"row 3 .* 'dgo', which is no class. Did you mean 'dog'"),
+        ([0, None], "no label in row 3"),
     ],
 )
 def test_what_is_no_class_is_named(tmp_path, values, message):

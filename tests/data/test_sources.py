@@ -89,14 +89,14 @@ def test_one_class_is_too_few(tmp_path):
 @pytest.mark.parametrize("label", [-1, 255])
 def test_a_mark_of_unlabelled_examples_is_named_with_its_row(tmp_path, label):
     rows_parquet(tmp_path / "train.parquet", pa.array([0, 1, label, 1], pa.int16()))
-    with pytest.raises(UsageError, match=rf"row 2 .* has label {label}; allowed: 0..1"):
+    with pytest.raises(UsageError, match=rf"row 4 .* has label {label}; allowed: 0..1"):
         load(str(tmp_path))
 
 
 def test_missing_labels_are_refused_with_their_rows(tmp_path):
     picture(tmp_path / "a.png")
     (tmp_path / "l.csv").write_text("file,label\na.png,0\na.png,\na.png,NaN\na.png,1\n")
-    with pytest.raises(UsageError, match="no label in rows 1, 2"):
+    with pytest.raises(UsageError, match="no label in rows 3, 4"):
         load(str(tmp_path))
 
 

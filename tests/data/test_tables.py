@@ -3,7 +3,9 @@
 import pytest
 from PIL import Image
 
-from tutelage.data.tables import lists_images, literal, read_csv, read_tables, table_splits
+from tutelage.data.classes import literal
+from tutelage.data.csv_files import read_csv
+from tutelage.data.tables import lists_images, read_tables, table_splits
 from tutelage.errors import UsageError
 
 
@@ -61,7 +63,7 @@ def test_a_missing_image_is_named_with_path_and_row(tmp_path):
     pictures(tmp_path, "a.png")
     file = table(tmp_path, "path,label\na.png,x\nb.png,y\n")
     with pytest.raises(
-        UsageError, match=r"b.png \(row 1 of labels.csv, .*No such file"
+        UsageError, match=r"b.png \(row 3 of labels.csv, .*No such file"
     ) as caught:
         read(file)
     assert str(tmp_path / "b.png") in str(caught.value)
@@ -99,7 +101,9 @@ def test_test_tables_are_read_too(tmp_path):
 
 
 def test_rows_must_have_as_many_values_as_there_are_columns(tmp_path):
-    with pytest.raises(UsageError, match=r"row 1 of .* has 3 values, but there are 2 columns"):
+    with pytest.raises(
+        UsageError, match=r"row 3 .* of .* has 3 values, but there are 2 columns"
+    ):
         read_csv(table(tmp_path, "path,label\na.png,x\nb,c.png,y\n"))
 
 

@@ -1,7 +1,6 @@
 """Rewards for what was sampled: their sign, their factor and their bookkeeping."""
 
 from collections.abc import Iterator
-from copy import deepcopy
 
 import pytest
 import torch
@@ -11,13 +10,12 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
 from tests.cases import C, D, InputWeigher, build, stream
-from tests.tutoring import Copies, WithoutForwardMode, live_tensors, same, teaching
-from tutelage.randomness import mixed_seed
+from tests.tutoring import WithoutForwardMode, live_tensors, same, teaching
 from tutelage.records import Batch, Observation, Progress, as_lesson
 from tutelage.signals import GradientAlignment, Lookahead, NextStepLoss, Signal
 from tutelage.signals.policy_gradients import normalised, require_sound
 from tutelage.signals.products import Alignment
-from tutelage.teachers import KeepOrDrop, SplitSampler, Together
+from tutelage.teachers import KeepOrDrop, SplitSampler
 from tutelage.tutor import Tutor
 
 RATE = 0.3
@@ -258,34 +256,6 @@ def test_log_probabilities_of_another_shape_are_refused(signal) -> None:
     tutor.step(next(batches))
     with pytest.raises(ValueError, match=r"log_prob of shape \[6, 1\].*\[6\]"):
         tutor.step(next(batches))
-
-
-def test_what_was_kept_of_an_examples_copies_is_one_action() -> None:
-    keeps, copies = InputWeigher(), Copies()
-    teacher = Together(copies, KeepOrDrop(keeps)).double()
-    signal = GradientAlignment(judge="held-out", normalise="none")
-    tutor, batches = teaching(signal, teacher=teacher), stream()
-    batch, judging = next(batches), next(batches)
-    with torch.random.fork_rng():
-        torch.manual_seed(mixed_seed(0, 0))  # as the tutor draws at its first step
-        lesson = copies.prepare(batch)
-    before = deepcopy(keeps)
-    p = before.weigh(lesson, None)
-    rows = [(x[None], y[None]) for x, y in zip(lesson.inputs, lesson.targets, strict=True)]
-    grads = [torch.cat(gradients_of(tutor.student, *row)) for row in rows]
-    kept = tutor.step(batch, judging).weights
-
-    g = torch.cat(gradients_of(tutor.student, judging.inputs, judging.targets))
-    reward = (torch.stack(grads) @ g).reshape(-1, 2).sum(1)
-    chosen = torch.where(kept == 1, p, 1 - p).log().reshape(-1, 2).sum(1)
-    ascent = torch.autograd.grad((reward * chosen).mean(), list(before.parameters()))
-    for now, was, g in zip(keeps.parameters(), before.parameters(), ascent, strict=True):
-        torch.testing.assert_close(now - was, 0.1 * g)
-
-
-def gradients_of(student: nn.Module, inputs: Tensor, targets: Tensor) -> list[Tensor]:
-    loss = cross_entropy(student(inputs), targets)
-    return [g.flatten() for g in torch.autograd.grad(loss, list(student.parameters()))]
 
 
 def test_a_teacher_under_autocast_keeps_as_often_as_it_says() -> None:

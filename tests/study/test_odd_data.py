@@ -76,12 +76,12 @@ def test_a_table_with_windows_paths_gaps_and_marks_is_trained_on(tmp_path, caplo
     rows = [f"{str(f).replace('/', chr(92))},{y}" for f, y in zip(files, labels, strict=True)]
     (tmp_path / "labels.csv").write_text("file,label\n" + "\n".join(rows) + "\n")
     first = ["train", "labels.csv", *QUICK, *TRAIN, "--out", "run"]
-    one_line(run(*first), "no label in row 3", "missing_labels skip")
+    one_line(run(*first), "no label in row 5", "missing_labels skip")
     first += ["--missing-labels", "skip"]
-    one_line(run(*first), "row 40", "label 255", "ignore_labels")
+    one_line(run(*first), "row 42", "label 255", "ignore_labels")
     answer = run(*first, "--ignore-labels", "255", "-1")
     assert answer.code == 0, answer
-    assert "no label in rows 3, 40, 41" in caplog.text
+    assert "no label in rows 5, 42, 43" in caplog.text
     assert "No training example is of class 1, 2, 3, 4, 5 and 1 more" in caplog.text
     assert "in 8 classes" in answer.out
 

@@ -19,18 +19,41 @@ def test_each_example_has_its_own_in_any_batch():
     assert tutor.step(batch).weights.tolist() == pytest.approx([0.3, 0.7])
 
 
-def test_what_is_no_weight_is_refused():
-    with pytest.raises(UsageError, match="a weight is -1; allowed: 0 and above"):
-        GivenWeights(torch.tensor([0, 1]), torch.tensor([1.0, -1.0]))
-    with pytest.raises(UsageError, match="a weight is nan"):
-        GivenWeights(torch.tensor([0]), torch.tensor([float("nan")]))
-    with pytest.raises(UsageError, match="2 weights for 1 ids"):
-        GivenWeights(torch.tensor([0]), torch.tensor([1.0, 1.0]))
+WRONG = {
+    "negative": ([0, 1], [1.0, -1.0], r"a weight is -1; allowed: 0 and above.*of id 1"),
+    "not a number": ([0], [float("nan")], "a weight is nan"),
+    "infinite in single precision": ([4, 2], [1e308, 1.0], r"a weight is 1e\+308.*of id 4"),
+    "too few ids": ([0], [1.0, 1.0], "2 weights for 1 ids"),
+    "ids twice": ([3, 1, 3, 1], [1.0] * 4, "ids 1, 3 come twice"),
+    "a negative id": ([0, -1], [1.0, 1.0], "ids -1 are negative"),
+    "real ids": ([0.5, 1.0], [1.0, 1.0], r"ids are torch.float.*whole numbers"),
+    "a table of weights": ([0, 1], [[1.0], [1.0]], "one for each id"),
+}
 
 
-def test_an_example_that_no_weight_was_given_for_has_none():
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_weight_is_refused(name):
+    ids, weights, message = WRONG[name]
+    with pytest.raises(UsageError, match=message):
+        GivenWeights(torch.tensor(ids), torch.tensor(weights, dtype=torch.float64))
+
+
+def seen(count):
+    return Observation(torch.zeros(count), torch.zeros(count, 2), {}, Progress(0.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize("strange", [[1], [3], [-1], [10**15], [1, 3, -1]])
+def test_examples_that_no_weight_was_given_for_are_named(strange):
     teacher = GivenWeights(torch.tensor([0, 2]), torch.tensor([0.5, 2.0]))
-    labels, ids = torch.zeros(4), torch.tensor([2, 1, 3, 0])
-    seen = Observation(torch.zeros(4), torch.zeros(4, 2), {}, Progress(0.0, 0.0, 0.0))
-    found = teacher.weigh(Lesson(torch.zeros(4, 1), labels, ids, ids), seen)
-    assert found.nan_to_num(nan=-1).tolist() == [2.0, -1.0, -1.0, 0.5]
+    ids = torch.tensor([2, *strange, 0])
+    lesson = Lesson(torch.zeros(len(ids), 1), torch.zeros(len(ids)), ids, ids)
+    listed = ", ".join(map(str, sorted(strange)))
+    with pytest.raises(UsageError, match=f"with ids {listed}: give one for each"):
+        teacher.weigh(lesson, seen(len(ids)))
+
+
+def test_large_ids_take_no_memory():
+    teacher = GivenWeights(torch.tensor([2**62, 7]), torch.tensor([0.5, 2.0]))
+    ids = torch.tensor([7, 2**62, 7])
+    lesson = Lesson(torch.zeros(3, 1), torch.zeros(3), ids, ids)
+    assert teacher.weigh(lesson, seen(3)).tolist() == [2.0, 0.5, 2.0]

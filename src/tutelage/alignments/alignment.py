@@ -13,7 +13,7 @@ from tutelage.alignments.recording import Recording
 from tutelage.alignments.units import couples_rows, selected, without_padding
 from tutelage.differentiable import original
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
-from tutelage.objectives import cross_entropy
+from tutelage.objectives import cross_entropy, losses_of
 from tutelage.randomness import seeded
 from tutelage.records import Batch, Params
 from tutelage.student import evaluate
@@ -73,7 +73,7 @@ def alignment(
         with seeded(batch.seed, batch.inputs.device):
             buffers = dict(student.named_buffers())
             logits, _, _ = evaluate(student, params, buffers, batch.inputs)
-        return objective(logits, batch.targets)
+        return losses_of(objective, logits, batch)
 
     if method == "difference":
         return central_dots(losses, own, g)

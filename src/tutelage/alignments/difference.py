@@ -1,11 +1,13 @@
 """Dot products by differences of the losses: hardly any memory, and inexact."""
 
+from math import isfinite, nan
+
 import torch
 from torch import Tensor
 
 from tutelage.alignments.forward import Losses
 from tutelage.records import Params
-from tutelage.trees import inner, plus
+from tutelage.trees import inner, plus, wide
 
 SIZE = 1e-3
 """norm of the step along the direction"""
@@ -26,7 +28,7 @@ def central_dots(
         [L]; its error shrinks with ``size`` down to the rounding of the losses over ``size``.
     """
     with torch.no_grad():
-        here = {k: params[k].detach() for k in direction}
+        here, direction = full(params, direction)
         scale = step_of(direction, size)
         if scale == 0.0:
             return torch.zeros_like(losses(params))
@@ -54,8 +56,25 @@ def forward_difference_dots(
         scale = step_of(direction, size)
         if scale == 0.0:
             return torch.zeros_like(here)
-        moved = plus({k: params[k].detach() for k in direction}, direction, scale)
-        return (losses(params | moved) - here) / scale
+        start, direction = full(params, direction)
+        return (losses(params | plus(start, direction, scale)) - here) / scale
+
+
+def full(params: Params, direction: Params) -> tuple[Params, Params]:
+    """Where a difference starts from and goes to, in float32 or better.
+
+    Half precision cannot tell two students apart that are so near.
+
+    Args:
+        params: Where to take the derivative.
+        direction: g, keyed like ``params``; a missing one counts as zero.
+
+    Returns:
+        Those of the parameters that move; the direction.
+    """
+    return {k: wide(params[k].detach()) for k in direction}, {
+        k: wide(g) for k, g in direction.items()
+    }
 
 
 def step_of(direction: Params, size: float) -> float:
@@ -66,7 +85,9 @@ def step_of(direction: Params, size: float) -> float:
         size: That norm.
 
     Returns:
-        ``size / |g|``, and 0 where g is zero.
+        ``size / |g|``; 0 where g is zero, and NaN where it is not finite.
     """
     norm = float(inner(direction, direction).sqrt()) if direction else 0.0
+    if not isfinite(norm):
+        return nan
     return size / norm if norm > 0 else 0.0

@@ -73,9 +73,9 @@ class Recording:
         shares = [call.dots(known) for call in self.calls] if known else []
         if not shares:
             return torch.zeros_like(coefficients)
-        check_sums(self.calls, shares, self.gradient, known)
+        zero = check_sums(self.calls, shares, self.gradient, known)
         scaled = torch.stack([share.to(coefficients.dtype) for share in shares]).sum(0)
-        return scaled / coefficients
+        return scaled / coefficients + zero.to(coefficients.dtype)
 
     def _fitting(self, direction: Params) -> Params:
         if self.called and not self.gradient:

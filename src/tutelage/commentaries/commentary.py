@@ -14,10 +14,17 @@ from torch import Tensor, nn
 from tutelage.commentaries.classes import classes_learnt_on, require_same_classes
 from tutelage.commentaries.described import check, describe, rebuild, sizes_of
 from tutelage.commentaries.kinds import KINDS
-from tutelage.commentaries.weights import fill, packed_weights, unpacked_weights
+from tutelage.commentaries.weights import (
+    fill,
+    packed_weights,
+    require_finite,
+    unpacked_weights,
+)
 from tutelage.errors import UsageError, nearest
 from tutelage.exchange import fresh_folder, replace_folder
-from tutelage.runs import environment, unwritten, write_atomically, write_json
+from tutelage.files import write_atomically
+from tutelage.runs import environment, unwritten, write_json
+from tutelage.states import require_tensors
 from tutelage.teachers import InternalState, for_other_classes
 
 SCHEMA = 1
@@ -174,17 +181,10 @@ def _filled(
 ) -> nn.Module:
     with torch.device("meta"):  # without memory first, so that absurd settings cost none
         teacher = rebuild(name, settings, student)
-    state = teacher.state_dict()
-    for key in state.keys() | tensors.keys():
-        if key not in state or key not in tensors or not _alike(state[key], tensors[key]):
-            raise UsageError(f"the weights {key} are damaged.")
+    require_tensors(tensors, teacher.state_dict(), "teacher", kinds=True)
+    require_finite(tensors)
     fill(teacher, tensors)
     return teacher
-
-
-def _alike(made: Tensor, stored: Tensor) -> bool:
-    whole = made.is_floating_point() == stored.is_floating_point()
-    return whole and made.shape == stored.shape
 
 
 def read_card(folder: Path) -> dict[str, Any]:

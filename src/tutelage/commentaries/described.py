@@ -44,7 +44,8 @@ def _described(
             part, inside = _described(value, SIMPLE, "part of a commentary")
             value = {"teacher": part, "settings": inside}
         settings[key] = float(value) if kind is float else value
-    return name, settings
+    usual = kinds[name].usual
+    return name, {k: v for k, v in settings.items() if k not in usual or v != usual[k]}
 
 
 def check(name: str, settings: Settings, *, layers: int) -> None:
@@ -57,7 +58,7 @@ def check(name: str, settings: Settings, *, layers: int) -> None:
 
     Note: raises ``UsageError`` where they are damaged.
     """
-    _check(KINDS[name].types, {**KINDS[name].since, **settings}, layers)
+    _check(KINDS[name].types, KINDS[name].completed(settings), layers)
     if "network" in settings:
         network = settings["network"]
         _check(_known(network, "kind", NETWORKS).types | {"kind": str}, network, layers)
@@ -91,7 +92,8 @@ def _check(types: Mapping[str, type | UnionType], settings: Settings, layers: in
         if key not in types or key not in settings:
             raise UsageError(f"the setting '{key}' is unknown or missing: damaged.")
         value, kind = settings[key], types[key]
-        wrong = not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+        a_bool = kind in (bool, bool | None)
+        wrong = not isinstance(value, kind) or (isinstance(value, bool) and not a_bool)
         most = layers if key in COUNTS else 2**31 - 1
         if (
             wrong
@@ -139,7 +141,7 @@ def rebuild(name: str, settings: Settings, student: nn.Module) -> nn.Module:
     Returns:
         The teacher; a student without its tap, or with another width there, is refused.
     """
-    made = {**KINDS[name].since, **settings}
+    made = KINDS[name].completed(settings)
     if "network" in made:
         inside = dict(made["network"])
         made["network"] = NETWORKS[inside.pop("kind")].make(inside, student)

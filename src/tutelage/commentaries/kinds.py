@@ -30,6 +30,7 @@ from tutelage.teachers import (
     SupportWeights,
     Together,
 )
+from tutelage.teaching import weighs_deeply
 
 Settings = Mapping[str, Any]
 Types = dict[str, type | UnionType]
@@ -51,6 +52,19 @@ class Kind(NamedTuple):
     read: Callable[[Any], Settings] = lambda _: {}
     since: Settings = MappingProxyType({})
     """settings that commentaries stored before they existed lack, with what these did"""
+    usual: Settings = MappingProxyType({})
+    """settings that are stored only where they are something else"""
+
+    def completed(self, settings: Settings) -> dict[str, Any]:
+        """Settings with those that are not stored.
+
+        Args:
+            settings: As they were stored.
+
+        Returns:
+            All of them.
+        """
+        return {**self.since, **self.usual, **settings}
 
 
 NETWORKS: dict[str, Kind] = {
@@ -84,13 +98,32 @@ NETWORKS: dict[str, Kind] = {
 }
 """the networks that a stored teacher may have"""
 
-MENTOR: Types = {"percentile": float, "decay": float, "burn_in": float, "dropout": float}
+SHALLOW = {"deep": False}
+MENTOR: Types = {
+    "percentile": float,
+    "decay": float,
+    "burn_in": float,
+    "dropout": float,
+    "deep": bool,
+}
 """settings that both MentorNets have"""
 
 
 def _percentile(teacher: MentorNetPD | MentorNetDD) -> Settings:
     average = teacher.average
     return {"percentile": average.percentile, "decay": average.decay}
+
+
+def as_weighs(teacher: Together) -> bool:
+    """Whether two teachers together are as deep as the one that weighs.
+
+    Args:
+        teacher: Both.
+
+    Returns:
+        Whether that is so.
+    """
+    return teacher.deep == weighs_deeply(teacher.weighs)
 
 
 KINDS: dict[str, Kind] = {
@@ -116,7 +149,10 @@ KINDS: dict[str, Kind] = {
         {"level": "free"},
     ),
     "LossWeigher": Kind(
-        LossWeigher, {"width": int, "normalise": str | None}, lambda s, _: LossWeigher(**s)
+        LossWeigher,
+        {"width": int, "normalise": str | None, "deep": bool},
+        lambda s, _: LossWeigher(**s),
+        usual=SHALLOW,
     ),
     "Curriculum": Kind(
         Curriculum,
@@ -167,13 +203,24 @@ KINDS: dict[str, Kind] = {
         SelfPaced, {"start": float, "full_at": float, "end": float}, lambda s, _: SelfPaced(**s)
     ),
     "MentorNetPD": Kind(
-        MentorNetPD, {"width": float, **MENTOR}, lambda s, _: MentorNetPD(**s), _percentile
+        MentorNetPD,
+        {"width": float, **MENTOR},
+        lambda s, _: MentorNetPD(**s),
+        _percentile,
+        usual=SHALLOW,
     ),
     "MentorNetDD": Kind(
-        MentorNetDD, {"classes": int, **MENTOR}, lambda s, _: MentorNetDD(**s), _percentile
+        MentorNetDD,
+        {"classes": int, **MENTOR},
+        lambda s, _: MentorNetDD(**s),
+        _percentile,
+        usual=SHALLOW,
     ),
     "KeepProbability": Kind(
-        KeepProbability, {"classes": int}, lambda s, _: KeepProbability(**s)
+        KeepProbability,
+        {"classes": int, "deep": bool},
+        lambda s, _: KeepProbability(**s),
+        usual=SHALLOW,
     ),
     "LearnedAugmentation": Kind(
         LearnedAugmentation,
@@ -183,7 +230,13 @@ KINDS: dict[str, Kind] = {
     ),
     "KeepOrDrop": Kind(KeepOrDrop, {"keeps": dict}, lambda s, _: KeepOrDrop(**s)),
     "Permuted": Kind(Permuted, {"learned": dict}, lambda s, _: Permuted(**s)),
-    "Together": Kind(Together, {"prepares": dict, "weighs": dict}, lambda s, _: Together(**s)),
+    "Together": Kind(
+        Together,
+        {"prepares": dict, "weighs": dict, "deep": bool | None},
+        lambda s, _: Together(**s),
+        lambda teacher: {"deep": None if as_weighs(teacher) else teacher.deep},
+        usual={"deep": None},
+    ),
 }
 """the teachers that can be stored"""
 SIMPLE = {name: kind for name, kind in KINDS.items() if not kind.types.keys() & set(PARTS)}

@@ -1,6 +1,7 @@
 """A teacher's tensors as one safetensors file, in which what is shared lies once."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 
 from tutelage.errors import UsageError
 
+_SHOWN = 5
+"""names listed in a message"""
 TIED = "tied"
 """metadata: from the names that are left out to those of the same tensor that are kept"""
 
@@ -53,6 +56,24 @@ def unpacked_weights(file: Path) -> dict[str, Tensor]:
         if not isinstance(kept, str) or kept not in tensors:
             raise ValueError(f"its {TIED} name {name!r:.50} is damaged")
     return tensors | {name: tensors[kept] for name, kept in tied.items()}
+
+
+def require_finite(stored: Mapping[str, Tensor]) -> None:
+    """Refuse stored tensors that hold numbers that are not finite.
+
+    Args:
+        stored: By name.
+
+    Raises:
+        UsageError: If one does; its name and how many.
+    """
+    for name, tensor in stored.items():
+        wrong = int((~tensor.isfinite()).sum()) if tensor.is_floating_point() else 0
+        if wrong:
+            raise UsageError(
+                f"the weights are damaged: {name} holds {wrong} numbers that are not finite, "
+                f"of {tensor.numel()}."
+            )
 
 
 def fill(teacher: nn.Module, tensors: dict[str, Tensor]) -> None:

@@ -1,17 +1,22 @@
 """From Arrow tables, as the Hugging Face Hub lays them out, to decoded images and labels."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from tutelage.data.assemble import Examples
 from tutelage.data.columns import pick
 from tutelage.data.gather import gather
+from tutelage.data.label_columns import LabelColumn, joined, refuse_mixed
 from tutelage.data.reading import Reading
+from tutelage.data.row_numbers import COUNTED, FIRST, TableRows
 from tutelage.errors import MissingExtraError
 
 try:
     import datasets
+    import pyarrow as pa
 except ImportError as error:
     raise MissingExtraError("datasets", "train") from error
 
@@ -55,43 +60,79 @@ def declared_classes(feature: Any) -> tuple[str, ...] | None:
     return tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
 
 
-def read_batches(
-    batches: Iterable[Any],
-    columns: tuple[str, str],
-    count: int,
-    classes: tuple[str, ...] | None,
-    reading: Reading,
-    *,
-    where: str,
-    root: Path,
-) -> Examples:
-    """The images and labels of Arrow tables that follow one another.
-
-    It is a UsageError if there are no rows, or an image cannot be read.
+def label_kind(kind: pa.DataType) -> str:
+    """What the labels of a column are, in words.
 
     Args:
-        batches: Arrow tables or record batches.
-        columns: That of the images and that of the labels.
-        count: The rows of all together.
-        classes: The class names that the source declares, or None.
+        kind: The type of the column.
+
+    Returns:
+        Such as ``numbers``; empty for a column in which all are missing.
+    """
+    if pa.types.is_dictionary(kind):
+        return label_kind(kind.value_type)
+    if pa.types.is_null(kind):
+        return ""
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return "numbers"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "words"
+    return "true or false" if pa.types.is_boolean(kind) else f"of type {kind}"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An Arrow table of images and labels, not yet read."""
+
+    batches: Iterable[Any]
+    """Arrow tables or record batches that follow one another"""
+    columns: tuple[str, str]
+    """that of the images and that of the labels"""
+    count: int
+    """the rows of all together"""
+    declared: tuple[str, ...] | None
+    """the class names that it declares, or None"""
+    kind: str
+    """of its labels, see ``label_kind``"""
+    where: str
+    """the file or split, for messages"""
+
+
+def read_stored(parts: Sequence[Stored], reading: Reading, *, root: Path) -> Examples:
+    """The images and labels of Arrow tables that follow one another.
+
+    It is a UsageError if there are no rows, the tables differ in what their labels are, or an
+    image cannot be read.
+
+    Args:
+        parts: The tables of one split.
         reading: What becomes of broken images.
-        where: The split, for messages.
         root: The folder that paths of images start from.
 
     Returns:
         One split.
     """
-    labels: list[Any] = []
+    refuse_mixed([(part.kind, part.where) for part in parts])
+    rows = TableRows(tuple(TableRows.of(part.where, part.count).files[0] for part in parts))
+    called = rows.names()
+    labels: list[list[Any]] = [[] for _ in parts]
     names: list[str] = []
 
     def pictures() -> Iterator[tuple[str, Any]]:
-        for batch in batches:
-            start = len(labels)
-            labels.extend(batch.column(columns[1]).to_pylist())
-            for row, stored in enumerate(batch.column(columns[0]).to_pylist(), start):
-                path = stored.get("path") if isinstance(stored, Mapping) else None
-                names.append(str(path or f"row {row}"))
-                yield f"row {row} of {where}", stored
+        for part, found in zip(parts, labels, strict=True):
+            numbers = count(FIRST)
+            for batch in part.batches:
+                found.extend(batch.column(part.columns[1]).to_pylist())
+                for stored in batch.column(part.columns[0]).to_pylist():
+                    path = stored.get("path") if isinstance(stored, Mapping) else None
+                    names.append(str(path or called[len(names)]))
+                    yield f"row {next(numbers)} {COUNTED} of {part.where}", stored
 
-    images, rows, notes = gather(pictures(), count, reading, where=where, root=root)
-    return Examples(images, labels, classes, where, rows, tuple(names), notes)
+    images, kept, notes = gather(pictures(), len(called), reading, where=rows.where, root=root)
+    column = joined([
+        LabelColumn(found, TableRows.of(part.where, part.count), part.declared)
+        for part, found in zip(parts, labels, strict=True)
+    ])
+    return Examples(
+        images, column.values, column.declared, rows.where, kept, tuple(names), notes, rows
+    )

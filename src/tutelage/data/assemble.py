@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from tutelage.data.classes import alike, class_names, encode, listed, unlabelled
+from tutelage.data.classes import alike
 from tutelage.data.images import ImageSet, Splits
+from tutelage.data.label_columns import LabelColumn, agreed_classes, class_numbers
 from tutelage.data.reading import STRICT, Reading
+from tutelage.data.row_numbers import TableRows
 from tutelage.data.splits import hold_out
 from tutelage.errors import UsageError
 
@@ -40,6 +42,34 @@ class Examples:
     """what each of the N rows is called, such as a path below the source"""
     notes: tuple[str, ...] = ()
     """what was left out, a sentence each"""
+    table: TableRows | None = None
+    """where the N rows stand; None for those of one table without empty lines"""
+    typed: bool = True
+    """whether the source tells numbers from words"""
+
+    @property
+    def column(self) -> LabelColumn:
+        """The labels, as the source stores them."""
+        rows = self.table or TableRows.of(self.where, len(self.labels))
+        return LabelColumn(self.labels, rows, self.classes, self.typed)
+
+
+def unread_parts(found: Mapping[str, object], *, where: str) -> tuple[str, ...]:
+    """The splits that :func:`choose` leaves out.
+
+    Args:
+        found: What there is, by split name.
+        where: The source, for the message.
+
+    Returns:
+        A sentence, or none.
+    """
+    test = next((name for name in TEST_NAMES if name in found), None)
+    left = sorted(name for name in found if name not in ("train", test))
+    if not left:
+        return ()
+    read = "train" if test is None else f"train and {test}"
+    return (f"Of {where} only {read} is read: {', '.join(left)} left out.",)
 
 
 def choose(found: Mapping[str, T], *, where: str) -> tuple[T, T | None]:
@@ -82,37 +112,38 @@ def assemble(
         Both splits.
 
     Raises:
-        UsageError: If there are fewer than two classes, a label is missing or no class, the
-            splits differ in image size, or no test split can be held out.
+        UsageError: If there are fewer than two classes, a label is missing or no class or an
+            id, the splits differ in image size, or no test split can be held out.
     """
-    without = set(unlabelled(train.labels, reading))
-    labels = [value for row, value in enumerate(train.labels) if row not in without]
-    classes = train.classes or class_names(labels)
-    learned, notes = _image_set(train, classes, name, reading)
-    notes += about_classes(learned.labels, classes)
+    column = train.column
+    beside = None if test is None else test.column
+    classes = agreed_classes(column, beside, reading)
+    codes, left_out = class_numbers(column, classes, reading, beside=beside)
     if len(classes) < 2:
         raise UsageError(
             f"{train.where} has one class only ('{', '.join(classes)}'); give two or more."
         )
-    if test is None:
-        return replace(hold_out(learned), notes=notes)
-    tested, more = _image_set(test, classes, name, reading)
+    learned = _image_set(train, codes, classes, name)
+    notes = train.notes + left_out + about_classes(learned.labels, classes)
+    if test is None or beside is None:
+        parts = hold_out(learned)
+        lacking = about_others(parts.train.labels, parts.test.labels, classes)
+        return replace(parts, notes=notes + lacking)
+    codes, left_out = class_numbers(beside, classes, reading, beside=column, of=train.where)
+    tested = _image_set(test, codes, classes, name)
+    notes += test.notes + left_out + about_others(learned.labels, tested.labels, classes)
     channels = max(learned.images.shape[1], tested.images.shape[1])
-    both = _with_channels(learned, channels), _with_channels(tested, channels)
-    return Splits(*both, notes=notes + more)
+    return Splits(*(_with_channels(part, channels) for part in (learned, tested)), notes=notes)
 
 
 def _image_set(
-    examples: Examples, classes: tuple[str, ...], name: str, reading: Reading
-) -> tuple[ImageSet, tuple[str, ...]]:
-    without = unlabelled(examples.labels, reading)
-    labels = encode(examples.labels, classes, where=examples.where, left_out=without)
-    notes, images, rows = examples.notes, examples.images, examples.rows
-    if without:
-        notes += (f"{examples.where} has no label in {listed(without)}: left out.",)
-        kept = labels[rows] >= 0
+    examples: Examples, codes: Tensor, classes: tuple[str, ...], name: str
+) -> ImageSet:
+    images, rows = examples.images, examples.rows
+    kept = codes[rows] >= 0
+    if not bool(kept.all()):
         images, rows = images[kept], rows[kept]
-    return ImageSet(images, labels[rows], rows, classes, name, _distinct(examples.names)), notes
+    return ImageSet(images, codes[rows], rows, classes, name, _distinct(examples.names))
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -139,17 +170,39 @@ def about_classes(labels: Tensor, classes: tuple[str, ...]) -> tuple[str, ...]:
     counts = torch.bincount(labels, minlength=len(classes))
     absent = [classes[c] for c in (counts == 0).nonzero().flatten().tolist()]
     notes = [
-        f"{', '.join(map(repr, names))} differ in case or blanks alone, and are classes apart."
-        for names in alike(classes)
+        f"{', '.join(map(repr, names))} {how}, and are classes apart."
+        for names, how in alike(classes)
     ]
     if absent:
-        shown = ", ".join(absent[:_SHOWN])
-        more = f" and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else ""
         notes.append(
-            f"No training example is of class {shown}{more}: such classes keep their numbers "
-            f"among the {len(classes)} there are."
+            f"No training example is of class {_shown(absent)}: such classes keep their "
+            f"numbers among the {len(classes)} there are."
         )
     return tuple(notes)
+
+
+def about_others(
+    train: Tensor, test: Tensor, classes: tuple[str, ...], *, of: str = "test example"
+) -> tuple[str, ...]:
+    """Which classes of a train split other labels lack, such as those of its test split.
+
+    Args:
+        train: Labels, int64 [N].
+        test: Labels, int64 [M].
+        classes: Their names.
+        of: What one of the others is, in words.
+
+    Returns:
+        A sentence, or none.
+    """
+    there, judged = (torch.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
+    lacking = [classes[c] for c in (there & ~judged).nonzero().flatten().tolist()]
+    return (f"No {of} is of class {_shown(lacking)}.",) if lacking else ()
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _with_channels(images: ImageSet, channels: int) -> ImageSet:

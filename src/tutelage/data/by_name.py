@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +14,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tutelage.data.classes import ClassLookup
 from tutelage.data.columns import pick
+from tutelage.data.csv_files import CsvColumns, read_csv
 from tutelage.data.images import Labelled
 from tutelage.data.parquet import open_parquet
-from tutelage.data.tables import PATH_COLUMNS, read_csv
+from tutelage.data.row_numbers import TableRows
+from tutelage.data.tables import PATH_COLUMNS
 from tutelage.errors import UsageError
+from tutelage.files import written_whole
 
 NAME, CONTENT, LABEL = "name", "content", "label"
 NAME_COLUMNS = (NAME, *PATH_COLUMNS)
 """columns that say which example a row is about, tried in order"""
 _SHOWN = 5
+_HIGHEST = float(torch.finfo(torch.float32).max)
 _LOG = logging.getLogger(__name__)
 
 
@@ -67,42 +73,95 @@ def write_by_name(path: Path, images: Labelled, columns: Mapping[str, Any]) -> N
         CONTENT: fingerprints(images),
         LABEL: [images.classes[label] for label in images.labels.tolist()],
     }
-    pq.write_table(pa.table(dict(columns) | about), path)
+    with written_whole(path) as part:
+        pq.write_table(pa.table(dict(columns) | about), part)
 
 
-def read_by_name(file: Path, column: str) -> Kept:
+def read_by_name(file: Path, column: str, *, lowest: float = -_HIGHEST) -> Kept:
     """A column of numbers, by the names of the examples.
 
     Args:
         file: A Parquet or CSV file with a column of names (or paths), and perhaps ``content``
             and ``label`` as ``write_by_name`` gives them.
         column: Which numbers.
+        lowest: The lowest number that is allowed.
 
     Returns:
         What it says.
 
     Raises:
-        UsageError: If the file or a column is missing, a name comes twice, or a value is not a
-            finite number.
+        UsageError: If the file or a column is missing, a name is missing or comes twice, or a
+            value is not a finite number of single precision, or too low.
     """
     columns = read_columns(file)
     where = str(file)
     value = pick(list(columns), column, (), option="the column of values", where=where)
     name = pick(list(columns), None, NAME_COLUMNS, option="name", where=where)
-    names = [str(text).replace("\\", "/") for text in columns[name]]
-    if len(set(names)) < len(names):
-        twice = next(n for place, n in enumerate(names) if n in names[:place])
-        raise UsageError(f"{file} has several rows of {twice}; keep one for each example.")
-    values = [_number(text, row, file) for row, text in enumerate(columns[value])]
+    rows = rows_of(columns, where)
+    names = distinct_names(columns[name], rows)
+    values = []
+    for row, text in enumerate(columns[value]):
+        number = finite(text)
+        if number is None or number < lowest:
+            least = "" if lowest == -_HIGHEST else f" of {lowest:g} or above"
+            raise UsageError(
+                f"{rows.at(row)} ({names[row]}) has {text!r:.50} in place of a finite "
+                f"number{least} in column '{value}'."
+            )
+        values.append(number)
 
     def named(other: str) -> dict[str, str]:
-        return dict(zip(names, map(str, columns.get(other, ())), strict=False))
+        told = zip(names, columns.get(other, ()), strict=False)
+        return {
+            name: str(text) for name, text in told if text == text and text not in ("", None)
+        }
 
     return Kept(dict(zip(names, values, strict=True)), named(CONTENT), named(LABEL), where)
 
 
+def distinct_names(column: Sequence[Any], rows: TableRows) -> list[str]:
+    """What a column calls examples, backslashes of paths as slashes.
+
+    Args:
+        column: N names.
+        rows: Where they stand.
+
+    Returns:
+        N different names.
+
+    Raises:
+        UsageError: If one is missing or comes twice.
+    """
+    missing = [row for row, text in enumerate(column) if text is None or not str(text).strip()]
+    if missing:
+        raise UsageError(f"{rows.having('no name', missing)}; name these examples.")
+    names = [str(text).replace("\\", "/") for text in column]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        of = [row for row, name in enumerate(names) if name == twice[0]]
+        raise UsageError(
+            f"{rows.having(f'several rows of {twice[0]}', of)}; keep one for each example."
+        )
+    return names
+
+
+def rows_of(columns: Mapping[str, Sequence[Any]], where: str) -> TableRows:
+    """Where the rows of a table stand.
+
+    Args:
+        columns: As ``read_columns`` gives them.
+        where: The table.
+
+    Returns:
+        Its rows.
+    """
+    if isinstance(columns, CsvColumns):
+        return columns.rows(where)
+    return TableRows.of(where, len(next(iter(columns.values()), ())))
+
+
 def read_columns(file: Path) -> Mapping[str, Sequence[Any]]:
-    """All columns of a Parquet or CSV file.
+    """All columns of a Parquet or CSV file but those of images.
 
     Args:
         file: The file.
@@ -117,7 +176,15 @@ def read_columns(file: Path) -> Mapping[str, Sequence[Any]]:
         raise UsageError(f"there is no table {file}; give a .parquet or .csv file.")
     if file.suffix.casefold() == ".csv":
         return read_csv(file)
-    return open_parquet(file).read().to_pydict()
+    stored = open_parquet(file)
+    kept = [field.name for field in stored.schema_arrow if not _holds_bytes(field.type)]
+    return stored.read(kept).to_pydict()
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_holds_bytes(field.type) for field in kind)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 def values_of(
@@ -141,11 +208,15 @@ def values_of(
         UsageError: If table and images do not match and ``otherwise`` is None.
     """
     names = images.names()
-    labels = [images.classes[label] for label in images.labels.tolist()]
     now = fingerprints(images)
     new = [n for n in names if n not in kept.values]
     redrawn = [n for n, c in zip(names, now, strict=True) if kept.contents.get(n, c) != c]
-    renamed = [n for n, y in zip(names, labels, strict=True) if kept.labels.get(n, y) != y]
+    lookup = ClassLookup(images.classes)
+    renamed = [
+        name
+        for name, label in zip(names, images.labels.tolist(), strict=True)
+        if name in kept.labels and lookup.code(kept.labels[name]) != label
+    ]
     gone = sorted(kept.values.keys() - set(names))
     faults = [
         _listed(new, "examples that it lacks"),
@@ -175,13 +246,19 @@ def _listed(names: Sequence[str], what: str) -> str:
     return f"{len(names)} {what} ({', '.join(names[:_SHOWN])}{more})"
 
 
-def _number(text: Any, row: int, file: Path) -> float:
+def finite(value: Any) -> float | None:
+    """A number that single precision can hold.
+
+    Args:
+        value: A number, or a text of digits.
+
+    Returns:
+        The number; None for all else, such as NaN and what overflows.
+    """
+    if isinstance(value, str) and "_" in value:  # Python's own way of writing numbers
+        return None
     try:
-        value = float(text)
-    except (TypeError, ValueError):
-        value = float("nan")
-    if not -float("inf") < value < float("inf"):
-        raise UsageError(
-            f"row {row} (counted from 0) of {file} has {text!r} in place of a finite number."
-        )
-    return value
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if abs(number) <= _HIGHEST else None

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from tutelage.data.images import ImageSet, Splits
+from tutelage.files import require_regular
 
 VERSION = 2
 """to be raised when the same files and arguments come to give other images, labels or ids"""
@@ -81,6 +82,8 @@ def _facts(files: Sequence[Path]) -> Iterator[tuple[str, str, int, int]]:
 
 
 def _read(entry: Path) -> Splits | None:
+    if not entry.is_file():
+        return None
     try:
         with safe_open(entry, "pt") as stored:
             metadata, tensors = stored.metadata(), stored.get_tensors()
@@ -98,7 +101,7 @@ def _read(entry: Path) -> Splits | None:
             for part in ("train", "test")
         )
         splits = Splits(train, test, tuple(texts["notes"]))
-    # Missing or damaged. ValueError: no JSON, or what ImageSet and Splits refuse.
+    # Damaged. ValueError: no JSON, or what ImageSet and Splits refuse.
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         return None
     with suppress(OSError):
@@ -125,6 +128,7 @@ def _write(splits: Splits, entry: Path) -> None:
         entry.parent.mkdir(parents=True, exist_ok=True)
         try:
             save_file(tensors, part, metadata)
+            require_regular(entry)
             part.replace(entry)
         finally:
             part.unlink(missing_ok=True)

@@ -1,7 +1,9 @@
 """From label values, words or numbers, to class numbers."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -9,56 +11,200 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tutelage.data.reading import Reading
+from tutelage.data.row_numbers import TableRows
 from tutelage.errors import UsageError, nearest
 
 _IGNORED = 255
 """the usual mark of an unlabelled example where labels are stored as bytes"""
-_SHOWN = 5
-"""row numbers listed in a message"""
+MOST_NUMBERED = 10_000
+"""classes up to which numbers that nobody has keep their place however many they are"""
+_FEW = 20
+"""labels up to which each may be another one"""
+_DISTINCT = 0.8
+"""share of different labels from which on they are taken for ids"""
+_EXACT = 2**53
+"""whole numbers beyond it are not all floats"""
+_NUMBER = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
+_INFINITE = frozenset({"inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"})
+_DIGITS = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
 
 
-def class_names(values: Sequence[Any]) -> tuple[str, ...]:
+def literal(texts: Sequence[str]) -> list[str | int | float | None]:
+    """Labels as written: whole numbers where all are such, words otherwise.
+
+    An empty text is a missing label, and among numbers so is NaN; infinity is one that is no
+    class. Words are never taken for
+    missing: a class may be called ``null``, ``None`` or ``NA``.
+
+    Args:
+        texts: The values of a column.
+
+    Returns:
+        A word, a number or None for each.
+    """
+    plain = [text.strip().casefold() for text in texts]
+    present = {text for text in plain if text not in ("", "nan")} - _INFINITE
+    if present and all(whole_number(text) is not None for text in present):
+        return [float(t) if t in _INFINITE else whole_number(t) for t in plain]
+    return [text or None for text in texts]
+
+
+def whole_number(text: str) -> int | None:
+    """The whole number that a text is, as spreadsheets and pandas write one.
+
+    Args:
+        text: Such as ``3``, ``-1`` or ``3.0``.
+
+    Returns:
+        The number; None for all else, such as ``03``, which is a word.
+    """
+    match = _NUMBER.fullmatch(text.strip())
+    return None if match is None else int(match[1])
+
+
+def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[str, ...]:
     """The classes that a column of labels speaks of.
 
-    Words become classes in sorted order. Whole numbers become "0".."K-1" with K - 1 the
-    largest, so that numbers nobody has keep their place; 255 does not count where 254 is
-    absent, being the usual mark of an unlabelled example.
+    Words become classes in sorted order, and so do ``False`` and ``True``. Whole numbers become
+    "0".."K-1" with K - 1 the largest, so that numbers nobody has keep their place; 255 does not
+    count where 254 is absent, being the usual mark of an unlabelled example.
 
     Args:
         values: Labels; missing and negative ones are passed over.
+        where: The column, for the message.
 
     Returns:
         The class names.
+
+    Note: raises ``UsageError`` where hardly any of very many numbers is there, as with ids.
     """
-    words = sorted({value for value in values if isinstance(value, str)})
+    words = sorted({str(value) for value in values if isinstance(value, str | bool)})
     if words:
         return tuple(words)
-    numbers = {_whole(value) for value in values} - {None}
+    numbers = {number for number in map(_whole, values) if number is not None and number >= 0}
     if _IGNORED in numbers and _IGNORED - 1 not in numbers:
         numbers.remove(_IGNORED)
-    top = max((number for number in numbers if number is not None), default=-1)
-    return tuple(str(number) for number in range(top + 1))
+    refuse_sparse(numbers, where=where)
+    return tuple(str(number) for number in range(max(numbers, default=-1) + 1))
 
 
-def unlabelled(values: Sequence[Any], reading: Reading) -> list[int]:
+def refuse_sparse(numbers: Collection[int], *, where: str) -> None:
+    """Refuse class numbers hardly any of which are there.
+
+    Args:
+        numbers: Different ones.
+        where: The column, for the message.
+
+    Raises:
+        UsageError: If they look like ids.
+    """
+    top = max(numbers, default=-1)
+    if top >= MOST_NUMBERED and top >= 2 * len(numbers):
+        raise UsageError(
+            f"{where} has labels up to {top}, but {len(numbers)} different ones: is this an "
+            "id? Classes are numbered from 0. Name another column (label_column), or write "
+            "the classes as words."
+        )
+
+
+def refuse_ids(values: Sequence[Any], *, where: str) -> None:
+    """Refuse a column in which nearly every row has a label of its own.
+
+    Args:
+        values: Labels; missing ones do not count.
+        where: The column, for the message.
+
+    Raises:
+        UsageError: If it looks like a column of ids.
+    """
+    there = [str(value) for value in values if not _is_missing(value)]
+    distinct = len(set(there))
+    if len(there) >= _FEW and distinct > _DISTINCT * len(there):
+        raise UsageError(
+            f"{where} has {distinct} different labels in {len(there)} rows, such as "
+            f"'{there[0]:.50}' and '{there[1]:.50}': is this an id? A class has several "
+            "examples. Name another column (label_column)."
+        )
+
+
+def unlabelled(
+    values: Sequence[Any], reading: Reading, declared: Sequence[str] | None = None
+) -> list[int]:
     """The rows that are to be left out for want of a label.
 
     Args:
         values: N labels.
         reading: Whether missing ones are skipped, and which labels stand for none.
+        declared: The class names whose places the numbers are, if there are such.
 
     Returns:
         Row numbers, rising.
     """
     marks, skipped = set(reading.ignore_labels), reading.missing_labels == "skip"
+    marked = {place for place, name in enumerate(declared or ()) if name in marks}
 
     def left_out(value: Any) -> bool:
         if _is_missing(value):
             return skipped
-        number = _whole(value)
-        return str(value if number is None else number) in marks
+        number = None if isinstance(value, bool) else _whole(value)
+        return number in marked or str(value if number is None else number) in marks
 
     return [row for row, value in enumerate(values) if left_out(value)]
+
+
+class ClassLookup:
+    """Which class a label is: the one that it names.
+
+    A word is the class of that name. A number is the class that it is the name of, as ``1`` and
+    ``1.0`` are of "1". Only where no class is named by a number can it be the place of one.
+
+    Args:
+        classes: The names of the classes.
+        places: Whether a number may be the place of a class in ``classes``.
+        declared: Names whose places the numbers are, where their own file says so.
+    """
+
+    def __init__(
+        self,
+        classes: Sequence[str],
+        *,
+        places: bool = False,
+        declared: Sequence[str] | None = None,
+    ) -> None:
+        self.classes = tuple(classes)
+        self.declared = declared
+        self.by_name = {name: number for number, name in enumerate(classes)}
+        wholes = [whole_number(name) for name in classes]
+        once = Counter(wholes)
+        self.by_number = {
+            whole: number
+            for number, whole in enumerate(wholes)
+            if whole is not None and once[whole] == 1
+        }
+        numbered = any(_DIGITS.fullmatch(name) for name in classes)
+        self.places = len(classes) if places and not numbered else 0
+
+    def code(self, value: Any) -> int | None:
+        """The number of a label's class.
+
+        Args:
+            value: The label, not a missing one.
+
+        Returns:
+            In 0..len(classes)-1; None where it names none.
+        """
+        if isinstance(value, str | bool) and str(value) in self.by_name:
+            return self.by_name[str(value)]
+        whole = whole_number(value) if isinstance(value, str) else _whole(value)
+        if whole is None:
+            return None
+        if self.declared is not None and not isinstance(value, str):
+            inside = 0 <= whole < len(self.declared)
+            return self.by_name.get(self.declared[whole]) if inside else None
+        if whole in self.by_number:
+            return self.by_number[whole]
+        placed = not isinstance(value, str) and 0 <= whole < self.places
+        return whole if placed else None
 
 
 def encode(
@@ -67,14 +213,20 @@ def encode(
     *,
     where: str,
     left_out: Collection[int] = (),
+    lookup: ClassLookup | None = None,
+    rows: TableRows | None = None,
+    of: str = "",
 ) -> Int64[Tensor, "N"]:
     """The class number of every label.
 
     Args:
-        values: N labels, each the name of a class or its number.
+        values: N labels.
         classes: The names of the classes.
         where: The column, for the message.
         left_out: Rows whose labels are not looked at.
+        lookup: Which class a label is; by default a number is never the place of a class.
+        rows: Where the labels stand; those of one table without empty lines if None.
+        of: What has these classes, for the message; may be empty.
 
     Returns:
         Numbers in 0..len(classes)-1, and -1 in the rows left out.
@@ -82,51 +234,47 @@ def encode(
     Raises:
         UsageError: If labels are missing, or one is no class.
     """
+    lookup, rows = lookup or ClassLookup(classes), rows or TableRows.of(where, len(values))
     passed = set(left_out)
     looked_at = [(row, value) for row, value in enumerate(values) if row not in passed]
     missing = [row for row, value in looked_at if _is_missing(value)]
     if missing:
         raise UsageError(
-            f"{where} has no label in {listed(missing)}; label these rows or remove them, or "
-            "leave them out: missing_labels skip (--missing-labels skip)."
+            f"{rows.having('no label', missing)}; label these rows or remove them, or leave "
+            "them out: missing_labels skip (--missing-labels skip)."
         )
-    numbers = {name: number for number, name in enumerate(classes)}
     codes = torch.full((len(values),), -1, dtype=torch.int64)
     for row, value in looked_at:
-        code = _code(value, numbers)
+        code = lookup.code(value)
         if code is None:
-            raise UsageError(_no_class(value, row, classes, where))
+            raise UsageError(_no_class(value, rows.at(row), lookup, of))
         codes[row] = code
     return codes
 
 
-def alike(classes: Sequence[str]) -> list[tuple[str, ...]]:
-    """Classes whose names differ in case or in blanks around them alone.
+def alike(classes: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
+    """Classes that may be one, written in several ways.
 
     Args:
         classes: Class names.
 
     Returns:
-        Groups of two and more, in the order of their first names.
+        Groups of two and more, in the order of their first names, and how they differ.
     """
-    groups: dict[str, list[str]] = {}
+    groups: dict[str | float, list[str]] = {}
     for name in classes:
-        groups.setdefault(name.strip().casefold(), []).append(name)
-    return [tuple(names) for names in groups.values() if len(names) > 1]
-
-
-def listed(rows: Sequence[int]) -> str:
-    """Row numbers as they stand in a message.
-
-    Args:
-        rows: At least one row number.
-
-    Returns:
-        ``"row 3"``, ``"rows 1, 2"``, or the first five and how many more.
-    """
-    shown = ", ".join(str(row) for row in rows[:_SHOWN])
-    more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
-    return f"row{'s' if len(rows) > 1 else ''} {shown}{more} (counted from 0)"
+        digits = _DIGITS.fullmatch(name)
+        groups.setdefault(float(name) if digits else name.strip().casefold(), []).append(name)
+    return [
+        (
+            tuple(names),
+            "differ in case or blanks alone"
+            if isinstance(plain, str)
+            else "are the same number",
+        )
+        for plain, names in groups.items()
+        if len(names) > 1
+    ]
 
 
 def _is_missing(value: Any) -> bool:
@@ -135,27 +283,29 @@ def _is_missing(value: Any) -> bool:
 
 def _whole(value: Any) -> int | None:
     # True and False are 1 and 0; None stands for a value that is no whole number.
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
         return int(value)
     return None
 
 
-def _code(value: Any, numbers: Mapping[str, int]) -> int | None:
-    if isinstance(value, str):
-        return numbers.get(value)
-    number = _whole(value)
-    return number if number is not None and 0 <= number < len(numbers) else None
-
-
-def _no_class(value: Any, row: int, classes: tuple[str, ...], where: str) -> str:
-    begin = f"row {row} (counted from 0) of {where} has label"
-    if isinstance(value, str):
-        return f"{begin} '{value}', which is no class. {nearest(value, classes)}"
+def _no_class(value: Any, at: str, lookup: ClassLookup, of: str) -> str:
+    begin, classes = f"{at} has label", lookup.classes
+    whose = f" of {of}" if of else ""
+    if isinstance(value, str | bool):
+        return f"{begin} '{value}', which is no class{whose}. {nearest(str(value), classes)}"
     if _whole(value) is None:
         kind = type(value).__name__
-        return f"{begin} {value!r} of type {kind}; allowed: whole numbers or class names."
+        return f"{begin} {value!r:.50} of type {kind}; allowed: whole numbers or class names."
+    numbered = classes == tuple(map(str, range(len(classes))))
+    if not (numbered or lookup.places or lookup.declared):
+        return (
+            f"{begin} {_whole(value)}, which is no class{whose}. "
+            f"{nearest(str(_whole(value)), classes)}"
+        )
     return (
-        f"{begin} {_whole(value)}; allowed: 0..{len(classes) - 1}. "
+        f"{begin} {_whole(value)}; allowed: 0..{len(lookup.declared or classes) - 1}{whose}. "
         "Declare what marks rows as unlabelled (-1, 255) with ignore_labels, or name another "
         "column."
     )

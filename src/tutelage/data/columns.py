@@ -1,5 +1,6 @@
 """Which column of a table holds the images, and which the labels."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tutelage.errors import UsageError, nearest
@@ -21,7 +22,8 @@ def pick(
         One of ``names``.
 
     Raises:
-        UsageError: If the table lacks the wanted column, or has none of the guesses.
+        UsageError: If the table lacks the wanted column, or has none of the guesses or one of
+            them twice.
     """
     if wanted is not None:
         if wanted not in names:
@@ -29,11 +31,34 @@ def pick(
                 f"{where} has no column '{wanted}' ({option}). {nearest(wanted, names)}"
             )
         return wanted
-    spelled = {name.strip().casefold(): name for name in reversed(names)}
     for guess in guesses:
-        if guess in spelled:
-            return spelled[guess]
+        same = [name for name in names if name.strip().casefold() == guess]
+        if len(same) > 1:
+            raise UsageError(
+                f"{where} has the columns {' and '.join(map(repr, same))}; name one of them "
+                f"with {option}."
+            )
+        if same:
+            return same[0]
     raise UsageError(
         f"{where} has none of the columns {', '.join(guesses)}; name one with {option}. "
         f"Columns there: {', '.join(names)}."
     )
+
+
+def refuse_twice(names: Sequence[str], *, where: str) -> None:
+    """Refuse a table in which two columns have one name.
+
+    Args:
+        names: The columns that the table has; those without a name do not count.
+        where: The table, for the message.
+
+    Raises:
+        UsageError: With the names.
+    """
+    twice = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
+    if twice:
+        raise UsageError(
+            f"{where} has several columns named {', '.join(map(repr, twice))}; give each a "
+            "name of its own, or take all but one out."
+        )

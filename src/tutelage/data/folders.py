@@ -5,21 +5,20 @@ from typing import NamedTuple
 
 from tutelage.data.assemble import TEST_NAMES, Examples, choose
 from tutelage.data.gather import gather
+from tutelage.data.left_out import LeftOut, note_on
 from tutelage.data.reading import STRICT, Reading
 from tutelage.errors import UsageError, nearest
 
-EXTENSIONS = frozenset({
-    ".bmp",
-    ".gif",
-    ".jpeg",
-    ".jpg",
-    ".png",
-    ".ppm",
-    ".tif",
-    ".tiff",
-    ".webp",
-})
-"""endings of image files, in any case of letters; other files are passed over"""
+EXTENSIONS = frozenset(
+    f".{ending}"
+    for ending in (
+        *("jpg", "jpeg", "jpe", "jfif", "jif", "jp2"),
+        *("png", "apng", "gif", "webp", "avif", "tga"),
+        *("bmp", "dib", "tif", "tiff"),
+        *("ppm", "pgm", "pbm", "pnm"),
+    )
+)
+"""endings of image files, in any case of letters; other files are counted and left out"""
 
 
 class Listed(NamedTuple):
@@ -31,6 +30,8 @@ class Listed(NamedTuple):
     classes: tuple[str, ...]
     where: str
     """the split, for messages"""
+    notes: tuple[str, ...] = ()
+    """what was left out, a sentence each"""
 
 
 def list_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Listed, Listed | None]:
@@ -46,7 +47,12 @@ def list_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Listed, List
     train, test = _split_folders(root)
     classes = tuple(folder.name for folder in class_folders(train))
     first = _listed(train, classes, reading)
-    return first, None if test is None else _listed(test, classes, reading)
+    second = None if test is None else _listed(test, classes, reading)
+    if train != root:
+        beside = [path for path in sorted(root.iterdir()) if path not in (train, test)]
+        notes = note_on(root, [LeftOut(path, _why(path)) for path in beside])
+        first = first._replace(notes=notes + first.notes)
+    return first, second
 
 
 def read_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Examples, Examples | None]:
@@ -54,8 +60,9 @@ def read_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Examples, Ex
 
     Where ``root`` holds a folder ``train``, the class folders lie in that and in ``test``
     (or ``validation``, or ``val``); else they lie in ``root``. A class is named after its
-    folder and holds the images at any depth below; names that begin with a dot are passed
-    over. Classes and files come in sorted order.
+    folder and holds the images at any depth below. Classes and files come in sorted order.
+    Names that begin with a dot, files with other endings, links to folders, and what lies
+    beside the class folders are counted and named in the notes.
 
     It is a UsageError if there are no class folders, one of them holds no image, the test
     split has a class that train lacks, or an image cannot be read, where ``reading`` does not
@@ -69,7 +76,7 @@ def read_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Examples, Ex
         The train split, and the test split or None.
     """
     train, test = list_folders(root, reading=reading)
-    return _read(train, reading), None if test is None else _read(test, reading)
+    return read_listed(train, reading), None if test is None else read_listed(test, reading)
 
 
 def folder_files(root: Path) -> list[Path]:
@@ -86,7 +93,7 @@ def folder_files(root: Path) -> list[Path]:
         for split in _split_folders(root)
         if split is not None
         for folder in class_folders(split)
-        for path in (folder, *_image_files(folder))
+        for path in (folder, *_found(folder)[0])
     ]
 
 
@@ -117,45 +124,88 @@ def _listed(root: Path, classes: tuple[str, ...], reading: Reading) -> Listed:
             f"{root} holds no class folders, no parquet files and no csv file of images; put "
             "the images of every class into a folder named after the class."
         )
-    found = {folder.name: _image_files(folder) for folder in folders}
+    found = {folder.name: _found(folder) for folder in folders}
     _refuse_bad_classes(root, found, classes, reading)
-    files = [path for paths in found.values() for path in paths]
-    labels = [name for name, paths in found.items() for _ in paths]
-    return Listed(files, labels, classes, str(root))
+    files = [path for paths, _ in found.values() for path in paths]
+    labels = [name for name, (paths, _) in found.items() for _ in paths]
+    beside = [path for path in sorted(root.iterdir()) if path not in folders]
+    left = [LeftOut(path, _why(path)) for path in beside]
+    left += [one for _, others in found.values() for one in others]
+    return Listed(files, labels, classes, str(root), note_on(root, left))
 
 
-def _read(split: Listed, reading: Reading) -> Examples:
+def read_listed(split: Listed, reading: Reading) -> Examples:
+    """Read the images of a split; it is a UsageError if one cannot be.
+
+    Args:
+        split: Its files and their classes.
+        reading: What becomes of broken images.
+
+    Returns:
+        The split.
+    """
     root, files = Path(split.where), split.files
     pictures = ((f"{path} (image {n})", path) for n, path in enumerate(files))
     images, rows, notes = gather(pictures, len(files), reading, where=split.where, root=Path())
     names = tuple(path.relative_to(root).as_posix() for path in files)
+    notes = split.notes + notes
     return Examples(images, split.labels, split.classes, split.where, rows, names, notes)
 
 
-def _image_files(folder: Path) -> list[Path]:
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.casefold() in EXTENSIONS
-        and not path.name.startswith(".")
-        and path.is_file()
-    )
+def _found(folder: Path) -> tuple[list[Path], list[LeftOut]]:
+    # the images below a folder, and all else there is
+    images: list[Path] = []
+    left: list[LeftOut] = []
+    folders = [folder]
+    while folders:
+        for path in _entries(folders.pop()):
+            if path.name.startswith("."):
+                left.append(LeftOut(path, "hidden"))
+            elif path.is_dir() and not path.is_symlink():
+                folders.append(path)
+            elif path.suffix.casefold() in EXTENSIONS and (
+                path.is_file() or (path.is_symlink() and not path.exists())
+            ):
+                images.append(path)
+            else:
+                left.append(LeftOut(path, _why(path)))
+    return sorted(images), sorted(left)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be listed ({error.strerror}).") from error
+
+
+def _why(path: Path) -> str:
+    if path.name.startswith("."):
+        return "hidden"
+    if path.is_dir():
+        return "linked folder" if path.is_symlink() else "folder"
+    return path.suffix.casefold() or "without ending"
 
 
 def _refuse_bad_classes(
-    root: Path, found: dict[str, list[Path]], classes: tuple[str, ...], reading: Reading
+    root: Path,
+    found: dict[str, tuple[list[Path], list[LeftOut]]],
+    classes: tuple[str, ...],
+    reading: Reading,
 ) -> None:
-    empty = [name for name, paths in found.items() if not paths]
+    empty = [name for name, (paths, _) in found.items() if not paths]
     if len(empty) == len(found):
         raise UsageError(
             f"{root} holds no images in its folders ({', '.join(empty)}); endings read: "
-            f"{', '.join(sorted(EXTENSIONS))}."
+            f"{', '.join(sorted(EXTENSIONS, key=lambda name: (len(name), name)))}."
         )
     if empty and reading.empty_classes == "refuse":
+        others = sorted({why for name in empty for _, why in found[name][1]})
+        there = f" Files there: {', '.join(others)}." if others else ""
         raise UsageError(
             f"{root} has class folders without images: {', '.join(empty)}; fill or remove "
             "them, or keep them as classes that no example has: empty_classes keep "
-            "(--empty-classes keep)."
+            f"(--empty-classes keep).{there}"
         )
     for name in found:
         if name not in classes:

@@ -2,11 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tutelage.data.arrow import ROWS, declared_classes, image_and_label, read_batches
-from tutelage.data.assemble import Examples, choose
+from tutelage.data.arrow import (
+    ROWS,
+    Stored,
+    declared_classes,
+    image_and_label,
+    label_kind,
+    read_stored,
+)
+from tutelage.data.assemble import Examples, choose, unread_parts
 from tutelage.data.reading import STRICT, Reading
 from tutelage.errors import MissingExtraError, UsageError
 
@@ -49,18 +57,28 @@ def read_hub(
     splits = _download(identity, config)
     if not isinstance(splits, datasets.DatasetDict):
         raise UsageError(f"the data set '{identity}' has no splits; allowed: a train split.")
-    train, test = choose({str(name): part for name, part in splits.items()}, where=identity)
+    named = {str(name): part for name, part in splits.items()}
+    train, test = choose(named, where=identity)
+    notes = unread_parts(named, where=identity)
 
     def examples(part: datasets.Dataset) -> Examples:
         columns = image_and_label(part.column_names, image_column, label_column, where=identity)
         batches = part.select_columns(list(columns)).with_format("arrow").iter(ROWS)
         where = f"split {part.split} of {identity}"
-        classes = declared_classes(part.features[columns[1]])
-        return read_batches(
-            batches, columns, len(part), classes, reading, where=where, root=Path()
+        schema = part.features.arrow_schema
+        stored = Stored(
+            batches,
+            columns,
+            len(part),
+            declared_classes(part.features[columns[1]]),
+            label_kind(schema.field(columns[1]).type),
+            where,
         )
+        return read_stored([stored], reading, root=Path())
 
-    return examples(train), None if test is None else examples(test)
+    first = examples(train)
+    first = replace(first, notes=notes + first.notes)
+    return first, None if test is None else examples(test)
 
 
 def _download(identity: str, config: str | None) -> Any:

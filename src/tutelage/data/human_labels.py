@@ -7,17 +7,12 @@ from torch import Tensor
 from tutelage.data.images import ImageSet
 from tutelage.data.labels import read_labels
 from tutelage.data.local import FOLDER, local_folder
-from tutelage.errors import UsageError, nearest
+from tutelage.data.noise import ANNOTATORS, HUMAN, Noise
+from tutelage.errors import UsageError
 
-ANNOTATORS = {
-    "aggregate": "aggre_label",
-    "random1": "random_label1",
-    "random2": "random_label2",
-    "random3": "random_label3",
-    "worst": "worse_label",
-}
-"""column by what it holds: the majority of three people, each of them, or whoever is wrong"""
 TRUE = "clean_label"
+IMAGES = 50_000
+"""that people labelled"""
 
 
 def human_labels(train: ImageSet, annotator: str) -> Int64[Tensor, "N"]:
@@ -37,12 +32,9 @@ def human_labels(train: ImageSet, annotator: str) -> Int64[Tensor, "N"]:
         UsageError: If the annotator is unknown, there is no copy of CIFAR-10N, or the images
             are not those that people labelled.
     """
-    if annotator not in ANNOTATORS:
-        raise UsageError(
-            f"unknown labels 'human:{annotator}'. {nearest(annotator, tuple(ANNOTATORS))}"
-        )
+    noise = Noise(HUMAN, 0.0, annotator)
     copy = local_folder("cifar10n")
-    if copy is None:
+    if copy is None and len(train) == IMAGES:
         raise UsageError(
             f"cifar10n is not here: set {FOLDER} to a folder that holds a copy in its "
             "subfolder cifar10n, or give a file of labels by --labels-from."
@@ -51,10 +43,12 @@ def human_labels(train: ImageSet, annotator: str) -> Int64[Tensor, "N"]:
         f"'human:{annotator}' holds labels of CIFAR-10's training images, but {train.name} "
         "holds others; give a file of labels by --labels-from."
     )
+    if copy is None:
+        raise others
     try:
         known = read_labels(copy, TRUE, len(train), train.classes)
     except UsageError as error:  # not as many, or not these classes
         raise others from error
     if not torch.equal(known, train.labels):
         raise others
-    return read_labels(copy, ANNOTATORS[annotator], len(train), train.classes)
+    return read_labels(copy, ANNOTATORS[noise.annotator], len(train), train.classes)

@@ -1,18 +1,23 @@
 """Another set of labels for a known train split, such as those of human annotators."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from jaxtyping import Int64
 from torch import Tensor
 
-from tutelage.data.by_name import NAME_COLUMNS, read_columns
-from tutelage.data.classes import encode
+from tutelage.data.by_name import NAME_COLUMNS, distinct_names, read_columns, rows_of
+from tutelage.data.classes import ClassLookup, encode, literal
 from tutelage.data.columns import pick
-from tutelage.data.parquet import open_parquet, parquet_splits
-from tutelage.data.tables import literal, read_csv
+from tutelage.data.parquet import open_parquet, parquet_splits, schema_classes
+from tutelage.data.row_numbers import TableRows
+from tutelage.data.saved import refuse_saved
 from tutelage.errors import UsageError
+
+_SHOWN = 5
+"""names listed in a message"""
+_LOG = logging.getLogger(__name__)
 
 
 def read_labels(
@@ -26,8 +31,9 @@ def read_labels(
     """The labels of a column, for the examples of the source's train split.
 
     They are found by the names of the examples where these have some and the table has a
-    column of names (``by_name.NAME_COLUMNS``); row by row otherwise. A value is the name of a
-    class, or else its number.
+    column of names (``by_name.NAME_COLUMNS``); row by row otherwise. A word is the name of a
+    class. A number is the class that it is the name of; where no class is named by a number, it
+    is the place of one.
 
     Args:
         file: A .parquet or .csv file, or a folder with one parquet file for the split train.
@@ -37,29 +43,40 @@ def read_labels(
         names: What its N examples are called; none to go row by row.
 
     Returns:
-        Class numbers.
+        Class numbers. Rows of the table that are about none of the examples are counted in a
+        logged warning.
 
     Raises:
         UsageError: If the file or the column is missing, examples or rows are, or a value is no
             class.
     """
     table = _table_file(file)
+    columns = read_columns(table)
+    where = f"column '{column}' of {table}"
+    label = pick(list(columns), column, (), option="the column of labels", where=str(table))
+    values, declared = columns[label], None
     if table.suffix.casefold() == ".parquet":
-        values = _parquet_column(table, column)
-    else:
-        values = _csv_column(table, column, classes)
-    if names and (called := _names(table)):
-        values = _by_name(values, called, names, table)
+        declared = schema_classes(open_parquet(table).schema_arrow, label)
+    elif not all(text in classes for text in values):
+        values = literal(values)
+    stand = TableRows(((where, rows_of(columns, str(table)).files[0][1]),))
+    called = next((columns[name] for name in _name_columns(columns)), None)
+    if names and called is not None and any(isinstance(text, str) for text in called):
+        places = _by_name(distinct_names(called, stand), names, table)
+        values = [values[place] for place in places]
+        stand = TableRows(((where, [stand.place(place)[1] for place in places]),))
     if len(values) != rows:
         raise UsageError(
             f"{table} has {len(values)} rows, but the train split has {rows}; give one label "
             "for each of its rows, in their order."
         )
-    return encode(values, classes, where=f"column '{column}' of {table}")
+    lookup = ClassLookup(classes, places=True, declared=declared)
+    return encode(values, classes, where=where, lookup=lookup, rows=stand)
 
 
 def _table_file(file: Path) -> Path:
     if file.is_dir():
+        refuse_saved(file)
         files = parquet_splits(file).get("train", [])
         if len(files) == 1:
             return files[0]
@@ -76,41 +93,28 @@ def _table_file(file: Path) -> Path:
     return file
 
 
-def _names(file: Path) -> list[str]:
-    columns = read_columns(file)
+def _name_columns(columns: Iterable[str]) -> list[str]:
     known = {name.strip().casefold(): name for name in columns}
-    column = next((known[name] for name in NAME_COLUMNS if name in known), None)
-    texts = [] if column is None else list(columns[column])
-    return texts if all(isinstance(text, str) for text in texts) else []
+    return [known[name] for name in NAME_COLUMNS if name in known]
 
 
-def _by_name(
-    values: Sequence[Any], called: Sequence[str], names: Sequence[str], file: Path
-) -> list[Any]:
-    found = {name.replace("\\", "/"): value for name, value in zip(called, values, strict=True)}
-    if len(found) < len(values):
-        raise UsageError(f"{file} has several rows of one name; keep one for each example.")
+def _by_name(called: Sequence[str], names: Sequence[str], file: Path) -> list[int]:
+    found = {name: place for place, name in enumerate(called)}
     if missing := [name for name in names if name not in found]:
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise UsageError(
-            f"{file} has no row for {', '.join(missing[:5])}{more}; add them, or take its "
-            "column of names out to go row by row."
+            f"{file} has no row for {_listed(missing)}; add them, or take its column of names "
+            "out to go row by row."
+        )
+    if others := sorted(found.keys() - set(names)):
+        _LOG.warning(
+            "%s: %d rows are about no training example and left out (%s).",
+            file,
+            len(others),
+            _listed(others),
         )
     return [found[name] for name in names]
 
 
-def _parquet_column(file: Path, column: str) -> list[Any]:
-    table = open_parquet(file)
-    name = _existing(table.schema_arrow.names, column, file)
-    return table.read(columns=[name]).column(name).to_pylist()
-
-
-def _csv_column(file: Path, column: str, classes: tuple[str, ...]) -> list[Any]:
-    columns = read_csv(file)
-    texts = columns[_existing(list(columns), column, file)]
-    named = all(text in classes for text in texts)
-    return list(texts) if named else literal(texts)
-
-
-def _existing(names: list[str], column: str, file: Path) -> str:
-    return pick(names, column, (), option="the column of labels", where=str(file))
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -8,12 +8,27 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from tutelage.data.sources import is_named
 from tutelage.data.superclasses import superclasses_of
 from tutelage.errors import UsageError, nearest
 
 KINDS = ("none", "uniform", "flip", "flip2", "hierarchical")
 HUMAN = "human"
 """not drawn: the labels that people gave (``data.human_labels``)"""
+ANNOTATORS = {
+    "aggregate": "aggre_label",
+    "random1": "random_label1",
+    "random2": "random_label2",
+    "random3": "random_label3",
+    "worst": "worse_label",
+}
+"""whose labels there are, to the column of CIFAR-10N: the majority of three people, each of
+them, or whoever is wrong"""
+_ONLY = {
+    HUMAN: ("cifar10", "holds labels of CIFAR-10's training images"),
+    "hierarchical": ("cifar100", "needs the superclasses of CIFAR-100"),
+}
+"""kinds that go with one data set: its name, and why"""
 _TARGETS = {"flip": 1, "flip2": 2}
 """how many other classes take the mass that leaves a class"""
 
@@ -23,7 +38,7 @@ class Noise:
     """A kind of label noise and its rate, or whose labels are taken.
 
     Raises:
-        UsageError: If the kind is unknown or the rate lies outside 0..1.
+        UsageError: If the kind or whose labels they are is unknown, or the rate outside 0..1.
     """
 
     kind: str
@@ -41,6 +56,11 @@ class Noise:
         """
         if self.kind not in (*KINDS, HUMAN):
             raise UsageError(_unknown(self.kind))
+        if self.kind == HUMAN and self.annotator not in ANNOTATORS:
+            raise UsageError(
+                f"unknown labels '{HUMAN}:{self.annotator}'. "
+                f"{nearest(self.annotator, ANNOTATORS)}"
+            )
         highest, allowed = (0, "0") if self.kind in ("none", HUMAN) else (1, "0..1")
         if not 0 <= self.rate <= highest:
             raise UsageError(
@@ -76,6 +96,25 @@ class Noise:
                 "0..1, such as 'uniform:0.4'."
             ) from error
         return cls(kind, value)
+
+
+def require_noise(text: str, data: str) -> None:
+    """Refuse a noise that cannot be, or cannot be that of a data set, before that is read.
+
+    Args:
+        text: As ``Noise.parse`` takes it.
+        data: A source, as ``tutelage.data.sources.load`` takes it.
+
+    Raises:
+        UsageError: If it is refused.
+    """
+    noise = Noise.parse(text)
+    name, why = _ONLY.get(noise.kind, (data, ""))
+    if is_named(data) and data != name:
+        raise UsageError(
+            f"label noise '{text}' {why}, but the data are {data}: give {name}, or another "
+            "noise, such as 'flip2:0.4'."
+        )
 
 
 def _unknown(kind: str) -> str:

@@ -7,12 +7,14 @@ from pathlib import Path
 from tutelage.data.arrow import (
     IMAGE_COLUMNS,
     ROWS,
+    Stored,
     declared_classes,
     image_and_label,
-    read_batches,
+    label_kind,
+    read_stored,
 )
 from tutelage.data.assemble import Examples, choose
-from tutelage.data.columns import pick
+from tutelage.data.columns import pick, refuse_twice
 from tutelage.data.reading import STRICT, Reading
 from tutelage.errors import MissingExtraError, UsageError
 
@@ -49,16 +51,21 @@ def read_parquet(
     folder = next(iter(files.values()))[0].parent
     train, test = choose(files, where=str(folder))
 
-    def examples(paths: Sequence[Path]) -> Examples:
-        parts = [open_parquet(path) for path in paths]
-        schema, where = parts[0].schema_arrow, str(paths[0])
+    def stored(path: Path) -> Stored:
+        file = open_parquet(path)
+        schema, where = file.schema_arrow, str(path)
         columns = image_and_label(schema.names, image_column, label_column, where=where)
-        batches = (
-            batch for part in parts for batch in part.iter_batches(ROWS, columns=columns)
+        return Stored(
+            file.iter_batches(ROWS, columns=columns),
+            columns,
+            file.metadata.num_rows,
+            schema_classes(schema, columns[1]),
+            label_kind(schema.field(columns[1]).type),
+            where,
         )
-        count = sum(part.metadata.num_rows for part in parts)
-        classes = schema_classes(schema, columns[1])
-        return read_batches(batches, columns, count, classes, reading, where=where, root=folder)
+
+    def examples(paths: Sequence[Path]) -> Examples:
+        return read_stored([stored(path) for path in paths], reading, root=folder)
 
     return examples(train), None if test is None else examples(test)
 
@@ -117,14 +124,16 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         The file; nothing but its schema has been read.
 
     Raises:
-        UsageError: If it is not a parquet file.
+        UsageError: If it is not a parquet file, or two of its columns have one name.
     """
     try:
-        return pq.ParquetFile(path)
+        file = pq.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise UsageError(
             f"{path} is not a whole parquet file ({error}); copy or download it again."
         ) from error
+    refuse_twice(file.schema_arrow.names, where=str(path))
+    return file
 
 
 def _holds_images(path: Path, image_column: str | None) -> bool:

@@ -23,6 +23,18 @@ WORDS: Mapping[str, Callable[[], Splits]] = {
 """data that has a name of its own"""
 
 
+def is_named(source: str) -> bool:
+    """Whether a source is one of the names that are known here, and nothing stored.
+
+    Args:
+        source: What to load.
+
+    Returns:
+        Whether it is.
+    """
+    return source in WORDS or (source in KNOWN and not Path(source).exists())
+
+
 def load(
     source: str,
     *,
@@ -58,7 +70,7 @@ def load(
     if source in WORDS:
         refuse_columns(source, **columns)
         return WORDS[source]()
-    if source in KNOWN and not Path(source).exists():
+    if is_named(source):
         return load_known(source, **columns, reading=reading)
     if not is_source(source):
         raise UsageError(

@@ -1,5 +1,7 @@
 """Random rows of a data set, with its classes in balance."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from jaxtyping import Int64
@@ -15,7 +17,7 @@ _HOLD_OUT = 5
 
 
 def balanced_rows(
-    labels: Int64[Tensor, "N"], size: int, classes: int, *, seed: int
+    labels: Int64[Tensor, "N"], size: int, classes: int, *, seed: int, keep: int = 0
 ) -> tuple[Int64[Tensor, "M"], Int64[Tensor, "R"]]:
     """Random rows with the same number of every class, and all the other rows.
 
@@ -27,6 +29,7 @@ def balanced_rows(
         size: How many rows to choose.
         classes: How many classes there are, C.
         seed: Of the choice.
+        keep: How many of each class are among the others at least.
 
     Returns:
         The M = size chosen rows and the R = N - size others, both in rising order.
@@ -42,16 +45,64 @@ def balanced_rows(
     base, extra = divmod(size, max(present, 1))
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(classes, generator=generator)
-    order = order[counts[order] > base][:extra]
+    order = order[counts[order] - keep > base][:extra]
     quota = base * there.long()
     quota[order] += 1
-    if int(quota.sum()) < size or bool((counts < quota).any()):
+    if int(quota.sum()) < size or bool((counts - keep < quota)[there].any()):
         poorest = int(torch.where(there, counts, len(labels) + 1).argmin())
         raise UsageError(
             f"{size} rows balanced over {present} classes need {-(-size // present)} of each, "
-            f"but class {poorest} has {int(counts[poorest])}; ask for fewer rows."
+            f"but class {poorest} has {int(counts[poorest])}; ask for fewer rows, at most "
+            f"{most_balanced(labels, keep=keep)}."
         )
     return _drawn(labels, quota, generator)
+
+
+def most_balanced(labels: Int64[Tensor, "N"], *, keep: int = 0) -> int:
+    """How many rows ``balanced_rows`` can choose at most.
+
+    Args:
+        labels: Class numbers.
+        keep: How many of each class are left at least.
+
+    Returns:
+        M, at least 0.
+    """
+    counts = torch.bincount(labels) - keep
+    counts = counts[counts > -keep]
+    if not len(counts) or int(counts.min()) < 0:
+        return 0
+    least = int(counts.min())
+    return least * len(counts) + int((counts > least).sum())
+
+
+def require_balanced(
+    labels: Int64[Tensor, "N"], size: int, names: Sequence[str], *, flag: str, otherwise: str
+) -> None:
+    """Refuse to take more examples than leave one of each class to train on.
+
+    Args:
+        labels: Class numbers.
+        size: How many are to be taken.
+        names: The names of the classes.
+        flag: What asks for so many, with its value.
+        otherwise: What else can be done.
+
+    Raises:
+        UsageError: With the class that is too small, and the largest size.
+    """
+    most = most_balanced(labels, keep=1)
+    if size <= most:
+        return
+    counts = torch.bincount(labels, minlength=len(names))
+    poorest = int(torch.where(counts > 0, counts, len(labels) + 1).argmin())
+    present = int((counts > 0).sum())
+    way = f"give {flag.split()[0]} {most} at most, or " if most else ""
+    raise UsageError(
+        f"{flag} takes {-(-size // present)} of each of {present} classes, but class "
+        f"'{names[poorest]}' has {int(counts[poorest])} training examples, of which one has to "
+        f"stay: {way}{otherwise}."
+    )
 
 
 def limit_rows(
@@ -60,7 +111,8 @@ def limit_rows(
     """At most ``limit`` random rows, the same number of every class.
 
     Where a class is too short for that, every class gives its share of the data set instead
-    (largest remainders), and where there are no more than ``limit`` rows, all are kept.
+    (largest remainders), and one row at least where the limit allows one of each. Where there
+    are no more than ``limit`` rows, all are kept.
 
     Args:
         labels: Class numbers.
@@ -86,6 +138,9 @@ def limit_rows(
     quota = share.long()
     rest = (share - quota).argsort(descending=True, stable=True)
     quota[rest[: limit - int(quota.sum())]] += 1
+    while limit >= present and bool((lost := (counts > 0) & (quota == 0)).any()):
+        quota[quota.argmax()] -= 1
+        quota[int(lost.nonzero()[0])] = 1
     return _drawn(labels, quota, torch.Generator().manual_seed(seed))[0]
 
 

@@ -3,20 +3,25 @@
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from tutelage.data.assemble import Examples, assemble
+from tutelage.data.assemble import Examples, assemble, choose
 from tutelage.data.cache import cached
 from tutelage.data.decode import PILLOW
-from tutelage.data.folders import class_folders, folder_files, read_folders
+from tutelage.data.folders import class_folders, folder_files, list_folders, read_listed
 from tutelage.data.hub import read_hub
 from tutelage.data.images import Splits
+from tutelage.data.left_out import unread_tables
 from tutelage.data.parquet import parquet_files, parquet_splits, read_parquet
 from tutelage.data.reading import STRICT, Reading
+from tutelage.data.saved import refuse_saved
 from tutelage.data.tables import lists_images, read_tables, table_files, table_splits
 from tutelage.errors import UsageError
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _HUB_ID = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?::([\w.-]+))?")
@@ -76,7 +81,7 @@ def load_stored(
         files=local.files,
         arguments=[PILLOW, str(place), image_column, label_column, repr(reading)],
     )
-    return _told(splits)
+    return _told(replace(splits, notes=local.notes + splits.notes))
 
 
 def _told(splits: Splits) -> Splits:
@@ -106,20 +111,38 @@ class _Found(NamedTuple):
     files: Sequence[Path]
     """all that its images and labels depend on; none where that cannot be told"""
     read: Callable[[], tuple[Examples, Examples | None]]
+    notes: tuple[str, ...] = ()
+    """what is left out of it, which may change while these files do not"""
 
 
 def _find(
     path: Path, reading: Reading, *, image_column: str | None, label_column: str | None
 ) -> _Found:
     columns = {"image_column": image_column, "label_column": label_column}
+    refuse_saved(path)
     if parquet := _parquet(path):
         files = parquet_files(parquet, image_column=image_column)
-        return _Found(files, partial(read_parquet, parquet, **columns, reading=reading))
+        used = [file for part in _chosen(parquet, path) for file in part]
+        read = partial(read_parquet, parquet, **columns, reading=reading)
+        return _Found(files, read, unread_tables(path, used))
     if tables := _tables(path, **columns):
         read = partial(read_tables, tables, **columns, reading=reading)
-        return _Found(table_files(tables, **columns), read)
+        notes = unread_tables(path, _chosen(tables, path))
+        return _Found(table_files(tables, **columns), read, notes)
     refuse_columns(str(path), **columns)
-    return _Found(folder_files(path), partial(read_folders, path, reading=reading))
+    train, test = list_folders(path, reading=reading)
+    parts = (train, *(() if test is None else (test,)))
+    notes = tuple(note for part in parts for note in part.notes)
+
+    def read_both() -> tuple[Examples, Examples | None]:
+        first, *second = (read_listed(part._replace(notes=()), reading) for part in parts)
+        return first, next(iter(second), None)
+
+    return _Found(folder_files(path), read_both, notes)
+
+
+def _chosen(found: Mapping[str, T], path: Path) -> list[T]:
+    return [part for part in choose(found, where=str(path)) if part is not None]
 
 
 def _is_table(path: Path) -> bool:

@@ -1,19 +1,18 @@
 """Csv files that list the path and the label of every image."""
 
-import csv
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tutelage.data.assemble import TEST_NAMES, Examples, choose
+from tutelage.data.classes import literal
 from tutelage.data.columns import pick
+from tutelage.data.csv_files import CsvColumns, read_csv
 from tutelage.data.gather import gather
 from tutelage.data.reading import STRICT, Reading
 from tutelage.errors import UsageError
 
 PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
 LABEL_COLUMNS = ("label", "target", "class")
-_NUMBER = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
 
 
 def read_tables(
@@ -41,16 +40,25 @@ def read_tables(
     train, test = choose(files, where=str(next(iter(files.values())).parent))
 
     def examples(file: Path) -> Examples:
-        places, labels = _rows(file, image_column, label_column)
+        columns, places, labels = _rows(file, image_column, label_column)
         pictures = (
-            (f"{place} (row {row} of {file.name}, counted from 0)", place)
-            for row, place in enumerate(places)
+            (f"{place} (row {row} of {file.name}, the header is row 1)", place)
+            for row, place in zip(columns.numbers, places, strict=True)
         )
         images, rows, notes = gather(
             pictures, len(places), reading, where=str(file), root=Path()
         )
-        names = tuple(_relative(place, file.parent) for place in places)
-        return Examples(images, literal(labels), None, str(file), rows, names, notes)
+        return Examples(
+            images,
+            literal(labels),
+            None,
+            str(file),
+            rows,
+            tuple(_relative(place, file.parent) for place in places),
+            columns.notes(str(file)) + notes,
+            columns.rows(str(file)),
+            typed=False,
+        )
 
     return examples(train), None if test is None else examples(test)
 
@@ -102,7 +110,7 @@ def table_files(
         place
         for file in tables
         if file is not None
-        for place in (file, *_rows(file, image_column, label_column)[0])
+        for place in (file, *_rows(file, image_column, label_column)[1])
     ]
 
 
@@ -124,53 +132,6 @@ def lists_images(file: Path, *, image_column: str | None, label_column: str | No
     return True
 
 
-def read_csv(file: Path) -> dict[str, list[str]]:
-    """The columns of a csv file, every value exactly as it is written.
-
-    Args:
-        file: Encoded in UTF-8, with the names of the columns in its first row.
-
-    Returns:
-        Values by column; empty lines are passed over.
-
-    Raises:
-        UsageError: If the file is not such a table, or a row has more or fewer values than
-            there are columns.
-    """
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            table = [row for row in csv.reader(lines) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{file} cannot be read as a UTF-8 csv file ({error}).") from error
-    header, *rows = table or [[]]
-    for number, row in enumerate(rows):
-        if len(row) != len(header):
-            raise UsageError(
-                f"row {number} of {file} has {len(row)} values, but there are {len(header)} "
-                "columns; quote values that hold a comma."
-            )
-    return {name: [row[place] for row in rows] for place, name in enumerate(header)}
-
-
-def literal(texts: Sequence[str]) -> list[str | int | None]:
-    """Labels as written: whole numbers where all are such, words otherwise.
-
-    An empty text is a missing label, and among numbers so is NaN. Words are never taken for
-    missing: a class may be called ``null``, ``None`` or ``NA``.
-
-    Args:
-        texts: The values of a column.
-
-    Returns:
-        A word, a number or None for each.
-    """
-    present = [text for text in texts if text.strip() and text.strip().casefold() != "nan"]
-    if present and all(_NUMBER.fullmatch(text.strip()) for text in present):
-        matches = [_NUMBER.fullmatch(text.strip()) for text in texts]
-        return [None if match is None else int(match[1]) for match in matches]
-    return [text or None for text in texts]
-
-
 def _columns(
     names: Sequence[str], image: str | None, label: str | None, file: Path
 ) -> tuple[str, str]:
@@ -184,10 +145,11 @@ def _columns(
 
 def _rows(
     file: Path, image_column: str | None, label_column: str | None
-) -> tuple[list[Path], list[str]]:
+) -> tuple[CsvColumns, list[Path], list[str]]:
     columns = read_csv(file)
     path, label = _columns(list(columns), image_column, label_column, file)
-    return [_resolved(file.parent, place) for place in columns[path]], columns[label]
+    places = [_resolved(file.parent, place) for place in columns[path]]
+    return columns, places, columns[label]
 
 
 def _relative(place: Path, root: Path) -> str:

@@ -1,5 +1,6 @@
 """Labelled images that stay in their files until they are asked for."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from tutelage.data.decode import decode
 from tutelage.data.folders import Listed, list_folders
 from tutelage.data.resize import Size, covering
 from tutelage.errors import UsageError
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,8 @@ def undecoded(split: Listed, *, channels: int, size: Size | None) -> UndecodedIm
     Returns:
         The same, to be read row by row; ids are row numbers.
     """
+    for note in split.notes:
+        _LOG.warning(note)
     labels = encode(split.labels, split.classes, where=split.where)
     ids = torch.arange(len(labels))
     return UndecodedImages(split.files, labels, ids, split.classes, channels, size)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 
-from tutelage.inspection.opinions import By, Opinions, doubts
+from tutelage.inspection.opinions import By, Opinions, doubts, known_doubts
 from tutelage.inspection.threshold import by_majority, p_values
 
 
@@ -31,7 +31,8 @@ class Labels:
     """mean over the students that were trained on it, as everywhere below"""
     losses: Float[np.ndarray, "N"]
     standing: Float[np.ndarray, "N"]
-    """mean place among a student's examples by doubt: 0 the most distrusted, 1 the least"""
+    """mean place among a student's examples by doubt: 0 the most distrusted, 1 the least; NaN
+    where that is missing"""
     students: Integer[np.ndarray, "N"]
     """how many were trained on it"""
     distrusted: Integer[np.ndarray, "N"]
@@ -74,6 +75,7 @@ def combined(students: Sequence[Opinions], by: By, *, false_alarms: float, top: 
     """
     index = _index(students)
     says = [_accuses(one, by, false_alarms, top) for one in students]
+    known = [~np.isnan(doubts(one, by)) for one in students]
     standing = index.mean([_standing(one, by) for one in students])
     losses = index.mean([one.losses for one in students])
     rows = np.lexsort((-losses, standing))
@@ -91,7 +93,7 @@ def combined(students: Sequence[Opinions], by: By, *, false_alarms: float, top: 
         standing=standing[rows],
         students=index.known[rows],
         distrusted=index.total(says)[rows].astype(int),
-        accused=by_majority(says, index.places, len(rows))[rows] if calibrated else None,
+        accused=_majority(says, known, index.places)[rows] if calibrated else None,
         texts=index.texts("texts", rows),
         contents=index.texts("contents", rows),
         epochs=epochs,
@@ -127,7 +129,7 @@ class _Index:
         return sums
 
     def mean(self, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Average over the students that have the label.
+        """Average over the students that have the label and know the number.
 
         Args:
             columns: As of ``total``.
@@ -135,8 +137,9 @@ class _Index:
         Returns:
             [N] or [N, T].
         """
-        sums = self.total(columns)
-        return sums / self.known.reshape(-1, *[1] * (sums.ndim - 1))
+        sums = self.total([np.where(np.isnan(column), 0, column) for column in columns])
+        there = self.total([(~np.isnan(column)).astype(float) for column in columns])
+        return np.divide(sums, there, out=np.full(sums.shape, np.nan), where=there > 0)
 
     def past(self, name: str, epochs: Sequence[int], order: np.ndarray) -> np.ndarray | None:
         """Average what was measured epoch by epoch.
@@ -205,13 +208,25 @@ def _standing(one: Opinions, by: By) -> Float[np.ndarray, "N"]:
     order = np.lexsort((-one.losses, -doubts(one, by)))
     places = np.empty(len(one))
     places[order] = np.arange(len(one)) / max(len(one) - 1, 1)
-    return places
+    return np.where(np.isnan(doubts(one, by)), np.nan, places)
 
 
 def _accuses(one: Opinions, by: By, false_alarms: float, top: int) -> Bool[np.ndarray, "N"]:
     if one.held_out is None:
         return _standing(one, by) * max(len(one) - 1, 1) < top - 0.5
-    return p_values(doubts(one, by), doubts(one.held_out, by)) <= false_alarms + 1e-12
+    found = doubts(one, by)
+    ranked = p_values(found, known_doubts(one.held_out, by)) <= false_alarms + 1e-12
+    return ranked & ~np.isnan(found)
+
+
+def _majority(
+    says: Sequence[np.ndarray], known: Sequence[np.ndarray], places: Sequence[np.ndarray]
+) -> Bool[np.ndarray, "N"]:
+    # of the students that know how doubtful a label is: what is missing speaks for nothing
+    count = max(int(at.max()) for at in places) + 1
+    said = [one[there] for one, there in zip(says, known, strict=True)]
+    at = [one[there] for one, there in zip(places, known, strict=True)]
+    return by_majority(said, at, count)
 
 
 def _same_epochs(students: Sequence[Opinions]) -> tuple[int, ...]:

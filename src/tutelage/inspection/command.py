@@ -1,8 +1,9 @@
 """``tutelage inspect`` and ``tutelage report``: what is printed and what is written."""
 
 from tutelage.errors import UsageError
+from tutelage.files import write_atomically
 from tutelage.inspection.asked import Inspect, Report, check
-from tutelage.runs import exists, unwritten, write_atomically
+from tutelage.runs import exists, unwritten
 from tutelage.terminal import say
 
 EXAMPLES, SUSPECTS, PAGE = "examples.csv", "likely-wrong.csv", "index.html"

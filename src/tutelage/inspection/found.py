@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from tutelage.errors import UsageError
 from tutelage.inspection.asked import Inspect
 from tutelage.inspection.combined import Labels, combined
-from tutelage.inspection.opinions import By, Opinions, agrees, doubts, scores
+from tutelage.inspection.opinions import By, Opinions, agrees, doubts, known_doubts, scores
 from tutelage.inspection.own_table import read_own
 from tutelage.inspection.quality import Quality, auroc, known_wrong, quality
 from tutelage.inspection.reading import Run, open_run, students_of
@@ -64,14 +64,13 @@ def inspect(asked: Inspect) -> Found:
             f"{arm or asked.run.name} cannot be judged by {asked.by}: "
             f"{' and '.join(usable) or 'neither weight nor loss'} can tell its examples apart."
         )
-    faults = _uncalibrated(asked, students)
-    if faults:
-        students = [replace(one, held_out=None) for one in students]
-
     wanted = usable[0] if asked.by == "auto" else asked.by
     both = wanted == "weight" and "loss" in usable
     against = [one.student for one in students if both and not agrees(one)]
     by: By = "loss" if against and asked.by == "auto" else wanted
+    faults = _uncalibrated(asked, students, by)
+    if faults:
+        students = [replace(one, held_out=None) for one in students]
     labels = combined(students, by, false_alarms=asked.false_alarms, top=asked.top)
     judges = [one.held_out for one in students if one.held_out is not None]
     sign = -1 if by == "weight" else 1
@@ -79,8 +78,8 @@ def inspect(asked: Inspect) -> Found:
         run=run,
         arm=arm,
         students=tuple(one.student for one in students),
-        clean=tuple(map(len, judges)),
-        limits=tuple(sign * limit(doubts(one, by), asked.false_alarms) for one in judges),
+        clean=tuple(len(known_doubts(one, by)) for one in judges),
+        limits=tuple(sign * limit(known_doubts(one, by), asked.false_alarms) for one in judges),
         false_alarms=asked.false_alarms,
         labels=labels,
         quality=_quality(labels),
@@ -90,6 +89,7 @@ def inspect(asked: Inspect) -> Found:
             *_of_choice(arm, usable, against, by),
             *faults,
             *_of_truth(labels),
+            *_of_missing(students, by),
             *_of_chance(labels, asked),
         ),
     )
@@ -101,7 +101,8 @@ def _read(asked: Inspect) -> tuple[Run | None, str, list[Opinions], list[str]]:
         return run, *_chosen(run, asked), _of_run(run)
     if asked.arm is not None or asked.seed is not None:
         raise UsageError(f"{asked.run} is a table, which has no arms and no seeds.")
-    return None, "", [read_own(asked.run)], []
+    own = read_own(asked.run)
+    return None, "", [own], list(own.notes)
 
 
 def _quality(labels: Labels) -> Quality | None:
@@ -119,14 +120,27 @@ def _auroc(labels: Labels) -> float:
 
 
 def _known(labels: Labels) -> Bool[np.ndarray, "N"]:
-    return np.array([bool(name) for name in labels.true or [""] * len(labels)])
+    there = np.array([bool(name) for name in labels.true or [""] * len(labels)], dtype=bool)
+    return there & ~np.isnan(labels.standing)
 
 
 def _of_truth(labels: Labels) -> list[str]:
-    lacking = int((~_known(labels)).sum())
+    lacking = sum(not name for name in labels.true or ())
     if labels.true is None or not lacking:
         return []
     return [f"Of {lacking:,} labels it is not known whether they are right: left out of that."]
+
+
+def _of_missing(students: Sequence[Opinions], by: By) -> list[str]:
+    notes = []
+    for what, parts in (
+        ("labels", students),
+        ("held-out examples", [one.held_out for one in students if one.held_out is not None]),
+    ):
+        lacking = sum(int(np.isnan(doubts(one, by)).sum()) for one in parts)
+        if lacking:
+            notes.append(f"Of {lacking:,} {what} the {by} is missing: they count for nothing.")
+    return notes
 
 
 def _of_choice(arm: str, usable: Sequence[By], against: Sequence[str], by: By) -> list[str]:
@@ -180,7 +194,7 @@ def _of_run(run: Run) -> list[str]:
     ]
 
 
-def _uncalibrated(asked: Inspect, students: Sequence[Opinions]) -> list[str]:
+def _uncalibrated(asked: Inspect, students: Sequence[Opinions], by: By) -> list[str]:
     lacking = [one.student for one in students if one.held_out is None]
     if lacking and asked.run.is_file():
         return ["No list of labels likely wrong: no row of the table is marked held_out."]
@@ -190,7 +204,8 @@ def _uncalibrated(asked: Inspect, students: Sequence[Opinions]) -> list[str]:
             f"held-out examples ({', '.join(lacking)}). Delete result.json in their folders "
             f"and give tutelage train --resume {asked.run}: they are judged anew, not trained."
         ]
-    fewest = min(len(one.held_out) for one in students if one.held_out is not None)
+    judges = [one.held_out for one in students if one.held_out is not None]
+    fewest = min(len(known_doubts(one, by)) for one in judges)
     if asked.false_alarms < least_share(fewest):
         return [
             f"No list of labels likely wrong: {fewest} held-out examples tell no share below "

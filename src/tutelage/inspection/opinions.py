@@ -21,6 +21,8 @@ class Judges:
     """nats; NaN where not known"""
     weights: Float[np.ndarray, "M"]
     """that the teacher would give; NaN where not known"""
+    computed: bool = True
+    """whether what is not a number was computed so; in a table it is missing"""
 
     def __len__(self) -> int:
         return len(self.losses)
@@ -57,6 +59,10 @@ class Opinions:
     past_losses: Float[np.ndarray, "N T"] | None = None
     """as the student's steps met the examples in these epochs"""
     past_weights: Float[np.ndarray, "N T"] | None = None
+    computed: bool = True
+    """whether what is not a number was computed so; in a table it is missing"""
+    notes: Sequence[str] = ()
+    """what a reader must know of the source, a sentence each"""
 
     def __post_init__(self) -> None:
         """Check that every column speaks of as many examples.
@@ -109,6 +115,8 @@ def agrees(one: Opinions) -> bool:
         Whether the rank correlation of weight and loss is ``-AGREEMENT`` or less.
     """
     weights, losses = doubts(one, "weight"), doubts(one, "loss")
+    both = ~(np.isnan(weights) | np.isnan(losses))
+    weights, losses = weights[both], losses[both]
     if min(len(np.unique(weights)), len(np.unique(losses))) < 2:
         return False
     found: Any = spearmanr(weights, losses)
@@ -128,7 +136,22 @@ def doubts(of: Opinions | Judges, by: By) -> Float[np.ndarray, "N"]:
         by: The weight, taken negative, or the loss.
 
     Returns:
-        One number for each; what is not a number is the worst there is.
+        One number for each. What was computed and is not a number is the worst there is; what
+        is missing is not known, and NaN.
     """
-    values = -of.weights if by == "weight" else of.losses
-    return np.nan_to_num(values.astype(np.float64), nan=np.inf, posinf=np.inf, neginf=-np.inf)
+    values = (-of.weights if by == "weight" else of.losses).astype(np.float64)
+    return np.where(np.isnan(values), np.inf, values) if of.computed else values
+
+
+def known_doubts(of: Judges, by: By) -> Float[np.ndarray, "M"]:
+    """How doubtful those held-out examples are of which that is known.
+
+    Args:
+        of: What is said of the examples.
+        by: The weight or the loss.
+
+    Returns:
+        As ``doubts``, without NaN.
+    """
+    found = doubts(of, by)
+    return found[~np.isnan(found)]

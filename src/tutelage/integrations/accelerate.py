@@ -1,12 +1,18 @@
 """Accelerate: a student step by an ``Accelerator`` and what it has prepared."""
 
+import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.checkpoints import save_checkpoint, telling_damage
 from tutelage.descent import require_norm, scale_gradient
 from tutelage.errors import MissingExtraError, UsageError
+from tutelage.integrations.in_folders import read_kept
 from tutelage.integrations.teaching import BesideStudent, Teaching
 from tutelage.tutor import Tutor
 
@@ -50,8 +56,69 @@ def taught(
     tutor = teaching.tutor(
         student, descent.optimizer.optimizer, total_steps=total_steps, descent=descent
     )
-    accelerator.register_for_checkpointing(BesideStudent(tutor))
+    _keep(accelerator, tutor)
     return tutor
+
+
+def _keep(accelerator: Accelerator, tutor: Tutor) -> None:
+    number = len(accelerator._custom_objects)
+    kept = InFolder(tutor, f"tutelage-{number}.{accelerator.process_index}.pt")
+    accelerator.register_save_state_pre_hook(kept.write)
+    accelerator.register_load_state_pre_hook(kept.read)
+    accelerator.register_for_checkpointing(kept)
+
+
+@dataclass
+class InFolder:
+    """A tutor's state in a checkpoint folder: a whole file of each process, read by its name.
+
+    What Accelerate itself keeps of a registered object, one pickle of the main process, says
+    which file that is; it asks for it after model and optimiser are back.
+    """
+
+    tutor: Tutor
+    name: str
+    """of the file"""
+    found: Path | None = None
+    """where it is, of the folder that is being read"""
+
+    def write(self, _models: object, _weights: object, folder: str) -> None:
+        """Write the file into the folder of a new checkpoint.
+
+        Args:
+            folder: The folder.
+        """
+        save_checkpoint(Path(folder) / self.name, BesideStudent(self.tutor).state_dict())
+
+    def read(self, _models: object, folder: str) -> None:
+        """Find the file in the folder of a checkpoint that is about to be read.
+
+        Args:
+            folder: The folder.
+        """
+        self.found = Path(folder) / self.name
+        for file in sorted(Path(folder).glob("custom_checkpoint_*.pkl")):
+            with telling_damage(file, "Load another checkpoint."):
+                zipfile.ZipFile(file).close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What Accelerate keeps itself.
+
+        Returns:
+            The name of the file.
+        """
+        return {"file": self.name}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from the file that was found.
+
+        Args:
+            state: What Accelerate kept; of an earlier release, all.
+        """
+        if "file" in state:
+            assert self.found is not None
+            state = read_kept(self.found)
+        BesideStudent(self.tutor).load_state_dict(state)
 
 
 def prepared(optimizer: object) -> AcceleratedOptimizer:

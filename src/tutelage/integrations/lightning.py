@@ -1,17 +1,15 @@
 """Lightning: a module whose training step is taken under a teacher."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from tutelage.data.loaders import as_batch, without_ids
-from tutelage.descent import require_norm, scale_gradient
 from tutelage.errors import MissingExtraError, UsageError
+from tutelage.integrations.by_lightning import ByLightning
 from tutelage.integrations.teaching import BesideStudent, Teaching
 from tutelage.look import Record
 from tutelage.processes import Alone, Group, Processes
@@ -26,6 +24,8 @@ except ImportError as error:
 
 _KEY = "tutelage"
 """where a checkpoint keeps the tutor"""
+_NO_WINDOW: dict[str, Any] = {"start": [], "window": [], "pending": []}
+"""of a tutor whose student has a new optimiser: no step before it is looked back over"""
 
 
 class TeachingModule(L.LightningModule):
@@ -51,14 +51,18 @@ class TeachingModule(L.LightningModule):
         self.teaching: Teaching | None = None
         self.tutor: Tutor | None = None
         self._kept: list[dict[str, Any]] | None = None
+        self._begun_at = 0
 
     def teach(self, teaching: Teaching) -> None:
         """Say who teaches; before ``Trainer.fit``.
 
+        Where the module comes from ``load_from_checkpoint``, the teacher gets what it had then.
+
         Args:
             teaching: The teacher, how it learns and what judges.
         """
-        self.teaching = teaching
+        self.teaching, self.tutor = teaching, None
+        self._restore_teacher()
 
     def batch_of(self, loaded: Any) -> Batch:
         """What the training loader gave, as a batch; override for batches of another form.
@@ -105,17 +109,28 @@ class TeachingModule(L.LightningModule):
             )
         steps = self.trainer.estimated_stepping_batches
         total = None if steps in (-1, float("inf")) else int(steps)
-        self.tutor = self.teaching.tutor(
+        before, self.tutor = self.tutor, None
+        tutor = self.teaching.tutor(
             self,
             optimizer,
             total_steps=total,
             descent=ByLightning(self, self.teaching.max_norm),
             processes=self._processes(),
         )
-        if self._kept is not None:
-            own = self._kept[self.global_rank % len(self._kept)]
-            BesideStudent(self.tutor).load_state_dict(own)
-            self._kept = None
+        self._go_on(tutor, before)
+        self.tutor, self._begun_at = tutor, tutor.steps
+
+    def _go_on(self, tutor: Tutor, before: Tutor | None) -> None:
+        # Steps are the trainer's: a second fit goes on with them, a new trainer begins anew.
+        taken, own = self.trainer.global_step, self._own_of(self._kept)
+        self._kept = None
+        if own is None and before is not None and before.teacher is tutor.teacher and taken:
+            own = BesideStudent(before).state_dict() | _NO_WINDOW  # the optimiser is a new one
+        elif own is not None and own.get("steps") != taken:
+            own = None  # the teacher is back already; the optimiser is a new one
+        if own is not None:
+            BesideStudent(tutor).load_state_dict(own | {"steps": taken})
+        tutor.steps = taken
 
     def training_step(self, loaded: Any, index: int) -> Tensor:  # noqa: ARG002 - Lightning's
         """Take a student step, and a teacher step where one is due.
@@ -130,6 +145,12 @@ class TeachingModule(L.LightningModule):
         assert self.teaching is not None
         assert self.tutor is not None
         batch = self.batch_of(loaded)
+        if (
+            self.trainer.fit_loop._skip_backward
+        ):  # averaged weights: statistics alone are renewed
+            with torch.no_grad():
+                self(batch.inputs)
+            return torch.zeros(())
         record = self.teaching.step(self.tutor, batch, self._held_out)
         self.log_record(record)
         for config in self.trainer.lr_scheduler_configs:
@@ -159,7 +180,7 @@ class TeachingModule(L.LightningModule):
         Raises:
             UsageError: If it does.
         """
-        if self.tutor is not None and self.tutor.steps == 0:
+        if self.tutor is not None and self.tutor.steps == self._begun_at:
             raise UsageError(
                 f"{type(self).__name__}.training_step takes no step under the teacher: leave "
                 "it out, or call super().training_step(loaded, index) in it."
@@ -177,21 +198,39 @@ class TeachingModule(L.LightningModule):
         Args:
             checkpoint: Lightning's, with the student and its optimiser.
         """
-        if self.tutor is None:
+        if self.teaching is None:
             return
-        own = BesideStudent(self.tutor).state_dict()
+        holder = self.teaching if self.tutor is None else BesideStudent(self.tutor)
+        own = holder.state_dict()
         states: list[Any] = [own] * self.trainer.world_size
         if self.trainer.world_size > 1:  # each process remembers rows of its own
             dist.all_gather_object(states, own)
         checkpoint[_KEY] = states
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Hold on to it until the optimiser is there.
+        """Give the teacher what it had, and hold on to the rest until the optimiser is there.
+
+        Whatever restores the student comes here: ``fit``, ``validate`` and ``test`` with a
+        ``ckpt_path``, ``load_from_checkpoint``, the tuner after it has tried.
 
         Args:
             checkpoint: Lightning's.
+
+        Note: raises ``UsageError`` where the teacher is another one.
         """
         self._kept = checkpoint.get(_KEY)
+        self._restore_teacher()
+
+    def _own_of(self, kept: list[dict[str, Any]] | None) -> dict[str, Any] | None:
+        if kept is None:
+            return None
+        rank = self.global_rank if self._trainer is not None else 0
+        return kept[rank % len(kept)]
+
+    def _restore_teacher(self) -> None:
+        own = self._own_of(self._kept)
+        if self.teaching is not None and own is not None:
+            self.teaching.load_state_dict(own)
 
     def _held_out(self, drawn: Any) -> Batch:
         moved = self.trainer.strategy.batch_to_device(drawn)
@@ -217,63 +256,3 @@ class TeachingModule(L.LightningModule):
                     f"is: {', '.join(self.trainer.callback_metrics) or 'nothing'}."
                 )
         self.lr_scheduler_step(config.scheduler, metric)
-
-
-@dataclass(frozen=True)
-class ByLightning:
-    """A step by ``manual_backward`` and Lightning's optimiser, in whatever precision it runs.
-
-    Lightning unscales a scaled gradient when its optimiser steps. The gradient is seen without
-    the scale before, and gets it back there; scales are powers of two, so no bit is lost.
-
-    Raises:
-        ValueError: If ``max_norm`` is not positive.
-    """
-
-    module: L.LightningModule
-    max_norm: float | None = None
-    """norm over all parameters to which the gradient is clipped; None: it is not"""
-
-    def __post_init__(self) -> None:
-        require_norm(self.max_norm)
-
-    @property
-    def scales(self) -> bool:
-        """Whether Lightning scales the loss."""
-        return self._scale() is not None
-
-    def backward(self, loss: Tensor, optimizer: Optimizer, *, again: bool) -> None:
-        """Leave the gradient in the parameters, without the scale.
-
-        Args:
-            loss: What the student descends, a scalar.
-            optimizer: The student's.
-            again: Whether the graph is needed for another backward pass.
-        """
-        self.module.manual_backward(loss, retain_graph=again)
-        if (scale := self._scale()) is not None:
-            scale_gradient(optimizer, 1 / scale)
-
-    def step(self, optimizer: Optimizer) -> bool:
-        """Move the student.
-
-        Args:
-            optimizer: The student's.
-
-        Returns:
-            False where a scaled gradient overflowed.
-        """
-        if self.max_norm is not None:
-            self.module.clip_gradients(optimizer, self.max_norm, "norm")
-        scale = self._scale()
-        if scale is not None:
-            scale_gradient(optimizer, scale)
-        own = self.module.optimizers()
-        assert not isinstance(own, Sequence)
-        own.step()
-        after = self._scale()
-        return scale is None or after is None or after >= scale
-
-    def _scale(self) -> float | None:
-        scaler = getattr(self.module.trainer.precision_plugin, "scaler", None)
-        return None if scaler is None else float(scaler.get_scale())

@@ -15,6 +15,7 @@ from tutelage.objectives import Objective, cross_entropy
 from tutelage.processes import Processes
 from tutelage.records import Batch
 from tutelage.signals import Signal
+from tutelage.states import load_module
 from tutelage.tutor import Tutor
 
 
@@ -94,6 +95,26 @@ class Teaching:
             processes=processes,
             micro_batch=self.micro_batch,
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The teacher and its optimiser, for a checkpoint from before there is a tutor.
+
+        Returns:
+            A part of what ``BesideStudent.state_dict`` gives.
+        """
+        optimizer = self.teacher_optimizer
+        learner = {} if optimizer is None else {"optimizer": optimizer.state_dict()}
+        return {"teacher": self.teacher.state_dict(), "learner": learner}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give teacher and optimiser what they had.
+
+        Args:
+            state: As ``state_dict`` gave it, or ``BesideStudent.state_dict``.
+        """
+        load_module(self.teacher, state["teacher"], "teacher")
+        if self.teacher_optimizer is not None and "optimizer" in state["learner"]:
+            self.teacher_optimizer.load_state_dict(state["learner"]["optimizer"])
 
     def step(
         self,

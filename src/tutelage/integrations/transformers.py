@@ -7,10 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tutelage.checkpoints import save_checkpoint
 from tutelage.data.loaders import Draws, Indexed
 from tutelage.differentiable import original
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.integrations.columns import TrainersLoss, by_columns, stacked
+from tutelage.integrations.in_folders import read_kept
 from tutelage.integrations.teaching import BesideStudent, Teaching
 from tutelage.records import Batch
 from tutelage.tutor import Tutor
@@ -33,7 +35,8 @@ class TeachingTrainer(Trainer):
     is the teacher's weighted mean of what the Trainer trains by (see ``TrainersLoss``), or
     ``Teaching.objective``; clipping is the Trainer's (``max_grad_norm``), and so are precision,
     schedule, logs (with ``held_out_loss`` beside the rest) and checkpoints, which keep all that
-    the tutor needs: training that is resumed goes on where it was.
+    the tutor needs: training that is resumed goes on where it was, and the best model comes
+    back with its teacher.
 
     Note: evaluation is the Trainer's own; a teacher that acts at test does not act there. The
     optimiser moves within ``training_step``, so that callbacks see ``on_pre_optimizer_step``
@@ -45,7 +48,7 @@ class TeachingTrainer(Trainer):
     id_column = "idx"
     tutor: Tutor | None = None
     _columns: tuple[str, ...] = ()
-    _checkpoint: Path | None = None
+    _kept: dict[str, Any] | None = None
     _judged: Sequence[Tensor] = ()
 
     def teach(self, teaching: Teaching, *, id_column: str = "idx") -> None:
@@ -193,14 +196,13 @@ class TeachingTrainer(Trainer):
             objective=TrainersLoss.of(self.model, self.args.label_smoothing_factor),
             descent=descent,
         )
-        if self._checkpoint is not None:
-            path = self._checkpoint / _FILE.format(self.args.process_index)
-            self._checkpoint = None
-            if not path.is_file():
-                raise UsageError(f"{path} is missing: that checkpoint knows of no teacher.")
-            state = torch.load(path, map_location="cpu", weights_only=True)
-            BesideStudent(tutor).load_state_dict(state)
+        if self._kept is not None:
+            BesideStudent(tutor).load_state_dict(self._kept)
+            self._kept = None
         return tutor
+
+    def _file_in(self, checkpoint: str | Path) -> Path:
+        return Path(checkpoint) / _FILE.format(self.args.process_index)
 
     def _held_out(self, drawn: Mapping[str, Any]) -> Batch:
         inputs = self._prepare_inputs(self._without_ids(drawn))
@@ -233,14 +235,31 @@ class TeachingTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
-        if self.tutor is not None and not self.args.save_only_model:
-            folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
-            path = folder / _FILE.format(self.args.process_index)
-            torch.save(BesideStudent(self.tutor).state_dict(), path)
+        if self.tutor is None or self.teaching is None:
+            return
+        folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
+        alone = self.args.save_only_model
+        state = self.teaching if alone else BesideStudent(self.tutor)
+        save_checkpoint(self._file_in(folder), state.state_dict())
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        self._checkpoint = None if checkpoint is None else Path(checkpoint)
+        self._kept = None
+        if checkpoint is None or self.teaching is None:
+            return
+        file = self._file_in(checkpoint)
+        self._kept = read_kept(file)
+        if "steps" not in self._kept:
+            raise UsageError(
+                f"{file} holds the teacher alone, as save_only_model=True asks for: training "
+                "cannot go on from that checkpoint."
+            )
+
+    def _load_best_model(self) -> None:
+        super()._load_best_model()
+        best = self.state.best_model_checkpoint
+        if self.teaching is not None and best is not None:
+            self.teaching.load_state_dict(read_kept(self._file_in(best)))
 
 
 class _StepTaken(TrainerCallback):

@@ -5,11 +5,16 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from tutelage.checkpoints import load_checkpoint, save_checkpoint, telling_damage
+from tutelage.checkpoints import (
+    load_checkpoint,
+    save_checkpoint,
+    sealed,
+    telling_damage,
+    unsealed,
+)
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.config import to_plain
 from tutelage.errors import UsageError
@@ -75,16 +80,14 @@ def _rounds(
     course: Course, settings: LearnSettings, kept: Path, tell: Tell
 ) -> tuple[list[float], float]:
     sweep(kept)
-    file = kept / STATE
-    damage = partial(telling_damage, file, f"Delete {kept} to learn anew.")
-    resumed = file.exists()
-    with damage():
-        losses, seconds = _resume(file, course) if resumed else ([], 0.0)
-    first = len(losses)
-    for number in range(first, settings.rounds):
+    file, losses, seconds = kept / STATE, [], 0.0
+    if file.exists():
+        with telling_damage(file, f"Delete {kept} to learn anew."):
+            losses, seconds = _resume(file, course)
+    for number in range(len(losses), settings.rounds):
         started = time.perf_counter()
-        # some damage shows only in the round that follows
-        with damage() if resumed and number == first else _telling_misfit(settings):
+        # what does not fit shows in the first round
+        with nullcontext() if number else _telling_misfit(settings):
             losses.append(float(course.round(number)))
         seconds += time.perf_counter() - started
         if losses[-1] != losses[-1]:
@@ -92,8 +95,8 @@ def _rounds(
                 f"Learning diverged in round {number + 1}: the held-out loss is {losses[-1]}. "
                 f"Lower --lr (now {settings.lr:g}) or --teacher-lr."
             )
-        state = {"course": course.state_dict(), "losses": losses, "seconds": seconds}
-        save_checkpoint(file, state)
+        state = sealed("course", course.state_dict())
+        save_checkpoint(file, state | {"losses": losses, "seconds": seconds})
         tell(number + 1, losses[-1])
     return losses, seconds
 
@@ -139,7 +142,7 @@ def _telling_misfit(settings: LearnSettings) -> Iterator[None]:
 
 def _resume(file: Path, course: Course) -> tuple[list[float], float]:
     state = load_checkpoint(file, next(course.teacher.parameters()).device)
-    course.load_state_dict(state["course"])
+    course.load_state_dict(unsealed("course", state))
     losses = [float(loss) for loss in state["losses"]]
     if not losses or not all(map(math.isfinite, losses)):
         raise ValueError(f"its losses are {losses}")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import tyro
 
 from tutelage.errors import UsageError, nearest
-from tutelage.ranges import at_least_one
+from tutelage.ranges import above_zero, at_least_one
 from tutelage.study.named import LEARNING, OLA, USED_BY
 from tutelage.study.settings import EMBEDDED, TrainSettings
 
@@ -125,10 +125,7 @@ class LearnSettings:
                 f"Unknown teacher '{self.teacher}'. {nearest(self.teacher, LEARNT)}"
             )
         at_least_one(self, "steps", "rounds", "judges")
-        for name in ("lr", "teacher_lr", "sigma"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise UsageError(f"{name} must be above 0, got {value:g}.")
+        above_zero(self, "lr", "teacher_lr", "sigma")
         if self.sigma is not None and self.teacher != "mask":
             raise UsageError(f"sigma is of masks; the teacher {self.teacher} has none.")
         if self.level != "free" and self.teacher not in USED_BY["level"]:

@@ -98,10 +98,21 @@ def _images(data: str, came: Mapping[str, Any], reading: Reading) -> Batches:
     train = load(data, reading=reading).train
     rows = limit_rows(train.labels, SHOWN_ON, len(train.classes), seed=0)
     mean, std = statistics(train)
-    if len(came.get("mean", ())) == len(came.get("std", ())) == len(mean):
-        mean, std = torch.tensor(came["mean"]), torch.tensor(came["std"])
+    stored = _numbers(came.get("mean")), _numbers(came.get("std"))
+    if len(stored[0]) == len(stored[1]) == len(mean):
+        mean, std = (torch.tensor(values) for values in stored)
+        if not bool(mean.isfinite().all() & std.isfinite().all() & (std > 0).all()):
+            raise UsageError(
+                f"The commentary was learnt with mean {stored[0]} and deviation {stored[1]}: "
+                "its card is damaged; allowed: finite numbers, the deviation above 0."
+            )
     cpu = torch.device("cpu")
     return Batches(train.rows(rows), SHOWN_ON, 0, mean, std, None, cpu)
+
+
+def _numbers(values: object) -> list[float]:
+    numbers = values if isinstance(values, list) else []
+    return [float(n) for n in numbers if isinstance(n, int | float)]
 
 
 def _facts(card: Mapping[str, Any], came: Mapping[str, Any]) -> dict[str, str]:

@@ -47,6 +47,10 @@ STUDENTS: dict[str, Callable[[Images], nn.Module]] = {
 }
 """The students by name; besides these, ``wrn-D-K`` and torchvision's names build one too."""
 
+_WIDE = re.compile(r"wrn-(\d+)-(\d+)", re.ASCII)
+_OFTEN = {f"resnet{depth}" for depth in (18, 34, 50, 101, 152)}
+"""names of torchvision's for which nobody need wait until it is imported"""
+
 
 def build_student(name: str, *, classes: int, channels: int, size: int, seed: int) -> nn.Module:
     """The student of that name on the CPU, its weights drawn from ``seed`` alone.
@@ -71,18 +75,32 @@ def build_student(name: str, *, classes: int, channels: int, size: int, seed: in
 
 
 def _build(name: str, of: Images) -> nn.Module:
+    require_student(name)
     if name in STUDENTS:
         return STUDENTS[name](of)
-    if wide := re.fullmatch(r"wrn-(\d+)-(\d+)", name, re.ASCII):
+    if wide := _WIDE.fullmatch(name):
         depth, widen = map(int, wide.groups())
         return wrn(depth, widen, classes=of.classes, channels=of.channels)
+    return torchvision_model(name, classes=of.classes, channels=of.channels)
+
+
+def require_student(name: str) -> None:
+    """Refuse a name that no student has, whatever images it is to be shown.
+
+    Args:
+        name: As ``build_student`` takes it.
+
+    Raises:
+        UsageError: If there is none of that name.
+    """
+    if name in STUDENTS or name in _OFTEN or _WIDE.fullmatch(name):
+        return
     try:
         others = torchvision_names()
     except MissingExtraError as error:
         raise UsageError(f"{_unknown(name, [])} For torchvision's models: {error}.") from error
     if name not in others:
         raise UsageError(_unknown(name, others))
-    return torchvision_model(name, classes=of.classes, channels=of.channels)
 
 
 def _unknown(name: str, others: list[str]) -> str:

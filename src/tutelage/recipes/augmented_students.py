@@ -19,6 +19,7 @@ from tutelage.data.sources import load
 from tutelage.data.splits import limit_rows
 from tutelage.errors import UsageError
 from tutelage.models import build_student
+from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.ranges import at_least_one, not_negative
 from tutelage.recipes.new_students import sgd, tested
@@ -66,6 +67,7 @@ class Settings:
         not_negative(self, "lr", "cutout", "teacher_lr")
         if not 0 <= self.warm_up < 1:
             raise UsageError(f"warm_up is a share in [0, 1), got {self.warm_up:g}.")
+        require_student(self.student)
 
 
 class Trained(NamedTuple):
@@ -163,14 +165,15 @@ class Tallied:
             What a teacher that descends should follow.
         """
         assert isinstance(task.teacher, LearnedAugmentation)
-        reward, verdict, witness = self.inner.rewards(task, teacher, window, held_out)
-        weights, step = normalised(reward, "standard"), window.steps[-1]
+        earned, verdict = self.inner.earned(task, teacher, window, held_out)
+        reward = earned.rewards()
+        weights, step = normalised(reward, "standard"), earned.step
         self.effect.add(task.teacher, step.batch, weights)
         if self.permuted:
             generator = torch.Generator().manual_seed(mixed_seed(step.batch.seed, 1))
             order = torch.randperm(len(weights), generator=generator)
             weights = weights[order.to(weights.device)]
-        found = policy_gradient(task, teacher, step, witness, weights)
+        found = policy_gradient(task, teacher, step, earned.witness, weights, earned.lesson)
         return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
 
 

@@ -16,7 +16,9 @@ from tutelage.data.local import load_known
 from tutelage.data.splits import balanced_rows
 from tutelage.loops import alternating
 from tutelage.models import build_student
+from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
+from tutelage.ranges import above_zero, at_least_one, not_negative
 from tutelage.signals import Implicit, Neumann
 from tutelage.teachers import Blending, Mixup, Plain, RandomBlending, Shuffled
 from tutelage.tutor import Tutor
@@ -54,6 +56,14 @@ class Settings:
     """of its SGD; a tenth of that after 30%, 60% and 80% of the epochs"""
     cropped: bool = True
     """whether a new student's images are cropped and mirrored, too"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "train", "held_out", "tested", "batch", "judged")
+        at_least_one(self, "joint_epochs", "epochs")
+        above_zero(self, "joint_lr")  # the scale of a series, too
+        not_negative(self, "teacher_lr", "lr")
+        require_student(self.student)
 
 
 class Parts(NamedTuple):

@@ -19,6 +19,7 @@ from tutelage.data.splits import balanced_rows
 from tutelage.loops import episodic
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
+from tutelage.ranges import at_least_one, not_negative
 from tutelage.records import Batch
 from tutelage.reproduction.claims import Claim, Comparison
 from tutelage.reproduction.drawings import grid
@@ -59,6 +60,12 @@ class Settings:
     """new students whose errors are counted"""
     judge_steps: int = 500
     """of each of these"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "steps", "batch", "teacher_steps", "judges", "judge_steps")
+        at_least_one(self, "train", "held_out", "tested")
+        not_negative(self, "lr", "teacher_lr")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,9 @@ from tutelage.data.synthetic.named import SIZES, digit_parts
 from tutelage.data.synthetic.pools import Sizes
 from tutelage.loops import alternating
 from tutelage.models import MaskUNet, build_student
+from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.ranges import above_zero, at_least_one, not_negative
 from tutelage.recipes.drawn_masks import drawn
 from tutelage.recipes.masks_judged import centres, judged, within
 from tutelage.recipes.new_students import sgd, trained
@@ -66,6 +68,14 @@ class Settings:
     """of a new student under the masks as they then are"""
     lr: float = 0.01
     """of its SGD; a tenth of that after half and nine tenths of the epochs"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "batch", "joint_epochs", "epochs")
+        at_least_one(self.sizes, *self.sizes._fields)
+        above_zero(self, "sigma", "joint_lr")
+        not_negative(self, "lr")
+        require_student(self.student)
 
 
 @cache

@@ -20,7 +20,9 @@ from tutelage.data.synthetic.named import coloured_parts
 from tutelage.data.synthetic.pools import Sizes
 from tutelage.loops import alternating
 from tutelage.models import MaskUNet, build_student
+from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.ranges import above_zero, at_least_one
 from tutelage.recipes.drawn_masks import drawn
 from tutelage.records import Batch
 from tutelage.reproduction.claims import Claim, Comparison
@@ -55,6 +57,12 @@ class Settings:
     """images"""
     tested: int = 5_000
     """test images"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "side", "batch", "steps", "train", "held_out", "tested")
+        above_zero(self, "sigma", "lr")
+        require_student(self.student)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from tutelage.data.synthetic.pools import Sizes
 from tutelage.data.synthetic.rotated_ones import OVERLAPPING, SEPARATE
 from tutelage.models import TwoBlockCNN
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.ranges import at_least_one
 from tutelage.recipes.learned_curriculum import Course, learned
 from tutelage.records import Batch, Observation, Progress, as_lesson
 from tutelage.reproduction.claims import Claim, Comparison
@@ -44,6 +45,10 @@ class Settings:
     separate: Course = PAPER
     sizes: tuple[int, int, int] = (10_000, 5_000, 5_000)
     """images to train on, held out, and to test on"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(Sizes(*self.sizes), *Sizes._fields)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from tutelage.loops import episodic
 from tutelage.models import FourBlocks, TwoHeads
 from tutelage.objectives import Auxiliary, binary_cross_entropy
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.ranges import at_least_one, not_negative
 from tutelage.records import Batch
 from tutelage.reproduction.claims import Claim, Comparison
 from tutelage.reproduction.recipe import Outcome, Plot, Recipe
@@ -70,6 +71,12 @@ class Settings:
     """of Adam, for students and teacher"""
     teacher_steps: int = 50
     """students to learn through, one after the other"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "train", "held_out", "tested", "vector", "width")
+        at_least_one(self, "steps", "batch", "teacher_steps")
+        not_negative(self, "lr")
 
 
 class Material(NamedTuple):

@@ -17,9 +17,12 @@ from tutelage.data.images import ImageSet, Splits
 from tutelage.data.local import load_known
 from tutelage.data.splits import limit_rows
 from tutelage.models import CifarResNet, build_student
+from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.ranges import above_zero, at_least_one, not_negative, shares
 from tutelage.reproduction.recipe import Outcome
 from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
+from tutelage.teachers.worst_case import require_positive
 from tutelage.tutor import Tutor
 
 METRICS = {
@@ -61,6 +64,15 @@ class Settings:
     decay: float = 0.2
     """by what"""
     weight_decay: float = 5e-4
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "examples", "tested", "copies", "batch", "epochs")
+        above_zero(self, "weight")
+        require_positive("temperature", self.temperature)  # infinity weighs copies alike
+        not_negative(self, "pad", "lr", "decay", "weight_decay")
+        shares(self, "decay_at")
+        require_student(self.student)
 
 
 class Way(NamedTuple):

@@ -20,11 +20,14 @@ from tutelage.data.streamed import Streamed
 from tutelage.data.undecoded import UndecodedImages
 from tutelage.errors import UsageError
 from tutelage.models import build_student
+from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
+from tutelage.ranges import above_zero, at_least_one, not_negative, shares
 from tutelage.recipes.copied_images import Normalised, Way, weigher
 from tutelage.recipes.made_photos import made_photos
 from tutelage.reproduction.recipe import Outcome
 from tutelage.teachers import BroughtCopies, Together
+from tutelage.teachers.worst_case import require_positive
 from tutelage.tutor import Tutor
 
 METRICS = {
@@ -72,6 +75,17 @@ class Settings:
     """whether the student's passes run in it"""
     workers: int = 8
     """processes that read images"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "classes", "examples", "side", "copies", "batch", "epochs")
+        at_least_one(self, "micro_batch")
+        above_zero(self, "weight")
+        require_positive("temperature", self.temperature)  # infinity weighs copies alike
+        not_negative(self, "lr", "decay", "weight_decay", "workers")
+        shares(self, "decay_at")
+        if self.student:
+            require_student(self.student)
 
 
 def parts(of: Settings) -> Parts:

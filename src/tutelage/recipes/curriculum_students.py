@@ -16,8 +16,10 @@ from tutelage.data.images import ImageSet, Splits
 from tutelage.data.local import load_known
 from tutelage.data.splits import balanced_rows
 from tutelage.models import TwoBlockCNN, build_student
+from tutelage.models.catalogue import require_student
 from tutelage.models.cifar_resnet import CifarResNet
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.ranges import at_least_one, not_negative
 from tutelage.recipes.learned_curriculum import Course, learned
 from tutelage.recipes.new_students import cropped_and_mirrored
 from tutelage.records import Batch, Observation, Progress, as_lesson
@@ -82,6 +84,15 @@ class Settings:
     """of a pupil's Adam"""
     looks: int = 128
     """at the test accuracy, evenly along a pupil's training; the last at its end"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "train", "held_out", "tested", "batch", "looks")
+        not_negative(self, "lr")
+        for pupil in self.pupils:
+            at_least_one(pupil, "steps")
+            if pupil.name not in SLIM:
+                require_student(pupil.name)
 
 
 class _Parts(NamedTuple):

@@ -21,6 +21,7 @@ from tutelage.few_shot import accuracy, adapt, adaptation, weights_at
 from tutelage.models import FourBlockCNN, FourBlocks
 from tutelage.objectives import cross_entropy
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.ranges import at_least_one, not_negative, parts
 from tutelage.student import StudentView
 from tutelage.task import Task
 from tutelage.teachers import Plain, SupportWeights
@@ -65,6 +66,13 @@ class Settings:
     """tasks"""
     spoilt: float = 0.4
     """probability that a support image's pixels are shuffled, in the arms that say so"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "width", "queries", "steps", "test_steps", "start_steps")
+        at_least_one(self, "spoilt_start_steps", "group", "tested")
+        not_negative(self, "lr", "start_lr")
+        parts(self, "spoilt")
 
 
 def source(arm: str) -> Source:

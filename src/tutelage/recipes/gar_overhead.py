@@ -10,6 +10,7 @@ from statistics import median
 
 import torch
 
+from tutelage.ranges import at_least_one
 from tutelage.recipes.taught_steps import HIGHER, WAYS, material, plain
 from tutelage.reproduction.claims import Claim, Comparison
 from tutelage.reproduction.cost import Once, interleaved, peak_bytes
@@ -28,6 +29,10 @@ class Settings:
     """images per step"""
     rounds: int = 9
     """times that a plain step and the arm's are taken in turn"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "depth", "widen", "batch", "rounds")
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:

@@ -17,6 +17,7 @@ from tutelage.data.images import ImageSet, Splits
 from tutelage.data.local import load_known
 from tutelage.data.parts import Parts, Spoilt, spoilt_parts
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.ranges import at_least_one, not_negative
 from tutelage.records import Batch
 from tutelage.reproduction.claims import Claim, Comparison
 from tutelage.reproduction.recipe import Outcome, Plot, Recipe
@@ -63,6 +64,11 @@ class Settings:
     """student steps between two teacher steps"""
     teacher_lr: float = 0.1
     """of Adam on the logits of the parts"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "examples", "tested", "parts", "batch", "epochs", "aggregate")
+        not_negative(self, "teacher_lr")
 
 
 @cache

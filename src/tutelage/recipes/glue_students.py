@@ -17,6 +17,7 @@ from tutelage.metrics.glue import GLUE, accuracy
 from tutelage.models.text_classifier import SMALL, text_classifier
 from tutelage.objectives import Objective, cross_entropy, squared_error
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.ranges import above_zero, at_least_one, not_negative, parts
 from tutelage.recipes.glue_texts import Material, Source, bare, copies_of, material
 from tutelage.recipes.pretrained_texts import encoder
 from tutelage.reproduction.recipe import Outcome
@@ -30,6 +31,7 @@ from tutelage.teachers import (
     WorstCaseSoft,
     predicted,
 )
+from tutelage.teachers.worst_case import require_positive
 from tutelage.teachers.worst_case_soft import TargetRule, own_prediction, probabilities
 from tutelage.tutor import Tutor
 
@@ -71,6 +73,14 @@ class Settings:
     """of AdamW at its height; falls to 0 in a line"""
     warm_up: int = 0
     """steps in which it rises"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "batch", "epochs")
+        above_zero(self, "weight")
+        require_positive("temperature", self.temperature)  # infinity weighs copies alike
+        not_negative(self, "lr", "warm_up")
+        parts(self, "dropout", "smoothing")
 
     @property
     def epochs_or_default(self) -> int:

@@ -10,11 +10,13 @@ from joblib import Memory
 from torch import Tensor
 
 from tutelage.augment.text import LanguageModel, Substitution, kept
+from tutelage.augment.text.substitution import SEARCHES
 from tutelage.data.cache import cache_folder
 from tutelage.data.local import local_folder
 from tutelage.data.text.labelled import LabelledTexts, TextSplits, read_texts
 from tutelage.data.text.tokens import Tokens, tokenised
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, nearest
+from tutelage.ranges import at_least_one, parts
 from tutelage.recipes.pretrained_texts import masked_language_model
 from tutelage.recipes.small_language_model import (
     Language,
@@ -55,6 +57,19 @@ class Source:
     task's texts"""
     language: Language = field(default_factory=Language)
     """how the small one is trained"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data.
+
+        Raises:
+            UsageError: If a number is out of range, or the search unknown.
+        """
+        at_least_one(self, "examples", "tested", "longest", "copies")
+        parts(self, "share")
+        if self.search not in SEARCHES:
+            raise UsageError(
+                f"Unknown search '{self.search}'. {nearest(self.search, SEARCHES)}"
+            )
 
 
 class Material(NamedTuple):

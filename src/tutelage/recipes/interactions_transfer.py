@@ -13,7 +13,7 @@ from torch import nn
 
 from tutelage.errors import UsageError
 from tutelage.models import internal_state
-from tutelage.models.catalogue import Images, build_student
+from tutelage.models.catalogue import Images, build_student, require_student
 from tutelage.randomness import mixed_seed
 from tutelage.ranges import at_least_one
 from tutelage.recipes.interactions_tables import CHOSEN, CLEAN, METRICS, below
@@ -38,6 +38,7 @@ class Transfer(Settings):
         """Check what can be checked without the data."""
         super().__post_init__()
         at_least_one(self, "other_examples")
+        require_student(self.other_student)
 
     def target(self, where: str) -> Settings:
         """The student and data that are taught.

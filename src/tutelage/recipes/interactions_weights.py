@@ -12,6 +12,7 @@ from sklearn.manifold import TSNE
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from tutelage.data.noise import HUMAN, Noise
 from tutelage.errors import UsageError
 from tutelage.models import default_tap
 from tutelage.recipes.confident_learning import (
@@ -162,14 +163,18 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
 
 
 def _prepare(settings: Settings) -> None:
+    refused = UsageError(
+        f"noise is {settings.noise}, but this recipe looks for wrong labels among right "
+        "ones: give a kind and a rate that leaves both, such as flip2:0.4."
+    )
+    noise = Noise.parse(settings.noise)
+    if noise.kind != HUMAN and noise.rate == 0:
+        raise refused
     scores()
     ready(WAYS, settings)
     wrong = material_of(settings, 0).wrong
     if wrong is None or not 0 < int(wrong.sum()) < len(wrong):
-        raise UsageError(
-            f"noise is {settings.noise}, but this recipe looks for wrong labels among right "
-            "ones: give a kind and a rate that leaves both, such as flip2:0.4."
-        )
+        raise refused
 
 
 RECIPE = Recipe(

@@ -11,6 +11,7 @@ from tutelage.data.batches import Batches
 from tutelage.loops import Episode, episodic
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
+from tutelage.ranges import at_least_one, not_negative
 from tutelage.records import Batch
 from tutelage.signals import Unrolled
 from tutelage.teachers import Curriculum
@@ -31,6 +32,11 @@ class Course:
     """whether each student has an initialisation of its own"""
     teacher_lr: float = 1e-3
     """of the curriculum's Adam"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "steps", "batch", "teacher_steps")
+        not_negative(self, "lr", "teacher_lr")
 
 
 def learned(

@@ -14,7 +14,9 @@ from tutelage.data.batches import Batches, statistics
 from tutelage.data.images import ImageSet
 from tutelage.loops import alternating
 from tutelage.models import MaskUNet, build_student, resnet8
+from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.ranges import above_zero, at_least_one, not_negative, shares
 from tutelage.recipes import new_students
 from tutelage.records import Batch, Lesson, as_lesson
 from tutelage.signals import Implicit, Neumann
@@ -56,6 +58,16 @@ class Settings:
     """shares of the epochs after which that falls to a tenth"""
     mirrored: bool = True
     """whether a new student sees images mirrored at random, besides cropped"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "train", "held_out", "tested", "batch")
+        at_least_one(self, "joint_epochs", "epochs")
+        above_zero(self, "sigma", "joint_lr")
+        not_negative(self, "lr")
+        shares(self, "drops")
+        if self.student != NARROW:
+            require_student(self.student)
 
 
 class Parts(NamedTuple):

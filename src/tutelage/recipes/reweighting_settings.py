@@ -6,11 +6,11 @@ from typing import Literal
 
 from torch import Tensor
 
-from tutelage.data.noise import Noise
+from tutelage.data.noise import require_noise
 from tutelage.data.sources import load
 from tutelage.data.splits import limit_rows
 from tutelage.errors import UsageError
-from tutelage.models.catalogue import Images
+from tutelage.models.catalogue import Images, require_student
 from tutelage.ranges import at_least_one, factor, not_negative, shares
 from tutelage.study.material import Material, Source, given_labels, seed_material
 from tutelage.study.settings import TrainSettings
@@ -53,7 +53,8 @@ class Settings:
         factor(self, "imbalance")
         not_negative(self, "lr", "weight_decay", "teacher_lr")
         shares(self, "decay_at")
-        Noise.parse(self.noise)
+        require_noise(self.noise, self.data)
+        require_student(self.student)
         if self.look_back > self.every:
             raise UsageError(
                 f"look_back is {self.look_back}, but there are only {self.every} student steps "

@@ -13,6 +13,7 @@ from tutelage.data.text.tokens import tokenised
 from tutelage.errors import MissingExtraError
 from tutelage.models.text_classifier import SMALL, arguments
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.ranges import at_least_one, not_negative
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 GAPS = 0.25
@@ -33,6 +34,11 @@ class Language:
     """tokens of a sentence"""
     sentences: int = 20_000
     """that it learns from, at most"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "words", "steps", "batch", "longest", "sentences")
+        not_negative(self, "lr")
 
 
 def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:

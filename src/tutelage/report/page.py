@@ -1,12 +1,12 @@
 """The report of one run as a single HTML file that needs nothing else."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
 from string import Template
 
+from tutelage.files import written_whole
 from tutelage.report import (
     augmentation,
     copies,
@@ -134,9 +134,5 @@ def write_page(text: str, path: Path) -> None:
         text: The page.
         path: The file; its folder must exist. A file that is there already is replaced.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}")  # as what is swept up after a kill
-    try:
+    with written_whole(path) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

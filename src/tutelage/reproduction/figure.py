@@ -9,12 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from tutelage.files import write_atomically
 from tutelage.report import looks
 from tutelage.report.looks import FONT
 from tutelage.reproduction.painting import painted
 from tutelage.reproduction.svg import NAMESPACE, panel, stroke
 from tutelage.reproduction.words import number
-from tutelage.runs import write_atomically
 
 ACROSS = 2
 """panels side by side"""

@@ -17,9 +17,10 @@ import torch
 
 from tutelage.checkpoints import telling_damage
 from tutelage.errors import UsageError
+from tutelage.files import write_atomically
 from tutelage.reproduction.plan import Job
 from tutelage.reproduction.recipe import Outcome, Run
-from tutelage.runs import as_json, environment, write_atomically
+from tutelage.runs import as_json, environment
 
 
 class Failure(NamedTuple):

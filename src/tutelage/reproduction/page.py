@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tutelage.files import write_atomically
 from tutelage.reproduction import words
 from tutelage.reproduction.claims import RULE
 from tutelage.reproduction.results import NUMBERS_RULE, rows, stored
-from tutelage.runs import write_atomically
 
 HEAD = f"""# Results
 

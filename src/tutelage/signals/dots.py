@@ -3,14 +3,15 @@
 import torch
 from torch import Tensor
 
-from tutelage.alignments import forward_difference_dots
+from tutelage.alignments import forward_difference_dots, forward_dots
 from tutelage.errors import UnsupportedStudentError
-from tutelage.records import Lesson, Params, Recorded, Step, StudentState, Witness
+from tutelage.precision import FULL
+from tutelage.records import Lesson, Params, Step, StudentState, Witness
 from tutelage.sights import detach
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.products.alignment import CLOSE, losses_near
 from tutelage.task import Task
-from tutelage.trees import detached
+from tutelage.trees import detached, wide
 
 
 def dots_of(
@@ -21,6 +22,8 @@ def dots_of(
     step: Step,
     v: Params,
     witness: Witness,
+    *,
+    weighted_only: bool = False,
 ) -> Tensor:
     """``<d l_i / d theta, v>`` at the step, read off its own passes where these show enough.
 
@@ -32,13 +35,14 @@ def dots_of(
         step: The step.
         v: Direction, keyed like the student's parameters; a missing one counts as zero.
         witness: The step as it was seen.
+        weighted_only: Rows of weight 0, of which its passes show nothing, may be left at 0.
 
     Returns:
         [L].
     """
     if witness.recorded is not None:
         try:
-            return told(task, teacher, step, v, witness, witness.recorded)
+            return told(task, teacher, step, v, witness, weighted_only=weighted_only)
         except UnsupportedStudentError:  # the passes do not show everything
             pass
     elif isinstance(product, Alignment):
@@ -71,7 +75,8 @@ def one_sided(
 ) -> Tensor:
     """``(l_i(theta + e v) - l_i(theta)) / e``, the losses at the step itself being known.
 
-    One forward pass, where central differences take two.
+    One forward pass, where central differences take two; both are taken anew in float32 where
+    the step was in half precision, whose losses are no good for differences.
 
     Args:
         task: The student learning under the teacher.
@@ -83,8 +88,42 @@ def one_sided(
     Returns:
         [L].
     """
-    losses, _ = losses_near(task, start, witness.lesson, step)
-    return forward_difference_dots(losses, start.params, v, witness.seen.losses, CLOSE)
+    lesson, here = witness.lesson, witness.seen.losses
+    half = lesson.autocast != FULL or any(p.dtype != wide(p).dtype for p in v.values())
+    losses, _ = losses_near(task, start, lesson._replace(autocast=FULL), step)
+    if half:
+        with torch.no_grad():
+            here = losses({k: wide(p) for k, p in start.params.items()})
+    return forward_difference_dots(losses, start.params, v, here, CLOSE)
+
+
+def weighted_slopes(
+    task: Task, teacher: Params, start: StudentState, step: Step, v: Params, lesson: Lesson
+) -> tuple[Tensor, Tensor]:
+    """The derivatives along v of what the student descends for each row, and of its weight.
+
+    Args:
+        task: The student learning under a teacher that is deep.
+        teacher: Teacher parameters as they were.
+        start: The student before the step.
+        step: The step.
+        v: Direction, keyed like the student's parameters; a missing one counts as zero.
+        lesson: The rows.
+
+    Returns:
+        Both [L].
+    """
+    phi = detached(teacher)
+
+    def values(params: Params) -> Tensor:
+        moved = start._replace(params=start.params | params)
+        seen, _ = task.observe(moved, lesson, step)
+        losses = task.descended(phi, lesson, seen, step.batch.seed)
+        weights = task.weights(phi, lesson, seen, step.batch.seed)
+        return torch.cat([losses, weights.reshape(losses.shape).to(losses.dtype)])
+
+    losses, weights = forward_dots(values, start.params, v).chunk(2)
+    return losses, weights
 
 
 def seen_again(task: Task, teacher: Params, start: StudentState, step: Step) -> Witness:
@@ -106,7 +145,13 @@ def seen_again(task: Task, teacher: Params, start: StudentState, step: Step) -> 
 
 
 def told(
-    task: Task, teacher: Params, step: Step, v: Params, witness: Witness, recorded: Recorded
+    task: Task,
+    teacher: Params,
+    step: Step,
+    v: Params,
+    witness: Witness,
+    *,
+    weighted_only: bool = False,
 ) -> Tensor:
     """Dot products read off the step's own passes.
 
@@ -115,8 +160,8 @@ def told(
         teacher: Teacher parameters.
         step: The step.
         v: Direction, keyed like the student's parameters; a missing one counts as zero.
-        witness: The step as it was seen.
-        recorded: Its passes.
+        witness: The step as it was seen, its passes recorded.
+        weighted_only: Rows of weight 0 may be left at 0.
 
     Returns:
         [L].
@@ -124,11 +169,15 @@ def told(
     Raises:
         UnsupportedStudentError: If they do not show every row's gradient.
     """
-    lesson = witness.lesson
+    lesson, recorded = witness.lesson, witness.recorded
+    assert recorded is not None
     weights = task.weights(detached(teacher), lesson, witness.seen, step.batch.seed)
     losses = witness.seen.losses.detach().requires_grad_()
     reduced = task.reduce(losses, weights, lesson)
     (coefficients,) = torch.autograd.grad(reduced, losses)
-    if bool((coefficients == 0).any()):
+    absent = coefficients == 0
+    if weighted_only:
+        return recorded.dots(v, coefficients.where(~absent, 1))
+    if bool(absent.any()):
         raise UnsupportedStudentError("A row of weight zero left nothing to read off.")
     return recorded.dots(v, coefficients)

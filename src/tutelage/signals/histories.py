@@ -2,19 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 import torch
 from torch import Tensor
 
 from tutelage.joint import alike, join, part
 from tutelage.records import Params, Step
-from tutelage.rules import Settings
-
-UNIT = 2.0**-40
-"""value of the last bit of a fixed-point number"""
-ROOM = 2**62
-"""largest number that an information buffer may hold"""
+from tutelage.signals.fixed_point import (
+    ROOM,
+    exponent_for,
+    fixed,
+    grow,
+    ratio,
+    shrink,
+    value_of,
+)
+from tutelage.signals.fixed_steps import Change, Numbers, Refit, move_of, whole_gradient
 
 
 @dataclass
@@ -58,6 +61,10 @@ class ExactHistory:
     Multiplying a whole number by mu = n / d drops bits; they go into a buffer beside it, which
     gives them back when the step is undone: log2(d / n) bits per parameter and step.
 
+    The value of its last bit is each number's own, 2^-50 of what the number is when it first
+    moves. Where a number grows beyond what it can hold, or shrinks until it lacks bits, it gets
+    another last bit, and the number as it was before is stored.
+
     Source: Maclaurin et al. 2015, Gradient-based Hyperparameter Optimization through Reversible
     Learning, algorithm 3.
     """
@@ -66,8 +73,12 @@ class ExactHistory:
     theta: dict[str, Tensor]
     velocity: dict[str, Tensor]
     buffers: dict[str, Tensor]
+    theta_exponents: dict[str, Tensor]
+    velocity_exponents: dict[str, Tensor]
     stored: dict[tuple[int, str], Tensor] = field(default_factory=dict)
     """full buffers, under the step that filled them and their parameter"""
+    refits: dict[tuple[int, str], Refit] = field(default_factory=dict)
+    """under the step and the first parameter of their group"""
     taken: int = 0
 
     @classmethod
@@ -75,47 +86,65 @@ class ExactHistory:
         """The history of a student that has taken no step yet.
 
         Args:
-            params: Its parameters.
-            velocity: Its momentum buffers; what is missing is zero.
+            params: Its parameters, finite.
+            velocity: Its momentum buffers, finite; what is missing is zero.
 
         Returns:
             The history.
         """
-        rest = {k: velocity.get(k, torch.zeros_like(p)) for k, p in params.items()}
+        theta = {k: p.double() for k, p in params.items()}
+        rest = {k: velocity[k].double() if k in velocity else p * 0 for k, p in theta.items()}
+        of_theta = {k: exponent_for(p.abs()) for k, p in theta.items()}
+        of_velocity = {k: exponent_for(v.abs()) for k, v in rest.items()}
         return cls(
             {k: p.dtype for k, p in params.items()},
-            {k: fixed(p) for k, p in params.items()},
-            {k: fixed(v) for k, v in rest.items()},
+            {k: fixed(p, of_theta[k]) for k, p in theta.items()},
+            {k: fixed(v, of_velocity[k]) for k, v in rest.items()},
             {k: torch.zeros_like(p, dtype=torch.int64) for k, p in params.items()},
+            of_theta,
+            of_velocity,
         )
 
     @property
     def params(self) -> Params:
         """The parameters as the student sees them."""
-        return {k: (t.double() * UNIT).to(self.types[k]) for k, t in self.theta.items()}
+        return self._seen(self.theta, self.theta_exponents)
 
     @property
     def velocities(self) -> Params:
         """The momentum buffers in the parameters' own types."""
-        return {k: (v.double() * UNIT).to(self.types[k]) for k, v in self.velocity.items()}
+        return self._seen(self.velocity, self.velocity_exponents)
 
-    def take(self, step: Step, gradient: Params) -> None:
+    def take(self, step: Step, gradient: Params) -> bool:
         """Take a step: ``v' = mu v + g``, ``theta' = theta - eta v'``.
 
         Args:
             step: The step.
             gradient: The loss's gradient at ``params``; a parameter without one is left alone.
+
+        Returns:
+            Whether all numbers after it are finite; where one is not, no step is taken.
         """
-        for names in self._groups(gradient, step):
+        groups = self._groups([k for k in step.settings if k in gradient], step)
+        changes = (Change.of(self._of(n), gradient, n, step.settings[n[0]]) for n in groups)
+        if not all(change.finite for change in changes):  # before anything is changed
+            return False
+        for names in groups:
             s, mu = step.settings[names[0]], ratio(step.settings[names[0]]["momentum"])
-            theta, velocity, buffer = self._of(names)
+            change = Change.of(self._of(names), gradient, names, s)
+            now, refit = change.refitted()
+            if refit is not None:
+                self.refits[self.taken, names[0]] = refit
+            buffer = now.buffer
             if int(buffer.max()) > ROOM // mu.denominator:
                 self.stored |= {(self.taken, k): self.buffers[k] for k in names}
                 buffer = torch.zeros_like(buffer)
-            velocity, buffer = shrink(velocity, buffer, mu)
-            velocity = velocity + fixed_gradient(gradient, names, theta, s)
-            self._put(names, theta - scaled(velocity, s["lr"]), velocity, buffer)
+            velocity, buffer = shrink(now.velocity, buffer, mu)
+            velocity = velocity + fixed(change.added, now.velocity_exponent)
+            now = now._replace(velocity=velocity, buffer=buffer)
+            self._put(names, now._replace(theta=now.theta - move_of(now, s["lr"])))
         self.taken += 1
+        return True
 
     def params_before(self, step: Step) -> Params:
         """Undo the step's change of the parameters.
@@ -127,9 +156,13 @@ class ExactHistory:
             All parameters before it.
         """
         for names in self._groups(step.settings, step):
-            theta, velocity, buffer = self._of(names)
-            theta = theta + scaled(velocity, step.settings[names[0]]["lr"])
-            self._put(names, theta, velocity, buffer)
+            now = self._of(names)
+            now = now._replace(theta=now.theta + move_of(now, step.settings[names[0]]["lr"]))
+            if refit := self.refits.get((self.taken - 1, names[0])):
+                theta = now.theta.index_put(refit.places, refit.theta)
+                exponent = now.theta_exponent.index_put(refit.places, refit.theta_exponent)
+                now = now._replace(theta=theta, theta_exponent=exponent)
+            self._put(names, now)
         return self.params
 
     def undo_velocity(self, step: Step, gradient: Params) -> None:
@@ -142,10 +175,18 @@ class ExactHistory:
         self.taken -= 1
         for names in self._groups(step.settings, step):
             s, mu = step.settings[names[0]], ratio(step.settings[names[0]]["momentum"])
-            theta, velocity, buffer = self._of(names)
-            velocity = velocity - fixed_gradient(gradient, names, theta, s)
-            velocity, buffer = grow(velocity, buffer, mu)
-            self._put(names, theta, velocity, buffer)
+            now = self._of(names)
+            change = Change.of(now, gradient, names, s)
+            velocity = now.velocity - fixed(change.added, now.velocity_exponent)
+            velocity, buffer = grow(velocity, now.buffer, mu)
+            exponent = now.velocity_exponent
+            if refit := self.refits.pop((self.taken, names[0]), None):
+                velocity = velocity.index_put(refit.places, refit.velocity)
+                exponent = exponent.index_put(refit.places, refit.velocity_exponent)
+            self._put(
+                names,
+                now._replace(velocity=velocity, buffer=buffer, velocity_exponent=exponent),
+            )
             for k in names:
                 self.buffers[k] = self.stored.pop((self.taken, k), self.buffers[k])
 
@@ -159,138 +200,25 @@ class ExactHistory:
             Bits, the running buffers included.
         """
         held = sum(t.numel() for t in self.buffers.values())
-        numbers = held + sum(t.numel() for t in self.stored.values())
-        return 64.0 * numbers / (max(held, 1) * max(steps, 1))
+        kept = [*self.buffers.values(), *self.stored.values()]
+        for refit in self.refits.values():
+            kept += [*refit.places, *refit[1:]]
+        size = sum(t.numel() * t.element_size() for t in kept)
+        return 8.0 * size / (max(held, 1) * max(steps, 1))
+
+    def _seen(self, numbers: dict[str, Tensor], exponents: dict[str, Tensor]) -> Params:
+        return {k: value_of(x, exponents[k]).to(self.types[k]) for k, x in numbers.items()}
 
     def _groups(self, moved: Iterable[str], step: Step) -> list[list[str]]:
         return alike(self.theta, moved, step.settings, {})
 
-    def _of(self, names: list[str]) -> tuple[Tensor, Tensor, Tensor]:
-        parts = (self.theta, self.velocity, self.buffers)
-        theta, velocity, buffer = (join(part, names) for part in parts)
-        return theta, velocity, buffer
+    def _parts(self) -> tuple[dict[str, Tensor], ...]:
+        exponents = self.theta_exponents, self.velocity_exponents
+        return self.theta, self.velocity, self.buffers, *exponents
 
-    def _put(self, names: list[str], theta: Tensor, velocity: Tensor, buffer: Tensor) -> None:
-        for kept, new in (
-            (self.theta, theta),
-            (self.velocity, velocity),
-            (self.buffers, buffer),
-        ):
+    def _of(self, names: list[str]) -> Numbers:
+        return Numbers(*(join(kept, names) for kept in self._parts()))
+
+    def _put(self, names: list[str], numbers: Numbers) -> None:
+        for kept, new in zip(self._parts(), numbers, strict=True):
             kept |= part(new, names, kept)
-
-
-def fixed_gradient(gradient: Params, names: list[str], theta: Tensor, s: Settings) -> Tensor:
-    """The fixed-point gradient that is added to the velocity.
-
-    Args:
-        gradient: Of the loss.
-        names: The parameters whose fixed-point values ``theta`` joins.
-        theta: int64.
-        s: The optimiser's settings.
-
-    Returns:
-        int64, shaped like ``theta``.
-    """
-    g = join(gradient, names).double()
-    here = theta.double() * UNIT if s["weight_decay"] else theta
-    return fixed(whole_gradient(g, here, s))
-
-
-def whole_gradient(gradient: Tensor, param: Tensor, s: Settings) -> Tensor:
-    """The gradient as the optimiser adds it to the velocity.
-
-    Args:
-        gradient: Of the loss.
-        param: The parameter.
-        s: The optimiser's settings.
-
-    Returns:
-        With weight decay and the sign of ``maximize``.
-    """
-    g = -gradient if s["maximize"] else gradient
-    return g + s["weight_decay"] * param if s["weight_decay"] else g
-
-
-def fixed(x: Tensor) -> Tensor:
-    """The nearest fixed-point number.
-
-    Args:
-        x: Floating-point numbers.
-
-    Returns:
-        int64, in units of ``UNIT``.
-    """
-    return (x.double() / UNIT).round_().long()
-
-
-def scaled(x: Tensor, factor: float) -> Tensor:
-    """A fixed-point number times a float, rounded; the same for the same arguments.
-
-    Args:
-        x: int64.
-        factor: The factor.
-
-    Returns:
-        int64.
-    """
-    return (x.double() * factor).round_().long()
-
-
-def ratio(mu: float) -> Fraction:
-    """The momentum as a fraction with a small denominator.
-
-    Args:
-        mu: In (0, 1).
-
-    Returns:
-        Within 1e-9 of it for any momentum written with up to six decimals.
-    """
-    return Fraction(mu).limit_denominator(1_000_000)
-
-
-def shrink(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
-    """``x * mu`` on whole numbers, the lost bits going into the buffer.
-
-    Args:
-        x: int64.
-        buffer: Non-negative int64.
-        mu: n / d below 1.
-
-    Returns:
-        The product and the new buffer; ``grow`` is the inverse.
-    """
-    n, d = mu.numerator, mu.denominator
-    x, lost = divided(x, d)
-    buffer, kept = divided(buffer * d + lost, n)
-    return x * n + kept, buffer
-
-
-def grow(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
-    """The inverse of ``shrink``.
-
-    Args:
-        x: int64.
-        buffer: Non-negative int64.
-        mu: n / d below 1.
-
-    Returns:
-        What ``shrink`` was given.
-    """
-    n, d = mu.numerator, mu.denominator
-    x, kept = divided(x, n)
-    buffer, lost = divided(buffer * n + kept, d)
-    return x * d + lost, buffer
-
-
-def divided(x: Tensor, by: int) -> tuple[Tensor, Tensor]:
-    """Division of whole numbers, rounded down.
-
-    Args:
-        x: int64.
-        by: Positive.
-
-    Returns:
-        The quotient, and what is left over.
-    """
-    quotient = x.div(by, rounding_mode="floor")
-    return quotient, x - quotient * by  # a second division would cost ten times as much

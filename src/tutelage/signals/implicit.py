@@ -1,9 +1,11 @@
 """The implicit function theorem at a student that is taken to be trained to the end."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tutelage.records import Batch, Estimate, Params, Window
+from tutelage.errors import UnsupportedStudentError
+from tutelage.records import Batch, Estimate, Params, Step, Window
 from tutelage.signals.products import DoubleBackward, Product
 from tutelage.signals.solvers import Solver
 from tutelage.task import Task
@@ -15,8 +17,9 @@ class Implicit:
     """``d held_out / d phi = direct - M H^-1 (d held_out / d theta)`` at the window's end.
 
     H and M are those of the last step's batch at the parameters after it, weight decay included
-    in H; one graph serves all products. The direct term is not zero for teachers that act at
-    test, such as masks.
+    in H, and of minus the loss where the optimiser maximises it; one graph serves all products.
+    Parameters whose learning rate is 0 beside others' do not move. The direct term is not zero
+    for teachers that act at test, such as masks. Decoupled weight decay is refused.
 
     Source: Lorraine et al. 2020; Raghu et al. 2021, algorithm 2 (its equation 4 lacks the minus
     sign).
@@ -42,13 +45,46 @@ class Implicit:
             The gradient, exact at an optimum up to the solver's error.
         """
         step = window.steps[-1]
+        decay, sign = stationary_terms(step)
         loss, sought, direct = task.judge(window.end, teacher, held_out)
         linearised = self.product.linearise(task, window.end, teacher, step)
-        decay = {k: float(s["weight_decay"]) for k, s in step.settings.items()}
 
         def matvec(u: Params) -> Params:
             image = linearised.hessian(u)
-            return {k: image[k] + decay[k] * u[k] for k in u}
+            return {k: sign * image[k] + decay[k] * u[k] for k in u}
 
-        solved = self.solve(matvec, {k: sought[k] for k in step.settings})
-        return Estimate(plus(direct, linearised.mixed(solved), -1.0), loss)
+        solved = self.solve(matvec, {k: sought[k] for k in decay})
+        return Estimate(plus(direct, linearised.mixed(solved), -sign), loss)
+
+
+def stationary_terms(step: Step) -> tuple[Mapping[str, float], float]:
+    """What an optimiser adds to the gradient, and by which sign it takes it, where it rests.
+
+    At rest ``sign * grad + decay * theta`` is zero in every parameter that the step moves.
+
+    Args:
+        step: The step.
+
+    Returns:
+        Weight decay by parameter name, without parameters whose rate is zero beside others that
+        move; -1 where the optimiser maximises, else 1.
+
+    Raises:
+        UnsupportedStudentError: If weight decay is decoupled from the gradient, or only some
+            parameters are moved to maximise.
+    """
+    moved = {k: s for k, s in step.settings.items() if s["lr"] != 0} or step.settings
+    decay = {k: float(s["weight_decay"]) for k, s in moved.items()}
+    if any(decay[k] and s.get("decoupled_weight_decay") for k, s in moved.items()):
+        raise UnsupportedStudentError(
+            "Implicit takes weight decay for a part of the loss, which that of AdamW is not: "
+            "where such a student rests depends on the sizes of its gradients. Train it with "
+            "weight_decay=0, with Adam or SGD, or use Unrolled or Replayed."
+        )
+    signs = {-1.0 if s["maximize"] else 1.0 for s in moved.values()}
+    if len(signs) > 1:
+        raise UnsupportedStudentError(
+            "Implicit needs a student that rests at a minimum or at a maximum, but some groups "
+            "of the optimiser have maximize=True and others have not. Use Unrolled or Replayed."
+        )
+    return decay, signs.pop()

@@ -19,7 +19,7 @@ from tutelage.records import (
 )
 from tutelage.signals.dots import dots_of
 from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
-from tutelage.signals.protocol import Judge
+from tutelage.signals.protocol import Judge, judging_gradient
 from tutelage.task import Task
 from tutelage.trees import leaves, named_grad, plus
 
@@ -106,7 +106,7 @@ class Lookahead:
         end = plainly_after(window) if virtual else window.end
         verdict = window.judgement or task.judge(end, teacher, held_out)
         back = plainly_before if virtual else through_update
-        v = back(task, window, teacher, verdict.student)
+        v = back(task, window, teacher, judging_gradient(verdict, step))
         mixed = self._mixed(task, window.start, teacher, step, v, window.witness)
         total = {k: torch.zeros_like(p) for k, p in teacher.items()} | verdict.teacher
         return Estimate(plus(total, mixed), verdict.loss)

@@ -6,11 +6,14 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from tutelage.records import Batch, Estimate, Judgement, Params, Step, Window, Witness
+from tutelage.errors import UsageError
+from tutelage.ranges import require_not_negative
+from tutelage.records import Batch, Estimate, Judgement, Lesson, Params, Step, Window, Witness
+from tutelage.reduction import nonzero
 from tutelage.signals.dots import seen_again
 from tutelage.signals.protocol import Judge
 from tutelage.task import Task
-from tutelage.teaching import entropy
+from tutelage.teaching import acts_at_test, entropy
 from tutelage.trees import named_grad, plus, wide
 
 Normalise = Literal["standard", "mean", "none"]
@@ -39,9 +42,14 @@ def judged(
 
 
 def policy_gradient(
-    task: Task, teacher: Params, step: Step, witness: Witness, reward: Tensor
+    task: Task,
+    teacher: Params,
+    step: Step,
+    witness: Witness,
+    reward: Tensor,
+    lesson: Lesson | None = None,
 ) -> Params:
-    """``-(1/B) sum_i r_i d log p(a_i) / d phi`` (REINFORCE).
+    """``-(1/N) sum_i r_i d log p(a_i) / d phi`` (REINFORCE), over the N examples that count.
 
     Args:
         task: The student learning under the teacher.
@@ -49,6 +57,7 @@ def policy_gradient(
         step: The step.
         witness: What was seen of it.
         reward: [B].
+        lesson: What these parameters make of the step's batch; None: to be made.
 
     Returns:
         Keyed like the teacher: what a teacher that descends should follow.
@@ -58,18 +67,59 @@ def policy_gradient(
 
     Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
     """
-    chosen = wide(task.log_prob(teacher, step, witness.seen))
+    chosen = wide(task.log_prob(teacher, step, witness.seen, lesson))
     if chosen.shape != reward.shape:  # which might broadcast
         raise ValueError(
             f"{type(task.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
             f"one for each example of the batch is needed: {list(reward.shape)}."
         )
-    rows = task.processes.total(chosen.new_full((), len(chosen)))
-    return named_grad(-(reward.to(chosen.dtype) * chosen).sum() / rows, teacher)
+    counted = counted_actions(task, witness.lesson, len(chosen))
+    reward = reward.to(chosen.dtype).where(counted, 0)
+    number = nonzero(task.processes.total(counted.sum().to(chosen.dtype)))
+    return named_grad(-(reward * chosen).sum() / number, teacher)
+
+
+def counted_actions(task: Task, lesson: Lesson, examples: int) -> Tensor:
+    """Which examples' actions count.
+
+    Args:
+        task: The student learning under the teacher.
+        lesson: What the student saw.
+        examples: B.
+
+    Returns:
+        bool [B]: False for examples without a label. Where the lesson itself was sampled, all
+        count: whether an example has a label may be a matter of what was sampled for it.
+    """
+    found = task.counted(lesson, examples) if lesson.log_prob is None else None
+    if found is None:
+        return torch.ones(examples, dtype=torch.bool, device=lesson.ids.device)
+    return found
+
+
+def require_rewarding(task: Task, judge: Judge) -> None:
+    """Refuse a held-out loss that the teacher changes otherwise than by the step.
+
+    Args:
+        task: The student learning under the teacher.
+        judge: Who judges.
+
+    Raises:
+        UsageError: If the teacher acts at test and is judged by held-out examples.
+    """
+    if judge == "held-out" and acts_at_test(task.teacher):
+        raise UsageError(
+            f"{type(task.teacher).__name__} acts at test, so that the held-out loss depends on "
+            "it directly; a reward gives what the step changed alone. Give judge='next', or a "
+            "signal that differentiates, such as Lookahead."
+        )
 
 
 def normalised(
-    rewards: Tensor, how: Normalise, total: Callable[[Tensor], Tensor] = lambda x: x
+    rewards: Tensor,
+    how: Normalise,
+    total: Callable[[Tensor], Tensor] = lambda x: x,
+    counted: Tensor | None = None,
 ) -> Tensor:
     """Rewards with their mean taken off and divided by their deviation, or part of that.
 
@@ -77,19 +127,23 @@ def normalised(
         rewards: [N].
         how: See ``GradientAlignment``.
         total: The sum of numbers over all processes, where several have rewards.
+        counted: Which of them count, bool [N]; the others are 0. None: all.
 
     Returns:
-        [N]; a single reward becomes zero unless ``how`` is "none".
+        [N]; a single reward becomes zero unless ``how`` is "none". Those that do not count
+        are 0.
     """
     if how == "none":
         return rewards
     rewards = wide(rewards)
-    rows, summed = total(torch.stack([rewards.new_full((), len(rewards)), rewards.sum()]))
-    centred = rewards - summed / rows
+    counted = torch.ones_like(rewards, dtype=torch.bool) if counted is None else counted
+    rows, summed = total(torch.stack([counted.sum().to(rewards.dtype), rewards.sum()]))
+    centred = (rewards - summed / nonzero(rows)).where(counted, 0)
     if how == "mean":
         return centred
     deviation = (total(centred.square().sum()) / (rows - 1).clamp(min=1)).sqrt()
     return centred / (deviation + TINY)
+
 
 
 def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:
@@ -142,5 +196,4 @@ def require_sound(judge: str, normalise: str, entropy: float) -> None:
     ):
         if value not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
-    if not entropy >= 0:
-        raise ValueError(f"entropy must be 0 or above, got {entropy}.")
+    require_not_negative("entropy", entropy)

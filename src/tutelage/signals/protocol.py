@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
+from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Batch, Estimate, Judgement, Params, Step, StudentState, Window
 from tutelage.task import Task
 
@@ -39,6 +40,29 @@ class Signal(Protocol):
 Judge = Literal["held-out", "next", "plain"]
 """who judges a step: a held-out batch; the next training step's loss, whose gradient is had
 anyway; the same, with every step that is not itself judged taken without the teacher"""
+
+
+def judging_gradient(verdict: Judgement, step: Step) -> Params:
+    """The judging loss's gradient in what a step moved.
+
+    Args:
+        verdict: What judges the step.
+        step: The step.
+
+    Returns:
+        By parameter name.
+
+    Raises:
+        UnsupportedStudentError: If a parameter that it moved has been frozen, or taken from the
+            optimiser, by the time the next step judged it.
+    """
+    if missing := [k for k in step.settings if k not in verdict.student]:
+        raise UnsupportedStudentError(
+            f"The step that judges the one before has no gradient for {', '.join(missing)}, "
+            "which that one moved and which is frozen now, or no longer the optimiser's. Give "
+            "judge='held-out', or freeze between two looks of the signal."
+        )
+    return {k: verdict.student[k] for k in step.settings}
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ from tutelage.rules import MomentumSGD, Rule, Settings
 from tutelage.signals.histories import ExactHistory, FloatHistory
 from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
-from tutelage.trees import plus
+from tutelage.trees import is_finite, plus
 
 WORST_DRIFT = 1e-3
 """estimated relative error of a recovered state above which a window is refused; the estimate
@@ -106,21 +106,37 @@ class Reversible:
         require_reversible(task.rule, steps)
         if not self.exact:
             require_little_drift(steps, start.params)
-            end = start
+            end, taken = start, []
             for step in steps:
-                end = task.take(end, teacher, step)
-            history = FloatHistory(end.params, end.slots["momentum_buffer"])
-            return self._back(task, teacher, end, steps, held_out, history), end
-        history = ExactHistory.start(start.params, start.slots.get("momentum_buffer", {}))
+                end, moved = task.take_planned(end, teacher, step)
+                taken.append(moved)
+            history = FloatHistory(end.params, end.slots.get("momentum_buffer", {}))
+            return self._back(task, teacher, end, taken, held_out, history), end
+        return self._exact(task, teacher, start, steps, held_out)
+
+    def _exact(
+        self,
+        task: Task,
+        teacher: Params,
+        start: StudentState,
+        steps: Sequence[Step],
+        held_out: Batch,
+    ) -> tuple[Estimate, StudentState]:
+        velocity = start.slots.get("momentum_buffer", {})
+        if not is_finite(start.params) or (velocity and not is_finite(velocity)):
+            return _without_estimate(task, teacher, start, steps, held_out)
+        history = ExactHistory.start(start.params, velocity)
         end, taken = start, []
-        for step in steps:
+        for number, step in enumerate(steps):
             # the same gradient, bit for bit, that undoing the step will take
             linearised = self.product.linearise(task, end, teacher, step)
             reached = {k: g for k, g in linearised.gradient.items() if k in step.settings}
             same = reached.keys() == step.settings.keys()
             settings = step.settings if same else {k: step.settings[k] for k in reached}
             taken.append(step._replace(settings=settings))
-            history.take(step, reached)
+            if not history.take(taken[-1], reached):
+                before = end._replace(slots={"momentum_buffer": history.velocities})
+                return _without_estimate(task, teacher, before, steps[number:], held_out)
             end = StudentState(history.params, linearised.buffers, {})
             del linearised, reached  # before the next one is made
         bits = history.bits(len(steps))
@@ -155,6 +171,18 @@ class Reversible:
         else:
             last = self.product.mixed(task, state, teacher, steps[0], direction)
         return Estimate(plus(total, last), loss)
+
+
+def _without_estimate(
+    task: Task, teacher: Params, state: StudentState, steps: Sequence[Step], held_out: Batch
+) -> tuple[Estimate, StudentState]:
+    # a run that does not stay finite: its end, and NaN, which a teacher step is skipped for
+    for step in steps:
+        state = task.take(state, teacher, step)
+    with torch.no_grad():
+        loss = task.processes.total(task.held_out_loss(state, teacher, held_out))
+    nothing = {k: torch.full_like(p, torch.nan) for k, p in teacher.items()}
+    return Estimate(nothing, loss), state
 
 
 def _signed(d_velocity: Params, step: Step) -> Params:

@@ -5,23 +5,24 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from tutelage.records import Batch, Estimate, Judgement, Params, Window, Witness
-from tutelage.signals.dots import dots_of
+from tutelage.records import Batch, Estimate, Judgement, Params, Window
+from tutelage.reduction import nonzero
+from tutelage.signals.earned import Earned
 from tutelage.signals.policy_gradients import (
     Normalise,
     judged,
     normalised,
     policy_gradient,
+    require_rewarding,
     require_sound,
     weighted_mean,
     with_entropy,
 )
 from tutelage.signals.products import Alignment, Automatic
-from tutelage.signals.protocol import Judge
+from tutelage.signals.protocol import Judge, judging_gradient
 from tutelage.task import Task
-from tutelage.trees import wide
+from tutelage.trees import plus, wide
 
 
 @dataclass(frozen=True)
@@ -31,16 +32,31 @@ class GradientAlignment:
     Where example i's gradient pointed the way that the step after it goes, what was sampled for
     it becomes more likely: ascends ``(1/B) sum_i r_i log p(a_i)``. For plain SGD that is, in
     expectation and up to the learning rate, the exact gradient of ``L(theta_{t+1})`` (theorem
-    1); the factors that momentum or Adam put between are left out, as in the paper.
+    1); the factors that momentum, Adam or clipping put between are left out, as in the paper.
+    Where groups of parameters have rates of their own, the rate is the highest of them.
+
+    Where rows have weights, or an example several rows, the loss descended is no plain mean of
+    the ``l_i``, and r_i is the pseudo-value ``B D - (B - 1) D_{-i}`` in place: D is the
+    derivative along ``grad L(theta_{t+1})`` of the loss that was descended, weights and their
+    normalisation included, and ``D_{-i}`` that of the same loss without example i. For equal
+    weights it is the paper's; for weights that are not normalised, ``w_i`` times the paper's.
+
+    What the teacher's parameters change without sampling, such as learned weights, is
+    differentiated as ``Lookahead`` does, and added as it is, without the learning rate.
 
     ``"standard"`` rewards have mean 0 and deviation 1 over the batch, ``"mean"`` only the mean
-    taken off (a baseline), ``"none"`` are as they are. Where a lesson holds several rows of an
-    example, its reward is their sum. ``facts["reward"]`` is the mean before that.
+    taken off (a baseline), ``"none"`` are as they are. ``facts["reward"]`` is the mean before
+    that. Left out, as in the paper: what an action does to other examples' losses by batch
+    statistics.
 
     Raises:
         ValueError: If ``judge`` or ``normalise`` is unknown, or ``entropy`` negative.
 
-    Source: Müller et al. 2021, In-Loop Meta-Learning with Gradient-Alignment Reward.
+    Note: refused by a ``UsageError`` are teachers that act at test where held-out examples
+    judge, and weights that look at other examples beside a teacher that samples lessons.
+
+    Source: Müller et al. 2021, In-Loop Meta-Learning with Gradient-Alignment Reward; Tukey
+    1958 for pseudo-values. The reward under weights is ours.
     """
 
     product: Automatic | Alignment = field(default_factory=Automatic)
@@ -81,18 +97,19 @@ class GradientAlignment:
         Returns:
             What a teacher that descends should follow.
         """
-        reward, verdict, witness = self.rewards(task, teacher, window, held_out)
-        reward = wide(reward)
-        total = task.processes.total
-        weights = normalised(reward, self.normalise, total)
-        found = policy_gradient(task, teacher, window.steps[-1], witness, weights)
-        rows, earned = total(torch.stack([reward.new_full((), len(reward)), reward.sum()]))
-        return Estimate(found, verdict.loss, {"reward": float(earned / rows)})
+        earned, verdict = self.earned(task, teacher, window, held_out)
+        reward, total = wide(earned.rewards()), task.processes.total
+        step, witness, counted = earned.step, earned.witness, earned.counted
+        weights = normalised(reward, self.normalise, total, counted)
+        found = policy_gradient(task, teacher, step, witness, weights, earned.lesson)
+        rows, summed = total(torch.stack([counted.sum().to(reward), reward.sum()]))
+        facts = {"reward": float(summed / nonzero(rows))}
+        return Estimate(plus(found, earned.derivative(), -1.0), verdict.loss, facts)
 
-    def rewards(
+    def earned(
         self, task: Task, teacher: Params, window: Window, held_out: Batch
-    ) -> tuple[Tensor, Judgement, Witness]:
-        """What each example's action earned, before it is normalised.
+    ) -> tuple[Earned, Judgement]:
+        """A step as it was taken, and the verdict that it is rewarded by.
 
         Args:
             task: The student learning under the teacher.
@@ -101,14 +118,12 @@ class GradientAlignment:
             held_out: The batch that judges, where ``judge="held-out"``.
 
         Returns:
-            [B]; the verdict that it rests on, and what was seen of the step.
+            The step, whose ``rewards()`` are those before they are normalised; the verdict.
         """
-        assert window.start is not None
+        require_rewarding(task, self.judge)
         step, verdict, witness = judged(task, teacher, window, held_out)
-        g = {k: v for k, v in verdict.student.items() if k in step.settings}
-        rows = dots_of(task, self.product, window.start, teacher, step, g, witness)
-        reward = rows.new_zeros(len(step.batch.ids)).index_add(0, witness.lesson.group, rows)
-        return reward, verdict, witness
+        gradient = judging_gradient(verdict, step)
+        return Earned.at(self.product, task, teacher, window, gradient, witness), verdict
 
     def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:
         """The gradient for one teacher step: the mean, and what entropy adds.
@@ -132,10 +147,14 @@ class NextStepLoss:
     One number per step says little about each example; it is the baseline that gradient
     alignment improves on. It is normalised over the steps that make one teacher step, so give
     the tutor ``aggregate`` above 1, or take ``normalise="none"``. ``facts["reward"]`` is what
-    it was before.
+    it was before. What the teacher's parameters change without sampling, such as learned
+    weights, is not learnt.
 
     Raises:
         ValueError: If ``judge`` or ``normalise`` is unknown, or ``entropy`` negative.
+
+    Note: a teacher that acts at test is refused by a ``UsageError`` where held-out examples
+    judge.
 
     Source: Müller et al. 2021, section 4 (NSLR).
     """
@@ -176,6 +195,7 @@ class NextStepLoss:
         Returns:
             The gradient of minus the mean log-probability, with the reward aside.
         """
+        require_rewarding(task, self.judge)
         step, verdict, witness = judged(task, teacher, window, held_out)
         one = torch.ones(len(step.batch.ids), device=verdict.loss.device)
         found = policy_gradient(task, teacher, step, witness, one)

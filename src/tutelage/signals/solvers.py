@@ -1,13 +1,21 @@
 """Solving ``H x = v`` with products by H alone."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Protocol, runtime_checkable
 
 import torch
 
+from tutelage.ranges import (
+    at_least_one,
+    not_negative,
+    require_above_zero,
+    require_not_negative,
+)
 from tutelage.records import Params
-from tutelage.trees import inner, plus
+from tutelage.trees import inner, is_finite, plus
 
 Matvec = Callable[[Params], Params]
 
@@ -40,17 +48,15 @@ class Neumann:
     Differentiation; Raghu et al. 2021, algorithm 2 (one "term" there is ``terms=1`` here).
 
     Raises:
-        ValueError: If ``terms`` is negative or ``scale`` not positive.
+        UsageError: If ``terms`` is negative, or ``scale`` not positive and finite.
     """
 
     terms: int
     scale: float
 
     def __post_init__(self) -> None:
-        if self.terms < 0 or not self.scale > 0:
-            raise ValueError(
-                f"terms must be 0 or above and scale above 0, got {self.terms}, {self.scale}."
-            )
+        require_not_negative("terms", self.terms)
+        require_above_zero("scale", self.scale)
 
     def __call__(self, matvec: Matvec, v: Params) -> Params:
         """Sum the series.
@@ -64,19 +70,46 @@ class Neumann:
 
         Raises:
             FloatingPointError: If the terms grow, so that the series diverges.
+
+        Note: numbers that are not finite give NaN.
         """
         term, total, size = v, v, float(inner(v, v))
         for number in range(self.terms):
-            term = plus(term, matvec(term), -self.scale)
+            before, image = term, matvec(term)
+            term = plus(before, image, -self.scale)
             total = plus(total, term)
             grown = float(inner(term, term)) / size if size else 0.0
-            if not grown <= 1e4:  # a term a hundred times as long as v, or not a number
+            if not isfinite(grown) and not (isfinite(size) and is_finite(term)):
+                return _not_a_number(v)
+            if grown > 1e4:  # a term a hundred times as long as v
+                curvature = float(inner(before, image)) / float(inner(before, before))
                 raise FloatingPointError(
                     f"The Neumann series diverges: term {number + 1} is {grown**0.5:.3g} times "
-                    f"as long as the first with scale={self.scale:g}. Lower scale below "
-                    "2 / (largest Hessian eigenvalue), or use ConjugateGradient."
+                    f"as long as the first with scale={self.scale:g}. {_cure(curvature)}"
                 )
         return {k: self.scale * t for k, t in total.items()}
+
+
+def _cure(curvature: float) -> str:
+    """What makes a diverging Neumann series converge.
+
+    Args:
+        curvature: Along the term that grew.
+
+    Returns:
+        Sentences.
+    """
+    if not math.isfinite(curvature):
+        return f"The curvature along it is {curvature}: the student's gradient is not finite."
+    if curvature > 0:
+        return (
+            f"Lower scale below 2 / (largest Hessian eigenvalue), here about "
+            f"{2 / curvature:.3g}, or use ConjugateGradient."
+        )
+    return (
+        f"The curvature along it is {curvature:.3g}, and where it is not positive no scale "
+        f"makes the series converge: use ConjugateGradient with damping above {-curvature:.3g}."
+    )
 
 
 @dataclass(frozen=True)
@@ -84,7 +117,7 @@ class ConjugateGradient:
     """Solve ``(H + damping I) x = v`` by at most ``terms`` conjugate-gradient steps.
 
     Raises:
-        ValueError: If ``terms`` is below 1 or ``damping`` is negative.
+        UsageError: If ``terms`` is below 1, or another number negative or not finite.
     """
 
     terms: int
@@ -93,11 +126,8 @@ class ConjugateGradient:
     """stop where the residual's norm is this share of that of ``v``"""
 
     def __post_init__(self) -> None:
-        if self.terms < 1 or self.damping < 0:
-            raise ValueError(
-                f"terms must be at least 1 and damping 0 or above, got {self.terms}, "
-                f"{self.damping}."
-            )
+        at_least_one(self, "terms")
+        not_negative(self, "damping", "tolerance")
 
     def __call__(self, matvec: Matvec, v: Params) -> Params:
         """Iterate.
@@ -111,6 +141,8 @@ class ConjugateGradient:
 
         Raises:
             FloatingPointError: If a direction of negative curvature is met.
+
+        Note: numbers that are not finite give NaN.
         """
         x = {k: torch.zeros_like(t) for k, t in v.items()}
         residual, direction = v, v
@@ -120,11 +152,13 @@ class ConjugateGradient:
                 break
             image = plus(matvec(direction), direction, self.damping)
             curvature = float(inner(direction, image))
-            if not curvature > 0:
+            if not isfinite(curvature):  # the teacher's step is left out
+                return _not_a_number(v)
+            if curvature <= 0:
+                met = curvature / float(inner(direction, direction))
                 raise FloatingPointError(
-                    f"Conjugate gradients met curvature {curvature:.3g} at step {number + 1}: "
-                    f"the Hessian is not positive. Raise damping above {self.damping:g}, or "
-                    "use Neumann."
+                    f"Conjugate gradients met curvature {met:.3g} at step {number + 1}, with "
+                    f"damping={self.damping:g}. {self._cure(met)}"
                 )
             x = plus(x, direction, size / curvature)
             residual = plus(residual, image, -size / curvature)
@@ -132,3 +166,14 @@ class ConjugateGradient:
             direction = plus(residual, direction, smaller / size)
             size = smaller
         return x
+
+    def _cure(self, curvature: float) -> str:
+        return (
+            f"The Hessian is not positive. Raise damping above {self.damping - curvature:.3g}. "
+            "A Neumann series diverges there, too."
+        )
+
+
+def _not_a_number(v: Params) -> Params:
+    # what a teacher's step is left out for
+    return {k: torch.full_like(t, torch.nan) for k, t in v.items()}

@@ -172,7 +172,7 @@ def build_tutor(arm: str, seed: int, train: Data, settings: TrainSettings, steps
         return Tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)
     if arm == "weights":
         assert settings.weights_from is not None
-        kept = read_by_name(settings.weights_from, "weight")
+        kept = read_by_name(settings.weights_from, "weight", lowest=0.0)
         weights = values_of(kept, train, otherwise=settings.weights_otherwise)
         given = GivenWeights(train.ids, weights).to(device)
         return Tutor(student, optimizer, given, total_steps=steps, seed=seed)

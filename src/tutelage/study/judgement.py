@@ -15,13 +15,16 @@ from tutelage.data.batches import Batches
 from tutelage.data.by_name import write_by_name
 from tutelage.data.text.set_batches import SetBatches
 from tutelage.data.text.text_set import TextSet
+from tutelage.labels import answered_rightly
 from tutelage.look import alignments_with, shown
-from tutelage.objectives import logits_of
+from tutelage.objectives import logits_of, losses_of
 from tutelage.records import Batch, Observation, Step
+from tutelage.reduction import counts_of
 from tutelage.runs import write_json
 from tutelage.student import tapped
 from tutelage.study.material import Material, Streams
 from tutelage.study.texts import Data
+from tutelage.teachers import GivenWeights
 from tutelage.teaching import taps_of, uses_alignments
 from tutelage.tutor import Tutor
 
@@ -67,17 +70,25 @@ def accuracy(tutor: Tutor, batches: Batches | SetBatches) -> float:
     student, mode = tutor.student, tutor.student.training
     student.eval()
     right = [
-        logits_of(student(shown(tutor.task, batch).inputs)).argmax(1) == batch.targets
+        answered_rightly(
+            student(shown(tutor.task, batch).inputs),
+            batch.targets,
+            counts_of(tutor.task.objective, batch.targets),
+        )
         for batch in batches.whole(AT_ONCE)
     ]
     student.train(mode)
     found = torch.cat(right)
-    return int(found.sum()) / len(found)
+    return int(found.sum()) / max(len(found), 1)
 
 
 @torch.no_grad()
 def opinion(
-    tutor: Tutor, batches: Batches | SetBatches, held_out: Batch | None = None
+    tutor: Tutor,
+    batches: Batches | SetBatches,
+    held_out: Batch | None = None,
+    *,
+    weighed: bool = True,
 ) -> Opinion:
     """What student and teacher make of every example, un-augmented, in evaluation mode.
 
@@ -85,6 +96,7 @@ def opinion(
         tutor: The student with its teacher; the student is left in the mode it was in.
         batches: The examples.
         held_out: What the teacher compares their gradients with, where it does.
+        weighed: Whether the teacher has weights for them; these are NaN otherwise.
 
     Returns:
         On the CPU.
@@ -97,13 +109,15 @@ def opinion(
         lesson = shown(task, batch)
         with tapped(student, taps_of(tutor.teacher)) as features:
             outputs = student(lesson.inputs)
-        logits, losses = logits_of(outputs), task.objective(outputs, batch.targets)
+        logits, losses = logits_of(outputs), losses_of(task.objective, outputs, batch)
         seen = Observation(losses, logits, features, tutor.progress)
         if uses_alignments(tutor.teacher) and held_out is not None:
             step = Step(batch, tutor.progress, {})
             alignments = alignments_with(task, lesson, step, held_out)
             seen = seen._replace(alignments=alignments)
-        weights = task.weights({}, lesson, seen, batch.seed)
+        weights = torch.full_like(losses, float("nan"))
+        if weighed:
+            weights = task.weights({}, lesson, seen, batch.seed)
         parts.append((logits.argmax(1), losses, weights))
     student.train(mode)
     return Opinion(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
@@ -133,7 +147,8 @@ def judge(
     judges = streams.held_out.draw(tutor.steps)
     seen = opinion(tutor, streams.train, judges)
     write_examples(folder / EXAMPLES, material.train, seen, material.truth)
-    unseen = opinion(tutor, streams.held_out, judges)
+    by_id = isinstance(tutor.teacher, GivenWeights)  # it has weights for the others alone
+    unseen = opinion(tutor, streams.held_out, judges, weighed=not by_id)
     if uses_alignments(tutor.teacher):  # with a gradient that is partly their own
         unseen = unseen._replace(weights=torch.full_like(unseen.losses, float("nan")))
     write_examples(folder / HELD_OUT, material.held_out, unseen)

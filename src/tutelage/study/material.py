@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Generic, TypeVar
 
 import torch
@@ -14,17 +13,23 @@ from tutelage.data.human_labels import human_labels
 from tutelage.data.images import ImageSet, Splits
 from tutelage.data.imbalance import long_tailed_rows
 from tutelage.data.labels import read_labels
-from tutelage.data.local import KNOWN
-from tutelage.data.noise import HUMAN, Noise, corrupt, noise_matrix
+from tutelage.data.noise import HUMAN, Noise, corrupt, noise_matrix, require_noise
 from tutelage.data.reading import Reading
-from tutelage.data.sources import WORDS, load
+from tutelage.data.sources import is_named, load
 from tutelage.data.splits import balanced_rows, limit_rows
 from tutelage.data.text.own_tables import text_columns
 from tutelage.data.text.set_batches import SetBatches
 from tutelage.data.text.text_set import TextParts, TextSet
 from tutelage.errors import UsageError
+from tutelage.models.catalogue import require_student
+from tutelage.study.classes_left import (
+    about_labels,
+    require_classes,
+    require_some_left,
+    with_notes,
+)
 from tutelage.study.settings import TrainSettings
-from tutelage.study.texts import Data, kind, of_texts
+from tutelage.study.texts import CNN, Data, of_texts
 from tutelage.study.trusted import read_trusted
 
 HELD_OUT = 500
@@ -75,7 +80,7 @@ def read_source(settings: TrainSettings) -> Source:
     Returns:
         The data.
     """
-    Noise.parse(settings.noise_or_default)
+    require_noise(settings.noise_or_default, settings.data)
     own_column = settings.label_column if settings.labels_from is None else None
     reading = Reading(
         settings.broken_images,
@@ -88,12 +93,14 @@ def read_source(settings: TrainSettings) -> Source:
         splits = of_texts(settings, texts, reading)
     else:
         _refuse(settings, "text_column", "longest")
+        require_student(settings.student or CNN)
         columns = {"image_column": settings.image_column, "label_column": own_column}
         splits = load(settings.data, **columns, reading=reading)
     given = given_labels(splits.train, settings)
     trusted = None
     if settings.held_out_from is not None and isinstance(splits, Splits):
         trusted = read_trusted(settings.held_out_from, splits.train, reading)
+    splits = with_notes(splits, about_labels(splits.train, given, trusted))
     source = Source(splits, given, trusted)
     seed_material(source, settings, 0)
     return source
@@ -108,8 +115,7 @@ def holds_texts(settings: TrainSettings) -> tuple[str, ...]:
     Returns:
         One or two; none for images.
     """
-    known = settings.data in KNOWN and not Path(settings.data).exists()
-    if settings.data in WORDS or known:
+    if is_named(settings.data):
         return ()
     return text_columns(settings.data, settings.text_column)
 
@@ -133,7 +139,7 @@ def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
         [N], or None.
 
     Raises:
-        UsageError: If they cannot be read, or both kinds are asked for.
+        UsageError: If they are labels of images, and the data are texts.
     """
     noise = Noise.parse(settings.noise_or_default)
     if settings.labels_from is None:
@@ -145,15 +151,7 @@ def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
                 "texts."
             )
         return human_labels(train, noise.annotator)
-    if noise.kind == HUMAN:
-        raise UsageError(
-            f"--noise {HUMAN}:{noise.annotator} and --labels-from {settings.labels_from} both "
-            "give the labels: leave one away."
-        )
-    if settings.label_column is None:
-        raise UsageError(
-            f"--labels-from {settings.labels_from} needs --label-column: the name of a column."
-        )
+    assert settings.label_column is not None  # the settings see to that
     names = train.names() if train.sources else ()
     file, column = settings.labels_from, settings.label_column
     return read_labels(file, column, len(train), train.classes, names=names)
@@ -170,8 +168,7 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     Returns:
         The data of that seed.
 
-    Raises:
-        UsageError: If the held-out images leave none to train on.
+    Note: raises ``UsageError`` where no example of a class would be left to train on.
     """
     train = source.splits.train
     classes = len(train.classes)
@@ -179,13 +176,10 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     rest = torch.arange(len(train))
     if held_out is None:
         size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
-        if size >= len(train):
-            raise UsageError(
-                f"--held-out {size} leaves nothing to train on: {train.name} has "
-                f"{len(train)} training {kind(train)}; give fewer, or --held-out-from."
-            )
-        chosen, rest = balanced_rows(train.labels, size, classes, seed=seed)
+        require_some_left(train, size, asked=settings.held_out is not None)
+        chosen, rest = balanced_rows(train.labels, size, classes, seed=seed, keep=1)
         held_out = train.rows(chosen)
+    require_classes(train, train.labels[rest], settings)
     if settings.imbalance is not None:
         factor = settings.imbalance
         rest = rest[long_tailed_rows(train.labels[rest], factor, classes, seed=seed)]

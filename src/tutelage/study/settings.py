@@ -187,6 +187,7 @@ class TrainSettings:
         if len(set(self.teacher)) < len(self.teacher):
             raise UsageError(f"teacher names one twice: {' '.join(self.teacher)}.")
         _check_commentary(self)
+        _check_labels(self)
         _check_weights(self)
         _check_use(self)
         _check_numbers(self)
@@ -238,6 +239,18 @@ def _check_commentary(settings: TrainSettings) -> None:
         )
 
 
+def _check_labels(settings: TrainSettings) -> None:
+    file, noise = settings.labels_from, settings.noise_or_default
+    if file is None:
+        return
+    if noise.startswith("human:"):
+        raise UsageError(
+            f"--noise {noise} and --labels-from {file} both give the labels: leave one away."
+        )
+    if settings.label_column is None:
+        raise UsageError(f"--labels-from {file} needs --label-column: the name of a column.")
+
+
 def _check_weights(settings: TrainSettings) -> None:
     if settings.weights_from is None:
         if settings.weights_otherwise is not None:
@@ -247,8 +260,7 @@ def _check_weights(settings: TrainSettings) -> None:
         raise UsageError(
             "weights_from teaches instead of teacher and commentary: give one of the three."
         )
-    if settings.weights_otherwise is not None:
-        not_negative(settings, "weights_otherwise")
+    not_negative(settings, "weights_otherwise")
 
 
 def _check_use(settings: TrainSettings) -> None:
@@ -265,9 +277,7 @@ def _check_numbers(settings: TrainSettings) -> None:
     counts = ("held_out", "epochs", "batch_size", "teacher_every", "look_back", "seeds")
     at_least_one(settings, *counts, "limit", "jobs", "image_size", "longest")
     factor(settings, "imbalance")
-    not_negative(settings, "lr", "weight_decay")
-    if settings.teacher_lr is not None:
-        not_negative(settings, "teacher_lr")
+    not_negative(settings, "lr", "weight_decay", "teacher_lr")
     if not 0 < settings.momentum < 1:
         raise UsageError(f"momentum must lie in (0, 1), got {settings.momentum:g}.")
     shares(settings, "decay_at")

@@ -1,5 +1,6 @@
 """Where a student's training stands between two steps."""
 
+import math
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -26,6 +27,20 @@ class Standing:
     """[2, N, T] losses and weights of every example, see ``tutelage.study.tracked``"""
     memory: int | None = None
     """bytes that training took at most so far; None where that is not known"""
+
+    def require_numbers(self) -> None:
+        """Refuse what no training leaves, such as a text or NaN in place of a number.
+
+        Raises:
+            ValueError: If there is such.
+        """
+        pair = [*self.weights, *self.rows]
+        each = [n for entry in self.history for n in entry.values()]
+        numbers = [self.seconds, self.loss, *pair, *each, self.memory or 0]
+        if not all(type(n) in (int, float) and math.isfinite(n) for n in numbers):
+            raise ValueError("it holds what is no number")
+        if (len(self.weights), len(self.rows)) != (2, 2) or self.seconds < 0:
+            raise ValueError("its sums of this epoch are damaged")
 
     def note_memory(self, peak: int | None) -> None:
         """Keep the most that training took, over all the processes that went on with it.

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tutelage.data.images import Splits
 from tutelage.data.text.text_set import TextParts, TextSet
+from tutelage.files import naming
 from tutelage.report import write
 from tutelage.runs import sweep, write_json
 from tutelage.study.arms import device_of
@@ -170,5 +171,6 @@ def _keep_commentary(run: Path, settings: TrainSettings) -> None:
     if first is not None and not (run / "commentary").exists():
         fresh = run / ".commentary"
         shutil.rmtree(fresh, ignore_errors=True)
-        shutil.copytree(first, fresh)
-        fresh.rename(run / "commentary")
+        with naming(run / "commentary"):
+            shutil.copytree(first, fresh)
+            fresh.rename(run / "commentary")

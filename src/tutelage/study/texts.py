@@ -15,7 +15,8 @@ from tutelage.errors import UsageError
 from tutelage.models.bag_of_tokens import BagOfTokens
 from tutelage.study.settings import ON_IMAGES, TrainSettings
 
-BAG = "bag"
+BAG, CNN = "bag", "cnn"
+"""students of texts and of images where the settings name none"""
 WORDS = 8000
 """tokens of the vocabulary that is made of one's own texts"""
 Data = ImageSet | TextSet
@@ -42,16 +43,16 @@ def of_texts(settings: TrainSettings, columns: tuple[str, ...], reading: Reading
                 f"{name} is about images, but {settings.data} holds texts in "
                 f"{' and '.join(columns)}: leave it out."
             )
-    label = settings.label_column if settings.labels_from is None else None
-    parts = read_own_texts(settings.data, columns, label_column=label, reading=reading)
     student = settings.student or BAG
-    if student == BAG:
-        return _in_own_words(parts, settings.longest)
-    if not Path(student).expanduser().is_dir():
+    if student != BAG and not Path(student).expanduser().is_dir():
         raise UsageError(
             f"Unknown student '{student}' of texts. Allowed: {BAG}, or a folder that "
             "save_pretrained of transformers wrote for a sequence classifier or an encoder."
         )
+    label = settings.label_column if settings.labels_from is None else None
+    parts = read_own_texts(settings.data, columns, label_column=label, reading=reading)
+    if student == BAG:
+        return _in_own_words(parts, settings.longest)
     return _in_words_of(student, parts, settings.longest)
 
 
@@ -77,7 +78,7 @@ def student_name(settings: TrainSettings, of: Data) -> str:
     Returns:
         As ``--student`` takes it.
     """
-    return settings.student or (BAG if isinstance(of, TextSet) else "cnn")
+    return settings.student or (BAG if isinstance(of, TextSet) else CNN)
 
 
 def text_student(settings: TrainSettings, texts: TextSet, seed: int) -> nn.Module:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from tutelage.files import written_whole
 from tutelage.look import Record
 from tutelage.study.texts import Data
 
@@ -108,7 +109,8 @@ def write_tracked(folder: Path, images: Data, tracked: Tensor, epochs: int) -> N
     for name, values in zip(COLUMNS, tracked.numpy(), strict=True):
         columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), len(kept))
     table = pa.table(columns).replace_schema_metadata({EPOCHS: json.dumps(kept)})
-    pq.write_table(table, folder / HISTORY)
+    with written_whole(folder / HISTORY) as part:
+        pq.write_table(table, part)
 
 
 def read_tracked(path: Path, ids: np.ndarray) -> tuple[list[int], Mapping[str, np.ndarray]]:

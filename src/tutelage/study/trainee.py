@@ -4,18 +4,23 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from tutelage.checkpoints import load_checkpoint, save_checkpoint, telling_damage
+from tutelage.checkpoints import (
+    load_checkpoint,
+    save_checkpoint,
+    sealed,
+    telling_damage,
+    unsealed,
+)
 from tutelage.errors import UsageError
+from tutelage.files import write_atomically, written_whole
 from tutelage.logs import Reporter, TensorBoard
 from tutelage.look import Record
-from tutelage.runs import write_atomically
 from tutelage.study.arms import build_tutor, device_of
 from tutelage.study.footprint import Footprint
 from tutelage.study.judgement import Taken, accuracy, judge
@@ -81,23 +86,22 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
     streams = open_streams(material, settings, job.seed, device_of(settings))
     steps = len(streams.train) * settings.epochs
     tutor = build_tutor(job.arm, job.seed, material.train, settings, steps)
-    guard = nullcontext()
-    if job.checkpoint.exists():  # some damage shows only in the steps that follow
-        guard = telling_damage(
+    standing = Standing(tracked=fresh(len(material.train), settings.epochs))
+    if job.checkpoint.exists():
+        with telling_damage(
             job.checkpoint,
             "Delete it to train this student anew.",
             what="is damaged, or training cannot go on from it",
-        )
-    with guard:
-        standing = _resume(job, tutor, len(streams.train), len(material.train))
-        known = by_id(material.train, material.wrong)
-        if not _go_on(job, tutor, streams, standing, known, stopped, footprint):
-            return False
-        _write_history(job, standing)
-        if standing.tracked is not None:
-            write_tracked(job.folder, material.train, standing.tracked, settings.epochs)
-        taken = Taken(standing.seconds, standing.memory)
-        judge(job.folder, tutor, streams, material, standing.history, taken)
+        ):
+            standing = _resume(job, tutor, len(streams.train), standing)
+    known = by_id(material.train, material.wrong)
+    if not _go_on(job, tutor, streams, standing, known, stopped, footprint):
+        return False
+    _write_history(job, standing)
+    if standing.tracked is not None:
+        write_tracked(job.folder, material.train, standing.tracked, settings.epochs)
+    taken = Taken(standing.seconds, standing.memory)
+    judge(job.folder, tutor, streams, material, standing.history, taken)
     return True
 
 
@@ -163,7 +167,8 @@ def _train_epoch(
         standing.batch += 1
         if time.monotonic() - told > TOLD_EVERY:
             told = time.monotonic()
-            (job.folder / "progress").write_text(f"{tutor.steps}", encoding="ascii")
+            with written_whole(job.folder / "progress") as part:
+                part.write_text(f"{tutor.steps}", encoding="ascii")
             if stopped() and standing.batch < len(streams.train):
                 break
             if told - saved > SAVED_EVERY:
@@ -257,17 +262,15 @@ def _clock(device: torch.device) -> float:
 
 
 def _save(job: Job, tutor: Tutor, standing: Standing) -> None:
-    state = {"tutor": tutor.state_dict(), "standing": vars(standing)}
+    state = sealed("tutor", tutor.state_dict()) | {"standing": vars(standing)}
     save_checkpoint(job.checkpoint, state)
 
 
-def _resume(job: Job, tutor: Tutor, batches: int, rows: int) -> Standing:
-    wanted = fresh(rows, job.settings.epochs)
-    if not job.checkpoint.exists():
-        return Standing(tracked=wanted)
+def _resume(job: Job, tutor: Tutor, batches: int, new: Standing) -> Standing:
     state = load_checkpoint(job.checkpoint, next(tutor.student.parameters()).device)
-    tutor.load_state_dict(state["tutor"])
+    tutor.load_state_dict(unsealed("tutor", state))
     standing = Standing(**state["standing"])
+    standing.require_numbers()
     places = standing.epoch, standing.batch, tutor.steps
     epoch, batch, steps = places
     if any(type(place) is not int for place in places) or not (
@@ -278,7 +281,8 @@ def _resume(job: Job, tutor: Tutor, batches: int, rows: int) -> Standing:
     ):
         raise ValueError(f"it stands at epoch {epoch!r:.20}, batch {batch!r:.20}")
     if standing.tracked is not None:  # None: begun by an earlier release
-        standing.tracked = standing.tracked.to(wanted)
-        if standing.tracked.shape != wanted.shape:
+        assert new.tracked is not None
+        standing.tracked = standing.tracked.to(new.tracked)
+        if standing.tracked.shape != new.tracked.shape:
             raise ValueError("it tracked other examples or epochs")
     return standing

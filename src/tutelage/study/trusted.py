@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from tutelage.data.classes import ClassLookup
 from tutelage.data.images import ImageSet, Splits
 from tutelage.data.reading import Reading
 from tutelage.data.sources import load
@@ -28,12 +29,18 @@ def read_trusted(source: str, train: ImageSet, reading: Reading) -> ImageSet:
     splits = load(source, reading=reading)
     parts = (splits.train, splits.test)
     images = torch.cat([part.images for part in parts])
-    for name in splits.train.classes:
-        if name not in train.classes:
+    labels = torch.cat([part.labels for part in parts])
+    lookup = ClassLookup(train.classes)
+    places = torch.full((len(splits.train.classes),), -1)
+    for number in labels.unique().tolist():
+        name = splits.train.classes[number]
+        code = lookup.code(name)
+        if code is None:
             raise UsageError(
                 f"held_out_from {source} has a class '{name}', which {train.name} lacks. "
                 f"{nearest(name, train.classes)}"
             )
+        places[number] = code
     if images.shape[2:] != train.images.shape[2:] or images.shape[1] > train.images.shape[1]:
         ours, theirs = (tuple(found.shape[1:]) for found in (images, train.images))
         raise UsageError(
@@ -41,11 +48,10 @@ def read_trusted(source: str, train: ImageSet, reading: Reading) -> ImageSet:
             "give images of one shape, or --image-size N."
         )
     ids, sources = _named(splits)
-    places = torch.tensor([train.classes.index(name) for name in splits.train.classes])
     return replace(
         splits.train,
         images=images.expand(-1, train.images.shape[1], -1, -1).contiguous(),
-        labels=places[torch.cat([part.labels for part in parts])],
+        labels=places[labels],
         ids=ids,
         classes=train.classes,
         sources=sources,

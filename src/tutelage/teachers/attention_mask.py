@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError
+from tutelage.ranges import require_above_zero
 from tutelage.records import Batch, Lesson, as_lesson
 
 
@@ -28,7 +29,7 @@ class AttentionMask(nn.Module):
         background: How much of an image is seen everywhere.
 
     Raises:
-        ValueError: If sigma is not positive.
+        UsageError: If sigma is not positive and finite.
     """
 
     at_test = True
@@ -142,9 +143,7 @@ def checked_sigma(sigma: float) -> float:
     Returns:
         The same.
 
-    Raises:
-        ValueError: If it is not positive.
+    Note: raises ``UsageError`` if it is not positive and finite.
     """
-    if not sigma > 0:
-        raise ValueError(f"sigma must be above 0 pixels, got {sigma}.")
+    require_above_zero("sigma", sigma)
     return sigma

@@ -9,33 +9,50 @@ from tutelage.errors import UsageError
 from tutelage.objectives import Normalise
 from tutelage.records import Lesson, Observation
 
+_SHOWN = 5
+"""ids listed in a message"""
+
 
 class GivenWeights(nn.Module):
     """One weight for each example, whatever the student makes of it; nothing is learnt.
 
     Args:
-        ids: The examples, int64 [N].
+        ids: The examples, N different whole numbers, 0 and above.
         weights: Theirs [N].
 
     Raises:
-        UsageError: If an id or a weight is negative or not finite, or the two differ in length.
+        UsageError: If an id is negative or comes twice, a weight is negative or not finite in
+            single precision, or the two differ in length.
     """
 
     normalise: ClassVar[Normalise] = "mean"
 
     def __init__(self, ids: Tensor, weights: Tensor) -> None:
         super().__init__()
-        if len(ids) != len(weights) or not len(ids) or int(ids.min()) < 0:
+        if ids.shape != weights.shape or ids.ndim != 1 or not len(ids):
             raise UsageError(
                 f"{len(weights)} weights for {len(ids)} ids; give one for each id, 0 and above."
             )
-        if not bool(((weights >= 0) & weights.isfinite()).all()):
-            worst = float(weights[~((weights >= 0) & weights.isfinite())][0])
-            raise UsageError(f"a weight is {worst:g}; allowed: 0 and above.")
-        by_id = torch.full((int(ids.max()) + 1,), float("nan"))
-        by_id[ids] = weights.float()
-        self.by_id: Tensor
-        self.register_buffer("by_id", by_id)
+        if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+            raise UsageError(f"ids are {ids.dtype}; give whole numbers, such as torch.int64.")
+        order = ids.long().argsort()
+        known, single = ids.long()[order], weights.float()[order]
+        twice = known[1:][known[1:] == known[:-1]]
+        if int(known[0]) < 0:
+            raise UsageError(f"ids {_listed(known[known < 0])} are negative; give 0 and above.")
+        if len(twice):
+            raise UsageError(f"ids {_listed(twice)} come twice; give one weight for each.")
+        wrong = ~((single >= 0) & single.isfinite())
+        if bool(wrong.any()):
+            worst = float(weights[order][wrong][0])
+            raise UsageError(
+                f"a weight is {worst:g}; allowed: 0 and above, finite in single precision. It "
+                f"is that of id {int(known[wrong][0])}."
+            )
+        self.ids: Tensor
+        self.weights: Tensor
+        self.register_buffer("ids", known)
+        self.register_buffer("weights", single)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
         """Look the weights up.
@@ -45,8 +62,22 @@ class GivenWeights(nn.Module):
             observation: What came of it.
 
         Returns:
-            [L]; NaN for an id that has none.
+            [L].
+
+        Raises:
+            UsageError: If an example has no weight.
         """
-        last = len(self.by_id) - 1
-        found = self.by_id[lesson.ids.clamp(max=last)]
-        return found.where(lesson.ids <= last, float("nan"))
+        places = torch.searchsorted(self.ids, lesson.ids).clamp(max=len(self.ids) - 1)
+        lacking = self.ids[places] != lesson.ids
+        if bool(lacking.any()):
+            raise UsageError(
+                f"no weight is given for the examples with ids {_listed(lesson.ids[lacking])}: "
+                "give one for each that the student is trained on."
+            )
+        return self.weights[places]
+
+
+def _listed(ids: Tensor) -> str:
+    found = ids.unique().tolist()
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return ", ".join(map(str, found[:_SHOWN])) + more

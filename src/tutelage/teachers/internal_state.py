@@ -39,6 +39,8 @@ class InternalState(nn.Module):
         hidden_layers: k of the paper's MLP-k; 0 is the linear teacher.
         width: Units of a hidden layer; the width of the input if None.
         deep: Keep ``dw/dtheta`` in the student's gradient (the paper's deeper interaction).
+            Without it a hypergradient over several steps leaves out what an earlier step does
+            to later weights. With it, too, mean loss and best accuracy are plain numbers.
         tap_width: Features per example at ``tap``, where it cannot be read off the student.
         level: ``"free"``, the paper's formula, or ``"centred"``. What samples by these
             weights, as ``KeepOrDrop`` does, needs their level and so the free one.

@@ -26,14 +26,17 @@ class KeepProbability(nn.Module):
 
     Args:
         classes: C, the number of classes.
+        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+            several steps leaves out what an earlier step does to later weights.
     """
 
     normalise: ClassVar[Normalise] = "mean"
     uses_progress = True
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, *, deep: bool = False) -> None:
         super().__init__()
         self.classes = classes
+        self.deep = deep
         last = nn.Linear(HIDDEN, 1)
         self.net = nn.Sequential(nn.Linear(2 * classes + 5, HIDDEN), nn.Tanh(), last)
         nn.init.constant_(last.bias, BIAS)

@@ -16,16 +16,21 @@ class LossWeigher(nn.Module):
         width: Units of the hidden layer.
         normalise: ``"mean"`` rescales weights to mean 1 over the batch, as in the paper; None
             leaves them, as the authors' later script does.
+        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+            several steps leaves out what an earlier step does to later weights.
 
     Raises:
         ValueError: If ``normalise`` is something else.
     """
 
-    def __init__(self, *, width: int = 100, normalise: Normalise = "mean") -> None:
+    def __init__(
+        self, *, width: int = 100, normalise: Normalise = "mean", deep: bool = False
+    ) -> None:
         super().__init__()
         if normalise not in ("mean", None):
             raise ValueError(f"normalise must be 'mean' or None, got '{normalise}'.")
         self.width = width
+        self.deep = deep
         self.normalise: Normalise = normalise
         self.net = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, 1))
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.objectives import Normalise
+from tutelage.ranges import require_not_negative
 from tutelage.records import Lesson, Observation
 from tutelage.teachers.loss_percentile import LossPercentile
 
@@ -33,6 +34,8 @@ class MentorNetPD(nn.Module):
         decay: Of the moving average, per step.
         burn_in: Share of the run in which all count the same.
         dropout: Share of each batch that is left out then.
+        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+            several steps leaves out what an earlier step does to later weights.
 
     Raises:
         ValueError: If ``width`` is negative, or a share is none.
@@ -49,14 +52,15 @@ class MentorNetPD(nn.Module):
         decay: float = 0.5,
         burn_in: float = 0.2,
         dropout: float = 0.5,
+        deep: bool = False,
     ) -> None:
         super().__init__()
-        if not 0 <= width < float("inf"):
-            raise ValueError(f"width must be 0 or above, got {width}.")
+        require_not_negative("width", width)
         _require_shares(burn_in=burn_in, dropout=dropout)
         self.width = width
         self.burn_in = burn_in
         self.dropout = dropout
+        self.deep = deep
         self.average = LossPercentile(percentile=percentile, decay=decay)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
@@ -99,6 +103,8 @@ class MentorNetDD(nn.Module):
         decay: Of the moving average, per step.
         burn_in: Share of the run in which all count the same.
         dropout: Share of each batch that is left out then.
+        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+            several steps leaves out what an earlier step does to later weights.
 
     Raises:
         ValueError: If a share is none.
@@ -115,12 +121,14 @@ class MentorNetDD(nn.Module):
         decay: float = 0.5,
         burn_in: float = 0.2,
         dropout: float = 0.5,
+        deep: bool = False,
     ) -> None:
         super().__init__()
         _require_shares(burn_in=burn_in, dropout=dropout)
         self.classes = classes
         self.burn_in = burn_in
         self.dropout = dropout
+        self.deep = deep
         self.average = LossPercentile(percentile=percentile, decay=decay)
         self.gates = nn.Linear(2, 4)
         self.labels = nn.Embedding(classes, 2)

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.distributions import Beta
 
+from tutelage.ranges import require_above_zero
 from tutelage.records import Batch, Lesson
 from tutelage.teachers.blending import blend, drawn_partner
 
@@ -18,13 +19,12 @@ class Mixup(nn.Module):
         alpha: Concentration of the distribution; 1 is uniform in 0..1.
 
     Raises:
-        ValueError: If alpha is not positive.
+        UsageError: If alpha is not positive and finite.
     """
 
     def __init__(self, classes: int, *, alpha: float) -> None:
         super().__init__()
-        if not alpha > 0:
-            raise ValueError(f"alpha must be above 0, got {alpha}.")
+        require_above_zero("alpha", alpha)
         self.classes = classes
         self.alpha = alpha
 

@@ -10,11 +10,11 @@ from tutelage.objectives import Normalise
 from tutelage.records import Batch, Lesson, Observation, as_lesson
 from tutelage.teaching import (
     acts_at_test,
-    is_deep,
     normalise_of,
     taps_of,
     uses_progress,
     weigh,
+    weighs_deeply,
 )
 
 
@@ -43,7 +43,7 @@ class Permuted(nn.Module):
         self.learned = learned
         self.normalise: Normalise = normalise_of(learned)
         self.taps = taps_of(learned)
-        self.deep = is_deep(learned)
+        self.deep = weighs_deeply(learned)
         self.at_test = acts_at_test(learned)
         self.uses_progress = uses_progress(learned)
 

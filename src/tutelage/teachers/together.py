@@ -10,12 +10,11 @@ from tutelage.records import Batch, Lesson, Observation
 from tutelage.teaching import (
     acts_at_test,
     drop_below_of,
-    is_deep,
-    log_prob,
     normalise_of,
     taps_of,
     uses_alignments,
     uses_progress,
+    weighs_deeply,
 )
 
 
@@ -25,12 +24,17 @@ class Together(nn.Module):
     Args:
         prepares: A teacher with ``prepare``, such as one that makes copies.
         weighs: A teacher with ``weigh``.
+        deep: Keep ``dw/dtheta`` in the student's gradient; None: as ``weighs`` does. Where it
+            is left out, a hypergradient keeps what ``prepares`` does to the weights of the same
+            step, and leaves out what it does to those of later ones.
 
     Raises:
         TypeError: If one of them lacks its moment.
     """
 
-    def __init__(self, prepares: nn.Module, weighs: nn.Module) -> None:
+    def __init__(
+        self, prepares: nn.Module, weighs: nn.Module, *, deep: bool | None = None
+    ) -> None:
         super().__init__()
         for teacher, moment in ((prepares, "prepare"), (weighs, "weigh")):
             if not hasattr(teacher, moment):
@@ -39,13 +43,15 @@ class Together(nn.Module):
         self.weighs = weighs
         self.normalise: Normalise = normalise_of(weighs)
         self.taps = taps_of(weighs)
-        self.deep = is_deep(weighs)
+        self.deep = weighs_deeply(weighs) if deep is None else deep
         self.at_test = acts_at_test(prepares)
         self.uses_progress = uses_progress(prepares) or uses_progress(weighs)
         self.uses_alignments = uses_alignments(weighs)
         self.drop_below = drop_below_of(weighs)
         if hasattr(weighs, "grade"):  # a teacher grades where it has the method
             self.grade: Callable[[Lesson, Observation], Tensor] = cast(Any, weighs).grade
+        if hasattr(weighs, "log_prob"):  # and samples weights where it has that one
+            self.log_prob: Callable[[Lesson, Observation], Tensor] = cast(Any, weighs).log_prob
 
     def prepare(self, batch: Batch) -> Lesson:
         """What the student sees.
@@ -69,18 +75,3 @@ class Together(nn.Module):
             The second teacher's weights [L].
         """
         return cast(Callable[..., Tensor], self.weighs.weigh)(lesson, observation)
-
-    def log_prob(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """The log-probability of what the second teacher sampled, where it samples.
-
-        Args:
-            lesson: What the student saw.
-            observation: What its forward pass revealed.
-
-        Returns:
-            [B].
-        """
-        if not hasattr(self.weighs, "log_prob"):
-            return log_prob(self.weighs, {}, lesson, observation)  # tells what is missing
-        own = cast(Callable[..., Tensor], self.weighs.log_prob)
-        return own(lesson, observation)  # on the buffers that are set by now

@@ -26,20 +26,31 @@ class WorstCase(nn.Module):
     Args:
         temperature: ``lambda_P``, in the unit of the losses; infinity weighs all the same.
         drop_below: Share of the rows' gradients that a step may leave out to be cheaper, see
-            ``tutelage.lighter``; 0 is exact.
+            ``tutelage.lighter``; 0 leaves out none.
+        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+            several steps leaves out what an earlier step does to later weights.
 
     Raises:
-        ValueError: If the temperature is not positive, or the share outside 0..1.
+        ValueError: If the temperature is not positive, the share outside 0..1, or rows are left
+            out of a gradient that keeps the weights' own.
     """
 
     normalise: ClassVar[Normalise] = "group"
 
-    def __init__(self, temperature: float, *, drop_below: float = 0.0) -> None:
+    def __init__(
+        self, temperature: float, *, drop_below: float = 0.0, deep: bool = False
+    ) -> None:
         super().__init__()
         require_positive("temperature", temperature)
         require_share(drop_below)
+        if deep and drop_below:
+            raise ValueError(
+                f"drop_below={drop_below} bounds what weights leave out of the gradient, which "
+                "deep=True adds to: give one of them."
+            )
         self.temperature = temperature
         self.drop_below = drop_below
+        self.deep = deep
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
         """Weigh the copies.

@@ -7,7 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.objectives import Normalise, Objective, cross_entropy
+from tutelage.objectives import Normalise, Objective, cross_entropy, losses_of
+from tutelage.ranges import require_above_zero
 from tutelage.records import Lesson, Observation
 from tutelage.teachers.within import first_within, softmax_within
 from tutelage.teachers.worst_case import require_positive, require_share
@@ -110,7 +111,8 @@ class WorstCaseSoft(nn.Module):
         rule: Gives ``t_z``: ``own_prediction``, or an ``UnlessChanged``.
         objective: l for copies, which takes what ``predict`` gives as targets.
         predict: From logits to a prediction.
-        detach_target: Whether ``t_z`` has no part in the student's gradient.
+        detach_target: Whether ``t_z`` has no part in the student's gradient. A hypergradient
+            then leaves out what changes ``t_z``, too.
         drop_below: As that of ``WorstCase``.
 
     Raises:
@@ -118,6 +120,7 @@ class WorstCaseSoft(nn.Module):
     """
 
     normalise: ClassVar[Normalise] = None
+    deep: ClassVar = False  # of its weights; what it grades is differentiated
 
     def __init__(
         self,
@@ -132,7 +135,7 @@ class WorstCaseSoft(nn.Module):
     ) -> None:
         super().__init__()
         require_positive("temperature", temperature)
-        require_positive("weight", weight)
+        require_above_zero("weight", weight)
         require_share(drop_below)
         self.drop_below = drop_below
         self.temperature = temperature
@@ -154,8 +157,7 @@ class WorstCaseSoft(nn.Module):
         """
         group = lesson.group
         first = first_within(group)
-        with torch.no_grad():
-            losses = self.grade(lesson, observation) / self.temperature
+        losses = self.grade(lesson, observation) / self.temperature
         shares = softmax_within(losses.index_fill(0, first, -torch.inf), group)
         weights = self.weight * shares.index_fill(0, first, 0)
         return weights.index_fill(0, first, 1) * (len(group) / max(len(first), 1))
@@ -174,6 +176,7 @@ class WorstCaseSoft(nn.Module):
         logits = wide(observation.logits)
         predicted = self.predict(logits)[first][lesson.group]
         targets = self.rule(lesson, predicted.detach() if self.detach_target else predicted)
-        losses = self.objective(logits, targets)
+        copies = lesson._replace(targets=targets, aux=None)
+        losses = losses_of(self.objective, logits, copies)
         own = observation.losses.to(losses.dtype)
         return losses.index_copy(0, first, own[first])

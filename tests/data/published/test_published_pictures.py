@@ -40,7 +40,7 @@ def test_a_broken_a_missing_and_a_deep_picture_are_named_with_their_row(tmp_path
     deep_grey(tmp_path / "c.png")
     for name, reason in (("b", "cannot be read"), ("c", "over 8 bits"), ("d", "cannot be")):
         with pytest.raises(
-            UsageError, match=rf"{name}\.png \(row 1 of list.txt, counted from 0\).*{reason}"
+            UsageError, match=rf"{name}\.png \(picture 2 of list.txt\).*{reason}"
         ):
             read(tmp_path / "a.png", tmp_path / f"{name}.png")
 

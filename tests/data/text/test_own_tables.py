@@ -67,9 +67,9 @@ def test_a_table_with_images_or_without_known_columns_is_none_of_texts(tmp_path)
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
-        ([("a", "x"), ("b", "")], ["text"], r"no label in row 1 .*missing_labels skip"),
+        ([("a", "x"), ("b", "")], ["text"], r"no label in row 3 .*missing_labels skip"),
         ([("a", "x"), ("b", "x")], ["text"], r"one class only \('x'\)"),
-        ([], ["text"], "holds no text with a label"),
+        ([], ["text"], "holds no row with a label"),
         (ROWS, ["txt"], "no column 'txt'.*Did you mean 'text'"),
     ],
 )
@@ -86,13 +86,13 @@ def test_rows_without_a_label_are_left_out_where_asked_and_keep_the_others_ids(t
         source, ["text"], reading=Reading(missing_labels="skip")
     )
     assert sorted([*train.ids.tolist(), *test.ids.tolist()]) == [0, 2, 3, 4]
-    assert notes == (f"{source} has no label in row 1 (counted from 0): left out.",)
+    assert notes == (f"{source} has no label in row 3 (the header is row 1): left out.",)
 
 
 def test_a_text_that_is_missing_is_refused_and_an_empty_one_is_a_text(tmp_path):
     file = tmp_path / "train.parquet"
     pq.write_table(pa.table({"text": ["a", None, ""], "label": [0, 1, 1]}), file)
-    with pytest.raises(UsageError, match=r"column 'text' .* has no text in row 1"):
+    with pytest.raises(UsageError, match=r"column 'text' .* has no text in row 3"):
         read_own_texts(str(file), ["text"])
     pq.write_table(pa.table({"text": ["a", "", "", "b"], "label": [0, 1, 1, 0]}), file)
     train, test, _ = read_own_texts(str(file), ["text"])

@@ -4,10 +4,11 @@ import hashlib
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from tutelage.augment.text.substitution import Substitution
+from tutelage.files import write_atomically
 
 
 def kept(
@@ -29,16 +30,14 @@ def kept(
         [N, K, 3, L].
     """
     file = folder / f"{_name(substitution, inputs, sides, seed)}.safetensors"
-    if file.exists():
+    if file.is_file():
         try:
             return load_file(file)["copies"]
         except (SafetensorError, KeyError):
             file.unlink()
     copies = substitution(inputs, sides, seed=seed).contiguous()
     folder.mkdir(parents=True, exist_ok=True)
-    beside = file.with_suffix(".part")
-    save_file({"copies": copies}, beside)
-    beside.replace(file)
+    write_atomically(file, save({"copies": copies}))
     return copies
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from tutelage.data.csv_files import read_csv
 from tutelage.data.described import Described, ThreeParts
 from tutelage.data.images import ImageSet
 from tutelage.data.published.layout import found, held_out_share
 from tutelage.data.published.pictures import read_pictures
 from tutelage.data.resize import Size
-from tutelage.data.tables import read_csv
+from tutelage.data.row_numbers import FIRST, listed
 from tutelage.errors import UsageError, nearest
 
 FINDINGS = (
@@ -102,7 +103,7 @@ def _answers(texts: Sequence[str], finding: str, file: Path) -> Tensor:
     for row, text in enumerate(plain):
         if text not in _ANSWERS:
             raise UsageError(
-                f"row {row} (counted from 0) of {file} has '{texts[row]}' for {finding}; "
+                f"{listed([row + FIRST])} of {file} has '{texts[row]}' for {finding}; "
                 "allowed: 1.0, 0.0, -1.0 or nothing."
             )
     return torch.tensor([_ANSWERS[text] for text in plain])
@@ -112,7 +113,7 @@ def _matched(path: str, row: int, file: Path) -> re.Match[str]:
     match = _PATIENT.search(path)
     if match is None:
         raise UsageError(
-            f"row {row} (counted from 0) of {file} has the path '{path}'; allowed: one with "
+            f"{listed([row + FIRST])} of {file} has the path '{path}'; allowed: one with "
             "train/patient and a number, or valid/patient. Unpack the list again."
         )
     return match

@@ -51,7 +51,7 @@ def read_pictures(
         raise UsageError(f"{where} names no picture; give a list with at least one.")
     images = torch.empty(len(files), channels, *size, dtype=torch.uint8)
     for row, file in enumerate(files):
-        pixels = picture(file, where=f"row {row} of {where}, counted from 0")
+        pixels = picture(file, where=f"picture {row + 1} of {where}")
         if len(pixels) > channels:
             raise UsageError(f"{file} is in colour; allowed: grey pictures. Convert it.")
         images[row] = covering(pixels[None], size)[0].expand(channels, -1, -1)

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from tutelage.data.classes import refuse_sparse
 from tutelage.data.parquet import open_parquet, parquet_splits
+from tutelage.data.row_numbers import FIRST, listed
 from tutelage.data.text.pairs import HELD_OUT_NAMES
 from tutelage.errors import UsageError
 
@@ -95,6 +98,11 @@ def read_texts(
         _read(files[name], f"{place.name}, {name}", columns, label)
         for name in ("train", held_out)
     )
+    if train.labels.dtype != judging.labels.dtype:
+        raise UsageError(
+            f"labels are {train.labels.dtype} in {train.name}, but {judging.labels.dtype} in "
+            f"{judging.name}: give classes as whole numbers in both, or real numbers in both."
+        )
     classes = max(train.classes, judging.classes)
     train, judging = (
         LabelledTexts(p.sides, p.labels, p.ids, classes, p.name) for p in (train, judging)
@@ -117,7 +125,7 @@ def _read(
     texts = tuple([text for table in read for text in table[side]] for side in sides)
     for side in texts:
         if odd := [row for row, text in enumerate(side) if not isinstance(text, str)]:
-            raise UsageError(f"{name}: row {odd[0]} has no text; drop that row.")
+            raise UsageError(f"{name}: {listed([odd[0] + FIRST])} has no text; drop that row.")
     return _numbered(texts, [y for table in read for y in table[label]], name)
 
 
@@ -125,12 +133,15 @@ def _numbered(
     sides: tuple[Sequence[str], ...], labels: Sequence[Any], name: str
 ) -> LabelledTexts:
     ids = torch.arange(len(labels))
-    if odd := [n for n, y in enumerate(labels) if not isinstance(y, int | float) or y < 0]:
+    if odd := [
+        n for n, y in enumerate(labels) if not isinstance(y, int | float) or not 0 <= y < inf
+    ]:
         raise UsageError(
-            f"{name}: row {odd[0]} has label {labels[odd[0]]!r}; allowed: 0 and above. GLUE's "
-            "test parts have -1 in place of labels."
+            f"{name}: {listed([odd[0] + FIRST])} has label {labels[odd[0]]!r}; allowed: finite "
+            "numbers, 0 and above. GLUE's test parts have -1 in place of labels."
         )
     if any(isinstance(y, float) for y in labels):
         return LabelledTexts(sides, torch.tensor(labels, dtype=torch.float32), ids, 1, name)
+    refuse_sparse(set(labels), where=name)
     found = torch.tensor(labels, dtype=torch.int64)
     return LabelledTexts(sides, found, ids, int(found.max()) + 1, name)

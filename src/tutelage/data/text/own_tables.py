@@ -5,15 +5,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
-from tutelage.data.arrow import IMAGE_COLUMNS, LABEL_COLUMNS
-from tutelage.data.assemble import TEST_NAMES, about_classes, choose
-from tutelage.data.classes import class_names, encode, listed, unlabelled
+from tutelage.data.arrow import IMAGE_COLUMNS, LABEL_COLUMNS, label_kind
+from tutelage.data.assemble import TEST_NAMES, about_classes, about_others, choose
+from tutelage.data.classes import literal
 from tutelage.data.columns import pick
+from tutelage.data.csv_files import read_csv
+from tutelage.data.label_columns import (
+    LabelColumn,
+    agreed_classes,
+    class_numbers,
+    joined,
+    refuse_mixed,
+)
+from tutelage.data.left_out import unread_tables
 from tutelage.data.parquet import open_parquet, parquet_splits, schema_classes
 from tutelage.data.reading import STRICT, Reading
+from tutelage.data.row_numbers import TableRows, numbers
+from tutelage.data.saved import refuse_saved
 from tutelage.data.splits import held_out_rows
-from tutelage.data.tables import PATH_COLUMNS, literal, read_csv, table_splits
+from tutelage.data.tables import PATH_COLUMNS, table_splits
 from tutelage.data.text.labelled import SIDES
 from tutelage.data.text.text_set import TextParts, TextSet
 from tutelage.errors import UsageError
@@ -25,17 +37,55 @@ LABELS = (*LABEL_COLUMNS, "class", "category", "sentiment")
 
 
 class _Table(NamedTuple):
-    where: str
-    columns: Mapping[str, Sequence[Any]]
-    classes: Mapping[str, tuple[str, ...] | None]
-    """the class names that it declares, by column"""
+    parts: Sequence["_File"]
+
+    @property
+    def where(self) -> str:
+        return self.parts[0].where
 
     def column(self, wanted: str | None, guesses: Sequence[str], option: str) -> str:
-        return pick(list(self.columns), wanted, guesses, option=option, where=self.where)
+        # every file has it, or is told
+        found = wanted
+        for of in self.parts:
+            found = pick(list(of.columns), found, guesses, option=option, where=of.where)
+        return found or ""
 
-    def labels(self, wanted: str | None) -> Sequence[Any]:
-        values = self.columns[self.column(wanted, LABELS, "label_column")]
-        return values if self.classes else literal(values)  # a csv file has words alone
+    def values(self, column: str) -> list[Any]:
+        return [value for of in self.parts for value in of.columns.get(column, ())]
+
+    def labels(self, column: str) -> LabelColumn:
+        if not self.parts[0].typed:  # a csv file has words alone
+            values = literal(self.values(column))
+            return LabelColumn(values, self.rows, typed=False)
+        refuse_mixed([(of.kinds[column], of.where) for of in self.parts])
+        return joined([
+            LabelColumn(of.columns[column], of.rows, of.classes[column]) for of in self.parts
+        ])
+
+    @property
+    def rows(self) -> TableRows:
+        return TableRows(tuple((of.where, of.numbers) for of in self.parts))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(note for of in self.parts for note in of.notes)
+
+
+class _File(NamedTuple):
+    where: str
+    columns: Mapping[str, Sequence[Any]]
+    numbers: Sequence[int]
+    """the spreadsheet's number of each row"""
+    notes: tuple[str, ...] = ()
+    classes: Mapping[str, tuple[str, ...] | None] = {}
+    """the class names that it declares, by column"""
+    kinds: Mapping[str, str] = {}
+    """what the values would be as labels, by column"""
+    typed: bool = False
+
+    @property
+    def rows(self) -> TableRows:
+        return TableRows(((self.where, self.numbers),))
 
 
 def text_columns(source: str, wanted: Sequence[str] = ()) -> tuple[str, ...]:
@@ -102,27 +152,35 @@ def read_own_texts(
             fewer than two classes.
     """
     path = Path(source).expanduser().resolve()
-    tables = {split: _read(files) for split, files in _files(path).items()}
+    found = _files(path)
+    tables = {split: _read(files) for split, files in found.items()}
     train, _ = choose(tables, where=str(path))
     label = train.column(label_column, LABELS, "label_column")
-    test = next((tables[n] for n in TEST_NAMES if _has_labels(tables.get(n), label)), None)
-    values = train.labels(label)
-    without = set(unlabelled(values, reading))
-    told = [value for row, value in enumerate(values) if row not in without]
-    if not told:
-        raise UsageError(f"{train.where} holds no text with a label; give a table with some.")
-    classes = train.classes.get(label) or class_names(told)
-    learned, notes = _text_set(train, columns, label, classes, path.name, reading)
+    tested = next((n for n in TEST_NAMES if _has_labels(tables.get(n), label)), None)
+    test = None if tested is None else tables[tested]
+    told, judged = train.labels(label), None
+    if test is not None:
+        judged = test.labels(test.column(label, (), "label_column"))
+    classes = agreed_classes(told, judged, reading)
+    codes, notes = class_numbers(told, classes, reading, beside=judged)
     if len(classes) < 2:
         raise UsageError(
             f"{train.where} has one class only ('{', '.join(classes)}'); give two or more."
         )
-    notes += about_classes(learned.labels, classes)
-    if test is None:
-        kept, tested = held_out_rows(learned.labels, len(classes), name=learned.name)
-        return TextParts(learned.rows(kept), learned.rows(tested), notes)
-    tried, more = _text_set(test, columns, label, classes, path.name, reading)
-    return TextParts(learned, tried, notes + more)
+    learned = _text_set(train, columns, codes, classes, path.name)
+    used = [file for split in ("train", tested or "") for file in found.get(split, ())]
+    notes = (
+        unread_tables(path, used) + train.notes + notes + about_classes(learned.labels, classes)
+    )
+    if test is None or judged is None:
+        kept, lent = held_out_rows(learned.labels, len(classes), name=learned.name)
+        parts = TextParts(learned.rows(kept), learned.rows(lent))
+    else:
+        codes, more = class_numbers(judged, classes, reading, beside=told, of=train.where)
+        parts = TextParts(learned, _text_set(test, columns, codes, classes, path.name))
+        notes += test.notes + more
+    lacking = about_others(parts.train.labels, parts.test.labels, classes)
+    return parts._replace(notes=notes + lacking)
 
 
 def _files(path: Path) -> Mapping[str, Sequence[Path]]:
@@ -131,6 +189,7 @@ def _files(path: Path) -> Mapping[str, Sequence[Path]]:
         return {"train": [path]} if known else {}
     if not path.is_dir():
         return {}
+    refuse_saved(path)
     if parquet := parquet_splits(path):
         return parquet
     return {split: [file] for split, file in table_splits(path).items()}
@@ -143,47 +202,50 @@ def _header(file: Path) -> Sequence[str]:
 
 
 def _read(files: Sequence[Path]) -> _Table:
-    where = str(files[0])
-    if files[0].suffix.casefold() == ".csv":
-        return _Table(where, read_csv(files[0]), {})
-    parts = [open_parquet(file) for file in files]
-    schema = parts[0].schema_arrow
-    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
-    for part in parts:
-        for name, values in part.read(schema.names).to_pydict().items():
-            columns[name] += values
-    return _Table(where, columns, {name: schema_classes(schema, name) for name in columns})
+    return _Table([_read_file(file) for file in files])
+
+
+def _read_file(file: Path) -> _File:
+    where = str(file)
+    if file.suffix.casefold() == ".csv":
+        columns = read_csv(file)
+        return _File(where, columns, columns.numbers, columns.notes(where))
+    stored = open_parquet(file)
+    schema = stored.schema_arrow
+    return _File(
+        where,
+        stored.read(schema.names).to_pydict(),
+        numbers(stored.metadata.num_rows),
+        (),
+        {name: schema_classes(schema, name) for name in schema.names},
+        {field.name: label_kind(field.type) for field in schema},
+        typed=True,
+    )
 
 
 def _has_labels(table: _Table | None, label: str) -> bool:
-    values = () if table is None else table.columns.get(label, ())
+    values = () if table is None else table.values(label)
     return any(value not in (-1, "-1", "", None) for value in values)
 
 
 def _text_set(
     table: _Table,
     columns: Sequence[str],
-    label: str,
+    codes: Tensor,
     classes: tuple[str, ...],
     name: str,
-    reading: Reading,
-) -> tuple[TextSet, tuple[str, ...]]:
-    values = table.labels(label)
-    without = unlabelled(values, reading)
-    labels = encode(values, classes, where=table.where, left_out=without)
-    rows = (labels >= 0).nonzero().flatten()
+) -> TextSet:
+    rows = (codes >= 0).nonzero().flatten()
     sides = tuple(_texts(table, column, rows.tolist()) for column in columns)
-    told = f"{table.where} has no label in {listed(without)}: left out." if without else ""
     empty = torch.zeros(len(rows), 3, 0, dtype=torch.int32)
-    made = TextSet(sides, empty, labels[rows], rows, classes, name)
-    return made, (told,) if told else ()
+    return TextSet(sides, empty, codes[rows], rows, classes, name, called=table.rows.names())
 
 
 def _texts(table: _Table, column: str, rows: Sequence[int]) -> tuple[str, ...]:
-    values = table.columns[table.column(column, (), "text_column")]
+    values = table.values(table.column(column, (), "text_column"))
     if odd := [row for row in rows if not isinstance(values[row], str)]:
         raise UsageError(
-            f"column '{column}' of {table.where} has no text in {listed(odd)}; drop these "
-            "rows, or name another column with text_column."
+            f"column '{column}' of {table.rows.having('no text', odd)}; drop these rows, or "
+            "name another column with text_column."
         )
     return tuple(values[row] for row in rows)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tutelage.data.images import refuse_other_classes
+from tutelage.data.row_numbers import FIRST
 from tutelage.errors import UsageError
 
 BETWEEN = " | "
@@ -38,6 +39,10 @@ class TextSet:
     words: int = 0
     """tokens there are"""
 
+    called: tuple[str, ...] = ()
+    """by id, not by place: the row of the source that each text stands in; empty where it has
+    no empty lines"""
+
     sources = ()  # texts have no files that could name them
 
     def __post_init__(self) -> None:
@@ -64,7 +69,9 @@ class TextSet:
         Returns:
             N different names.
         """
-        return [f"row {number}" for number in self.ids.tolist()]
+        if not self.called:
+            return [f"row {number + FIRST}" for number in self.ids.tolist()]
+        return [self.called[number] for number in self.ids.tolist()]
 
     def shown(self) -> list[str]:
         """Every text as one string.

@@ -20,7 +20,7 @@ from tutelage.sights import detach
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
 from tutelage.task import Task
 from tutelage.teaching import is_deep
-from tutelage.trees import leaves, named_grad
+from tutelage.trees import leaves, named_grad, wide
 
 Method = Literal["forward", "ghost", "difference", "one-sided"]
 CLOSE = 3e-4
@@ -103,7 +103,7 @@ class Alignment:
                 return central_dots(losses, params, v)
             case "one-sided":
                 with torch.no_grad():
-                    here = losses({})
+                    here = losses({k: wide(p) for k, p in params.items()})
                 return forward_difference_dots(losses, params, v, here, CLOSE)
             case _:
                 return ghost(task, losses, params, v, rows)

@@ -1,16 +1,19 @@
 """Products as differences of ordinary gradients, which say how far they can be trusted."""
 
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage.processes import Processes
+from tutelage.ranges import above_zero
 from tutelage.reached import summed_over
 from tutelage.records import Params, Step, StudentState
 from tutelage.signals.products.view import Loss, loss_near
 from tutelage.task import Task
-from tutelage.trees import detached, grads_of_both, inner, leaves, plus, reached_grad
+from tutelage.trees import detached, grads_of_both, inner, leaves, plus, reached_grad, wide
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class FiniteDifference:
     differ by more than ``bound``, relative to the product's norm.
 
     Raises:
-        ValueError: If ``size`` or ``bound`` is not positive.
+        UsageError: If ``size`` or ``bound`` is not positive, or ``size`` not finite.
     """
 
     size: float = 1e-2
@@ -31,8 +34,9 @@ class FiniteDifference:
     """largest relative disagreement that is accepted; ``inf`` accepts everything"""
 
     def __post_init__(self) -> None:
-        if not self.size > 0 or not self.bound > 0:
-            raise ValueError(f"size and bound must be above 0, got {self.size}, {self.bound}.")
+        above_zero(self, "size")
+        if not self.bound > 0:
+            raise UsageError(f"bound must be above 0, got {self.bound}; inf accepts all.")
 
     def linearise(
         self, task: Task, state: StudentState, teacher: Params, step: Step
@@ -49,12 +53,13 @@ class FiniteDifference:
             The gradient, ready for products.
         """
         loss, buffers = loss_near(task, state, teacher, step)
-        theta = {k: state.params[k].detach() for k in step.settings}
-        here = reached_grad(loss(at := leaves(theta), detached(teacher)), at)
-        everywhere = task.processes
-        here = summed_over(everywhere, here, theta)
+        # the gradient of what the step moves; it may depend on what an earlier step moved
+        theta = {k: wide(p.detach()) for k, p in state.params.items()}  # not in half
         phi = detached(teacher)
-        return Differences(self, loss, theta, phi, state.params, here, buffers, everywhere)
+        moved = leaves({k: theta[k] for k in step.settings})
+        everywhere = task.processes
+        here = summed_over(everywhere, reached_grad(loss(moved, phi), moved), moved)
+        return Differences(self, loss, theta, phi, here, buffers, everywhere)
 
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
@@ -82,7 +87,6 @@ class Differences:
     loss: Loss
     theta: Params
     phi: Params
-    all_params: Params
     gradient: Params
     buffers: Params
     processes: Processes
@@ -101,8 +105,8 @@ class Differences:
         """
         known = {k: v[k] for k in self.theta if k in v}
         norm = float(inner(known, known).sqrt()) if known else 0.0
-        zeros = {k: torch.zeros_like(p) for k, p in self.all_params.items()}
         if norm == 0.0:
+            zeros = {k: torch.zeros_like(p) for k, p in self.theta.items()}
             return {k: torch.zeros_like(p) for k, p in self.phi.items()}, zeros
         near = self._difference(known, self.how.size / norm)
         far = self._difference(known, 2 * self.how.size / norm)
@@ -111,13 +115,13 @@ class Differences:
         shares = [(self.processes.summed(near[0]), self.processes.summed(far[0]))]
         for name, (a, b) in zip(("M v", "H v"), [*shares, (near[1], far[1])], strict=True):
             error = disagreement(a, b)  # of all, so that no process stops alone
-            if error > self.how.bound:
+            if isfinite(error) and error > self.how.bound:
                 raise FloatingPointError(
                     f"{name} by differences of gradients is uncertain by {error:.0%}, above "
                     f"bound={self.how.bound:.0%}: the student's gradient is not smooth at "
                     f"size={self.how.size:g}. Use DoubleBackward, or raise bound."
                 )
-        return near[0], zeros | near[1]
+        return near
 
     def mixed(self, v: Params) -> Params:
         """``M v`` alone.

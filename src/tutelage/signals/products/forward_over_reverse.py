@@ -42,12 +42,12 @@ class ForwardOverReverse:
             The gradient, ready for products.
         """
         loss, buffers = loss_near(task, state, teacher, step)
-        theta = {k: state.params[k].detach() for k in step.settings}
-        here = reached_grad(loss(at := leaves(theta), detached(teacher)), at)
+        # the gradient of what the step moves; it may depend on what an earlier step moved
+        theta, phi = detached(state.params), detached(teacher)
+        moved = leaves({k: theta[k] for k in step.settings})
         everywhere = task.processes
-        here = summed_over(everywhere, here, theta)
-        phi = detached(teacher)
-        return AlongDirections(loss, theta, phi, state.params, here, buffers, everywhere)
+        here = summed_over(everywhere, reached_grad(loss(moved, phi), moved), moved)
+        return AlongDirections(loss, theta, phi, here, buffers, everywhere)
 
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
@@ -74,7 +74,6 @@ class AlongDirections:
     loss: Loss
     theta: Params
     phi: Params
-    all_params: Params
     gradient: Params
     buffers: Params
     processes: Processes
@@ -100,9 +99,8 @@ class AlongDirections:
             slopes = {
                 k: torch.zeros_like(grads[k]) if t is None else t for k, t in found.items()
             }
-        rest = {k: torch.zeros_like(p) for k, p in self.all_params.items()}
         hessian = self.processes.summed({k: slopes[k].detach() for k in self.theta})
-        return {k: slopes[f"teacher/{k}"].detach() for k in self.phi}, rest | hessian
+        return {k: slopes[f"teacher/{k}"].detach() for k in self.phi}, hessian
 
     def mixed(self, v: Params) -> Params:
         """``M v`` alone.

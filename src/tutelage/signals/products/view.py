@@ -8,7 +8,7 @@ from torch import Tensor
 from tutelage.records import Params, Step, StudentState
 from tutelage.sights import detach
 from tutelage.task import Task
-from tutelage.teaching import is_deep
+from tutelage.teaching import weighs_deeply
 
 Loss = Callable[[Params, Params], Tensor]
 
@@ -19,7 +19,7 @@ def loss_near(
     """The loss around a student, for products that evaluate it elsewhere.
 
     Weights do not see the student move unless the teacher is deep, as in the student's own
-    gradient.
+    gradient; they do see what the teacher prepared for this step.
 
     Args:
         task: The student learning under the teacher.
@@ -37,9 +37,9 @@ def loss_near(
     def loss(theta: Params, phi: Params) -> Tensor:
         lesson = task.lesson(phi, step.batch)
         seen, _ = task.observe(state._replace(params=state.params | theta), lesson, step)
-        shown = seen if is_deep(task.teacher) else fixed
+        shown = seen if weighs_deeply(task.teacher) else task.shown(state, lesson, step, fixed)
         losses = task.descended(phi, lesson, seen, step.batch.seed)
-        weights = task.weights(phi, lesson, shown, step.batch.seed)
+        weights = task.weights(phi, lesson, shown, step.batch.seed, attached=True)
         return task.reduce(losses, weights, lesson)
 
     return loss, buffers

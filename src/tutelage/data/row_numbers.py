@@ -1,0 +1,123 @@
+"""Rows of tables as a spreadsheet counts them: the names of the columns are row 1."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FIRST = 2
+"""the row of a table's first example"""
+COUNTED = "(the header is row 1)"
+_SHOWN = 5
+"""row numbers listed in a message"""
+
+
+def numbers(count: int) -> range:
+    """The row numbers of a table without empty lines.
+
+    Args:
+        count: N, how many examples it has.
+
+    Returns:
+        N numbers.
+    """
+    return range(FIRST, count + FIRST)
+
+
+def listed(rows: Sequence[int]) -> str:
+    """Row numbers as they stand in a message.
+
+    Args:
+        rows: At least one row number.
+
+    Returns:
+        ``"row 3 (the header is row 1)"``, or the first five and how many more.
+    """
+    shown = ", ".join(str(row) for row in rows[:_SHOWN])
+    more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+    return f"row{'s' if len(rows) > 1 else ''} {shown}{more} {COUNTED}"
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The file and the row in which each of N examples stands."""
+
+    files: tuple[tuple[str, Sequence[int]], ...]
+    """in order: a file, and the row numbers of its examples"""
+
+    @classmethod
+    def of(cls, where: str, count: int) -> "TableRows":
+        """The rows of one table without empty lines.
+
+        Args:
+            where: The table.
+            count: N.
+
+        Returns:
+            Its rows.
+        """
+        return cls(((where, numbers(count)),))
+
+    @property
+    def where(self) -> str:
+        """The first file, for messages about all of them."""
+        return self.files[0][0]
+
+    def place(self, example: int) -> tuple[str, int]:
+        """Where an example stands.
+
+        Args:
+            example: Its place among all of them, from 0.
+
+        Returns:
+            The file and the row number.
+
+        Raises:
+            IndexError: If there are not as many.
+        """
+        for file, rows in self.files:
+            if example < len(rows):
+                return file, rows[example]
+            example -= len(rows)
+        raise IndexError(f"{self.where} has {example} examples fewer")
+
+    def at(self, example: int) -> str:
+        """Where an example stands, in words.
+
+        Args:
+            example: Its place among all of them, from 0.
+
+        Returns:
+            ``"row 3 (the header is row 1) of FILE"``.
+        """
+        file, row = self.place(example)
+        return f"{listed([row])} of {file}"
+
+    def having(self, what: str, examples: Sequence[int]) -> str:
+        """Say what some rows have.
+
+        Args:
+            what: Such as ``no label``.
+            examples: At least one, rising.
+
+        Returns:
+            ``"FILE has no label in rows 3, 4 (the header is row 1)"``, for each of the files.
+        """
+        found: dict[str, list[int]] = {}
+        for file, row in map(self.place, examples):
+            found.setdefault(file, []).append(row)
+        few = list(found.items())[:_SHOWN]
+        shown = [f"{file} has {what} in {listed(rows)}" for file, rows in few]
+        more = f" and {len(found) - _SHOWN} files more" if len(found) > _SHOWN else ""
+        return ", ".join(shown) + more
+
+    def names(self) -> tuple[str, ...]:
+        """What the examples are called.
+
+        Returns:
+            N different names, such as ``row 2``; with the file's name where there are several.
+        """
+        several = len(self.files) > 1
+        return tuple(
+            f"row {row} of {file.rsplit('/', 1)[-1]}" if several else f"row {row}"
+            for file, rows in self.files
+            for row in rows
+        )

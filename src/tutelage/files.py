@@ -1,0 +1,132 @@
+"""Files that are written whole or not at all, and only in the place of regular ones."""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_NUMBERED = re.compile(r"\[Errno (\d+)\]", re.IGNORECASE)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file's content in one go, and wait until it is on the disk.
+
+    Args:
+        path: The file; its folder must exist.
+        content: The new content.
+
+    Note: raises ``OSError`` as ``written_whole`` does.
+    """
+    with written_whole(path) as part, part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Write a file beside another one, whose place it takes when it is whole.
+
+    What dead processes left of the same file is removed first.
+
+    Args:
+        path: The file; its folder must exist.
+
+    Yields:
+        Where to write.
+
+    Note: raises ``OSError`` if it cannot be written, or there is something at ``path`` that is
+    no regular file; the error names ``path``, where everything stays as it was.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    with naming(path):
+        require_regular(path)
+        try:
+            for left in left_beside(path):
+                left.unlink(missing_ok=True)
+            yield part
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the system name the file that was asked for, not one beside it.
+
+    Args:
+        path: That file.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        OSError: If one is raised inside; of the same kind.
+    """
+    try:
+        yield
+    except OSError as error:
+        number, reason = error.errno or 0, error.strerror or " ".join(str(error).split())
+        if not number and (said := _NUMBERED.match(reason)):  # as pyarrow has it
+            number = int(said[1])
+            reason = os.strerror(number)
+        raise OSError(number, reason, str(path)) from error
+
+
+def require_regular(path: Path) -> None:
+    """Refuse to replace what is no regular file.
+
+    Args:
+        path: What is to be written; nothing need be there.
+
+    Raises:
+        FileExistsError: If there is a link, a folder, a pipe, a socket or a device.
+    """
+    try:
+        kind = stat.S_IFMT(path.lstat().st_mode)
+    except FileNotFoundError:
+        return
+    if kind != stat.S_IFREG:
+        what = _KINDS.get(kind, "no regular file")
+        told = f"There is {what}, and only a regular file is replaced"
+        raise FileExistsError(errno.EEXIST, told, str(path))
+
+
+def left_beside(path: Path) -> list[Path]:
+    """What dead processes left beside a path: ``.NAME.PROCESS``, perhaps with ``.old``.
+
+    Args:
+        path: What they were writing.
+
+    Returns:
+        Files and folders; of one process, ``.old`` first.
+    """
+    start = f".{path.name}."
+    found = [other for other in path.parent.iterdir() if other.name.startswith(start)]
+    return sorted((o for o in found if _is_left(o.name.removeprefix(start))), reverse=True)
+
+
+def _is_left(end: str) -> bool:
+    number = end.removesuffix(".old")
+    if not number.isdecimal():
+        return False
+    if int(number) == os.getpid():
+        return True  # an earlier attempt, or a dead process that had our number
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass  # it is another user's
+    return False

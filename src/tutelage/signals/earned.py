@@ -1,0 +1,203 @@
+"""What each action of a sampling teacher earned at a step, and what came without sampling."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
+
+from tutelage.alignments import load_forward_mode
+from tutelage.errors import UsageError
+from tutelage.records import Lesson, Observation, Params, Step, StudentState, Window, Witness
+from tutelage.signals.dots import dots_of, weighted_slopes
+from tutelage.signals.policy_gradients import counted_actions
+from tutelage.signals.products import Alignment, Automatic, DoubleBackward, only_weighs
+from tutelage.signals.pseudo_values import pseudo_values
+from tutelage.task import Task
+from tutelage.teaching import is_deep
+from tutelage.trees import detached, named_grad, wide
+
+
+@dataclass(frozen=True)
+class Earned:
+    """A step of a sampling teacher, to be rewarded along a direction of the student."""
+
+    product: Automatic | Alignment
+    task: Task
+    teacher: Params
+    start: StudentState
+    step: Step
+    v: Params
+    """the direction: a gradient, by the rates at which the step moved each parameter"""
+    witness: Witness
+    lesson: Lesson
+    """with the graph of the teacher's parameters"""
+    weights: Tensor
+    """[L], with that graph"""
+    counted: Tensor
+    """which examples' actions count, bool [B]"""
+
+    @classmethod
+    def at(
+        cls,
+        product: Automatic | Alignment,
+        task: Task,
+        teacher: Params,
+        window: Window,
+        gradient: Params,
+        witness: Witness,
+    ) -> "Earned":
+        """A step as it was taken.
+
+        Args:
+            product: How dot products are taken.
+            task: The student learning under the teacher.
+            teacher: Teacher parameters as they were, requiring grad.
+            window: The step, with the state before it.
+            gradient: Of the judging loss, for the parameters that the step moved.
+            witness: What was seen of the step.
+
+        Returns:
+            The step, ready to be rewarded.
+        """
+        assert window.start is not None
+        step = window.steps[-1]
+        lesson = task.lesson(teacher, step.batch)
+        weights = task.weights(teacher, lesson, witness.seen, step.batch.seed)
+        if lesson.log_prob is not None:
+            require_own_weights(task, teacher, lesson, witness.seen, step)
+        counted = counted_actions(task, lesson, len(step.batch.ids))
+        v = by_rates(gradient, step)
+        start = window.start
+        return cls(product, task, teacher, start, step, v, witness, lesson, weights, counted)
+
+    def rewards(self) -> Tensor:
+        """The pseudo-values of the descended loss's derivative along the direction.
+
+        Returns:
+            [B]; 0 for examples that do not count.
+        """
+        weights = self.weights.detach()
+        if not is_deep(self.task.teacher):
+            return self._pseudo_values(self.dots, weights)
+        phi, lesson, seed = detached(self.teacher), self.witness.lesson, self.step.batch.seed
+        slopes = weighted_slopes(self.task, phi, self.start, self.step, self.v, lesson)
+        with torch.no_grad():
+            losses = self.task.descended(phi, lesson, self.witness.seen, seed)
+            weights = weights.reshape(losses.shape).to(losses.dtype)
+        load_forward_mode()
+        with torch.no_grad(), dual_level():
+            moving = (make_dual(x, dx) for x, dx in zip((losses, weights), slopes, strict=True))
+            primal, tangent = unpack_dual(self._pseudo_values(*moving))
+        return torch.zeros_like(primal) if tangent is None else tangent
+
+    def derivative(self) -> Params:
+        """The descended loss, differentiated along the direction and by the teacher.
+
+        Returns:
+            Keyed like the teacher: what was sampled is held fixed.
+        """
+        if not only_weighs(self.task, self.lesson):
+            way, start = DoubleBackward(), self.start
+            return way.mixed(self.task, start, self.teacher, self.step, self.v)
+        if not self.weights.requires_grad:
+            return {k: torch.zeros_like(p) for k, p in self.teacher.items()}
+        reduced = self.task.reduce(self.dots, self.weights, self.lesson)
+        return named_grad(reduced, self.teacher)
+
+    @cached_property
+    def dots(self) -> Tensor:
+        """``<d l_i / d theta, v>`` [L]; 0 for rows of weight 0, unless it is learnt."""
+        return dots_of(
+            self.task,
+            self.product,
+            self.start,
+            self.teacher,
+            self.step,
+            self.v,
+            self.witness,
+            weighted_only=not self.weights.requires_grad,
+        )
+
+    def _pseudo_values(self, values: Tensor, weights: Tensor) -> Tensor:
+        return pseudo_values(self.task, values, weights, self.witness.lesson, self.counted)
+
+
+def by_rates(gradient: Params, step: Step) -> Params:
+    """A direction by the rates at which a step moved each parameter, its highest taken for 1.
+
+    Args:
+        gradient: Of the judging loss, for the parameters that the step moved.
+        step: The step.
+
+    Returns:
+        For these; the sign is changed where the optimiser maximises.
+    """
+    rates = {k: -s["lr"] if s["maximize"] else s["lr"] for k, s in step.settings.items()}
+    highest = max((abs(rate) for rate in rates.values()), default=0.0)
+    if highest == 0.0:  # no parameter moved at all
+        rates, highest = {k: -1.0 if step.settings[k]["maximize"] else 1.0 for k in rates}, 1.0
+    return {
+        k: gradient[k] if rate == highest else gradient[k] * (rate / highest)
+        for k, rate in rates.items()
+    }
+
+
+def require_own_weights(
+    task: Task, teacher: Params, lesson: Lesson, seen: Observation, step: Step
+) -> None:
+    """Refuse weights that change with what was sampled for other examples.
+
+    Half of the examples get another one's place, the one of the highest loss and that of the
+    lowest; the other half's weights are to stay as they are.
+
+    Args:
+        task: The student learning under the teacher.
+        teacher: Teacher parameters as they were.
+        lesson: A lesson that was sampled.
+        seen: What the student's forward pass revealed, detached.
+        step: The step.
+
+    Raises:
+        UsageError: If a weight changes.
+    """
+    if not hasattr(task.teacher, "weigh") or len(seen.losses) < 2:
+        return
+    kept = lesson.group < (lesson.group.max() + 1) // 2
+    before = _own(task, teacher, lesson, seen, step, kept)
+    for row in (seen.losses.argmax(), seen.losses.argmin()):
+        places = torch.arange(len(kept), device=kept.device).where(kept, row)
+        other = _rows(lesson, places), _seen(seen, places)
+        after = _own(task, teacher, *other, step, kept)
+        rounding = torch.finfo(after.dtype).eps ** 0.5
+        if not torch.allclose(after, before, rounding, rounding, equal_nan=True):
+            raise UsageError(
+                f"{type(task.teacher).__name__} samples lessons and weighs a row by the other "
+                "rows of its batch, so that an action changes what other examples count, which "
+                "no reward of its own tells. Weigh each row by itself, or use NextStepLoss."
+            )
+
+
+def _own(
+    task: Task, teacher: Params, lesson: Lesson, seen: Observation, step: Step, kept: Tensor
+) -> Tensor:
+    # the weights of some rows, and the log-probabilities of their examples
+    phi, examples = detached(teacher), int(lesson.group[kept].max()) + 1 if kept.any() else 0
+    with torch.no_grad():
+        weights = task.weights(phi, lesson, seen, step.batch.seed)
+        chosen = task.log_prob(phi, step, seen, lesson)
+    return torch.cat([wide(weights)[kept].flatten(), wide(chosen)[:examples].flatten()])
+
+
+def _rows(lesson: Lesson, places: Tensor) -> Lesson:
+    aux = None if lesson.aux is None else lesson.aux[places]
+    inputs, targets, ids = (x[places] for x in lesson[:3])
+    return lesson._replace(inputs=inputs, targets=targets, ids=ids, aux=aux)
+
+
+def _seen(seen: Observation, places: Tensor) -> Observation:
+    features = {name: feature[places] for name, feature in seen.features.items()}
+    return seen._replace(
+        losses=seen.losses[places], logits=seen.logits[places], features=features
+    )

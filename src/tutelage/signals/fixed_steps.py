@@ -1,0 +1,140 @@
+"""One step of momentum SGD in fixed point, and what it needs to know beforehand."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tutelage.joint import join
+from tutelage.records import Params
+from tutelage.rules import Settings
+from tutelage.signals.fixed_point import UNSET, fixed, power, refitted, value_of
+
+
+class Numbers(NamedTuple):
+    """The fixed-point state of some parameters, joined."""
+
+    theta: Tensor
+    """int64"""
+    velocity: Tensor
+    """int64"""
+    buffer: Tensor
+    """int64: bits that products with the momentum have lost"""
+    theta_exponent: Tensor
+    """int16: of the value of each last bit"""
+    velocity_exponent: Tensor
+    """int16"""
+
+
+class Refit(NamedTuple):
+    """Numbers as they were before a step gave them a last bit of another value."""
+
+    places: tuple[Tensor, ...]
+    theta: Tensor
+    velocity: Tensor
+    theta_exponent: Tensor
+    velocity_exponent: Tensor
+
+
+class Change(NamedTuple):
+    """What a step does to some joined parameters, in floating point."""
+
+    numbers: Numbers
+    theta: Tensor
+    """float64: the parameters before it"""
+    velocity: Tensor
+    """float64: their velocity before it"""
+    added: Tensor
+    """float64: the gradient as it is added to the velocity"""
+    mu: float
+    lr: float
+
+    @classmethod
+    def of(cls, now: Numbers, gradient: Params, names: list[str], s: Settings) -> "Change":
+        """The change.
+
+        Args:
+            now: The numbers before the step.
+            gradient: Of the loss.
+            names: The parameters that are joined.
+            s: The optimiser's settings.
+
+        Returns:
+            It.
+        """
+        theta = value_of(now.theta, now.theta_exponent)
+        velocity = value_of(now.velocity, now.velocity_exponent)
+        added = whole_gradient(join(gradient, names).double(), theta, s)
+        return cls(now, theta, velocity, added, s["momentum"], s["lr"])
+
+    @property
+    def after(self) -> Tensor:
+        """The velocity after the step, float64."""
+        return self.mu * self.velocity + self.added
+
+    @property
+    def finite(self) -> bool:
+        """Whether velocity and parameters are finite after it."""
+        after = self.after
+        reached = self.theta - self.lr * after
+        return bool((after.isfinite() & reached.isfinite()).all())
+
+    @property
+    def sizes(self) -> tuple[Tensor, Tensor]:
+        """Of the largest numbers that take part, for the parameters and for the velocity."""
+        after = self.after
+        moved = torch.maximum(self.theta.abs(), (self.lr * after).abs())
+        largest = torch.maximum(self.velocity.abs(), self.added.abs())
+        return moved, torch.maximum(largest, after.abs())
+
+    def refitted(self) -> tuple[Numbers, Refit | None]:
+        """The numbers with last bits that the step can be taken with.
+
+        Returns:
+            The numbers; those that were not zero and got another last bit, as they were.
+        """
+        now, (theta_size, velocity_size) = self.numbers, self.sizes
+        theta_exponent = refitted(theta_size, now.theta_exponent)
+        enough = power(theta_exponent) / max(abs(self.lr), 1e-300)
+        velocity_exponent = refitted(velocity_size, now.velocity_exponent, enough)
+        another = (theta_exponent != now.theta_exponent) & (now.theta_exponent != UNSET)
+        another |= (velocity_exponent != now.velocity_exponent) & (
+            now.velocity_exponent != UNSET
+        )
+        theta, velocity, refit = now.theta, now.velocity, None
+        if bool(another.any()):
+            places = another.nonzero(as_tuple=True)
+            kept = theta, velocity, now.theta_exponent, now.velocity_exponent
+            refit = Refit(places, *(x[places] for x in kept))
+            theta = torch.where(another, fixed(self.theta, theta_exponent), theta)
+            velocity = torch.where(another, fixed(self.velocity, velocity_exponent), velocity)
+        exponents = theta_exponent, velocity_exponent
+        return Numbers(theta, velocity, now.buffer, *exponents), refit
+
+
+def move_of(now: Numbers, lr: float) -> Tensor:
+    """What a step takes from the parameters; the same for the same arguments.
+
+    Args:
+        now: The numbers, the velocity being that after the step.
+        lr: The learning rate.
+
+    Returns:
+        int64.
+    """
+    return fixed(value_of(now.velocity, now.velocity_exponent) * lr, now.theta_exponent)
+
+
+def whole_gradient(gradient: Tensor, param: Tensor, s: Settings) -> Tensor:
+    """The gradient as the optimiser adds it to the velocity.
+
+    Args:
+        gradient: Of the loss.
+        param: The parameter.
+        s: The optimiser's settings.
+
+    Returns:
+        With weight decay and the sign of ``maximize``.
+    """
+    g = -gradient if s["maximize"] else gradient
+    return g + s["weight_decay"] * param if s["weight_decay"] else g

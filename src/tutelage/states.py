@@ -1,0 +1,86 @@
+"""Stored tensors that are to become those of a module: which is missing, or is another one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+_SHOWN = 3
+"""names of each kind that are named"""
+
+
+def load_module(module: nn.Module, state: Any, what: str) -> None:
+    """``load_state_dict``; where names or shapes are not the module's, one line says which.
+
+    Args:
+        module: Any module.
+        state: As its ``state_dict`` gave it.
+        what: What it is, for the message, such as ``"student"``.
+
+    Raises:
+        AttributeError: What the module raises where names and shapes fit.
+        RuntimeError: Likewise.
+        TypeError: Likewise. Where they do not fit it is ``ValueError``.
+    """
+    try:
+        module.load_state_dict(state)
+    except (RuntimeError, TypeError, AttributeError):
+        require_tensors(state, module.state_dict(), what)
+        raise
+
+
+def require_tensors(
+    stored: object, wanted: Mapping[str, Any], what: str, *, kinds: bool = False
+) -> None:
+    """Refuse stored tensors whose names or shapes are not those of a module.
+
+    Args:
+        stored: By name; perhaps damaged.
+        wanted: The module's own.
+        what: What the module is, for the message.
+        kinds: Whether whole numbers must be whole numbers, too.
+
+    Raises:
+        ValueError: If one is missing, unknown or of another shape.
+    """
+    if not isinstance(stored, Mapping):
+        raise ValueError(f"the stored state of the {what} is a {type(stored).__name__}.")
+    told = _names(stored, wanted, what)
+    for name in stored.keys() & wanted.keys():
+        found, own = stored[name], wanted[name]
+        if not isinstance(own, Tensor) or told:
+            continue
+        if not isinstance(found, Tensor):
+            told = f"'{name}' is no tensor but a {type(found).__name__}"
+        elif found.shape != own.shape:
+            told = f"'{name}' has shape {list(found.shape)}, the {what}'s {list(own.shape)}"
+        elif kinds and found.is_floating_point() != own.is_floating_point():
+            told = f"'{name}' is of type {found.dtype}, the {what}'s {own.dtype}"
+    if told:
+        raise ValueError(f"the stored state is not that of the {what}: {told}.")
+
+
+def _names(stored: Mapping[str, Any], wanted: Mapping[str, Any], what: str) -> str:
+    if prefix := _prefix(stored, wanted):
+        return f"its names begin with '{prefix}', as of a wrapped module: take that off"
+    if prefix := _prefix(wanted, stored):
+        return f"its names lack '{prefix}', with which those of the wrapped {what} begin"
+    missing = [name for name in wanted if name not in stored]
+    unknown = [name for name in stored if name not in wanted]
+    told = [f"it lacks {_listed(missing)}"] * bool(missing)
+    told += [f"it holds {_listed(unknown)}, which the {what} has not"] * bool(unknown)
+    return "; ".join(told)
+
+
+def _prefix(longer: Mapping[str, Any], shorter: Mapping[str, Any]) -> str:
+    # what every name of the one has before the names of the other
+    if not shorter or len(longer) != len(shorter) or longer.keys() == shorter.keys():
+        return ""
+    name, first = next(iter(longer)), next(iter(shorter))
+    prefix = name.removesuffix(first) if name.endswith(first) else ""
+    return prefix if prefix and {prefix + n for n in shorter} == set(longer) else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(f"'{name}'" for name in names[:_SHOWN]) + more

@@ -1,0 +1,159 @@
+"""What a signal's estimate should be: central differences of training in plain torch."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tests.fuzz.engine.implicit import AtTheEnd, implicit
+from tests.fuzz.engine.made import Parts
+from tests.fuzz.engine.plain import Asked, Loop, Note, Phi
+
+SIZE = 2e-4
+DIRECTIONS = 2
+
+
+class Looked(NamedTuple):
+    """What one teacher step followed: an estimate, or the mean of several."""
+
+    steps: tuple[int, ...]
+    """the last step that each looks back over"""
+    grad: Phi
+
+
+class Course(NamedTuple):
+    """How the teacher was at every step of a run, as the engine moved it."""
+
+    before: list[Phi]
+    after: list[Phi]
+
+
+class Differences:
+    """Directional derivatives of one situation's training."""
+
+    def __init__(self, parts: Parts, course: Course) -> None:
+        self.parts, self.s, self.course = parts, parts.situation, course
+        self.notes: list[Note] = []
+        self.judged: dict[int, dict[str, Tensor]] = {}
+        loop = self.loop()
+        for number in range(len(course.before)):
+            self.notes.append(loop.take(number, self.real(number)))
+
+    def loop(self) -> Loop:
+        """A run from the start, in double precision."""
+        return Loop(self.parts)
+
+    def real(self, number: int) -> Asked:
+        """A step as it was really taken."""
+        return real_step(self.parts, self.course, number)
+
+    def of(self, steps: Sequence[int], directions: list[Phi]) -> tuple[Tensor, Tensor]:
+        """Mean derivatives of what the signal judges by, and how uncertain they are."""
+        found, doubt = zip(*(self._at(step, directions) for step in steps), strict=True)
+        return torch.stack(found).mean(0), torch.stack(doubt).amax(0)
+
+    def _at(self, step: int, directions: list[Phi]) -> tuple[Tensor, Tensor]:
+        if self.parts.kind.oracle == "implicit":
+            return self._implicit(step, directions)
+        found, doubt = zip(
+            *(slope(lambda e, d=d: self._value(step, d, e)) for d in directions), strict=True
+        )
+        return torch.tensor(found, dtype=torch.float64), torch.tensor(doubt)
+
+    def _implicit(self, step: int, directions: list[Phi]) -> tuple[Tensor, Tensor]:
+        loop = self.loop()
+        for number in range(step + 1):
+            loop.take(number, self.real(number))
+
+        def again() -> Loop:
+            fresh = self.loop()
+            for number in range(step + 1):
+                self.parts.event(number, fresh.made.student, fresh.made.optimizer)
+            return fresh
+
+        note, phi = self.notes[step], self.course.before[step]
+        at = AtTheEnd(step, loop, again, note, phi)
+        return implicit(at, self.parts.kind.terms, self.parts.kind.scale, directions)
+
+    def _value(self, step: int, direction: Phi, size: float) -> float:
+        kind, loop = self.parts.kind, self.loop()
+        first = step - self.s.reach + 1
+        for number in range(first):
+            loop.take(number, self.real(number))
+        for number in range(first, step + 1):
+            loop.take(number, self.moved(number, direction, size))
+        phi = moved(self.course.before[step], direction, size)
+        if kind.judge == "held-out":
+            return loop.judge(phi, step + 1, self._renewed(step))
+        asked = self.real(step + 1)._replace(note=self.notes[step + 1])
+        return loop.judge_next(step + 1, asked)
+
+    def _renewed(self, step: int) -> dict[str, Tensor] | None:
+        # the student's buffers as the judging pass of the run itself leaves them
+        if not self.parts.of_student.detaches:
+            return None
+        if step not in self.judged:
+            loop = self.loop()
+            for number in range(step + 1):
+                loop.take(number, self.as_tried(number, step))
+            loop.judge(self.course.before[step], step + 1)
+            self.judged[step] = loop.renewed()
+        return self.judged[step]
+
+    def as_tried(self, number: int, step: int) -> Asked:
+        """A step as the signal takes it that looks back from a step."""
+        first = step - self.s.reach + 1
+        if number < first:
+            return self.real(number)
+        virtual = self.parts.kind.mode == "virtual"
+        return Asked(self.course.before[number], virtual=virtual)
+
+    def moved(self, number: int, direction: Phi, size: float) -> Asked:
+        """A step under a teacher moved in a direction."""
+        phi = moved(self.course.before[number], direction, size)
+        kind = self.parts.kind
+        return Asked(
+            phi,
+            note=self.notes[number],
+            frozen=kind.oracle == "first order",
+            virtual=kind.mode == "virtual",
+        )
+
+
+def real_step(parts: Parts, course: Course, number: int) -> Asked:
+    """A step as the engine takes it: under which teacher, or none."""
+    s, kind = parts.situation, parts.kind
+    watched = number % s.every >= s.every - s.reach or s.mode == "whole run"
+    retaken = kind.mode in ("restep", "virtual") and watched
+    return Asked(
+        course.before[number],
+        weighs=course.after[number] if retaken else None,
+        untaught=kind.judge == "plain" and not watched,
+    )
+
+
+def slope(value: Callable[[float], float], size: float = SIZE) -> tuple[float, float]:
+    """A derivative at 0 by differences of two sizes, and how far they are apart."""
+    one = (value(size) - value(-size)) / (2 * size)
+    two = (value(2 * size) - value(-2 * size)) / (4 * size)
+    return (4 * one - two) / 3, abs(one - two)
+
+
+def moved(phi: Phi, direction: Phi, size: float) -> Phi:
+    """A teacher moved."""
+    return {k: p.double() + size * direction[k] for k, p in phi.items()}
+
+
+def drawn(like: Phi, seed: int, count: int = DIRECTIONS) -> list[Phi]:
+    """Random directions."""
+    made = torch.Generator().manual_seed(seed)
+    return [
+        {k: torch.randn(p.shape, generator=made, dtype=torch.float64) for k, p in like.items()}
+        for _ in range(count)
+    ]
+
+
+def along(grad: Phi, direction: Phi) -> float:
+    """A gradient's component."""
+    return float(sum((grad[k].double() * direction[k]).sum() for k in direction))

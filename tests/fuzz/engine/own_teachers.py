@@ -1,0 +1,216 @@
+"""Teachers of all kinds, as users write them."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from tests.fuzz.engine.data import N
+from tests.fuzz.engine.objectives import C
+from tutelage.objectives import Normalise
+from tutelage.records import Batch, Lesson, Observation, as_lesson
+from tutelage.teachers import KeepOrDrop, SplitSampler
+
+
+class Table(nn.Module):
+    """One weight for each example."""
+
+    normalise: ClassVar[Normalise] = "mean"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(N))
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+        return self.table[lesson.ids].sigmoid()
+
+
+class Plainly(Table):
+    """Not rescaled over the batch."""
+
+    normalise: ClassVar[Normalise] = None
+
+
+class Column(Table):
+    """Weights in a column."""
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        return super().weigh(lesson, observation)[:, None]
+
+
+class Zeros(Table):
+    """Half of the weights are exactly zero."""
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        return super().weigh(lesson, observation) * (lesson.ids % 2)
+
+
+class Partly(Table):
+    """A part of it is frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fixed = nn.Parameter(torch.zeros(N), requires_grad=False)
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        return super().weigh(lesson, observation) + self.fixed[lesson.ids].sigmoid()
+
+
+class Losses(nn.Module):
+    """A smooth function of the loss."""
+
+    normalise: ClassVar[Normalise] = "mean"
+    deep: bool = False
+
+    def __init__(self, *, deep: bool = False) -> None:
+        super().__init__()
+        self.deep = deep
+        self.slope, self.level = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(()))
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+        z = observation.losses
+        return (self.level + self.slope[0] * z + self.slope[1] * z.tanh()).sigmoid()
+
+
+class Relative(Losses):
+    """Weighs by the loss against the batch's mean, deep."""
+
+    def __init__(self) -> None:
+        super().__init__(deep=True)
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+        z = observation.losses - observation.losses.mean()
+        return (self.level + self.slope[0] * z).exp()
+
+
+class Grading(Losses):
+    """Gives what the student descends in place of the loss."""
+
+    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+        z = observation.losses
+        return z * self.slope[0].exp() + self.slope[1] * z.tanh()
+
+
+class Dropping(nn.Module):
+    """Has dropout of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Dropout(0.5), nn.Linear(5, 1))
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+        return self.net(lesson.inputs.flatten(1)).sigmoid().squeeze(1)
+
+
+class Counting(Table):
+    """Weighs by how many steps it has seen, in a buffer that it writes into."""
+
+    seen: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        self.seen += 1
+        return super().weigh(lesson, observation) * (1 + (self.seen + lesson.ids).sin() / 2)
+
+
+class Normalising(nn.Module):
+    """Batch normalisation of losses, with running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(1)
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+        return self.norm(observation.losses[:, None]).squeeze(1).sigmoid()
+
+
+class Remembering(Losses):
+    """Weighs against a moving mean of losses, by the trait for it."""
+
+    memory: ClassVar[Sequence[str]] = ("level_of_loss",)
+    level_of_loss: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("level_of_loss", torch.ones(()))
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+        z = observation.losses - self.level_of_loss
+        return (self.level + self.slope[0] * z).sigmoid()
+
+    def remember(self, lesson: Lesson, observation: Observation) -> dict[str, Tensor]:  # noqa: ARG002
+        mean = observation.losses.mean()
+        return {"level_of_loss": 0.5 * self.level_of_loss + 0.5 * mean}
+
+
+class Scheduled(Table):
+    """Depends on how far training has come."""
+
+    uses_progress: ClassVar[bool] = True
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+        fraction, mean = observation.progress.fraction, observation.progress.mean_loss
+        return super().weigh(lesson, observation) * (1 + fraction) + (lesson.ids % 3) * mean / 4
+
+
+class Shift(nn.Module):
+    """Moves inputs, at the test too."""
+
+    at_test: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(4))
+
+    def prepare(self, batch: Batch) -> Lesson:
+        return as_lesson(batch)._replace(inputs=batch.inputs + self.shift)
+
+
+class Softening(nn.Module):
+    """Learnt soft labels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels = nn.Parameter(torch.zeros(C, C))
+
+    def prepare(self, batch: Batch) -> Lesson:
+        return as_lesson(batch)._replace(targets=self.labels[batch.targets].softmax(1))
+
+
+class Copies(nn.Module):
+    """Two noisy copies of each example, weighed within it."""
+
+    normalise: ClassVar[Normalise] = "group"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noise, self.direction = nn.Parameter(torch.zeros(())), nn.Parameter(torch.zeros(4))
+
+    def prepare(self, batch: Batch) -> Lesson:
+        rows = torch.arange(len(batch.ids)).repeat_interleave(2)
+        x = batch.inputs[rows]
+        x = x + self.noise * torch.randn_like(x)
+        return Lesson(x, batch.targets[rows], batch.ids[rows], rows)
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+        return (lesson.inputs @ self.direction).exp()
+
+
+class KeepPlainly(KeepOrDrop):
+    """The mean over all rows, dropped ones included."""
+
+    normalise: ClassVar[Normalise] = None
+
+
+def fixed(weighs: nn.Module) -> nn.Module:
+    """Weights that nothing learns."""
+    return weighs.requires_grad_(requires_grad=False)
+
+
+def sampler(policy: Any = "inverted") -> SplitSampler:
+    """Of three parts, which make up the rows that rewards are checked on."""
+    return SplitSampler([2, 1, 2], policy=policy)

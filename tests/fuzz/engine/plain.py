@@ -1,0 +1,294 @@
+"""Training in plain torch, step by step: the oracle. No code of the engine, records aside."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tests.fuzz.engine.made import DOUBLE, Parts
+from tests.fuzz.engine.objectives import JUDGES
+from tests.fuzz.engine.own_teachers import Remembering
+from tests.fuzz.engine.reduction import cast_to, cut, reduced
+from tutelage.objectives import Normalise
+from tutelage.randomness import mixed_seed
+from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
+
+Phi = dict[str, Tensor]
+
+
+@dataclass
+class Note:
+    """What a step saw, for steps that are taken again."""
+
+    seen: Observation
+    buffers: dict[str, Tensor]
+    """the teacher's, before the step"""
+    params: dict[str, Tensor]
+    """the student's, before the step"""
+    renewed: dict[str, Tensor]
+    """the student's buffers, after the pass"""
+    loss: float
+    weights: Tensor
+
+
+class Asked(NamedTuple):
+    """How a step is to be taken."""
+
+    phi: Phi
+    weighs: Phi | None = None
+    """what weighs, where the lesson was prepared by another"""
+    note: Note | None = None
+    """of the same step of the run that is differentiated: what does not depend on phi"""
+    frozen: bool = False
+    """gradients are those at the parameters of the note"""
+    untaught: bool = False
+    virtual: bool = False
+    """plain SGD of the same rate"""
+
+
+class Loop:
+    """One student's training."""
+
+    def __init__(self, parts: Parts, types: tuple[torch.dtype, torch.dtype] = (DOUBLE, DOUBLE)):
+        self.parts, self.s = parts, parts.situation
+        self.whole = self.s.mode == "whole run"
+        self.made = parts.make(types)
+        self.deep = getattr(self.made.teacher, "deep", False) or hasattr(
+            self.made.teacher, "grade"
+        )
+        self.losses: list[float] = []
+        self.mode = self.made.student.training
+        self.seed = mixed_seed(self.s.seed, 0) if self.whole else self.s.seed
+
+    def take(self, number: int, asked: Asked) -> Note:
+        """One step, with its event before it."""
+        self.parts.event(number, self.made.student, self.made.optimizer)
+        note = self.gradient(number, asked)
+        self.losses.append(note.loss)
+        self._after(asked, note)
+        self._remember(self._batch(number), note.seen)
+        return note
+
+    def gradient(self, number: int, asked: Asked) -> Note:
+        """Leave the gradient of a step in the student's parameters."""
+        note = self._before(asked)
+        self.made.optimizer.zero_grad()
+        with self.precision():
+            loss, note.seen, note.weights = self._loss(self._batch(number), number, asked)
+        note.loss = float(loss.detach())
+        note.renewed = self.renewed()
+        self.made.student.train(self.mode)
+        if loss.requires_grad:
+            loss.backward()
+        return note
+
+    def renewed(self) -> dict[str, Tensor]:
+        """A copy of the student's buffers."""
+        return {k: b.clone() for k, b in self.made.student.named_buffers()}
+
+    def hold(self, buffers: dict[str, Tensor] | None) -> None:
+        """Let a student that cuts off what it renews see that as it was."""
+        if buffers is not None and self.parts.of_student.detaches:
+            self.made.student.eval()
+            for name, buffer in self.made.student.named_buffers():
+                buffer.copy_(buffers[name])
+
+    def judge(self, phi: Phi, steps: int, buffers: dict[str, Tensor] | None = None) -> float:
+        """The held-out loss after so many steps; buffers as they were found, if given."""
+        self.hold(buffers)
+        with torch.no_grad():
+            found = float(self.held_out(phi, steps))
+        self.made.student.train(self.mode)
+        return found
+
+    def held_out(self, phi: Phi, steps: int) -> Tensor:
+        """The same, with the student's graph."""
+        rows = self.parts.source.judging().fresh(self.made.types[0])
+        end = (0, 1) if self.whole else (steps, 1)
+        seed = mixed_seed(self.s.seed, *end)
+        self.set(phi)
+        batch = Batch(*rows, seed=seed)
+        with self.precision():
+            torch.default_generator.manual_seed(seed)
+            acts = getattr(self.made.teacher, "at_test", False)
+            with torch.no_grad():
+                lesson = self._prepared(batch) if acts else as_lesson(batch)
+            torch.default_generator.manual_seed(seed + 1)
+            found = self._judged(self.made.student(lesson.inputs), lesson.targets)
+        counted = self._counted(batch.targets)
+        return torch.where(counted.bool(), found, 0.0).sum() / counted.sum()
+
+    def judge_next(self, number: int, asked: Asked) -> float:
+        """The loss of the next step, before it is taken."""
+        self.parts.event(number, self.made.student, self.made.optimizer)
+        self._before(asked)
+        found = float(self._loss(self._batch(number), number, asked)[0].detach())
+        self.made.student.train(self.mode)
+        return found
+
+    def _batch(self, number: int) -> Batch:
+        rows = self.parts.source.rows(number).fresh(self.made.types[0])
+        return Batch(*rows, seed=mixed_seed(self.seed, number))
+
+    def seen(self, batch: Batch) -> Observation:
+        """What the student reveals of a batch."""
+        return self._seen(as_lesson(batch), batch.seed, Progress())
+
+    def descend(self, batch: Batch, weights: Tensor) -> None:
+        """A step under weights that are known."""
+        lesson = as_lesson(batch)
+        seen, marks = self.seen(batch), self._counted(batch.targets)
+        asked = Asked({})
+        losses = torch.where(marks.bool(), seen.losses, 0.0)
+        loss = reduced(losses, weights.double() * marks, lesson, marks, self._rule(asked))
+        loss.backward()
+        self.made.optimizer.step()
+
+    def precision(self):
+        """The autocast of the situation."""
+        on = self.s.precision == "autocast" and self.made.types[0] != DOUBLE
+        return torch.autocast("cpu", torch.bfloat16) if on else nullcontext()
+
+    def _loss(
+        self, batch: Batch, number: int, asked: Asked
+    ) -> tuple[Tensor, Observation, Tensor]:
+        torch.default_generator.manual_seed(batch.seed)
+        with torch.no_grad():
+            lesson = as_lesson(batch) if asked.untaught else self._prepared(batch)
+        if asked.frozen and asked.note is not None:  # until the backward pass is done
+            self._load(asked.note.params)
+        note = asked.note
+        progress = self._progress(number) if note is None else note.seen.progress
+        seen = self._seen(lesson, batch.seed, progress)
+        marks = self._counted(lesson.targets)
+        known = lesson._replace(targets=self._known(lesson.targets))
+        torch.default_generator.manual_seed(batch.seed + 2)
+        weights, losses = self._weighed(known, seen, asked)
+        weights, losses = weights * marks, torch.where(marks.bool(), losses, 0.0)
+        shown = seen if note is None else note.seen
+        return reduced(losses, weights, lesson, marks, self._rule(asked)), cut(shown), weights
+
+    def _weighed(
+        self, lesson: Lesson, seen: Observation, asked: Asked
+    ) -> tuple[Tensor, Tensor]:
+        teacher: Any = self.made.teacher
+        ones = torch.ones(len(seen.losses))
+        if asked.untaught:
+            return ones, seen.losses
+        if asked.weighs is not None:
+            self.set(asked.weighs)
+        shown = seen
+        if not self.deep:
+            note = asked.note
+            shown = cut(seen) if note is None else note.seen
+        weights, own = ones, self.made.types[1]
+        shown, lesson = cast_to(shown, own), cast_to(lesson, own)
+        if hasattr(teacher, "weigh"):
+            with nullcontext() if self.deep else torch.no_grad():
+                weights = teacher.weigh(lesson, shown)
+        weights = weights.reshape(-1).to(torch.promote_types(weights.dtype, torch.float32))
+        losses = teacher.grade(lesson, shown) if hasattr(teacher, "grade") else seen.losses
+        return weights, losses
+
+    def _seen(self, lesson: Lesson, seed: int, progress: Progress) -> Observation:
+        size = self.s.part or len(lesson.ids)
+        features: dict[str, list[Tensor]] = {}
+
+        def keep(tap: str) -> Any:
+            return lambda _module, _args, out: features.setdefault(tap, []).append(out)
+
+        handles = [
+            self.made.student.get_submodule(tap).register_forward_hook(keep(tap))
+            for tap in getattr(self.made.teacher, "taps", ())
+        ]
+        found: list[Tensor] = []
+        logits: list[Tensor] = []
+        for part, at in enumerate(range(0, len(lesson.ids), size)):
+            torch.default_generator.manual_seed(
+                seed + 1 if part == 0 else mixed_seed(seed + 1, 0, part)
+            )
+            out = self.made.student(lesson.inputs[at : at + size].clone())
+            found.append(self.parts.objective.plain(out, lesson.targets[at : at + size]))
+            logits.append(out)
+        for handle in handles:
+            handle.remove()
+        joined = {tap: torch.cat(seen) for tap, seen in features.items()}
+        return Observation(torch.cat(found), torch.cat(logits), joined, progress)
+
+    def _rule(self, asked: Asked) -> Normalise:
+        return "mean" if asked.untaught else getattr(self.made.teacher, "normalise", "mean")
+
+    def _before(self, asked: Asked) -> Note:
+        teacher = self.made.teacher
+        if asked.note is not None:
+            for name, buffer in teacher.named_buffers():
+                buffer.copy_(asked.note.buffers[name])
+        self.set(asked.phi)
+        buffers = {k: b.clone() for k, b in teacher.named_buffers()}
+        params = {k: p.detach().clone() for k, p in self.made.student.named_parameters()}
+        self.hold(None if asked.note is None else asked.note.renewed)
+        nothing = torch.zeros(0)
+        seen = Observation(nothing, nothing, {}, Progress())
+        return Note(seen, buffers, params, {}, 0.0, nothing)
+
+    def _after(self, asked: Asked, note: Note) -> None:
+        optimizer = self.made.optimizer
+        if asked.frozen and asked.note is not None:
+            self._load(note.params)
+        held = [p for group in optimizer.param_groups for p in group["params"]]
+        if self.s.clip:
+            nn.utils.clip_grad_norm_(held, self.s.clip)
+        if asked.virtual:
+            with torch.no_grad():
+                for group in optimizer.param_groups:
+                    sign = 1 if group["maximize"] else -1
+                    for p in group["params"]:
+                        if p.grad is not None:
+                            p += sign * float(group["lr"]) * p.grad
+            return
+        optimizer.step()
+
+    def _load(self, params: dict[str, Tensor]) -> None:
+        for name, p in self.made.student.named_parameters():
+            p.data = params[name].clone()
+
+    def _remember(self, batch: Batch, seen: Observation) -> None:
+        for part in self.made.teacher.modules():
+            if isinstance(part, Remembering):
+                for name, value in part.remember(as_lesson(batch), seen).items():
+                    part.get_buffer(name).copy_(value)
+
+    def _prepared(self, batch: Batch) -> Lesson:
+        teacher: Any = self.made.teacher
+        student = self.made.types[0]
+        if not hasattr(teacher, "prepare"):
+            return as_lesson(batch)
+        return cast_to(teacher.prepare(cast_to(batch, self.made.types[1])), student)
+
+    def _judged(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        plain = JUDGES.get(self.s.objective, self.parts.objective.plain)
+        return plain(outputs, targets)
+
+    def _counted(self, targets: Tensor) -> Tensor:
+        counts = self.parts.objective.counts
+        known = torch.ones(len(targets)) if counts is None else counts(targets)
+        return known.to(torch.float64 if self.made.types[0] == DOUBLE else torch.float32)
+
+    def _known(self, targets: Tensor) -> Tensor:
+        if self.parts.objective.kind != "marked":
+            return targets
+        assert self.parts.objective.counts is not None
+        return targets.where(self.parts.objective.counts(targets), 0)
+
+    def _progress(self, number: int) -> Progress:
+        fraction = number / self.s.steps
+        mean = 0.0 if self.whole else sum(self.losses[:number]) / max(number, 1)
+        return Progress(fraction, mean)
+
+    def set(self, phi: Phi) -> None:
+        with torch.no_grad():
+            for name, p in self.made.teacher.named_parameters():
+                if name in phi:
+                    p.copy_(phi[name])

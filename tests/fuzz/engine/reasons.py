@@ -1,0 +1,11 @@
+"""Refusals of the engine that are right, with the situations in which they are."""
+
+from tests.fuzz.outcomes import Reason
+
+REASONS = (
+    Reason("No differentiable rule for", "optimiser=rmsprop|optimiser=nadam"),
+    Reason("Reversible undoes torch.optim.SGD", "signal=reversible"),
+    Reason("would amplify rounding", "signal=reversible"),
+    Reason("micro_batch=", "part="),
+    Reason("differences of gradients is uncertain", "precision="),
+)

@@ -1,0 +1,46 @@
+"""From weighted losses to one number, row by row and by formula; and what goes with it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tutelage.objectives import Normalise
+from tutelage.records import Lesson, Observation
+
+
+def reduced(
+    losses: Tensor, weights: Tensor, lesson: Lesson, marks: Tensor, rule: Normalise
+) -> Tensor:
+    """What the student descends; rows whose mark is 0 count nowhere."""
+    losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
+    weights = weights.to(losses.dtype)
+    if rule is None:
+        return (weights * losses).sum() / max(float(marks.sum()), 1.0)
+    if rule == "mean":
+        return _over((weights * losses).sum(), weights.sum())
+    means = []
+    for example in lesson.group.unique():
+        own = (lesson.group == example) & marks.bool()
+        if own.any():
+            means.append(_over((weights * losses)[own].sum(), weights[own].sum()))
+    return torch.stack(means).mean() if means else losses.sum() * 0
+
+
+def _over(total: Tensor, weight: Tensor) -> Tensor:
+    return total / weight if float(weight.detach()) != 0 else total * 0
+
+
+def cut(seen: Observation) -> Observation:
+    """An observation without its graph."""
+    features = {k: f.detach() for k, f in seen.features.items()}
+    return seen._replace(
+        losses=seen.losses.detach(), logits=seen.logits.detach(), features=features
+    )
+
+
+def cast_to(rows: Any, dtype: torch.dtype) -> Any:
+    """A record, its floating-point tensors in one type."""
+    return type(rows)(
+        *(x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for x in rows)
+    )

@@ -1,0 +1,23 @@
+"""What the suite runs of the fuzz: a few seconds of it, always the same."""
+
+TRAINING = (
+    "student=tied; optimiser=adam; window=2; mode=resumed; looks=2",
+    "student=batch norm; signal=lookahead; teacher=loss weigher; looks=2",
+    "student=gru; signal=replayed; event=scheduled; teacher=blending",
+    "student=attention; signal=reversible; teacher=loss; between=1",
+    "student=dropout; signal=reversible exact; optimiser=decayed momentum",
+    "objective=soft labels; signal=replayed differences; optimiser=nesterov; clip=0.3",
+    "optimiser=groups; signal=implicit neumann 1; teacher=shift",
+    "signal=implicit gradients; student=linear",
+    "student=spectral norm; teacher=loss, deep; window=2",
+    "optimiser=rmsprop",
+    "teacher=copies; signal=lookahead, restep; optimiser=amsgrad",
+    "signal=lookahead, next; teacher=remembering; looks=2",
+    "signal=replayed first order; teacher=grading",
+    "teacher=sampler; signal=alignment reward",
+)
+FILES = (
+    *map(str, range(30)),
+    "labels=words, test fewer; parts=test",
+    "door=folder; beside=hidden folder; parts=validation",
+)

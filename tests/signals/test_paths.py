@@ -1,0 +1,166 @@
+"""Which paths from the teacher to the held-out loss a hypergradient follows."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD
+
+from tests.cases import C, D, Shifter, build, stream
+from tutelage.records import Batch, as_lesson
+from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
+from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
+from tutelage.teachers import (
+    Blending,
+    InternalState,
+    KeepProbability,
+    LossWeigher,
+    MentorNetDD,
+    MentorNetPD,
+    Permuted,
+    Together,
+    WorstCase,
+    WorstCaseSoft,
+)
+from tutelage.teaching import weighs_deeply
+from tutelage.tutor import Tutor
+
+
+class Copies(nn.Module):
+    """Each example with two copies that are moved by what is learnt, in two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.full((D,), 0.1))
+
+    def prepare(self, batch: Batch):
+        lesson = as_lesson(batch)
+        x = batch.inputs
+        y, ids, group = (rows.repeat(3) for rows in (batch.targets, batch.ids, lesson.group))
+        moved = torch.cat([x, x + self.shift, x - self.shift.exp()])
+        return lesson._replace(inputs=moved, targets=y, ids=ids, group=group)
+
+
+def facts(deep: bool = False) -> nn.Module:
+    surface = ("margin", "loss")
+    student = build("layer norm")
+    return InternalState(
+        student, classes=C, surface=surface, hidden_layers=1, width=4, label=False, deep=deep
+    )
+
+
+PAIRS: dict[str, Callable[[], nn.Module]] = {
+    "moved inputs and losses": lambda: Together(Shifter(), LossWeigher(width=4)),
+    "moved inputs and margins": lambda: Together(Shifter(), facts()),
+    "blended and losses": lambda: Together(Blending(classes=C), LossWeigher(width=4)),
+    "copies and the worst of them": lambda: Together(Copies(), WorstCase(0.5)),
+    "copies and the worst, softly": lambda: Together(Copies(), WorstCaseSoft(0.5, 1.0)),
+}
+
+
+def started(make: Callable[[], nn.Module]) -> nn.Module:
+    torch.manual_seed(5)
+    teacher = make().double()
+    with torch.no_grad():
+        for p in teacher.parameters():
+            p.add_(0.5 * torch.randn_like(p))
+    return teacher
+
+
+def slopes(make: Callable[[], nn.Module], signal: Signal, steps: int) -> tuple[float, float]:
+    """The hypergradient along a direction, and the central difference of real training."""
+
+    def trained(teacher: nn.Module, signal: Signal | None) -> tuple[float, nn.Module]:
+        student, batches, held_out = build("layer norm"), stream(), next(stream(9))
+        optimizer = SGD(student.parameters(), lr=0.3, momentum=0.9)
+        learner = SGD(teacher.parameters(), lr=1.0) if signal else None
+        tutor = Tutor(
+            student,
+            optimizer,
+            teacher,
+            learner,
+            signal=signal,
+            teacher_every=steps if signal else 1,
+            total_steps=steps,
+        )
+        for _ in range(steps):
+            tutor.step(next(batches), held_out if tutor.wants_held_out else None)
+        state, phi = tutor.task.student.state(), dict(teacher.named_parameters())
+        return float(tutor.task.held_out_loss(state, phi, held_out).detach()), teacher
+
+    before = dict(started(make).named_parameters())
+    _, taught = trained(started(make), signal)
+    generator = torch.Generator().manual_seed(1)
+    slope, moved = 0.0, (started(make), started(make))
+    with torch.no_grad():
+        for name, p in taught.named_parameters():
+            d = torch.randn(p.shape, generator=generator, dtype=p.dtype)
+            slope += float(((before[name] - p) * d).sum())
+            for teacher, sign in zip(moved, (1, -1), strict=True):
+                teacher.get_parameter(name).add_(sign * 1e-5 * d)
+    ends = [trained(teacher, None)[0] for teacher in moved]
+    return slope, (ends[0] - ends[1]) / 2e-5
+
+
+ONE_STEP: dict[str, Signal] = {
+    "unrolled": Unrolled(1),
+    "replayed": Replayed(1),
+    "reversible": Reversible(1),
+    "lookahead": Lookahead(),
+    "double backward": Lookahead(DoubleBackward()),
+    "forward over reverse": Lookahead(ForwardOverReverse()),
+    "finite difference": Lookahead(FiniteDifference(size=1e-4)),
+}
+
+
+@pytest.mark.parametrize("signal", ONE_STEP)
+def test_what_is_prepared_changes_the_weights_of_the_same_step(signal) -> None:
+    slope, want = slopes(PAIRS["moved inputs and losses"], ONE_STEP[signal], 1)
+    assert abs(slope - want) <= (1e-4 if "finite" in signal else 1e-6) * abs(want)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_every_pair_agrees_with_real_training_over_one_step(pair) -> None:
+    slope, want = slopes(PAIRS[pair], Unrolled(1), 1)
+    assert abs(slope - want) <= 1e-6 * abs(want)
+
+
+LOOKING: dict[str, Callable[..., nn.Module]] = {
+    "losses": lambda deep: LossWeigher(width=4, deep=deep),
+    "margins": facts,
+    "keep probability": lambda deep: KeepProbability(C, deep=deep),
+    "mentor net": lambda deep: MentorNetDD(C, burn_in=0.0, decay=0.0, deep=deep),
+    "moved inputs and losses": lambda deep: Together(
+        Shifter(), LossWeigher(width=4), deep=deep
+    ),
+    "moved inputs and the mentor": lambda deep: Together(
+        Shifter(), MentorNetPD(width=2.0, burn_in=0.0, decay=0.0, deep=deep)
+    ),
+    "copies and the worst of them": lambda deep: Together(Copies(), WorstCase(0.5, deep=deep)),
+}
+
+
+@pytest.mark.parametrize("teacher", LOOKING)
+def test_deep_teachers_agree_with_real_training_over_several_steps(teacher) -> None:
+    slope, want = slopes(lambda: LOOKING[teacher](deep=True), Unrolled(3), 3)
+    assert abs(slope - want) <= 1e-6 * abs(want)
+
+
+def test_without_deep_later_weights_are_left_out_and_the_estimate_says_so() -> None:
+    slope, want = slopes(lambda: facts(deep=False), Unrolled(3), 3)
+    assert abs(slope - want) > 1e-4 * abs(want)
+
+
+@pytest.mark.parametrize("teacher", LOOKING)
+def test_teachers_that_look_at_the_student_are_deep_by_one_word(teacher) -> None:
+    assert weighs_deeply(LOOKING[teacher](deep=True))
+    assert not weighs_deeply(LOOKING[teacher](deep=False))
+    assert weighs_deeply(Permuted(LOOKING[teacher](deep=True)))
+    assert weighs_deeply(Together(Shifter(), LossWeigher(deep=True)))
+    assert not weighs_deeply(Together(Shifter(), LossWeigher(deep=True), deep=False))
+
+
+def test_rows_cannot_be_left_out_of_a_gradient_that_keeps_the_weights_own() -> None:
+    with pytest.raises(ValueError, match="drop_below=0"):
+        WorstCase(1.0, drop_below=0.1, deep=True)
