@@ -129,8 +129,9 @@ class Checkpoint:
         if not _agree(first, second):
             raise UnsupportedStudentError(
                 "A checkpointed part of the student gives other numbers each time it is run, "
-                f"since it changes {', '.join(changed)}: its backward pass sees others than its "
-                "forward pass, and no step can be taken again. Leave it out of the checkpoint."
+                f"since it changes {', '.join(changed)}: its backward pass sees others than "
+                "its forward pass, and no step can be taken again. Leave it out of the "
+                "checkpoint."
             )
 
     def _run(self, function: Callable[..., Any]) -> object:
@@ -139,9 +140,7 @@ class Checkpoint:
         context = _unless_selective(self.contexts()[1])
         with torch.random.fork_rng(self.devices, device_type=kind), context:
             torch.set_rng_state(self.drawn)
-            torch_checkpoint.set_device_states(
-                self.devices, self.drawn_there, device_type=kind
-            )
+            torch_checkpoint.set_device_states(self.devices, self.drawn_there, device_type=kind)
             return function(*self.args, **self.kwargs)
 
     def _is_blind(self, name: str) -> bool:

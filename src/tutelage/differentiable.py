@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.nn.utils.spectral_norm import SpectralNorm
-
 
 from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Batch
@@ -123,8 +122,8 @@ def require_steps_with_derivative(module: nn.Module) -> None:
     for name in overwritten(module):
         if module.get_parameter(name).requires_grad:
             raise UnsupportedStudentError(
-                f"The embedding of '{name}' has max_norm and rescales its rows in place at each "
-                "look-up, of which there is no derivative. Leave max_norm away, or use "
+                f"The embedding of '{name}' has max_norm and rescales its rows in place at "
+                "each look-up, of which there is no derivative. Leave max_norm away, or use "
                 "Lookahead, which takes no step again."
             )
 
@@ -141,10 +140,10 @@ def require_hessian(module: nn.Module) -> None:
     for name, part in module.named_modules():
         if _iterates(part):
             raise UnsupportedStudentError(
-                f"The spectral norm of '{name.partition('.parametrizations')[0]}' takes a power "
-                "iteration in each forward pass, which depends on the weight without a "
-                "derivative: a second derivative would be off. Put it into evaluation mode, or "
-                "take products by FiniteDifference(), which follows it within a step."
+                f"The spectral norm of '{name.partition('.parametrizations')[0]}' takes a "
+                "power iteration in each forward pass, which depends on the weight without a "
+                "derivative: a second derivative would be off. Put it into evaluation mode, "
+                "or take products by FiniteDifference(), which follows it within a step."
             )
 
 
@@ -164,7 +163,7 @@ def overwritten(module: nn.Module) -> list[str]:
     ]
     if not tables:
         return []
-    names = {p: name for name, p in module.named_parameters()}
+    names: dict[Tensor, str] = {p: name for name, p in module.named_parameters()}
     return [names[table] for table in tables]
 
 

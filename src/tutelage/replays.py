@@ -1,8 +1,8 @@
 """Running a module again on other parameters, in the forward pass and in any recomputation.
 
-Activation checkpoints run parts of a module once more while gradients are taken. Within a replay
-they run under what held when the part was first run: parameters, buffers, kernels, precision and
-random numbers.
+Activation checkpoints run parts of a module once more while gradients are taken. Within a
+replay they run under what held when the part was first run: parameters, buffers, kernels,
+precision and random numbers.
 """
 
 import threading

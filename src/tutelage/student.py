@@ -128,9 +128,6 @@ class StudentView:
 
         Args:
             gradient: Of a step, with its graph.
-
-        Raises:
-            UnsupportedStudentError: If it is one.
         """
         if require_second_derivatives not in self._checked:
             require_second_derivatives(gradient.values())
