@@ -178,6 +178,8 @@ def _filled(
     for key in state.keys() | tensors.keys():
         if key not in state or key not in tensors or not _alike(state[key], tensors[key]):
             raise UsageError(f"the weights {key} are damaged.")
+        if tensors[key].is_floating_point() and not bool(tensors[key].isfinite().all()):
+            raise UsageError(f"the weights {key} hold numbers that are not finite.")
     fill(teacher, tensors)
     return teacher
 
