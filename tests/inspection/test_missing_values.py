@@ -2,6 +2,7 @@
 
 import json
 
+import datasets
 import pytest
 
 from tests.trained import one_line, run
@@ -41,7 +42,7 @@ def test_a_missing_loss_accuses_nobody_stands_last_and_is_counted(tmp_path):
 
 
 def test_a_missing_loss_of_a_held_out_example_moves_no_threshold(tmp_path):
-    loss = [9 if n == 1 else 0.01 * n for n in range(ROWS)]
+    loss: list[object] = [9 if n == 1 else 0.01 * n for n in range(ROWS)]
     whole = inspected(table(tmp_path / "t.csv", loss=loss))
     loss[30] = "NaN"
     found = inspected(table(tmp_path / "t.csv", loss=loss))
@@ -91,6 +92,19 @@ def test_classes_are_the_same_however_a_table_spells_their_numbers(tmp_path):
     label = ["01" if n == 3 else "1" for n in range(ROWS)]
     [note] = read_own(table(tmp_path / "t.csv", label=label, true=["1"] * ROWS)).notes
     assert note == "'01', '1' are the same number, and are classes apart."
+
+
+def test_numbers_of_a_column_that_names_its_classes_are_these_names(tmp_path):
+    kinds = {name: datasets.Value("float32") for name in ("loss",)}
+    kinds |= {
+        "given": datasets.ClassLabel(names=["cat", "dog"]),
+        "true": datasets.Value("string"),
+    }
+    rows = {"given": [0, 1, 1], "true": ["cat", "dog", "cat"], "loss": [0.1, 0.2, 0.3]}
+    one = datasets.Dataset.from_dict(rows, features=datasets.Features(kinds))
+    one.to_parquet(tmp_path / "t.parquet")
+    own = read_own(tmp_path / "t.parquet")
+    assert list(own.given) == ["cat", "dog", "dog"]
 
 
 @pytest.mark.parametrize("column", ["true", "predicted"])
