@@ -13,7 +13,8 @@ ROOT = Path(tutelage.__file__).parent
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"trees", "ranges", "sharded", "wrapped", "terminal", "files", "states"},
-    {"checkpoints", "objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
+    {"checkpoints", "objectives", "probability_losses", "rules", "differentiable"}
+    | {"descent", "processes"},
     {"student", "teaching", "memory", "joint", "labels", "sights", "statistics", "reached"},
     {"alignments", "augment"},
     {"task"},
