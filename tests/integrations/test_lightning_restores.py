@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from tests.cases import C, D
 from tests.integrations.small import BATCHES, examples, loader, momentum, teaching
 from tutelage.data.loaders import Draws, Numbered
 from tutelage.integrations import Teaching
@@ -36,6 +37,7 @@ class Judged(Taught):
 
     def validation_step(self, batch: Any, index: int) -> None:  # noqa: ARG002
         self.log("val_loss", nn.functional.cross_entropy(self(batch[0]), batch[1]))
+        self.log("earliness", -float(self.current_epoch))
 
     def train_dataloader(self) -> Any:
         return DataLoader(Numbered(examples(0, 6 * BATCHES)), batch_size=self.batch_size)
@@ -131,7 +133,7 @@ def test_a_tuner_leaves_the_teacher_as_it_was(how, taught_before, tmp_path) -> N
 
 def kept_best(tmp_path: Path) -> tuple[Judged, Any, list[Tensor], ModelCheckpoint]:
     """A module at its end, its trainer, what it held after its first epoch, the checkpoint."""
-    best = ModelCheckpoint(tmp_path, monitor="val_loss", mode="max", save_top_k=1)
+    best = ModelCheckpoint(tmp_path, monitor="earliness", mode="max", save_top_k=1)
     first: list[Tensor] = []
 
     class Noting(L.Callback):
@@ -167,7 +169,7 @@ def test_the_best_checkpoint_brings_its_teacher(tmp_path) -> None:
 @pytest.mark.filterwarnings("ignore:Swapping scheduler")
 def test_averaged_weights_are_not_trained_further() -> None:
     averaging = StochasticWeightAveraging(swa_lrs=0.05, swa_epoch_start=1, device=None)
-    student = nn.Sequential(nn.Linear(4, 7), nn.BatchNorm1d(7), nn.Tanh(), nn.Linear(7, 3))
+    student = nn.Sequential(nn.Linear(D, 7), nn.BatchNorm1d(7), nn.Tanh(), nn.Linear(7, C))
     module = Judged(student)
     module.teach(teaching(Lookahead()))
     run = trainer(3, callbacks=[averaging])

@@ -1,5 +1,6 @@
 """The Trainer of transformers: its own steps under a teacher, and columns that stay."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -215,14 +216,19 @@ def test_the_best_model_comes_back_with_its_teacher(alone, tmp_path: Path) -> No
         "eval_strategy": "steps",
         "eval_steps": 2,
         "load_best_model_at_end": True,
-        "metric_for_best_model": "eval_loss",
-        "greater_is_better": True,  # the first is the best
+        "metric_for_best_model": "earliness",
+        "greater_is_better": True,
         "save_only_model": alone,
-        "learning_rate": 0.0,
     }
     judges = texts(2, 10, index=list(range(10)))
-    run = teach(trainer(tmp_path, settings=settings, eval_dataset=judges))
-    run.train()
+    calls = itertools.count()
+    run = trainer(
+        tmp_path,
+        settings=settings,
+        eval_dataset=judges,
+        compute_metrics=lambda _: {"earliness": -next(calls)},
+    )
+    teach(run).train()
     assert run.state.best_model_checkpoint == str(tmp_path / "checkpoint-2")
     first, last = (
         torch.load(tmp_path / f"checkpoint-{n}" / "tutelage.0.pt")["teacher"] for n in (2, 8)
