@@ -12,7 +12,12 @@ from typing import Annotated
 import tyro
 from rich.table import Column, Table
 
-from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError
+from tutelage.errors import (
+    MissingExtraError,
+    UnsupportedStudentError,
+    UsageError,
+    interrupted,
+)
 from tutelage.inspection.asked import INSPECT_HELP, REPORT_HELP, Inspect, Report
 from tutelage.learning.asked import Commentary, Export, Learn, Show
 from tutelage.recipes import RECIPES, load_recipe
@@ -69,6 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("tutelage: interrupted.", file=sys.stderr)
         return STOPPED
     except (UsageError, UnsupportedStudentError, MissingExtraError, OSError) as error:
+        if interrupted(error):  # which a package that was being imported took for its own fault
+            print("tutelage: interrupted.", file=sys.stderr)
+            return STOPPED
         print(f"tutelage: {error}", file=sys.stderr)
         return WRONG_USE
 

@@ -72,3 +72,17 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     question = f"Did you mean '{close[0]}'? " if close else ""
     return f"{question}Allowed: {', '.join(names)}."
+
+
+def interrupted(error: BaseException | None) -> bool:
+    """Whether an error is an interrupt, or what a package that was being imported made of one.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        Whether it is.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

@@ -77,10 +77,12 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        number, reason = error.errno or 0, error.strerror or " ".join(str(error).split())
-        if not number and (said := _NUMBERED.match(reason)):  # as pyarrow has it
-            number = int(said[1])
-            reason = os.strerror(number)
+        if error.filename == str(path):
+            raise
+        text = " ".join(str(error).split())
+        said = _NUMBERED.match(text)  # as pyarrow has it
+        number = error.errno or (int(said[1]) if said else 0)
+        reason = os.strerror(number) if number else text
         raise OSError(number, reason, str(path)) from error
 
 

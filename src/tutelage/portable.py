@@ -80,7 +80,7 @@ def state_of(module: nn.Module) -> dict[str, Any]:
     return renamed(inner.state_dict(), plain_names(inner))
 
 
-def load_state(module: nn.Module, state: Mapping[str, Any], what: str) -> None:
+def load_state(module: nn.Module, state: Any, what: str) -> None:
     """Load a module's state, whatever it or the module is wrapped by.
 
     Args:

@@ -76,9 +76,9 @@ def _prefix(longer: Mapping[str, Any], shorter: Mapping[str, Any]) -> str:
     # what every name of the one has before the names of the other
     if not shorter or len(longer) != len(shorter) or longer.keys() == shorter.keys():
         return ""
-    name, first = next(iter(longer)), next(iter(shorter))
-    prefix = name.removesuffix(first) if name.endswith(first) else ""
-    return prefix if prefix and {prefix + n for n in shorter} == set(longer) else ""
+    name = next(iter(longer))
+    prefixes = {name.removesuffix(other) for other in shorter if name.endswith(other)} - {""}
+    return next((p for p in prefixes if {p + n for n in shorter} == set(longer)), "")
 
 
 def _listed(names: Sequence[str]) -> str:

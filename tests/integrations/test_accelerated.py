@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tests.cases import C, close
+from tests.disks import full_disk
 from tests.integrations.small import (
     BATCHES,
     epochs,
@@ -29,7 +30,7 @@ pytest.importorskip("accelerate")
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
 
-from tutelage.integrations.accelerate import taught
+from tutelage.integrations.accelerate import InFolder, taught
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +127,44 @@ def test_what_is_saved_goes_on_bit_for_bit(tmp_path: Path) -> None:
     for ours, theirs in ((again.student, tutor.student), (again.teacher, tutor.teacher)):
         for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
             assert torch.equal(a, b)
+
+
+def saved_twice(root: Path) -> tuple[Accelerator, Tutor]:
+    """A tutor with checkpoint_0 after one step and checkpoint_1 after two."""
+    accelerator, teach, student = Accelerator(cpu=True), teaching(), network()
+    student, optimizer = accelerator.prepare(student, momentum(student))
+    tutor = taught(accelerator, student, optimizer, teach)
+    for number, batch in zip(range(2), epochs(1), strict=False):
+        teach.step(tutor, batch)
+        accelerator.save_state(str(root / f"checkpoint_{number}"))
+    return accelerator, tutor
+
+
+def test_a_damaged_checkpoint_is_named_with_the_newest_whole_one(tmp_path: Path) -> None:
+    accelerator, tutor = saved_twice(tmp_path)
+    file = tmp_path / "checkpoint_1" / "tutelage-0.0.pt"
+    file.write_bytes(b"")
+    told = rf"{file} is damaged.*go on from that|{file} .*checkpoint_0: go on"
+    with pytest.raises(UsageError, match=told):
+        accelerator.load_state(str(file.parent))
+    file.unlink()
+    with pytest.raises(UsageError, match=rf"{file} is missing.*checkpoint_0"):
+        accelerator.load_state(str(file.parent))
+    accelerator.load_state(str(tmp_path / "checkpoint_0"))
+    assert tutor.steps == 1
+    pickled = tmp_path / "checkpoint_0" / "custom_checkpoint_0.pkl"
+    pickled.write_bytes(b"")
+    with pytest.raises(UsageError, match=f"{pickled} is damaged"):
+        accelerator.load_state(str(pickled.parent))
+
+
+def test_a_full_disk_leaves_the_checkpoint_that_there_was(tmp_path: Path) -> None:
+    _, tutor = saved_twice(tmp_path)
+    file = tmp_path / "checkpoint_1" / "tutelage-0.0.pt"
+    before = file.read_bytes()
+    with full_disk(100), pytest.raises(OSError, match=f"File too large: '{file}'"):
+        InFolder(tutor, file.name).write(None, None, str(file.parent))
+    assert file.read_bytes() == before
 
 
 def test_accumulation_and_what_was_not_prepared_are_refused() -> None:

@@ -1,5 +1,6 @@
 """The Trainer of transformers: its own steps under a teacher, and columns that stay."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,53 @@ def test_what_is_resumed_ends_bit_for_bit_as_what_was_not(tmp_path: Path) -> Non
     (tmp_path / "b" / "checkpoint-5" / "tutelage.0.pt").unlink()
     with pytest.raises(UsageError, match="knows of no teacher"):
         again.train(resume_from_checkpoint=str(tmp_path / "b" / "checkpoint-5"))
+
+
+def test_a_damaged_checkpoint_is_named_with_the_newest_whole_one(tmp_path: Path) -> None:
+    run = teach(trainer(tmp_path, settings={"save_strategy": "steps", "save_steps": 2}))
+    run.train()
+    file = tmp_path / "checkpoint-6" / "tutelage.0.pt"
+    file.write_bytes(b"")
+    (tmp_path / "checkpoint-8" / "tutelage.0.pt").write_bytes(b"half")
+    with pytest.raises(UsageError, match=rf"{file} is damaged.*{tmp_path}/checkpoint-4: go on"):
+        run.train(resume_from_checkpoint=str(file.parent))
+    for number in (2, 4):
+        (tmp_path / f"checkpoint-{number}" / "tutelage.0.pt").unlink()
+    with pytest.raises(UsageError, match=rf"{file} is damaged.*no other.*begin anew"):
+        run.train(resume_from_checkpoint=str(file.parent))
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_best_model_comes_back_with_its_teacher(alone, tmp_path: Path) -> None:
+    settings = {
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "earliness",
+        "greater_is_better": True,
+        "save_only_model": alone,
+    }
+    judges = texts(2, 10, index=list(range(10)))
+    calls = itertools.count()
+    run = trainer(
+        tmp_path,
+        settings=settings,
+        eval_dataset=judges,
+        compute_metrics=lambda _: {"earliness": -next(calls)},
+    )
+    teach(run).train()
+    assert run.state.best_model_checkpoint == str(tmp_path / "checkpoint-2")
+    first, last = (
+        torch.load(tmp_path / f"checkpoint-{n}" / "tutelage.0.pt")["teacher"] for n in (2, 8)
+    )
+    found = run.teaching.teacher.state_dict()
+    assert any(not torch.equal(found[name], last[name]) for name in found)
+    assert all(torch.equal(found[name], first[name]) for name in found)
+    if alone:
+        with pytest.raises(UsageError, match=r"holds the teacher alone.*save_only_model"):
+            run.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
 
 
 def test_half_precision_trains(tmp_path: Path) -> None:

@@ -85,6 +85,25 @@ def test_learning_that_was_stopped_ends_as_if_it_had_not_been(pets, monkeypatch,
     assert losses[0] == losses[1]
 
 
+@pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
+def test_an_error_in_a_resumed_round_is_shown_as_it_is(pets, monkeypatch, algorithm):
+    words = ["--teacher", "loss", "--algorithm", algorithm, "--out", "it"]
+    kind, before = course.COURSES[algorithm], course.COURSES[algorithm].round
+
+    def failing(self, number):
+        if number == 1:
+            raise RuntimeError("the student's own fault")
+        return before(self, number)
+
+    monkeypatch.setattr(kind, "round", failing)
+    for _ in range(2):  # in the run itself, and where it goes on
+        with pytest.raises(RuntimeError, match=r"^the student's own fault$"):
+            run("commentary", "learn", pets, *SHORT, *words)
+    assert Path("it.learning/state.pt").exists()
+    monkeypatch.setattr(kind, "round", before)
+    assert run("commentary", "learn", pets, *SHORT, *words).code == 0
+
+
 def test_a_seed_gives_the_same_commentary_and_another_seed_another(pets):
     words = ["--teacher", "blending", "--seed"]
     one, two, other = (learnt(pets, f"{n}", *words, n // 2) for n in range(3))

@@ -385,3 +385,21 @@ def test_interrupt_while_workers_start_ends_without_a_traceback(pets, tmp_path):
     assert "Traceback" not in errors
     assert process.returncode == 130
     assert f"tutelage train --resume {out}" in printed
+
+
+def fault(*_: object) -> None:
+    raise RuntimeError("the student's own fault")
+
+
+def test_a_student_s_own_error_in_a_resumed_run_is_shown_as_it_is(
+    pets, tmp_path, acting, monkeypatch
+):
+    out = tmp_path / "run"
+    acting(5, stop_file(out))
+    assert run("train", pets, *QUICK, *TAUGHT, "--out", out).code == 130
+    monkeypatch.undo()
+    in_training(monkeypatch, Tutor, "step", fault)
+    with pytest.raises(RuntimeError, match=r"^the student's own fault$"):
+        run("train", "--resume", out)
+    monkeypatch.undo()
+    assert run("train", "--resume", out).code == 0

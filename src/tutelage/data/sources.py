@@ -1,17 +1,21 @@
 """The one door to data: a word, a path or the id of a Hugging Face data set."""
 
+import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tutelage.data.images import Splits
 from tutelage.data.local import KNOWN, load_known
 from tutelage.data.mnist5k import NAME as MNIST5K
 from tutelage.data.mnist5k import read_mnist5k
+from tutelage.data.overlap import content_numbers, tested_on_training
 from tutelage.data.reading import STRICT, Reading
 from tutelage.data.stored import is_source, load_stored, refuse_columns
 from tutelage.data.synthetic import named
 from tutelage.errors import UsageError
 
+_LOG = logging.getLogger(__name__)
 WORDS: Mapping[str, Callable[[], Splits]] = {
     MNIST5K: read_mnist5k,
     "rotated-mnist": named.rotated_mnist,
@@ -36,6 +40,33 @@ def is_named(source: str) -> bool:
 
 
 def load(
+    source: str,
+    *,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    reading: Reading = STRICT,
+) -> Splits:
+    """``read``, and a note, which is logged, of test images that are training images, too.
+
+    Args:
+        source: What to load.
+        image_column: The column of images (or of paths to them); None to guess.
+        label_column: The column of labels; None to guess.
+        reading: What becomes of images, classes and labels that are not as they should be.
+
+    Returns:
+        Both splits, in memory; none of their images is left out.
+    """
+    splits = read(source, image_column=image_column, label_column=label_column, reading=reading)
+    numbers = content_numbers(splits.train, splits.test)
+    note = tested_on_training(splits.train, splits.test, *numbers)
+    if not note:
+        return splits
+    _LOG.warning(note)
+    return replace(splits, notes=(*splits.notes, note))
+
+
+def read(
     source: str,
     *,
     image_column: str | None = None,

@@ -15,7 +15,7 @@ from torch.optim import SGD, Adam
 from tutelage.augment import StandardAugmentation, UniformAugment
 from tutelage.data.batches import Batches, statistics
 from tutelage.data.images import ImageSet, Splits
-from tutelage.data.sources import load
+from tutelage.data.sources import read
 from tutelage.data.splits import limit_rows
 from tutelage.errors import UsageError
 from tutelage.models import build_student
@@ -187,7 +187,7 @@ def splits(data: str) -> Splits:
     Returns:
         Train and test.
     """
-    return load(data)
+    return read(data)
 
 
 def train(

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from tutelage.data.noise import require_noise
-from tutelage.data.sources import load
+from tutelage.data.sources import read
 from tutelage.data.splits import limit_rows
 from tutelage.errors import UsageError
 from tutelage.models.catalogue import Images, require_student
@@ -73,7 +73,7 @@ def source(data: str, noise: str) -> Source:
     Returns:
         The data before a seed has been chosen.
     """
-    splits = load(data)
+    splits = read(data)
     return Source(splits, given_labels(splits.train, TrainSettings(data=data, noise=noise)))
 
 

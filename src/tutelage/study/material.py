@@ -15,7 +15,7 @@ from tutelage.data.imbalance import long_tailed_rows
 from tutelage.data.labels import read_labels
 from tutelage.data.noise import HUMAN, Noise, corrupt, noise_matrix, require_noise
 from tutelage.data.reading import Reading
-from tutelage.data.sources import is_named, load
+from tutelage.data.sources import is_named, read
 from tutelage.data.splits import balanced_rows, limit_rows
 from tutelage.data.text.own_tables import text_columns
 from tutelage.data.text.set_batches import SetBatches
@@ -28,6 +28,7 @@ from tutelage.study.classes_left import (
     require_some_left,
     with_notes,
 )
+from tutelage.study.copies import Contents, contents_of, without_copies
 from tutelage.study.settings import TrainSettings
 from tutelage.study.texts import CNN, Data, of_texts
 from tutelage.study.trusted import read_trusted
@@ -48,6 +49,8 @@ class Source:
     """[N] labels of the training split to train on instead, or None"""
     trusted: ImageSet | None = None
     """the images that judge students; None: some of the training split"""
+    contents: Contents | None = None
+    """by which copies are found; None: nobody looks for any"""
 
 
 Examples = TypeVar("Examples", bound=Data)
@@ -95,13 +98,15 @@ def read_source(settings: TrainSettings) -> Source:
         _refuse(settings, "text_column", "longest")
         require_student(settings.student or CNN)
         columns = {"image_column": settings.image_column, "label_column": own_column}
-        splits = load(settings.data, **columns, reading=reading)
+        splits = read(settings.data, **columns, reading=reading)
     given = given_labels(splits.train, settings)
     trusted = None
     if settings.held_out_from is not None and isinstance(splits, Splits):
         trusted = read_trusted(settings.held_out_from, splits.train, reading)
-    splits = with_notes(splits, about_labels(splits.train, given, trusted))
-    source = Source(splits, given, trusted)
+    where = settings.held_out_from
+    contents, notes = contents_of(splits.train, splits.test, trusted, where)
+    splits = with_notes(splits, (*about_labels(splits.train, given, trusted), *notes))
+    source = Source(splits, given, trusted, contents)
     seed_material(source, settings, 0)
     return source
 
@@ -173,12 +178,16 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     train = source.splits.train
     classes = len(train.classes)
     held_out: Data | None = source.trusted
-    rest = torch.arange(len(train))
+    chosen, rest = torch.arange(0), torch.arange(len(train))
     if held_out is None:
         size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
         require_some_left(train, size, asked=settings.held_out is not None)
         chosen, rest = balanced_rows(train.labels, size, classes, seed=seed, keep=1)
         held_out = train.rows(chosen)
+    if source.contents is not None:
+        numbers, trusted = source.contents
+        judging = numbers[chosen] if trusted is None else trusted
+        rest = without_copies(rest, train, source.contents, judging, settings.held_out_from)
     require_classes(train, train.labels[rest], settings)
     if settings.imbalance is not None:
         factor = settings.imbalance

@@ -115,6 +115,7 @@ def _as_arrays(source: Source) -> dict[str, Any]:
     # joblib maps large arrays into every worker instead of copying them there
     plain: dict[str, Any] = {part: _plain(getattr(source.splits, part)) for part in PARTS}
     plain["given"] = None if source.given is None else source.given.numpy()
+    plain["contents"] = source.contents
     plain["trusted"] = None if source.trusted is None else _plain(source.trusted)
     return plain
 
@@ -124,7 +125,7 @@ def _from_arrays(plain: dict[str, Any]) -> Source:
     given = None if plain["given"] is None else _tensor(plain["given"])
     trusted: Any = None if plain["trusted"] is None else _part(*plain["trusted"])
     parts: Any = TextParts if isinstance(train, TextSet) else Splits
-    return Source(parts(train, test), given, trusted)
+    return Source(parts(train, test), given, trusted, plain["contents"])
 
 
 def _plain(of: Data) -> tuple[Any, dict[str, Any]]:

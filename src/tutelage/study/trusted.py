@@ -8,7 +8,7 @@ from torch import Tensor
 from tutelage.data.classes import ClassLookup
 from tutelage.data.images import ImageSet, Splits
 from tutelage.data.reading import Reading
-from tutelage.data.sources import load
+from tutelage.data.sources import read
 from tutelage.errors import UsageError, nearest
 
 
@@ -16,7 +16,7 @@ def read_trusted(source: str, train: ImageSet, reading: Reading) -> ImageSet:
     """All images of a source, under the classes of a training set.
 
     Args:
-        source: What ``tutelage.data.sources.load`` reads; of a source in two parts, both.
+        source: What ``tutelage.data.sources.read`` reads; of a source in two parts, both.
         train: The training set.
         reading: What becomes of images and labels that are not as they should be.
 
@@ -26,7 +26,7 @@ def read_trusted(source: str, train: ImageSet, reading: Reading) -> ImageSet:
     Raises:
         UsageError: If a class or the size is not the training set's.
     """
-    splits = load(source, reading=reading)
+    splits = read(source, reading=reading)
     parts = (splits.train, splits.test)
     images = torch.cat([part.images for part in parts])
     labels = torch.cat([part.labels for part in parts])
