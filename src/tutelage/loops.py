@@ -6,6 +6,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.errors import InexactWindowError
 from tutelage.look import Record
 from tutelage.memory import require_no_memory
 from tutelage.objectives import Objective, cross_entropy
@@ -31,7 +32,8 @@ class Episode(NamedTuple):
     facts: dict[str, float]
     """what the signal measured of itself"""
     skipped: bool
-    """whether the hypergradient was not finite, so that the teacher took no step"""
+    """whether the hypergradient was not finite, or not good enough after a first one that was,
+    so that the teacher took no step"""
 
 
 def episodic(
@@ -74,7 +76,12 @@ def episodic(
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
         start = task.student.snapshot()
         with autocast_to(FULL, task.student.device):
-            estimate, end = signal.whole(task, dict(params), start, steps, judge)
+            try:
+                estimate, end = signal.whole(task, dict(params), start, steps, judge)
+            except InexactWindowError as error:
+                if number == 0:  # nothing is lost yet
+                    raise
+                estimate, end = error.estimate, error.end
         skipped = not is_finite(estimate.grad)
         if not skipped:
             for name, p in params.items():
