@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
+from typing import Any
 
 _IMPORTED = {"pillow": "PIL"}
 """packages that are imported by another name"""
@@ -22,6 +23,21 @@ class UnknownLabelError(UsageError, IndexError):
 
 class UnsupportedStudentError(TypeError):
     """A student or optimiser that a method cannot treat; the message names the repair."""
+
+
+class InexactWindowError(ValueError):
+    """Steps that could not be undone well enough to be looked back over.
+
+    Args:
+        message: What was lost, and the way out.
+        estimate: What came of them, NaN for its gradient.
+        end: The student after them.
+    """
+
+    def __init__(self, message: str, estimate: Any, end: Any) -> None:
+        super().__init__(message)
+        self.estimate = estimate
+        self.end = end
 
 
 class MissingExtraError(ImportError):

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.errors import InexactWindowError
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.records import Batch, Estimate, Params, Window
 from tutelage.signals import Combining, Implicit, OneStep, Signal
@@ -89,7 +90,7 @@ class Learner:
         self.aggregate = aggregate
         self.skipped = 0
         self.estimates: list[Estimate] = []
-        self._looked = False
+        self._looked = self._warned = False
         if self.plain_between and every < 2:
             raise ValueError(
                 "judge='plain' needs a step without the teacher between two with it: give "
@@ -157,7 +158,8 @@ class Learner:
     def learn(self, task: Task, window: Window, held_out: Batch, phi: Params) -> Tensor:
         """Let the signal look, and take the teacher's step where enough has been seen.
 
-        A step whose gradient is not finite is left out and counted.
+        A step whose gradient is not finite is left out and counted. So is one whose window
+        could not be undone well enough, with a warning, where an earlier one could.
 
         Args:
             task: The student learning under the teacher.
@@ -171,7 +173,7 @@ class Learner:
         device = held_out.inputs.device
         held_out = held_out._replace(autocast=autocast_now(device))
         with autocast_to(FULL, device):  # sums and products in full precision
-            estimate = self.signal(task, phi, self._in_full(window), held_out)
+            estimate = self._look(task, window, held_out, phi)
             grad = task.processes.summed(estimate.grad)
             if not self._looked:
                 self._looked = True
@@ -189,6 +191,17 @@ class Learner:
             return window
         start = None if window.start is None else in_full_precision(window.start)
         return replace(window, start=start, end=in_full_precision(window.end))
+
+    def _look(self, task: Task, window: Window, held_out: Batch, phi: Params) -> Estimate:
+        try:
+            return self.signal(task, phi, self._in_full(window), held_out)
+        except InexactWindowError as error:
+            if not self._looked:  # nothing is lost yet
+                raise
+            if not self._warned:
+                self._warned = True
+                _LOG.warning("%s This teacher step is left out.", error)
+            return error.estimate
 
     def _tell_of_nothing(self, grad: Params) -> None:
         if any(bool(g.count_nonzero()) for g in grad.values()):
@@ -224,6 +237,7 @@ class Learner:
         return {
             "optimizer": self.optimizer.state_dict(),
             "skipped": self.skipped,
+            "looked": self._looked,
             "estimates": [[e.grad, e.held_out_loss, dict(e.facts)] for e in self.estimates],
         }
 
@@ -235,6 +249,7 @@ class Learner:
         """
         self.optimizer.load_state_dict(state["optimizer"])
         self.skipped = state["skipped"]
+        self._looked = state.get("looked", True)  # a state of an older version lacks it
         device = next(self.teacher.parameters()).device
         self.estimates = [
             Estimate(moved_to(device, grad), loss.to(device), facts)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.errors import InexactWindowError
 from tutelage.learner import step_if_finite
 from tutelage.look import Record
 from tutelage.memory import require_no_memory
@@ -32,7 +33,8 @@ class Episode(NamedTuple):
     facts: dict[str, float]
     """what the signal measured of itself"""
     skipped: bool
-    """whether the hypergradient was not finite, so that the teacher took no step"""
+    """whether the hypergradient was not finite, or not good enough after a first one that was,
+    so that the teacher took no step"""
 
 
 def episodic(
@@ -75,7 +77,12 @@ def episodic(
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
         start = in_full_precision(task.student.snapshot())
         with autocast_to(FULL, task.student.device):
-            estimate, end = signal.whole(task, dict(params), start, steps, judge)
+            try:
+                estimate, end = signal.whole(task, dict(params), start, steps, judge)
+            except InexactWindowError as error:
+                if number == 0:  # nothing is lost yet
+                    raise
+                estimate, end = error.estimate, error.end
         skipped = not step_if_finite(teacher_optimizer, params, estimate.grad)
         yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts), skipped)
         number += 1

@@ -160,6 +160,8 @@ class Window:
     """on ``end``, where it is known without a held-out batch"""
     gradient: Params | None = None
     """of the loss at the last step, where the optimiser has yet to take it"""
+    entries: Params | None = None
+    """some of the parameters' before the first step, where the signal rebuilds the start"""
 
 
 class Estimate(NamedTuple):

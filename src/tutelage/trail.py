@@ -15,7 +15,10 @@ from tutelage.packing import (
     unpacked_window,
 )
 from tutelage.records import Judgement, Params, Step, StudentState, Window, Witness
+from tutelage.signals import Signal, Undoing
+from tutelage.signals.drift import entries_of
 from tutelage.student import StudentView
+from tutelage.trees import moved_to
 
 Waiting = tuple[Window, Params]
 """a window that the next step's loss will judge, and the teacher's parameters as they were"""
@@ -27,6 +30,8 @@ class Trail:
 
     start: StudentState | None = None
     """the student before the first of them, where the signal needs it"""
+    entries: Params | None = None
+    """some of its parameters', where the signal rebuilds it"""
     steps: list[Step] = field(default_factory=list)
     waiting: Waiting | None = None
 
@@ -40,6 +45,18 @@ class Trail:
         if self.start is not None:
             self.start = student.completed(self.start, step.settings.keys())
 
+    def begin(self, signal: Signal, student: StudentView) -> None:
+        """Keep what a signal needs of the student before the first step.
+
+        Args:
+            signal: The signal.
+            student: The student as it is.
+        """
+        if signal.keeps_start:
+            self.start = student.snapshot()
+        if isinstance(signal, Undoing):
+            self.entries = entries_of(student.state().params)
+
     def window(self, student: StudentView, witness: Witness | None) -> Window:
         """The steps so far as a window; the trail begins anew.
 
@@ -52,13 +69,13 @@ class Trail:
         """
         moved = {name for step in self.steps for name in step.settings}
         end = student.completed(student.state(), moved)
-        window = Window(self.start, tuple(self.steps), end, witness)
+        window = Window(self.start, tuple(self.steps), end, witness, entries=self.entries)
         self.forget()
         return window
 
     def forget(self) -> None:
         """Begin anew."""
-        self.start, self.steps = None, []
+        self.start, self.entries, self.steps = None, None, []
 
     def judged(self, loss: Tensor, gradient: Params) -> Waiting:
         """What waited for the next step, now that this has come; nothing waits any more.
@@ -82,6 +99,7 @@ class Trail:
         """
         return {
             "start": [] if self.start is None else list(self.start),
+            "entries": self.entries,
             "window": [packed(step) for step in self.steps],
             "pending": [] if self.waiting is None else packed_window(*self.waiting),
         }
@@ -97,6 +115,8 @@ class Trail:
             device: Where it is.
         """
         self.start = unpacked_state(state["start"], device) if state["start"] else None
+        entries = state.get("entries")  # a state of an older version has none
+        self.entries = None if entries is None else moved_to(device, entries)
         self.steps = [unpacked(step, device) for step in state["window"]]
         waiting = state["pending"]
         self.waiting = unpacked_window(waiting, now, device) if waiting else None

@@ -226,8 +226,8 @@ class Tutor:
         due, phi = learner.due(self.steps), learner.params
         if learner.next_judges:  # the teacher moves on before this step's turn comes
             phi = cloned(phi)
-        if not self._trail.steps and learner.signal.keeps_start and not learner.retakes:
-            self._trail.start = self.task.student.snapshot()
+        if not self._trail.steps and not learner.retakes:
+            self._trail.begin(learner.signal, self.task.student)
         batch = batch._replace(teacher_buffers=self._buffers.of(self.teacher))
         sight, step, witness = self._see(learner, batch, due=due)
         self._trail.reach(step, self.task.student)

@@ -2,7 +2,7 @@
 
 from tutelage.signals.implicit import Implicit
 from tutelage.signals.lookahead import Lookahead
-from tutelage.signals.protocol import Combining, FromStart, OneStep, Signal, WholeRun
+from tutelage.signals.protocol import Combining, FromStart, OneStep, Signal, Undoing, WholeRun
 from tutelage.signals.replayed import Replayed
 from tutelage.signals.reversible import Reversible
 from tutelage.signals.rewards import GradientAlignment, NextStepLoss
@@ -24,6 +24,7 @@ __all__ = [
     "Reversible",
     "Score",
     "Signal",
+    "Undoing",
     "Unrolled",
     "WholeRun",
 ]

@@ -92,6 +92,14 @@ class OneStep(Protocol):
 
 
 @runtime_checkable
+class Undoing(Protocol):
+    """A signal that rebuilds the student before the window from the one after it."""
+
+    keeps_entries: ClassVar[bool]
+    """whether it compares what it rebuilds with some of the parameters' entries"""
+
+
+@runtime_checkable
 class Combining(Protocol):
     """A signal whose estimates are not simply averaged into one teacher step."""
 

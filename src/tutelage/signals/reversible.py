@@ -2,22 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
 from tutelage.rules import MomentumSGD, Rule, Settings
+from tutelage.signals.drift import WORST_DRIFT as WORST_DRIFT
+from tutelage.signals.drift import Undone, entries_of, require_little_drift, require_undone
 from tutelage.signals.histories import ExactHistory, FloatHistory
 from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
-from tutelage.trees import is_finite, plus
-
-WORST_DRIFT = 1e-3
-"""estimated relative error of a recovered state above which a window is refused; the estimate
-knows the momentum only, and the loss's curvature adds a small factor"""
+from tutelage.trees import is_finite, plus, wide
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,9 @@ class Reversible:
     ``d_phi += M dv``, ``d_theta += H dv + wd dv`` and ``dv <- -eta_before d_theta + mu dv``,
     starting from ``d_theta`` = held-out gradient and ``dv = -eta d_theta``; ``eta_before`` is
     the learning rate of the step before. Earlier states come back with a rounding error that
-    grows by ``1 / mu`` a step, and are refused where it would spoil them.
+    grows by ``1 / mu`` a step or faster, by the loss's curvature. How far the window's start
+    comes back from what it was is measured, and a window that lost too much is refused: by an
+    error at the first look, and left out, counted and warned of at a later one.
 
     Source: Fan et al. 2021, Learning to Reweight with Deep Interactions, algorithm 1, with the
     learning-rate index of its recursion for dv corrected (the printed one is off by one step).
@@ -49,6 +49,7 @@ class Reversible:
     exact: bool = False
     product: Product = field(default_factory=Automatic)
     keeps_start: ClassVar[bool] = False
+    keeps_entries: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -62,7 +63,7 @@ class Reversible:
         Args:
             task: The student learning under the teacher.
             teacher: Teacher parameters, requiring grad.
-            window: The steps to look back over; its start is not used.
+            window: The steps to look back over; of its start only entries are compared.
             held_out: The batch that judges the student at the window's end.
 
         Returns:
@@ -70,6 +71,8 @@ class Reversible:
 
         Raises:
             ValueError: If it is to be exact.
+
+        Note: raises ``InexactWindowError`` where undoing the steps has lost too much.
         """
         if self.exact:
             raise ValueError(
@@ -79,8 +82,14 @@ class Reversible:
         require_reversible(task.rule, window.steps)
         require_little_drift(window.steps, window.end.params)
         velocity = window.end.slots["momentum_buffer"]
+        start = window.entries
+        if window.start is not None:
+            start = entries_of(window.start.params)
         history = FloatHistory(window.end.params, velocity)
-        return self._back(task, teacher, window.end, window.steps, held_out, history)
+        estimate, undone = self._back(
+            task, teacher, window.end, window.steps, held_out, history
+        )
+        return require_undone(estimate, undone._replace(start=start), window.end)
 
     def whole(
         self,
@@ -111,7 +120,9 @@ class Reversible:
                 end, moved = task.take_planned(end, teacher, step)
                 taken.append(moved)
             history = FloatHistory(end.params, end.slots.get("momentum_buffer", {}))
-            return self._back(task, teacher, end, taken, held_out, history), end
+            estimate, undone = self._back(task, teacher, end, taken, held_out, history)
+            undone = undone._replace(start=entries_of(start.params))
+            return require_undone(estimate, undone, end), end
         return self._exact(task, teacher, start, steps, held_out)
 
     def _exact(
@@ -141,7 +152,7 @@ class Reversible:
             del linearised, reached  # before the next one is made
         bits = history.bits(len(steps))
         slots = {"momentum_buffer": history.velocities}
-        estimate = self._back(task, teacher, end, taken, held_out, history)
+        estimate, _ = self._back(task, teacher, end, taken, held_out, history)
         return estimate._replace(facts={"bits": bits}), end._replace(slots=slots)
 
     def _back(
@@ -152,8 +163,9 @@ class Reversible:
         steps: Sequence[Step],
         held_out: Batch,
         history: FloatHistory | ExactHistory,
-    ) -> Estimate:
+    ) -> tuple[Estimate, Undone]:
         loss, d_theta, total = task.judge(end, teacher, held_out)
+        lengths, terms = [_length(d_theta)], [_length(total)]
         d_velocity = _through_params({}, d_theta, steps[-1])
         for step, earlier in zip(steps[:0:-1], steps[-2::-1], strict=True):
             state = end._replace(params=history.params_before(step))
@@ -162,7 +174,9 @@ class Reversible:
             history.undo_velocity(step, linearised.gradient)
             del linearised  # before the next one is made
             total = plus(total, mixed)
+            terms.append(_length(mixed))
             d_theta = plus(plus(d_theta, hessian), _decayed(d_velocity, step))
+            lengths.append(_length(d_theta))
             d_velocity = _through_params(_through_velocity(d_velocity, step), d_theta, earlier)
         state = end._replace(params=history.params_before(steps[0]))
         direction = _signed(d_velocity, steps[0])
@@ -170,7 +184,16 @@ class Reversible:
             last = self.product.linearise(task, state, teacher, steps[0]).mixed(direction)
         else:
             last = self.product.mixed(task, state, teacher, steps[0], direction)
-        return Estimate(plus(total, last), loss)
+        total, everywhere = plus(total, last), task.processes
+        parts = everywhere.total(torch.stack([*terms, _length(last)]).sum())
+        left = parts / _length(everywhere.summed(total))
+        undone = Undone(steps, None, state.params, end.params, lengths, d_theta, left)
+        return Estimate(total, loss), undone
+
+
+def _length(params: Params) -> Tensor:
+    norms = torch._foreach_norm([wide(p) for p in params.values()])
+    return torch.linalg.vector_norm(torch.stack(norms))
 
 
 def _without_estimate(
@@ -226,26 +249,6 @@ def require_reversible(rule: Rule, steps: Sequence[Step]) -> None:
         raise UnsupportedStudentError(
             "Reversible undoes torch.optim.SGD with momentum > 0, dampening 0 and without "
             "Nesterov or clipping only. Use Unrolled or Replayed for others."
-        )
-
-
-def require_little_drift(steps: Sequence[Step], params: Params) -> None:
-    """Refuse windows too long to be undone well in floating point.
-
-    Args:
-        steps: The steps to undo.
-        params: The student's parameters, for their precision.
-
-    Raises:
-        ValueError: If rounding would grow beyond ``WORST_DRIFT``.
-    """
-    growth = prod(1 / min(s["momentum"] for s in step.settings.values()) for step in steps)
-    precision = max(torch.finfo(p.dtype).eps for p in params.values())
-    if growth * precision > WORST_DRIFT:
-        raise ValueError(
-            f"Undoing {len(steps)} steps would amplify rounding to about "
-            f"{growth * precision:.0e}, above {WORST_DRIFT:.0e}. Look back over fewer steps, "
-            "train in float64, or use Replayed, or Reversible(exact=True) for a whole run."
         )
 
 

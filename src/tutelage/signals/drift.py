@@ -1,0 +1,178 @@
+"""How far steps that are undone in floating point are from those that were taken."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tutelage.errors import InexactWindowError
+from tutelage.records import Estimate, Params, Step, StudentState
+from tutelage.trees import is_finite
+
+WORST_DRIFT = 1e-3
+"""amplification of rounding, by the momentum alone, above which a window is refused at once"""
+WORST_ERROR = 5e-5
+"""estimated error of an undone window above which it is refused; that of the hypergradient was
+up to 15 times as large in random runs"""
+ENTRIES = 4096
+"""of each parameter, that are compared"""
+
+
+def entries_of(params: Params) -> Params:
+    """Some entries of each parameter, always the same: all of a small one.
+
+    Args:
+        params: The student's parameters.
+
+    Returns:
+        Copies, flat, under the same names.
+    """
+    return {name: p.detach().reshape(-1)[_places(p)].clone() for name, p in params.items()}
+
+
+def _places(p: Tensor) -> Tensor | slice:
+    if p.numel() <= ENTRIES:
+        return slice(None)
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(p.numel(), (ENTRIES,), generator=generator).to(p.device)
+
+
+class Undone(NamedTuple):
+    """A window that was gone through backwards."""
+
+    steps: Sequence[Step]
+    start: Params | None
+    """entries of the parameters before its first step, as they were; None where not known"""
+    undone: Params
+    """the parameters there, as they came back"""
+    end: Params
+    """the parameters after its last step"""
+    adjoints: Sequence[Tensor]
+    """norms of the held-out loss's gradient in the parameters after each step, from the end"""
+    adjoint: Params
+    """that gradient after the first step"""
+    cancelled: Tensor
+    """scalar: the steps' parts of the hypergradient, by their norms, relative to its own"""
+
+    def error(self) -> float:
+        """About the relative error that undoing the steps adds to a hypergradient.
+
+        How far the parameters have come back beside what they were or moved by, times the
+        growth of the adjoint, since what grows on its way back is as sensitive to where it
+        goes, and times what the steps' parts of the hypergradient lose by cancelling.
+
+        Returns:
+            NaN where it cannot be told, of numbers that are not finite.
+        """
+        lengths = torch.stack(list(self.adjoints)).tolist()
+        growth = max(lengths) / lengths[0] if lengths[0] else 1.0
+        off = self._amplified() if self.start is None else self._off(self.start)
+        cancelled = max(1.0, float(self.cancelled))  # NaN where all of it is zero
+        error = max(off, precision_of(self.end)) * max(growth, 1.0) * cancelled
+        return error if all(map(math.isfinite, lengths)) else math.nan
+
+    def _off(self, start: Params) -> float:
+        came, reached = entries_of(self.undone), entries_of(self.end)
+        rows = []
+        for name in start.keys() & self.undone.keys():
+            was = start[name]
+            parts = came[name].double() - was, was.double(), reached[name].double() - was
+            counted = self.undone[name].numel() / max(was.numel(), 1)
+            off, size, moved = (counted**0.5 * torch.linalg.vector_norm(x) for x in parts)
+            sensitive = torch.linalg.vector_norm(self.adjoint[name].double())
+            rows.append(torch.stack([off, torch.maximum(size, moved), sensitive]))
+        if not rows:
+            return self._amplified()
+        off, size, sensitive = torch.stack(rows, 1).cpu()
+        everywhere = _share(off.norm(), size.norm())
+        return max(everywhere, _share((sensitive * off).sum(), (sensitive * size).sum()))
+
+    def _amplified(self) -> float:
+        return amplification(self.steps) * precision_of(self.end)
+
+
+def _share(part: Tensor, whole: Tensor) -> float:
+    return float(part / whole) if float(whole) else 0.0
+
+
+def amplification(steps: Sequence[Step]) -> float:
+    """How much undoing steps amplifies rounding by the momentum alone.
+
+    Args:
+        steps: The steps.
+
+    Returns:
+        The product of ``1 / mu``.
+    """
+    return math.prod(1 / min(s["momentum"] for s in step.settings.values()) for step in steps)
+
+
+def precision_of(params: Params) -> float:
+    """The relative rounding of the coarsest type.
+
+    Args:
+        params: The student's parameters.
+
+    Returns:
+        Machine epsilon.
+    """
+    return max(torch.finfo(p.dtype).eps for p in params.values())
+
+
+def require_little_drift(steps: Sequence[Step], params: Params) -> None:
+    """Refuse windows too long to be undone well in floating point, whatever the loss.
+
+    Args:
+        steps: The steps to undo.
+        params: The student's parameters, for their precision.
+
+    Raises:
+        ValueError: If rounding would grow beyond ``WORST_DRIFT``.
+    """
+    growth, precision = amplification(steps), precision_of(params)
+    if growth * precision > WORST_DRIFT:
+        each = math.log(growth) / len(steps)
+        most = int(math.log(WORST_DRIFT / precision) / each) if precision < WORST_DRIFT else 0
+        fewer = f"Look back over fewer steps, {most} at most, train" if most else "Train"
+        raise ValueError(
+            f"Undoing {len(steps)} steps would amplify rounding to about "
+            f"{growth * precision:.0e}, above {WORST_DRIFT:.0e}. {fewer} in float64, or use "
+            "Replayed, or Reversible(exact=True) for a whole run."
+        )
+
+
+def require_undone(estimate: Estimate, undone: Undone, end: StudentState) -> Estimate:
+    """Refuse an estimate whose steps did not come back as they were.
+
+    Args:
+        estimate: What came of the window.
+        undone: The window.
+        end: The student after it.
+
+    Returns:
+        The estimate, which says what was measured; NaN where that is not finite.
+
+    Raises:
+        InexactWindowError: If the error is above ``WORST_ERROR``.
+    """
+    nothing = {k: torch.full_like(g, torch.nan) for k, g in estimate.grad.items()}
+    error = undone.error()
+    if math.isnan(error) or not is_finite(estimate.grad):
+        return estimate._replace(grad=nothing)
+    estimate = estimate._replace(facts={**estimate.facts, "undone_error": error})
+    if error <= WORST_ERROR:
+        return estimate
+    steps, precision = len(undone.steps), precision_of(undone.end)
+    most = 0
+    if precision < WORST_ERROR:
+        most = max(int(steps * math.log(WORST_ERROR / precision, error / precision)), 1)
+    fewer = f"Look back over about {most} steps, lower" if most else "Lower"
+    raise InexactWindowError(
+        f"Undoing {steps} steps is off by about {error:.0e}, above {WORST_ERROR:.0e}: rounding "
+        f"grows by the loss's curvature. {fewer} the learning rate, train in float64, or use "
+        "Replayed, or Reversible(exact=True) for a whole run.",
+        estimate._replace(grad=nothing),
+        end,
+    )

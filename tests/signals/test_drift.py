@@ -1,0 +1,241 @@
+"""A window that is undone in single precision is good, or it is refused."""
+
+import copy
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from tutelage.errors import InexactWindowError
+from tutelage.loops import episodic
+from tutelage.records import Batch, Estimate, Params, StudentState, Window
+from tutelage.signals import Reversible, Signal, Unrolled
+from tutelage.signals.drift import ENTRIES, WORST_ERROR, entries_of
+from tutelage.task import Task
+from tutelage.tutor import Tutor
+
+N, D, C = 12, 4, 3
+GENERATOR = torch.Generator().manual_seed(3)
+X = torch.randn(N, D, generator=GENERATOR, dtype=torch.float64)
+HELD_OUT = torch.randn(7, D, generator=GENERATOR, dtype=torch.float64)
+
+
+class Weights(nn.Module):
+    """One weight for each example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phi = nn.Parameter(torch.linspace(-1, 1, N))
+
+    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the seam
+        return self.phi[lesson.ids].sigmoid()
+
+
+class Run(NamedTuple):
+    """How a student is trained."""
+
+    steps: int
+    rate: float
+    momentum: float
+    scale: float = 1.0
+    width: int = 16
+    warm: float = 1.0
+    """the rate of the first step beside that of the last"""
+
+
+def batch(number: int, scale: float, dtype: torch.dtype) -> Batch:
+    rows = torch.randperm(N, generator=torch.Generator().manual_seed(number))[:5]
+    return Batch((X[rows] * scale).to(dtype), rows % C, rows)
+
+
+def tutor_for(run: Run, signal: Signal, dtype: torch.dtype = torch.float32) -> Tutor:
+    torch.manual_seed(0)
+    first, last = nn.Linear(D, run.width), nn.Linear(run.width, C)
+    student, teacher = nn.Sequential(first, nn.Tanh(), last).to(dtype), Weights().to(dtype)
+    optimizer = SGD(student.parameters(), lr=run.rate, momentum=run.momentum)
+    learner = SGD(teacher.parameters(), lr=1.0)
+    return Tutor(student, optimizer, teacher, learner, signal=signal, teacher_every=run.steps)
+
+
+def take(tutor: Tutor, run: Run, steps: int | None = None) -> None:
+    dtype = next(tutor.student.parameters()).dtype
+    held_out = Batch((HELD_OUT * run.scale).to(dtype), torch.arange(7) % C, torch.arange(7))
+    for _ in range(run.steps if steps is None else steps):
+        share = tutor.steps / run.steps
+        for group in tutor.optimizer.param_groups:
+            group["lr"] = run.rate * (run.warm + (1 - run.warm) * share)
+        due = held_out if tutor.wants_held_out else None
+        tutor.step(batch(tutor.steps, run.scale, dtype), due)
+
+
+def learnt(tutor: Tutor) -> Tensor:
+    return (Weights().phi - tutor.teacher.get_parameter("phi")).detach().double()
+
+
+REFUSED = {
+    "long, steep": Run(60, 0.1, 0.9, 3.0),
+    "long, steeper": Run(60, 0.3, 0.9, 3.0),
+    "longer": Run(85, 0.3, 0.9),
+    "little momentum, large rate": Run(13, 1.5, 0.5),
+    "warmed up": Run(30, 3.0, 0.95, 2.0, warm=0.01),
+}
+TAKEN = {
+    "two steps": Run(2, 0.1, 0.9),
+    "twenty": Run(20, 0.1, 0.9),
+    "thirty": Run(30, 0.1, 0.9),
+    "heavy": Run(60, 0.01, 0.99),
+    "little momentum": Run(5, 0.5, 0.5),
+    "wide": Run(8, 0.1, 0.9, width=2000),  # more entries than are compared
+}
+
+
+@pytest.mark.parametrize("run", REFUSED)
+def test_a_window_that_curvature_spoils_is_refused_at_the_first_look(run) -> None:
+    tutor = tutor_for(REFUSED[run], Reversible(REFUSED[run].steps))
+    with pytest.raises(InexactWindowError, match=r"Undoing .* Look back over about \d+ steps"):
+        take(tutor, REFUSED[run])
+    assert not learnt(tutor).any()
+
+
+@pytest.mark.parametrize("run", TAKEN)
+def test_a_window_that_is_taken_gives_what_double_precision_gives(run) -> None:
+    found = []
+    for signal, dtype in ((Reversible, torch.float32), (Unrolled, torch.float64)):
+        tutor = tutor_for(TAKEN[run], signal(TAKEN[run].steps), dtype)
+        take(tutor, TAKEN[run])
+        found.append(learnt(tutor))
+    assert (found[0] - found[1]).norm() < 1e-3 * found[1].norm()
+
+
+def test_the_steps_that_the_error_names_are_taken() -> None:
+    run = REFUSED["long, steep"]
+    with pytest.raises(InexactWindowError) as caught:
+        take(tutor_for(run, Reversible(run.steps)), run)
+    most = int(str(caught.value).split("Look back over about ")[1].split()[0])
+    assert 5 <= most < run.steps
+    shorter = run._replace(steps=most)
+    take(tutor_for(shorter, Reversible(most)), shorter)
+
+
+def test_double_precision_takes_what_single_precision_cannot() -> None:
+    run = REFUSED["long, steep"]
+    tutor = tutor_for(run, Reversible(run.steps), torch.float64)
+    take(tutor, run)
+    assert learnt(tutor).any()
+
+
+def test_a_later_window_is_left_out_counted_and_warned_of(caplog) -> None:
+    run = Run(13, 0.05, 0.5)
+    tutor = tutor_for(run, Reversible(run.steps))
+    take(tutor, run)
+    before = learnt(tutor)
+    assert before.any()
+    assert not tutor.skipped_teacher_steps
+    steep = run._replace(rate=3.0)
+    take(tutor, steep)
+    take(tutor, steep)
+    assert tutor.skipped_teacher_steps == 2
+    assert torch.equal(learnt(tutor), before)
+    warnings = [r.getMessage() for r in caplog.records if "Undoing 13 steps" in r.getMessage()]
+    assert len(warnings) == 1
+    assert "This teacher step is left out" in warnings[0]
+    again = tutor_for(run, Reversible(run.steps))
+    again.load_state_dict(copy.deepcopy(tutor.state_dict()))
+    take(again, steep)  # resumed, it is no first look either
+    assert again.skipped_teacher_steps == 3
+
+
+def test_a_run_resumed_within_a_window_is_as_good_a_judge_of_it() -> None:
+    run = REFUSED["little momentum, large rate"]
+    tutor = tutor_for(run, Reversible(run.steps))
+    take(tutor, run, 6)
+    again = tutor_for(run, Reversible(run.steps))
+    again.load_state_dict(copy.deepcopy(tutor.state_dict()))
+    messages = []
+    for one in (tutor, again):
+        with pytest.raises(InexactWindowError) as caught:
+            take(one, run, run.steps - 6)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+def test_a_window_that_is_not_finite_is_skipped_rather_than_refused() -> None:
+    run = Run(5, 0.1, 0.9, scale=float("inf"))
+    tutor = tutor_for(run, Reversible(run.steps))
+    take(tutor, run)
+    assert tutor.skipped_teacher_steps == 1
+
+
+class Seen:
+    """Keeps the window, with or without what is known of its start."""
+
+    keeps_start = False
+    keeps_entries = True
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.calls: list[tuple[Task, Params, Window, Batch]] = []
+
+    def __call__(self, task: Task, teacher: Params, window: Window, held_out: Batch):
+        end = {k: p.clone() for k, p in window.end.params.items()}
+        slots = {
+            slot: {k: v.clone() for k, v in m.items()} for slot, m in window.end.slots.items()
+        }
+        kept = Window(None, window.steps, StudentState(end, {}, slots), entries=window.entries)
+        self.calls.append((task, teacher, kept, held_out))
+        return Estimate({k: torch.zeros_like(p) for k, p in teacher.items()}, torch.zeros(()))
+
+
+def test_the_error_is_measured_where_the_start_is_known_and_else_estimated() -> None:
+    run, found = TAKEN["little momentum"], []
+    seen: Any = Seen(run.steps)
+    take(tutor_for(run, seen), run)
+    task, phi, window, held_out = seen.calls[0]
+    assert window.entries is not None
+    for entries in (window.entries, None):
+        known = Window(None, window.steps, window.end, entries=entries)
+        found.append(Reversible(run.steps)(task, phi, known, held_out).facts["undone_error"])
+    assert 0 < found[0] < found[1] < WORST_ERROR
+    off = {k: x + 1e-3 for k, x in window.entries.items()}
+    wrong = Window(None, window.steps, window.end, entries=off)
+    with pytest.raises(InexactWindowError):
+        Reversible(run.steps)(task, phi, wrong, held_out)
+
+
+def test_entries_of_a_large_parameter_are_some_of_it_always_the_same() -> None:
+    large, small = torch.arange(3.0 * ENTRIES), torch.ones(2, 3)
+    entries = entries_of({"large": large, "small": small})
+    assert entries["large"].shape == (ENTRIES,)
+    assert entries["large"].unique().numel() > ENTRIES / 2
+    assert torch.equal(entries_of({"large": 2 * large})["large"], 2 * entries["large"])
+    assert entries["small"].shape == (6,)
+
+
+@pytest.mark.parametrize("first", [3.0, 0.05])
+def test_a_whole_run_is_refused_first_and_left_out_later(first) -> None:
+    run, teacher = Run(13, 0.05, 0.5), Weights()
+    rates = (first, 3.0)
+
+    def make(number: int):
+        student = tutor_for(run, Reversible(run.steps)).student
+        return student, SGD(student.parameters(), lr=rates[number], momentum=run.momentum)
+
+    episodes = episodic(
+        make,
+        teacher,
+        SGD(teacher.parameters(), lr=1.0),
+        lambda _: [batch(number, 1.0, torch.float32) for number in range(run.steps)],
+        lambda _: batch(99, 1.0, torch.float32),
+        signal=Reversible(run.steps),
+    )
+    if first == rates[1]:
+        with pytest.raises(InexactWindowError):
+            next(episodes)
+        return
+    assert not next(episodes).skipped
+    before, later = teacher.phi.detach().clone(), next(episodes)
+    assert later.skipped
+    assert later.facts["undone_error"] > WORST_ERROR
+    assert torch.equal(teacher.phi.detach(), before)
