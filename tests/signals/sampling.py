@@ -123,6 +123,7 @@ def hold(teacher: nn.Module, action: tuple[int, ...]) -> None:
         part.actions = action[place * rows : (place + 1) * rows]
 
 
+@torch.no_grad()
 def chance(teacher: nn.Module, action: tuple[int, ...]) -> float:
     """The probability of these actions."""
     found, places = 1.0, list(action)

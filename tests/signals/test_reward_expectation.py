@@ -28,10 +28,13 @@ from tests.signals.sampling import (
     unlabelled,
 )
 from tutelage.errors import UsageError
-from tutelage.records import Lesson, Observation
+from tutelage.records import Batch, Lesson, Observation, as_lesson
 from tutelage.signals import GradientAlignment, NextStepLoss, Signal, dots
 from tutelage.signals.products import Alignment, Automatic
-from tutelage.teachers import SelfPaced, Together
+from tutelage.signals.pseudo_values import pseudo_values
+from tutelage.student import StudentView
+from tutelage.task import Task
+from tutelage.teachers import Plain, SelfPaced, Together
 from tutelage.tutor import Tutor
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*carried no weight at all")
@@ -140,6 +143,19 @@ def test_an_operator_without_forward_mode_is_rewarded_under_deep_weights_too(
 
     monkeypatch.setattr(dots, "forward_dots", without)
     torch.testing.assert_close(estimate_of(teachers[1], action=(1, 0, 1)), want)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 49, 1000])
+def test_where_all_rows_count_the_same_rewards_are_the_paper_s_bit_for_bit(rows: int) -> None:
+    student = nn.Linear(2, C)
+    view = StudentView(student, SGD(student.parameters(), lr=1.0))
+    made = torch.Generator().manual_seed(0)
+    dots, ids = torch.randn(rows, generator=made), torch.arange(rows)
+    lesson, every = as_lesson(Batch(dots, ids, ids)), torch.ones(rows, dtype=torch.bool)
+    for teacher in (Plain(), Chosen(None)):
+        task = Task(view, teacher, cross_entropy)
+        found = pseudo_values(task, dots, torch.ones(rows), lesson, every)
+        assert torch.equal(found, dots)
 
 
 def test_what_is_dropped_or_has_no_label_teaches_nothing() -> None:

@@ -51,6 +51,8 @@ def _by_example(
 ) -> tuple[Tensor, Tensor]:
     # a_i and m_i of R = sum_i a_i / sum_i m_i
     shares, group = row_shares(task, values, lesson), lesson.group
+    if task.processes.size == 1 and len(shares):  # in any unit; equal ones are exactly 1
+        shares = shares / nonzero(shares.max())
     zeros = values.new_zeros(examples)
     summed = zeros.index_add(0, group, shares * weights * values)
     rule = normalise_of(task.teacher)
