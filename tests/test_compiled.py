@@ -1,11 +1,12 @@
 """A student that was compiled, whole or in parts, is taught as the same student eager is."""
 
 from collections.abc import Callable
+from copy import deepcopy
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD
+from torch.optim import SGD, Adam
 from torch.utils.checkpoint import checkpoint
 
 from tests.cases import C, D, InputWeigher, Seen, stream
@@ -99,10 +100,12 @@ def test_hypergradients_of_a_compiled_student_equal_those_of_the_eager_one(
             torch.testing.assert_close(got.grad[key], grad, rtol=1e-9, atol=1e-12)
 
 
-def test_what_a_compiled_student_recomputes_is_run_eagerly_on_the_parameters_of_its_step() -> None:
+def test_what_a_compiled_student_recomputes_is_run_eagerly_on_the_parameters_of_its_step() -> (
+    None
+):
     class Recomputing(nn.Sequential):
-        def forward(self, x: Tensor) -> Tensor:
-            return self[1](checkpoint(self[0], x, use_reentrant=False))
+        def forward(self, input: Tensor) -> Tensor:
+            return self[1](checkpoint(self[0], input, use_reentrant=False))
 
     student = Recomputing(*network())
     student.compile(backend=BACKEND)
@@ -136,3 +139,60 @@ def test_compiled_code_that_draws_other_numbers_than_its_replays_is_refused_at_o
     with pytest.raises(UnsupportedStudentError, match=r"compiled Sequential.*fallback_random"):
         shown(student, blind(student))
     assert all(torch.equal(p, before[name]) for name, p in student.named_parameters())
+
+
+def restarted(student: nn.Module, state: dict | None = None) -> tuple[Tutor, list]:
+    """A tutor in the middle of a window, begun anew or gone on from a state."""
+    teacher = blind(student)
+    named = student.named_parameters()
+    tutor = Tutor(
+        student, Adam(named, lr=0.1), teacher, SGD(teacher.parameters(), lr=0.1),
+        signal=Unrolled(2), teacher_every=2,
+    )  # fmt: skip
+    drawn = stream()
+    batches = [next(drawn) for _ in range(6)]
+    if state is None:
+        for batch in batches[:3]:
+            tutor.step(batch, batches[5])
+    else:
+        tutor.load_state_dict(state)
+    return tutor, batches
+
+
+@pytest.mark.parametrize("kind", COMPILED)
+def test_a_state_has_plain_names_and_goes_on_whatever_is_compiled(kind) -> None:
+    plain, batches = restarted(network())
+    state = deepcopy(plain.state_dict())
+    compiled, _ = restarted(COMPILED[kind]())
+    kept = deepcopy(compiled.state_dict())
+    assert "_orig_mod" not in repr(kept)
+    assert kept["student"].keys() == state["student"].keys() == network().state_dict().keys()
+    ends = []
+    for tutor in (plain, restarted(network(), kept)[0], restarted(COMPILED[kind](), state)[0]):
+        losses = [tutor.step(batch, batches[5]).loss for batch in batches[3:5]]
+        ends.append([*losses, *(p.detach().clone() for p in tutor.teacher.parameters())])
+    for end in ends[1:]:
+        torch.testing.assert_close(end, ends[0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("prefix", ["_orig_mod.", "module.", "_orig_mod.module."])
+def test_states_with_the_names_of_wrappers_are_still_read(prefix) -> None:
+    tutor, _ = restarted(network())
+    state = deepcopy(tutor.state_dict())
+    state["student"] = {prefix + name: x for name, x in state["student"].items()}
+    group = state["optimizer"]["param_groups"][0]
+    group["param_names"] = [prefix + name for name in group["param_names"]]
+    again, _ = restarted(part_in_place(), state)
+    torch.testing.assert_close(again.student.state_dict(), tutor.student.state_dict())
+    assert again.optimizer.param_groups[0]["param_names"][0] == "0.0.weight"
+    part = restarted(part_wrapped())[0].student.state_dict()
+    again.load_state_dict({**state, "student": part})
+    torch.testing.assert_close([*again.student.state_dict().values()], [*part.values()])
+
+
+def test_a_name_that_is_missing_is_told_by_torch() -> None:
+    tutor, _ = restarted(network())
+    state = deepcopy(tutor.state_dict())
+    state["student"]["1.other"] = state["student"].pop("1.bias")
+    with pytest.raises(RuntimeError, match=r"1\.bias"):
+        restarted(part_in_place(), state)

@@ -1,7 +1,7 @@
 """Formulas for operators whose second derivative torch has not, or has wrong.
 
-``torch._weight_norm`` in its fused form leaves out of its second derivative how the norm depends
-on the weight, and has no forward mode. Others raise an error.
+``torch._weight_norm`` in its fused form leaves out of its second derivative how the norm
+depends on the weight, and has no forward mode. Others raise an error.
 """
 
 from collections.abc import Iterator

@@ -48,6 +48,7 @@ def named_operators(derivative: str, repair: str) -> Iterator[None]:
 
     Raises:
         UnsupportedStudentError: In place of torch's own errors.
+        RuntimeError: Any other that is raised inside.
     """
     try:
         yield

@@ -4,9 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.parametrize import ParametrizationList
+from torch.nn.utils.spectral_norm import SpectralNorm
 
+from tutelage.errors import UnsupportedStudentError
 from tutelage.records import Batch
 from tutelage.wrapped import data_parallel, uncompiled
 
@@ -104,6 +108,73 @@ def original(module: nn.Module) -> nn.Module:
     """
     wrapper = data_parallel(module)
     return uncompiled(module) if wrapper is None else original(wrapper.module)
+
+
+def require_steps_with_derivative(module: nn.Module) -> None:
+    """Refuse layers that overwrite their own parameters while they are run.
+
+    Args:
+        module: The student.
+
+    Raises:
+        UnsupportedStudentError: If a look-up rescales the rows of a table in place.
+    """
+    for name in overwritten(module):
+        if module.get_parameter(name).requires_grad:
+            raise UnsupportedStudentError(
+                f"The embedding of '{name}' has max_norm and rescales its rows in place at "
+                "each look-up, of which there is no derivative. Leave max_norm away, or use "
+                "Lookahead, which takes no step again."
+            )
+
+
+def require_hessian(module: nn.Module) -> None:
+    """Refuse layers that renew what they compute with from the weights, without a derivative.
+
+    Args:
+        module: The student.
+
+    Raises:
+        UnsupportedStudentError: If a spectral norm takes power iterations.
+    """
+    for name, part in module.named_modules():
+        if _iterates(part):
+            raise UnsupportedStudentError(
+                f"The spectral norm of '{name.partition('.parametrizations')[0]}' takes a "
+                "power iteration in each forward pass, which depends on the weight without a "
+                "derivative: a second derivative would be off. Put it into evaluation mode, "
+                "or take products by FiniteDifference(), which follows it within a step."
+            )
+
+
+def overwritten(module: nn.Module) -> list[str]:
+    """The parameters of embeddings whose rows are rescaled in place when they are looked up.
+
+    Args:
+        module: The student.
+
+    Returns:
+        Their names.
+    """
+    tables = [
+        part.weight
+        for part in module.modules()
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None
+    ]
+    if not tables:
+        return []
+    names: dict[Tensor, str] = {p: name for name, p in module.named_parameters()}
+    return [names[table] for table in tables]
+
+
+def _iterates(part: nn.Module) -> bool:
+    if not part.training:
+        return False
+    if isinstance(part, ParametrizationList):
+        inside = any(isinstance(p, _SpectralNorm) and p.training for p in part)
+        return inside and any(p.requires_grad for p in part.parameters())
+    hooks = [h for h in part._forward_pre_hooks.values() if isinstance(h, SpectralNorm)]
+    return any(getattr(part, f"{hook.name}_orig").requires_grad for hook in hooks)
 
 
 def require_learnable(name: str, batch: Batch) -> None:

@@ -11,7 +11,7 @@ from tutelage.reached import gather, leave_sums, require_no_static_graph, tried_
 from tutelage.records import Lesson, Step
 from tutelage.reduction import counts_of
 from tutelage.reproducible import Start, require_reproducible
-from tutelage.shapes import require_targets
+from tutelage.shapes import require_finite_weights, require_targets
 from tutelage.sharded import is_sharded
 from tutelage.student import StudentView
 from tutelage.task import Task
@@ -84,11 +84,19 @@ class Passes:
         """
         first = look_or_lighter if task.micro_batch is None else look_first
         found = first(task, self.student, step, lesson, alignments, given)
-        if not self._checked:  # on a GPU once, since it waits; on the CPU wherever losses are
-            self._checked = True
-            known = counts_of(task.objective, found.lesson.targets) is not None
-            require_targets(found.lesson, found.seen.losses, task.objective, known=known)
+        self._require_finite(task, found)
         return found
+
+    def _require_finite(self, task: Task, found: Look) -> None:
+        lesson, losses, weights = found.lesson, found.seen.losses.detach(), found.weights
+        if self._checked and losses.device.type != "cpu":  # at the first step: a GPU waits
+            return
+        if not self._checked:  # on the CPU wherever losses are
+            known = counts_of(task.objective, lesson.targets) is not None
+            require_targets(lesson, losses, task.objective, known=known)
+        if hasattr(task.teacher, "weigh") and weights.numel() == len(losses):
+            require_finite_weights(weights.detach(), losses, lesson.ids, task.teacher)
+        self._checked = True
 
     def descend(self, task: Task, sight: Look, step: Step, *, again: bool = False) -> Look:
         """The backward pass: leave the gradient of all processes' rows in the parameters.

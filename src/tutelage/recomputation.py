@@ -71,6 +71,6 @@ def _refuse(module: nn.Module, _args: object) -> None:
                 raise UnsupportedStudentError(
                     f"The backward pass runs the {type(module).__name__} "
                     f"'{name or type(whole).__name__}' again, by other means than "
-                    "torch.utils.checkpoint, so on other parameters than those of the step that "
-                    "is taken again. Use torch.utils.checkpoint there, or none."
+                    "torch.utils.checkpoint, so on other parameters than those of the step "
+                    "that is taken again. Use torch.utils.checkpoint there, or none."
                 )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tutelage.derivatives import require_second_derivatives
-from tutelage.differentiable import eager, original
+from tutelage.differentiable import eager, original, overwritten
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.records import Params, StudentState
 from tutelage.replays import replay
@@ -40,7 +40,7 @@ class StudentView:
                 f"The student has: {', '.join(self.names.values()) or 'none'}."
             )
         settings_of(optimizer, self.names)  # refuses parameters of somebody else's
-        self._twice_differentiable = False
+        self._checked: set[Callable[..., None]] = set()
 
     @property
     def names(self) -> dict[Tensor, str]:
@@ -128,13 +128,20 @@ class StudentView:
 
         Args:
             gradient: Of a step, with its graph.
-
-        Raises:
-            UnsupportedStudentError: If it is one.
         """
-        if not self._twice_differentiable:
+        if require_second_derivatives not in self._checked:
             require_second_derivatives(gradient.values())
-            self._twice_differentiable = True
+            self._checked.add(require_second_derivatives)
+
+    def require(self, check: Callable[[nn.Module], None]) -> None:
+        """Make a check of the module, the first time.
+
+        Args:
+            check: Refuses what it does not allow.
+        """
+        if check not in self._checked:
+            check(self.module)
+            self._checked.add(check)
 
     def evaluate(
         self, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str]
@@ -188,6 +195,8 @@ def evaluate(
         What it gives, see ``records.Outputs``; features by tap; the buffers afterwards.
     """
     own = params | cloned(buffers)
+    for name in overwritten(module):
+        own[name] = own.get(name, module.get_parameter(name)).clone()
     if next(module.parameters()).dtype in _HALF and (full := _full(module, params)):
         own = full | {k: wide(b) if b.is_floating_point() else b for k, b in own.items()}
         inputs = wide(inputs) if inputs.is_floating_point() else inputs

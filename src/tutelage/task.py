@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from tutelage.differentiable import require_hessian, require_steps_with_derivative
 from tutelage.joint import update_jointly
 from tutelage.labels import of_labelled, of_labelled_examples, with_classes
 from tutelage.module_state import attributes_kept
@@ -295,6 +296,8 @@ class Task:
             The student afterwards, attached to the graph of ``state`` and ``teacher``.
         """
         # tensors of this step's own: one that it leaves alone must not lead into earlier steps
+        self.student.require(require_steps_with_derivative)
+        self.student.require(require_hessian)
         own = {name: p.view_as(p) for name, p in state.params.items()}
         state = state._replace(params=own)
         loss, buffers = self.taught_loss(state, teacher, step)

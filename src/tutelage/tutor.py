@@ -318,8 +318,8 @@ class Tutor:
         """Everything needed to continue exactly where training stands.
 
         Returns:
-            Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely; under
-            the names that a student has before it is compiled or wrapped for processes.
+            Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely,
+            under the names that a student has before it is compiled or wrapped.
         """
         return {
             "student": state_of(self.student),

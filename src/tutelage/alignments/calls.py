@@ -122,6 +122,9 @@ class Call:
 
         Returns:
             [rows].
+
+        Raises:
+            RuntimeError: If there is no memory left.
         """
         known = [(out.delta, out.row_dim) for out in self.outputs]
         if self.before is None:

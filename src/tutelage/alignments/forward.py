@@ -32,6 +32,9 @@ def forward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
 
     Returns:
         [L].
+
+    Raises:
+        RuntimeError: If there is no memory left.
     """
     load_forward_mode()
     try:
@@ -49,7 +52,7 @@ def forward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
 def backward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
     """The same by ``d <g, v> / d u_i`` with ``g = d (sum_i u_i l_i) / d theta``.
 
-    That takes two backward passes; where an operator has no second derivative, one for each row.
+    It takes two backward passes; where an operator has no second derivative, one for each row.
 
     Args:
         losses: The losses as a function of the parameters.
@@ -58,6 +61,9 @@ def backward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
 
     Returns:
         [L].
+
+    Raises:
+        RuntimeError: As torch does for anything but a missing formula.
     """
     with torch.enable_grad():
         theta = leaves({k: params[k] for k in direction})
@@ -121,11 +127,15 @@ def as_constants() -> Iterator[None]:
         torch._C._set_fwd_grad_enabled(before.pop())
         leave(self, *error)
 
-    torch.no_grad.__enter__, torch.no_grad.__exit__ = enter_without, leave_without
+    def exchange(begin: object, end: object) -> None:
+        for name, method in (("__enter__", begin), ("__exit__", end)):
+            setattr(torch.no_grad, name, method)
+
+    exchange(enter_without, leave_without)
     try:
         yield
     finally:
-        torch.no_grad.__enter__, torch.no_grad.__exit__ = enter, leave
+        exchange(enter, leave)
 
 
 @cache

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import torch
 
+from tutelage.differentiable import require_steps_with_derivative
 from tutelage.joint import Joint, update_jointly
 from tutelage.records import Params, Step, StudentState
 from tutelage.rules import Rule
@@ -103,6 +104,7 @@ def link(
     Returns:
         The step with its gradient's graph.
     """
+    task.student.require(require_steps_with_derivative)
     return Link(task.rule, state, step, product.linearise(task, state, teacher, step))
 
 

@@ -145,7 +145,6 @@ def normalised(
     return centred / (deviation + TINY)
 
 
-
 def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:
     """``(1/N) sum_t w_t grad_t``.
 

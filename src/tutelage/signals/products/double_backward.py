@@ -5,11 +5,13 @@ from dataclasses import dataclass
 import torch
 
 from tutelage.derivatives import second_derivatives
+from tutelage.differentiable import require_hessian
 from tutelage.precision import autocast_to
 from tutelage.processes import Processes
 from tutelage.reached import summed_over
 from tutelage.recomputation import no_other_recomputation
 from tutelage.records import Params, Step, StudentState
+from tutelage.student import StudentView
 from tutelage.task import Task
 from tutelage.trees import detached, leaves, reached_grad
 
@@ -42,7 +44,8 @@ class DoubleBackward:
         task.student.require_second_derivatives(attached)
         everywhere, own = task.processes, detached(attached)
         gradient = summed_over(everywhere, own, {k: theta[k] for k in step.settings})
-        return GradientGraph(attached, theta, teacher, buffers, gradient, everywhere)
+        student = task.student
+        return GradientGraph(attached, theta, teacher, buffers, gradient, everywhere, student)
 
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
@@ -74,6 +77,7 @@ class GradientGraph:
     gradient: Params
     """dL/dtheta, detached, for the parameters that the loss reaches"""
     processes: Processes
+    student: StudentView
 
     def both(self, v: Params) -> tuple[Params, Params]:
         """Both products in one backward pass.
@@ -84,6 +88,7 @@ class GradientGraph:
         Returns:
             ``M v`` keyed like the teacher, and ``H v`` keyed like the student.
         """
+        self.student.require(require_hessian)
         named = {f"teacher/{k}": p for k, p in self.teacher.items()}
         grads = self._backward(v, named | self.theta)
         mixed = {k: grads[f"teacher/{k}"] for k in self.teacher}
@@ -109,6 +114,7 @@ class GradientGraph:
         Returns:
             Keyed like the student.
         """
+        self.student.require(require_hessian)
         return self.processes.summed(self._backward(v, self.theta))
 
     def _backward(self, v: Params, params: Params) -> Params:
