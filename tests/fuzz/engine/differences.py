@@ -86,9 +86,13 @@ class Differences:
             loop.take(number, self.moved(number, direction, size))
         phi = moved(self.course.before[step], direction, size)
         if kind.judge == "held-out":
-            return loop.judge(phi, step + 1, self._renewed(step))
+            return loop.judge(phi, self._taken(step), self._renewed(step))
         asked = self.real(step + 1)._replace(note=self.notes[step + 1])
         return loop.judge_next(step + 1, asked)
+
+    def _taken(self, step: int) -> int:
+        # how many steps are done when the student is judged: the seed of its dropout
+        return step + (self.parts.kind.mode == "online")
 
     def _renewed(self, step: int) -> dict[str, Tensor] | None:
         # the student's buffers as the judging pass of the run itself leaves them
@@ -98,7 +102,7 @@ class Differences:
             loop = self.loop()
             for number in range(step + 1):
                 loop.take(number, self.as_tried(number, step))
-            loop.judge(self.course.before[step], step + 1)
+            loop.judge(self.course.before[step], self._taken(step))
             self.judged[step] = loop.renewed()
         return self.judged[step]
 

@@ -6,6 +6,8 @@ REASONS = (
     Reason("No differentiable rule for", "optimiser=rmsprop|optimiser=nadam"),
     Reason("Reversible undoes torch.optim.SGD", "signal=reversible"),
     Reason("would amplify rounding", "signal=reversible"),
+    Reason("is off by about", "signal=reversible"),
+    Reason("The spectral norm of", "student=spectral norm"),
     Reason("micro_batch=", "part="),
     Reason("differences of gradients is uncertain", "precision="),
 )

@@ -19,7 +19,7 @@ from tutelage.signals import NextStepLoss
 from tutelage.teachers import KeepOrDrop, SplitSampler, Together
 from tutelage.tutor import Tutor
 
-RATE = 1e-4
+RATE = 1e-6
 ROWS, PAIR, SEEDS = 3, 2, 400
 SIZES = (2, 1, 2)
 
