@@ -13,7 +13,8 @@ ROOT = Path(tutelage.__file__).parent
 LAYERS: tuple[set[str], ...] = (
     {"records", "errors", "randomness", "precision"},
     {"recomputation", "derivatives", "decompositions", "activation_checkpoints"},
-    {"trees", "ranges", "sharded", "wrapped", "terminal", "shapes", "files", "states"},
+    {"trees", "module_state", "ranges", "sharded", "wrapped", "terminal", "shapes"},
+    {"files", "states"},
     {"reduction", "checkpoints"},
     {"objectives", "probability_losses", "rules", "differentiable", "descent", "processes"},
     {"replays"},
@@ -32,7 +33,7 @@ LAYERS: tuple[set[str], ...] = (
     {"task"},
     {"teachers", "signals", "data", "models", "metrics"},
     {"look", "learner", "packing", "tally"},
-    {"trail", "lighter", "micro_batches"},
+    {"trail", "lighter", "micro_batches", "reproducible"},
     {"passes"},
     {"tutor"},
     {"logs", "loops", "meta_weight_net", "rewarded"},

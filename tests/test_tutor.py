@@ -171,7 +171,8 @@ def test_the_window_holds_the_last_steps_and_the_student_before_them(steps, ever
         first = call * every - steps
         assert len(window.steps) == steps
         for step, batch in zip(window.steps, given[first:], strict=False):
-            assert step.batch.inputs is batch.inputs
+            assert torch.equal(step.batch.inputs, batch.inputs)
+            assert step.batch.inputs.data_ptr() != batch.inputs.data_ptr()
         assert window.start is not None
         assert same(list(window.start), list(states[first]))
     assert len(seen.calls) == 2

@@ -17,10 +17,12 @@ from tutelage.labels import answered_rightly
 from tutelage.learner import step_if_finite
 from tutelage.loops import whole_run
 from tutelage.memory import require_no_memory
+from tutelage.module_state import attributes_kept
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Judgement, Params, Progress, Step, StudentState
 from tutelage.reduction import counts_of
+from tutelage.sights import copied
 from tutelage.signals import FromStart
 from tutelage.student import in_full_precision
 from tutelage.task import Task
@@ -161,7 +163,9 @@ def accuracy(task: Task, state: StudentState, query: Batch) -> float:
         In 0..1.
     """
     require_batch_statistics(task)
-    outputs, _, _ = task.student.evaluate(state.params, state.buffers, query.inputs, ())
+    own = copied(query)
+    with attributes_kept(task.student.module):
+        outputs, _, _ = task.student.evaluate(state.params, state.buffers, own.inputs, ())
     counts = counts_of(task.objective, query.targets)
     right = answered_rightly(outputs, query.targets, counts)
     return int(right.sum()) / max(len(right), 1)

@@ -6,10 +6,11 @@ from torch import Tensor, nn
 
 from tutelage.errors import UnsupportedStudentError
 from tutelage.look import Look, look, weighed
+from tutelage.module_state import on_state, state_of
 from tutelage.objectives import losses_of
 from tutelage.records import Lesson, Observation, Step
-from tutelage.sights import as_taken, detach
-from tutelage.statistics import normalising, statistics_as_they_are
+from tutelage.sights import as_taken, copied, detach
+from tutelage.statistics import normalising
 from tutelage.task import Task
 from tutelage.teaching import drop_below_of, taps_of, uses_alignments
 
@@ -18,7 +19,12 @@ _FEWEST = 2
 
 
 def look_or_lighter(
-    task: Task, student: nn.Module, step: Step, lesson: Lesson, alignments: Tensor | None = None
+    task: Task,
+    student: nn.Module,
+    step: Step,
+    lesson: Lesson,
+    alignments: Tensor | None = None,
+    given: Lesson | None = None,
 ) -> Look:
     """``look``, or where the teacher has ``drop_below`` a cheaper one with nearly its gradient.
 
@@ -41,6 +47,7 @@ def look_or_lighter(
         step: The step that is about to be taken.
         lesson: What was made of its batch.
         alignments: [L], where the teacher uses them.
+        given: The lesson in memory that the student may write to; None: where ``lesson`` is.
 
     Returns:
         What came of it, with the share that was left out.
@@ -52,10 +59,12 @@ def look_or_lighter(
     teacher = task.teacher
     share = drop_below_of(teacher)
     if not share or taps_of(teacher) or uses_alignments(teacher):
-        return look(task, student, step, lesson, alignments)
-    batch = step.batch
+        return look(task, student, step, lesson, alignments, given)
+    batch, given = step.batch, given or lesson
+    lesson = copied(lesson) if given is lesson else lesson
     with as_taken(batch, task.own(batch.seed + 1)), torch.no_grad():
-        outputs = student(lesson.inputs)
+        before = state_of(task.student.module)
+        outputs = student(given.inputs)
     if not isinstance(outputs, Tensor):
         raise UnsupportedStudentError(
             f"A student that gives a {type(outputs).__name__} has no single gradient of each "
@@ -67,7 +76,7 @@ def look_or_lighter(
     sight = weighed(task, batch, lesson, Observation(losses, logits, {}, step.progress))
     (pull,) = torch.autograd.grad(sight.loss, logits)
     rows, left_out = rows_that_matter(pull.flatten(1).norm(dim=1), share)
-    with as_taken(batch, task.own(batch.seed + 1)), statistics_as_they_are(task.student.module):
+    with as_taken(batch, task.own(batch.seed + 1)), on_state(task.student.module, before):
         again = student(lesson.inputs[rows])
     _require_same(task.student.module, again, outputs[rows])
     moved = (again * pull[rows]).sum()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tutelage.alignments import Recorder
 from tutelage.differentiable import eager
 from tutelage.errors import UnsupportedStudentError
+from tutelage.module_state import ModuleState
 from tutelage.objectives import logits_of, losses_of
 from tutelage.precision import FULL, autocast_to
 from tutelage.records import (
@@ -17,6 +18,7 @@ from tutelage.records import (
     Lesson,
     Observation,
     Params,
+    Progress,
     Step,
     StudentState,
     Window,
@@ -25,7 +27,7 @@ from tutelage.records import (
 )
 from tutelage.rules import settings_of
 from tutelage.sharded import whole
-from tutelage.sights import as_taken, detach, joined
+from tutelage.sights import as_taken, copied, detach, joined
 from tutelage.signals.dots import exact_dots
 from tutelage.student import tapped
 from tutelage.task import Task
@@ -62,6 +64,10 @@ class Look(NamedTuple):
     """scalar: what the student descends"""
     left_out: Tensor | None = None
     """scalar, see ``Record``"""
+    teacher_buffers: Params | None = None
+    """those that the teacher wrote to when it weighed; None where it only tries to"""
+    before: ModuleState | None = None
+    """the student before its pass, where the same rows pass again"""
 
 
 def record(sight: Look, judged: Tensor | None) -> Record:
@@ -94,6 +100,33 @@ def prepared(task: Task, batch: Batch) -> Lesson:
         return prepare(task.teacher, {}, batch)
 
 
+def begun(
+    task: Task, batch: Batch, progress: Progress, *, keep: bool
+) -> tuple[Step, Lesson, Lesson]:
+    """A step before its forward pass.
+
+    Args:
+        task: The student learning under the teacher.
+        batch: The batch as it came, with the step's seed.
+        progress: How far training has come.
+        keep: Whether the step will be taken again, so that no later write to the batch, by the
+            loop that gave it or by the student, may change what is kept of it.
+
+    Returns:
+        The step, its settings left open; what is kept of its lesson; the lesson that the
+        student sees, in memory that it may write to.
+    """
+    if not keep:
+        lesson = prepared(task, batch)
+        return Step(batch, progress, {}), lesson, lesson
+    step = Step(copied(batch), progress, {})
+    lesson = prepared(task, batch)
+    if hasattr(task.teacher, "prepare"):
+        return step, copied(lesson), lesson
+    kept = as_lesson(step.batch)._replace(teacher_buffers=lesson.teacher_buffers)
+    return step, kept, lesson
+
+
 def shown(task: Task, batch: Batch) -> Lesson:
     """What the student predicts from: a lesson where its teacher acts at test.
 
@@ -104,11 +137,19 @@ def shown(task: Task, batch: Batch) -> Lesson:
     Returns:
         The lesson; the batch itself for a teacher that acts in training alone.
     """
-    return prepared(task, batch) if acts_at_test(task.teacher) else as_lesson(batch)
+    if not acts_at_test(task.teacher):
+        return as_lesson(batch)
+    with torch.no_grad():
+        return task.lesson({}, batch)
 
 
 def look(
-    task: Task, student: nn.Module, step: Step, lesson: Lesson, alignments: Tensor | None = None
+    task: Task,
+    student: nn.Module,
+    step: Step,
+    lesson: Lesson,
+    alignments: Tensor | None = None,
+    given: Lesson | None = None,
 ) -> Look:
     """The student's own forward pass, through its own hooks and wrappers, and its weights.
 
@@ -118,6 +159,7 @@ def look(
         step: The step that is about to be taken.
         lesson: What was made of its batch.
         alignments: [L], where the teacher uses them.
+        given: The lesson in memory that the student may write to; None: where ``lesson`` is.
 
     Returns:
         What came of it.
@@ -125,7 +167,7 @@ def look(
     batch, taps = step.batch, taps_of(task.teacher)
     inner, parts = task.student.module, []
     student = uncompiled(student) if taps else student
-    for number, part in enumerate(task.parts(lesson)):
+    for number, part in enumerate(task.parts(lesson if given is None else given)):
         seed = task.own(batch.seed + 1, number)
         aside = eager(student) if taps else nullcontext()  # compiled code has no hooks
         with aside, as_taken(batch, seed), tapped(inner, taps) as features:
@@ -167,15 +209,18 @@ def weighed(task: Task, batch: Batch, lesson: Lesson, seen: Observation) -> Look
     Returns:
         The same look, with weights and loss.
     """
+    renewed: Params = {}
     if not is_deep(task.teacher):
         with torch.no_grad():
-            weights = task.weights({}, lesson, seen, batch.seed)
-        return Look(lesson, seen, weights, task.reduce(seen.losses, weights, lesson))
+            weights = task.weights({}, lesson, seen, batch.seed, renewed=renewed)
+        loss = task.reduce(seen.losses, weights, lesson)
+        return Look(lesson, seen, weights, loss, teacher_buffers=renewed)
     # the student's gradient goes through the weights, or grades, too
     own = detached(dict(task.teacher.named_parameters()))
-    weights = task.weights(own, lesson, seen, batch.seed)
-    losses = task.descended(own, lesson, seen, batch.seed)
-    return Look(lesson, seen, weights, task.reduce(losses, weights, lesson))
+    weights = task.weights(own, lesson, seen, batch.seed, renewed=renewed)
+    losses = task.descended(own, lesson, seen, batch.seed, renewed=renewed)
+    loss = task.reduce(losses, weights, lesson)
+    return Look(lesson, seen, weights, loss, teacher_buffers=renewed)
 
 
 def ahead(task: Task, step: Step, witness: Witness) -> Window:
@@ -215,42 +260,13 @@ def look_again(
     theta = leaves(start.params)
     with torch.no_grad():
         lesson = task.lesson(teacher, step.batch)
-    with recorder.record(len(lesson.ids), theta) as recorded:
+    with recorder.record(len(lesson.ids), theta, verified=True) as recorded:
         seen, _ = task.observe(start._replace(params=theta), lesson, step)
+        recorded.verify(seen.losses)
         weights = task.weights(teacher, lesson, seen, step.batch.seed)
         loss = task.reduce(seen.losses, weights, lesson)
         torch.autograd.grad(loss, list(theta.values()), allow_unused=True)
     return Witness(lesson, detach(seen), recorded)
-
-
-def require_same_numbers(
-    task: Task, before: StudentState, lesson: Lesson, step: Step, seen: Observation
-) -> None:
-    """Refuse a compiled student that draws other random numbers than its original code.
-
-    Signals take steps again by the original code, which alone has second derivatives.
-
-    Args:
-        task: The student learning under the teacher.
-        before: The student before the step.
-        lesson: What the student saw.
-        step: The step.
-        seen: What the compiled student revealed.
-
-    Raises:
-        UnsupportedStudentError: If the two differ by more than rounding.
-    """
-    with torch.no_grad():
-        again, _ = task.observe(before, lesson, step)
-    rounding, losses = torch.finfo(seen.logits.dtype).eps ** 0.5, seen.losses.detach()
-    if not torch.allclose(again.losses, losses, rtol=rounding, atol=rounding, equal_nan=True):
-        off = float((again.losses - losses).abs().max())
-        raise UnsupportedStudentError(
-            f"The compiled {type(task.student.module).__name__} does not give the numbers of "
-            f"its original code for the same seed: its losses differ by up to {off:.3g}. If it "
-            "has dropout, set torch._inductor.config.fallback_random = True before the first "
-            "step; else train it without torch.compile."
-        )
 
 
 def settings_now(task: Task) -> Mapping[str, Mapping[str, float | bool]]:

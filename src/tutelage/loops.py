@@ -1,6 +1,6 @@
 """Learning a commentary over whole student runs, or along one."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Progress, Step, StudentState
 from tutelage.rules import settings_of
+from tutelage.sights import copied
 from tutelage.signals import WholeRun
 from tutelage.student import StudentView, in_full_precision
 from tutelage.task import Task
@@ -68,7 +69,7 @@ def episodic(
     while True:
         module, optimizer = make_student(number)
         task = Task(StudentView(module, optimizer), teacher, objective)
-        steps = whole_run(task.student, list(batches(number)), mixed_seed(seed, number))
+        steps = whole_run(task.student, all_of(batches(number)), mixed_seed(seed, number))
         now = autocast_now(task.student.device)
         judge = held_out(number)._replace(seed=mixed_seed(seed, number, 1), autocast=now)
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
@@ -78,6 +79,20 @@ def episodic(
         skipped = not step_if_finite(teacher_optimizer, params, estimate.grad)
         yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts), skipped)
         number += 1
+
+
+def all_of(batches: Iterable[Batch]) -> list[Batch]:
+    """Every batch of a run at once.
+
+    Args:
+        batches: In order.
+
+    Returns:
+        The batches; of an iterator, which may fill the same memory again, copies.
+    """
+    if isinstance(batches, Sequence):
+        return list(batches)
+    return [copied(batch) for batch in batches]
 
 
 def whole_run(student: StudentView, batches: list[Batch], seed: int) -> list[Step]:

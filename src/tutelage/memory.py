@@ -1,4 +1,4 @@
-"""What a teacher remembers of a student's earlier steps: buffers that each real step renews.
+"""The buffers of a teacher that real steps renew, and what it remembers by some of them.
 
 A teacher, or any part of one, names them in its trait ``memory`` and gives their new values by
 its method ``remember``. A step that is taken again sees them as they were, since they travel
@@ -6,13 +6,69 @@ with its ``Progress``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError
-from tutelage.records import Lesson, Observation, Params
+from tutelage.records import Batch, Lesson, Observation, Params
+
+
+class BufferCopy(NamedTuple):
+    """A buffer's values at some moment."""
+
+    buffer: Tensor
+    version: int
+    """how often the buffer had been written to"""
+    values: Tensor
+
+
+class BufferCopies:
+    """Copies of a teacher's buffers, taken anew where these were written to since."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, BufferCopy] = {}
+
+    def of(self, teacher: nn.Module) -> Params | None:
+        """What a teacher's buffers hold now.
+
+        Args:
+            teacher: The teacher, always the same.
+
+        Returns:
+            Copies by name, which nobody writes to; None where it has no buffers.
+        """
+        for name, buffer in teacher.named_buffers():
+            version, known = buffer._version, self._known.get(name)
+            if known is None or known.buffer is not buffer or known.version != version:
+                values = buffer.detach().clone()
+                self._known[name] = BufferCopy(buffer, version, values)
+        return {name: known.values for name, known in self._known.items()} or None
+
+
+@torch.no_grad()
+def renew_buffers(
+    teacher: nn.Module, batch: Batch, lesson: Lesson, weighed: Mapping[str, Tensor]
+) -> None:
+    """Keep what a real step's moments wrote to the teacher's buffers.
+
+    Args:
+        teacher: The teacher.
+        batch: The step's batch.
+        lesson: What was made of it, with the buffers after that.
+        weighed: The buffers that were written to when the rows were weighed or graded.
+    """
+    before = batch.teacher_buffers or {}
+    prepared = (lesson.teacher_buffers or {}).items()
+    written = {name: b for name, b in prepared if b is not before.get(name)}
+    for name, values in {**written, **weighed}.items():
+        buffer = teacher.get_buffer(name)
+        if buffer.shape == values.shape:
+            buffer.copy_(values)
+        else:
+            part, _, local = name.rpartition(".")
+            teacher.get_submodule(part)._buffers[local] = values.clone()
 
 
 @torch.no_grad()

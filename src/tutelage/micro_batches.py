@@ -7,19 +7,24 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.look import Look, look
+from tutelage.module_state import ModuleState, on_state, state_of
 from tutelage.objectives import losses_of
 from tutelage.records import Lesson, Step
 from tutelage.sharded import is_sharded
-from tutelage.sights import as_taken
+from tutelage.sights import as_taken, copied
 from tutelage.signals.products import Alignment
-from tutelage.statistics import statistics_as_they_are
 from tutelage.task import Task
 from tutelage.teaching import drop_below_of, is_deep
 from tutelage.wrapped import data_parallel
 
 
 def look_first(
-    task: Task, student: nn.Module, step: Step, lesson: Lesson, alignments: Tensor | None = None
+    task: Task,
+    student: nn.Module,
+    step: Step,
+    lesson: Lesson,
+    alignments: Tensor | None = None,
+    given: Lesson | None = None,
 ) -> Look:
     """``look`` without a graph: all rows' losses and weights, known before any gradient is.
 
@@ -32,16 +37,50 @@ def look_first(
         step: The step that is about to be taken.
         lesson: What was made of its batch.
         alignments: [L], where the teacher uses them.
+        given: The lesson in memory that the student may write to; None: where ``lesson`` is.
 
     Returns:
         What came of it, its loss without a graph.
     """
-    with torch.no_grad():
-        return look(task, student, step, lesson, alignments)
+    kept = copied(lesson) if given is None else lesson
+    with torch.no_grad(), starting_state(task, student) as states:
+        sight = look(task, student, step, kept, alignments, given or lesson)
+    return sight._replace(before=states[-1])
+
+
+@contextmanager
+def starting_state(task: Task, student: nn.Module) -> Iterator[list[ModuleState]]:
+    """Find the state from which a student starts its passes.
+
+    Args:
+        task: The student learning under the teacher.
+        student: The module as the user gave it, compiled or wrapped.
+
+    Yields:
+        States, the last one of which is it.
+    """
+    module, states = task.student.module, []
+    states.append(state_of(module))
+    if data_parallel(student) is None:
+        yield states
+        return
+
+    def after_broadcast(_module: nn.Module, _args: object) -> None:
+        if len(states) == 1:
+            states.append(state_of(module))
+
+    handle = module.register_forward_pre_hook(after_broadcast, prepend=True)
+    try:
+        yield states
+    finally:
+        handle.remove()
 
 
 def shares(task: Task, student: nn.Module, step: Step, sight: Look) -> Iterator[Tensor]:
     """Each micro-batch's share of a step's loss, by a second pass that draws the same.
+
+    It starts from the buffers that the first one started from, and leaves those alone that the
+    first one left.
 
     Args:
         task: The student learning under the teacher.
@@ -56,10 +95,11 @@ def shares(task: Task, student: nn.Module, step: Step, sight: Look) -> Iterator[
     with torch.enable_grad():
         whole = task.reduce(losses, sight.weights, sight.lesson)
     (counts,) = torch.autograd.grad(whole, losses)
-    done = 0
-    for number, part in enumerate(task.parts(sight.lesson)):
-        seed = task.own(step.batch.seed + 1, number)
-        with as_taken(part, seed), statistics_as_they_are(task.student.module):
+    done, state = 0, sight.before
+    assert state is not None
+    for number, rows in enumerate(task.parts(sight.lesson)):
+        part, seed = copied(rows), task.own(step.batch.seed + 1, number)
+        with as_taken(part, seed), on_state(task.student.module, state):
             found = losses_of(task.objective, student(part.inputs), part)
         yield (counts[done : done + len(found)] * found).sum()
         done += len(found)

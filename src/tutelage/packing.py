@@ -22,7 +22,9 @@ def packed(step: Step) -> dict[str, Any]:
     settings = {name: dict(own) for name, own in step.settings.items()}
     *numbers, memory = step.progress
     progress = [*numbers, dict(memory)]
-    return {"batch": list(step.batch), "progress": progress, "settings": settings}
+    *rows, buffers = step.batch
+    kept = None if buffers is None else dict(buffers)
+    return {"batch": [*rows, kept], "progress": progress, "settings": settings}
 
 
 def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
@@ -37,6 +39,9 @@ def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
     """
     inputs, targets, ids, *drawn = plain["batch"]
     batch = Batch(inputs.to(device), targets.to(device), ids.to(device), *drawn)
+    if batch.teacher_buffers is not None:
+        buffers = moved_to(device, dict(batch.teacher_buffers))
+        batch = batch._replace(teacher_buffers=buffers)
     *numbers, memory = plain["progress"]
     progress = Progress(*numbers)._replace(memory=moved_to(device, memory))
     return Step(batch, progress, plain["settings"])

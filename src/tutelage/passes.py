@@ -4,13 +4,14 @@ from torch import Tensor, nn
 
 from tutelage.descent import Descent
 from tutelage.lighter import look_or_lighter
-from tutelage.look import Look, require_same_numbers
+from tutelage.look import Look
 from tutelage.micro_batches import look_first, shares, unsummed
 from tutelage.processes import Processes
 from tutelage.reached import gather, leave_sums, require_no_static_graph, tried_together
-from tutelage.records import Lesson, Step, StudentState
+from tutelage.records import Lesson, Step
 from tutelage.reduction import counts_of
-from tutelage.shapes import require_targets
+from tutelage.reproducible import Start, require_reproducible
+from tutelage.shapes import require_finite_weights, require_targets
 from tutelage.sharded import is_sharded
 from tutelage.student import StudentView
 from tutelage.task import Task
@@ -25,7 +26,7 @@ class Passes:
         view: The same, as signals see it.
         descent: How a gradient comes about.
         processes: Those that train the student together.
-        proven: Whether signals are known to see the student's own numbers.
+        proven: Whether signals are known to see the student's own numbers, or there are none.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Passes:
         self.descent = descent
         self.processes = processes
         self.proven = proven
-        self._before: StudentState | None = None
+        self._before: Start | None = None
         self._checked = False
 
     def show_rows(self, task: Task) -> bool:
@@ -59,10 +60,15 @@ class Passes:
 
     def begin(self) -> None:
         """Before a step: remember the student until its numbers are known to be its own."""
-        self._before = None if self.proven else self.view.snapshot()
+        self._before = None if self.proven else Start.of(self.view)
 
     def look(
-        self, task: Task, step: Step, lesson: Lesson, alignments: Tensor | None = None
+        self,
+        task: Task,
+        step: Step,
+        lesson: Lesson,
+        alignments: Tensor | None = None,
+        given: Lesson | None = None,
     ) -> Look:
         """The forward pass, and the weights.
 
@@ -71,17 +77,26 @@ class Passes:
             step: The step that is about to be taken.
             lesson: What was made of its batch.
             alignments: [L], where the teacher uses them.
+            given: The lesson in memory that the student may write to; None: the same.
 
         Returns:
             What came of it.
         """
         first = look_or_lighter if task.micro_batch is None else look_first
-        found = first(task, self.student, step, lesson, alignments)
-        if not self._checked:  # on a GPU once, since it waits; on the CPU wherever losses are
-            self._checked = True
-            known = counts_of(task.objective, found.lesson.targets) is not None
-            require_targets(found.lesson, found.seen.losses, task.objective, known=known)
+        found = first(task, self.student, step, lesson, alignments, given)
+        self._require_finite(task, found)
         return found
+
+    def _require_finite(self, task: Task, found: Look) -> None:
+        lesson, losses, weights = found.lesson, found.seen.losses.detach(), found.weights
+        if self._checked and losses.device.type != "cpu":  # at the first step: a GPU waits
+            return
+        if not self._checked:  # on the CPU wherever losses are
+            known = counts_of(task.objective, lesson.targets) is not None
+            require_targets(lesson, losses, task.objective, known=known)
+        if hasattr(task.teacher, "weigh") and weights.numel() == len(losses):
+            require_finite_weights(weights.detach(), losses, lesson.ids, task.teacher)
+        self._checked = True
 
     def descend(self, task: Task, sight: Look, step: Step, *, again: bool = False) -> Look:
         """The backward pass: leave the gradient of all processes' rows in the parameters.
@@ -96,7 +111,7 @@ class Passes:
             The same look, its loss that of all processes.
         """
         if self._before is not None:
-            require_same_numbers(task, self._before, sight.lesson, step, sight.seen)
+            require_reproducible(task, self._before, sight.lesson, step, sight.seen)
             self._before, self.proven = None, True
         self.view.optimizer.zero_grad(set_to_none=True)
         together = self.processes.size > 1

@@ -26,6 +26,8 @@ class Batch(NamedTuple):
     """augmentation was drawn from it; the tutor sets its own for what a step draws"""
     autocast: torch.dtype = torch.float32
     """to what ``torch.autocast`` casts where it is seen, as the tutor finds it; float32: off"""
+    teacher_buffers: Mapping[str, Tensor] | None = None
+    """copies of the teacher's buffers before the step, set by the tutor; None: as they are"""
 
 
 class Lesson(NamedTuple):
@@ -45,6 +47,8 @@ class Lesson(NamedTuple):
     """[L, ...] auxiliary targets; None where the teacher gives none"""
     autocast: torch.dtype = torch.float32
     """the batch's"""
+    teacher_buffers: Mapping[str, Tensor] | None = None
+    """the batch's, with what the teacher's ``prepare`` made of them"""
 
 
 class Progress(NamedTuple):

@@ -81,10 +81,38 @@ def require_known_ids(ids: Tensor, known: Tensor, owner: str) -> None:
         UsageError: If one is missing.
     """
     if ids.device.type == "cpu" and not bool(known.all()):
-        missing = ids[~known].unique()
-        shown = ", ".join(str(int(i)) for i in missing[:5])
-        more = "" if len(missing) <= 5 else f" and {len(missing) - 5} more"
-        raise UsageError(f"{owner} for the ids {shown}{more} of the batch.")
+        raise UsageError(f"{owner} for {_listed(ids[~known])} of the batch.")
+
+
+def require_finite_weights(
+    weights: Tensor, losses: Tensor, ids: Tensor, teacher: object
+) -> None:
+    """Refuse weights that are not finite where a loss is; waits for the device.
+
+    Args:
+        weights: What the teacher gives each row [L], or [L, 1].
+        losses: Of each row [L].
+        ids: The example each row came from [L].
+        teacher: Who weighs.
+
+    Raises:
+        UsageError: If there is such a row.
+    """
+    if bool(weights.isfinite().all()):
+        return
+    wrong = ~weights.reshape(len(losses), -1).isfinite().all(1) & losses.isfinite()
+    if bool(wrong.any()):
+        raise UsageError(
+            f"{type(teacher).__name__} has no finite weight for {_listed(ids[wrong])} of the "
+            f"batch, but {float(weights.reshape(-1)[wrong][0]):g}; allowed: finite numbers. "
+            "Stored weights must be those of every example that is trained on."
+        )
+
+
+def _listed(ids: Tensor) -> str:
+    some = ids.unique()
+    more = "" if len(some) <= 5 else f" and {len(some) - 5} more"
+    return f"the ids {', '.join(str(int(i)) for i in some[:5])}{more}"
 
 
 def require_losses(

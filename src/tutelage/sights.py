@@ -2,12 +2,41 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from tutelage.precision import autocast_to
 from tutelage.randomness import seeded
 from tutelage.records import Batch, Lesson, Observation
+
+Rows = TypeVar("Rows", bound=Batch | Lesson)
+
+
+def copied(rows: Rows) -> Rows:
+    """The same rows in memory of their own, which no later write to the others reaches.
+
+    Args:
+        rows: A batch or what was made of it.
+
+    Returns:
+        Copies, attached to the graph of ``rows``.
+    """
+    own = {name: x.clone() for name, x in rows._asdict().items() if isinstance(x, Tensor)}
+    return rows._replace(**own)
+
+
+def write_back(copies: Lesson, rows: Lesson) -> None:
+    """Write to rows what was written to copies of them.
+
+    Args:
+        copies: As ``copied`` gave them.
+        rows: What they are copies of.
+    """
+    for copy, row in zip(copies, rows, strict=True):
+        if isinstance(copy, Tensor) and isinstance(row, Tensor) and copy._version > 0:
+            row.copy_(copy)
 
 
 @contextmanager

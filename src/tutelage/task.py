@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tutelage.differentiable import require_hessian, require_steps_with_derivative
 from tutelage.joint import update_jointly
 from tutelage.labels import of_labelled, of_labelled_examples, with_classes
+from tutelage.module_state import attributes_kept
 from tutelage.objectives import Objective, logits_of, losses_of, weighted_loss
 from tutelage.precision import autocast_to
 from tutelage.processes import Alone, Processes
@@ -26,7 +27,7 @@ from tutelage.records import (
 )
 from tutelage.reduction import counted_mean, counts_of, counts_to_judge
 from tutelage.rules import Rule, rule_for
-from tutelage.sights import as_taken, cut, detach, joined
+from tutelage.sights import as_taken, copied, cut, detach, joined
 from tutelage.student import StudentView
 from tutelage.teaching import (
     acts_at_test,
@@ -76,6 +77,8 @@ class Task:
         Returns:
             The lesson.
         """
+        if hasattr(self.teacher, "prepare"):
+            batch = copied(batch)
         with as_taken(batch, batch.seed):
             return prepare(self.teacher, teacher, batch)
 
@@ -93,8 +96,9 @@ class Task:
             The observation, attached to the graph of ``state.params``; the buffers afterwards.
         """
         buffers, seen = state.buffers, []
-        for number, part in enumerate(self.parts(lesson)):
-            with as_taken(part, self.own(step.batch.seed + 1, number)):
+        for number, rows in enumerate(self.parts(lesson)):
+            part, seed = copied(rows), self.own(step.batch.seed + 1, number)
+            with as_taken(part, seed), attributes_kept(self.student.module):
                 outputs, features, buffers = self.student.evaluate(
                     state.params, buffers, part.inputs, taps_of(self.teacher)
                 )
@@ -145,6 +149,7 @@ class Task:
         seed: int,
         *,
         attached: bool = False,
+        renewed: Params | None = None,
     ) -> Tensor:
         """How much each row counts; blind to the student's graph unless the teacher is deep.
 
@@ -154,6 +159,7 @@ class Task:
             seen: What its forward pass revealed.
             seed: That of the step's batch.
             attached: Whether ``seen`` is what ``shown`` gives, to be taken with its graph.
+            renewed: Where the teacher's buffers that it writes to go; None: nowhere.
 
         Returns:
             Weights [L], before normalisation; 0 for rows without a label, which the teacher
@@ -165,10 +171,16 @@ class Task:
             ones = torch.ones_like(shown.losses)
             return ones if counts is None else ones.where(counts > 0, 0)
         with as_taken(lesson, self.own(seed + 2)):
-            return of_labelled(partial(weigh, self.teacher, teacher), lesson, shown, counts)
+            own = partial(weigh, self.teacher, teacher, renewed=renewed)
+            return of_labelled(own, lesson, shown, counts)
 
     def descended(
-        self, teacher: Params, lesson: Lesson, seen: Observation, seed: int
+        self,
+        teacher: Params,
+        lesson: Lesson,
+        seen: Observation,
+        seed: int,
+        renewed: Params | None = None,
     ) -> Tensor:
         """What the student descends for each row, before weights.
 
@@ -177,6 +189,7 @@ class Task:
             lesson: What the student saw.
             seen: What its forward pass revealed, attached to its graph.
             seed: That of the step's batch.
+            renewed: Where the teacher's buffers that it writes to go; None: nowhere.
 
         Returns:
             [L]: the objective's losses, or the teacher's grades.
@@ -185,7 +198,8 @@ class Task:
             return seen.losses
         counts = counts_of(self.objective, lesson.targets)
         with as_taken(lesson, self.own(seed + 2)):
-            return of_labelled(partial(grade, self.teacher, teacher), lesson, seen, counts)
+            own = partial(grade, self.teacher, teacher, renewed=renewed)
+            return of_labelled(own, lesson, seen, counts)
 
     def log_prob(
         self, teacher: Params, step: Step, seen: Observation, lesson: Lesson | None = None
@@ -358,13 +372,14 @@ class Task:
         Returns:
             A scalar.
         """
-        lesson = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
+        shown = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
+        lesson, seed = copied(shown), self.own(held_out.seed + 1)
         metric = self.metric or self.objective
         counts = counts_to_judge(self.objective, self.metric, lesson.targets)
         judged = as_lesson(held_out)._replace(inputs=lesson.inputs, targets=lesson.targets)
         if self.metric is not None:
             judged = with_classes(judged, counts_of(self.objective, lesson.targets))
-        with as_taken(held_out, self.own(held_out.seed + 1)):
+        with as_taken(held_out, seed), attributes_kept(self.student.module):
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
             found = losses_of(metric, out, judged)
         return counted_mean(wide(found), counts, self.processes.total)  # half counts to 256

@@ -31,6 +31,11 @@ Traits are plain attributes:
 
 A teacher need not have the student's precision: its moments see, and are run in, the wider one
 of the two, and inputs that it prepares come back in the type of the batch's.
+
+What ``prepare``, ``weigh`` and ``grade`` write to a teacher's own buffers, as batch
+normalisation does in training mode, is kept after each real step, once. A step that is taken
+again sees the buffers as they were then and leaves them alone; held-out batches and
+predictions leave them alone, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,18 +82,27 @@ def prepare(teacher: nn.Module, params: Params, batch: Batch) -> Lesson:
         batch: The batch as it came.
 
     Returns:
-        Its lesson; the batch itself where the teacher does not prepare.
+        Its lesson, with the buffers afterwards; the batch itself where it does not prepare.
     """
+    buffers = batch.teacher_buffers
     if not hasattr(teacher, "prepare"):
-        return as_lesson(batch)
-    lesson = _call(teacher, "prepare", params, batch)._replace(autocast=batch.autocast)
+        return as_lesson(batch)._replace(teacher_buffers=buffers)
+    renewed: Params = {}
+    lesson = _call(teacher, "prepare", params, batch, buffers=buffers or {}, renewed=renewed)
+    if renewed:
+        buffers = {**(buffers or {}), **renewed}
+    lesson = lesson._replace(autocast=batch.autocast, teacher_buffers=buffers)
     if lesson.inputs.dtype == batch.inputs.dtype or not batch.inputs.is_floating_point():
         return lesson
     return lesson._replace(inputs=lesson.inputs.to(batch.inputs.dtype))
 
 
 def weigh(
-    teacher: nn.Module, params: Params, lesson: Lesson, observation: Observation
+    teacher: nn.Module,
+    params: Params,
+    lesson: Lesson,
+    observation: Observation,
+    renewed: Params | None = None,
 ) -> Tensor:
     """How much each row of the lesson counts.
 
@@ -97,18 +111,23 @@ def weigh(
         params: Parameters to run it on, its buffers left alone; none: the teacher as it is.
         lesson: What the student saw.
         observation: What its forward pass revealed.
+        renewed: Where the buffers that it writes to go; None: nowhere.
 
     Returns:
         Weights [L]; ones where the teacher does not weigh.
     """
     if not hasattr(teacher, "weigh"):
         return torch.ones_like(observation.losses)
-    memory = observation.progress.memory
-    return _call(teacher, "weigh", params, lesson, observation, memory=memory)
+    at = _buffers_at(lesson, observation)
+    return _call(teacher, "weigh", params, lesson, observation, buffers=at, renewed=renewed)
 
 
 def grade(
-    teacher: nn.Module, params: Params, lesson: Lesson, observation: Observation
+    teacher: nn.Module,
+    params: Params,
+    lesson: Lesson,
+    observation: Observation,
+    renewed: Params | None = None,
 ) -> Tensor:
     """What the student descends for each row of the lesson.
 
@@ -117,14 +136,15 @@ def grade(
         params: Parameters to run it on, its buffers left alone; none: the teacher as it is.
         lesson: What the student saw.
         observation: What its forward pass revealed, attached to its graph.
+        renewed: Where the buffers that it writes to go; None: nowhere.
 
     Returns:
         [L]; the objective's losses where the teacher does not grade.
     """
     if not hasattr(teacher, "grade"):
         return observation.losses
-    memory = observation.progress.memory
-    return _call(teacher, "grade", params, lesson, observation, memory=memory)
+    at = _buffers_at(lesson, observation)
+    return _call(teacher, "grade", params, lesson, observation, buffers=at, renewed=renewed)
 
 
 def log_prob(
@@ -151,8 +171,8 @@ def log_prob(
             f"{type(teacher).__name__} samples nothing, so that a reward cannot teach it: give "
             "its lessons a log_prob, or use a signal that differentiates, such as Lookahead."
         )
-    memory = observation.progress.memory
-    chosen = _call(teacher, "log_prob", params, lesson, observation, memory=memory)
+    at = _buffers_at(lesson, observation)
+    chosen = _call(teacher, "log_prob", params, lesson, observation, buffers=at)
     return chosen if lesson.log_prob is None else lesson.log_prob + chosen
 
 
@@ -182,7 +202,8 @@ def _call(  # noqa: ANN202 - the method's own
     method: str,
     params: Params,
     *args: Batch | Lesson | Observation,
-    memory: Mapping[str, Tensor] = MappingProxyType({}),
+    buffers: Mapping[str, Tensor] = MappingProxyType({}),
+    renewed: Params | None = None,
 ):
     kind = _wider(teacher, params, args)
     if kind is not None:
@@ -191,15 +212,28 @@ def _call(  # noqa: ANN202 - the method's own
     if not params and next(teacher.buffers(), None) is None:
         return getattr(teacher, method)(*args)
     own = {f"teacher.{name}": tensor for name, tensor in params.items()}
-    now = dict(teacher.named_buffers()) | dict(memory)
-    buffers = {f"teacher.{name}": b.clone() for name, b in now.items()}
+    now = dict(teacher.named_buffers()) | dict(buffers)
+    given = {name: b.clone() for name, b in now.items()}
     if kind is not None:
-        buffers = {k: b.to(kind) if b.is_floating_point() else b for k, b in buffers.items()}
-    return replay(_Moment(teacher, method), own | buffers, args, within=_as_it_is)
+        given = {k: b.to(kind) if b.is_floating_point() else b for k, b in given.items()}
+    written = renewed is not None and not torch.is_inference_mode_enabled()
+    versions = {name: b._version for name, b in given.items()} if written else {}
+    own |= {f"teacher.{name}": b for name, b in given.items()}
+    found = replay(_Moment(teacher, method), own, args, within=_as_it_is)
+    for name, version in versions.items():
+        after = own[f"teacher.{name}"]
+        if renewed is not None and (after is not given[name] or after._version != version):
+            renewed[name] = after.detach().to(now[name].dtype)
+    return found
 
 
 def _as_it_is(_module: nn.Module) -> AbstractContextManager[None]:
     return nullcontext()
+
+
+def _buffers_at(lesson: Lesson, observation: Observation) -> dict[str, Tensor]:
+    # the teacher's, as they were when the student had seen the lesson
+    return {**(lesson.teacher_buffers or {}), **observation.progress.memory}
 
 
 def _wider(

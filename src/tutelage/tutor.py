@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from tutelage.alignments import Recorder
 from tutelage.descent import Descent, Ordinary
-from tutelage.differentiable import compiled_parts, require_learnable
+from tutelage.differentiable import require_learnable
 from tutelage.labels import counted_rows
 from tutelage.learner import Learner
 from tutelage.look import (
@@ -18,13 +18,13 @@ from tutelage.look import (
     Record,
     ahead,
     alignments_with,
+    begun,
     look_again,
-    prepared,
     record,
     settings_now,
     weighed,
 )
-from tutelage.memory import has_memory, memory_of, remember
+from tutelage.memory import BufferCopies, has_memory, memory_of, remember, renew_buffers
 from tutelage.micro_batches import require_parts
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.packing import renamed_steps
@@ -42,9 +42,10 @@ from tutelage.processes import Processes, processes_of
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Params, Progress, Step, Window, Witness
 from tutelage.reduction import counts_of
+from tutelage.reproducible import require_no_norm
 from tutelage.rules import rule_for
 from tutelage.shapes import require_batch
-from tutelage.sights import detach
+from tutelage.sights import copied, detach, write_back
 from tutelage.signals import Signal
 from tutelage.signals.dots import seen_again
 from tutelage.student import StudentView
@@ -145,10 +146,13 @@ class Tutor:
         self.steps = 0
         self.best_accuracy = 0.0
         self._tally = Tally(view.device)
-        proven = signal is None or not compiled_parts(student)
-        self._passes = Passes(student, view, descent, self.processes, proven=proven)
+        retaken = signal is not None or uses_alignments(teacher)
+        if retaken:
+            require_no_norm(view.module)
+        self._passes = Passes(student, view, descent, self.processes, proven=not retaken)
         self._recorder = Recorder(view.module)
         self._trail = Trail()
+        self._buffers = BufferCopies()
 
     @property
     def wants_held_out(self) -> bool:
@@ -202,14 +206,15 @@ class Tutor:
             return self._watched(learner, batch, held_out)
         plain = learner is not None and learner.plain_between
         task = replace(self.task, teacher=Plain()) if plain else self.task
-        step, lesson = Step(batch, self.progress, {}), prepared(task, batch)
+        keep = not self._passes.proven
+        step, lesson, given = begun(task, batch, self.progress, keep=keep)
         alignments = None
         if uses_alignments(task.teacher) and held_out is not None:
             alignments = alignments_with(task, lesson, step, self._judging(held_out))
-        sight = self._passes.look(task, step, lesson, alignments)
+        sight = self._passes.look(task, step, lesson, alignments, given)
         sight = self._passes.descend(task, sight, step)
         judged = self._pass_on(sight.loss, batch)
-        self._move(task, sight)
+        self._move(task, sight, step)
         return record(sight, judged)
 
     def _checked(self, name: str, batch: Batch) -> Batch:
@@ -223,14 +228,15 @@ class Tutor:
             phi = cloned(phi)
         if not self._trail.steps and learner.signal.keeps_start and not learner.retakes:
             self._trail.start = self.task.student.snapshot()
+        batch = batch._replace(teacher_buffers=self._buffers.of(self.teacher))
         sight, step, witness = self._see(learner, batch, due=due)
         self._trail.reach(step, self.task.student)
         judged = self._pass_on(sight.loss, batch)
         if learner.retakes and held_out is not None:
             judged = self._learn(learner, ahead(self.task, step, witness), held_out, phi)
-            sight = weighed(self.task, batch, sight.lesson, sight.seen)
+            sight = weighed(self.task, step.batch, sight.lesson, sight.seen)
             sight = self._passes.descend(self.task, sight, step)
-        moved = self._move(self.task, sight)
+        moved = self._move(self.task, sight, step)
         if learner.retakes:
             return record(sight, judged)
         if moved:
@@ -244,16 +250,26 @@ class Tutor:
 
     def _see(self, learner: Learner, batch: Batch, *, due: bool) -> tuple[Look, Step, Witness]:
         task, passes = self.task, self._passes
-        lesson, step = prepared(task, batch), Step(batch, self.progress, {})
+        step, lesson, theirs = begun(task, batch, self.progress, keep=True)
+        # what is recorded until the next step must not lie in memory that a loop fills again
+        given = copied(theirs) if learner.next_judges else theirs
+        recorder, rows = self._recorder, len(lesson.ids)
         recording = due and learner.records(task) and passes.show_rows(task)
-        with self._recorder.record(len(lesson.ids)) if recording else nullcontext() as recorded:
-            sight = passes.look(task, step, lesson)
+        recording = recording and not recorder.coupled
+        with recorder.record(rows, verified=True) if recording else nullcontext() as recorded:
+            sight = passes.look(task, step, lesson, given=given)
+            if given is not theirs:
+                write_back(given, theirs)
+            if recorded is not None:
+                recorded.verify(sight.seen.losses)
             sight = passes.descend(task, sight, step, again=learner.retakes)
         step = step._replace(settings=settings_now(task))
         return sight, step, Witness(lesson, detach(sight.seen), recorded)
 
-    def _move(self, task: Task, sight: Look) -> bool:
+    def _move(self, task: Task, sight: Look, step: Step) -> bool:
         moved = self.descent.step(self.optimizer)
+        written = sight.teacher_buffers or {}
+        renew_buffers(task.teacher, step.batch, sight.lesson, written)
         if has_memory(task.teacher):
             counts = counts_of(task.objective, sight.lesson.targets)
             remember(task.teacher, *counted_rows(sight.lesson, detach(sight.seen), counts))

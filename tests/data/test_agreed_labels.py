@@ -194,6 +194,18 @@ def test_numbers_that_are_not_whole_are_no_classes(tmp_path, label):
         named(parquet(tmp_path / "a", train=[0.0, label] * 5))
 
 
+@pytest.mark.parametrize("write", [csv, parquet])
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_a_text_of_blanks_is_no_label(tmp_path, write, blank):
+    folder = write(tmp_path / "a", train=["cat", "dog", blank] * 5)
+    with pytest.raises(UsageError, match=r"no label in rows 4, 7, 10"):
+        named(folder)
+    assert {label for part in named(folder, missing_labels="skip") for label in part} == {
+        "cat",
+        "dog",
+    }
+
+
 def test_an_ignored_name_among_declared_ones_is_left_out(tmp_path):
     folder = parquet(tmp_path / "a", train=([0, 1, 2] * 5, ["cat", "dog", "unknown"]))
     train, test = named(folder, ignore_labels=("unknown",))

@@ -76,6 +76,7 @@ def test_labels_are_taken_literally():
     assert literal(["0", "255", "-1"]) == [0, 255, -1]
     assert literal(["1", "", "two"]) == ["1", None, "two"]
     assert literal(["", ""]) == [None, None]
+    assert literal(["one", "  ", " two"]) == ["one", None, " two"]
 
 
 def test_tables_of_a_folder_are_found_by_split(tmp_path):

@@ -13,9 +13,11 @@ from tutelage.alignments.recording import Recording
 from tutelage.alignments.units import couples_rows, selected, without_padding
 from tutelage.differentiable import original
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
+from tutelage.module_state import attributes_kept
 from tutelage.objectives import cross_entropy, losses_of
 from tutelage.randomness import seeded
 from tutelage.records import Batch, Params
+from tutelage.sights import copied
 from tutelage.student import evaluate
 from tutelage.trees import detached, leaves
 
@@ -70,10 +72,11 @@ def alignment(
     own = detached({k: p for k, p in student.named_parameters() if k in names})
 
     def losses(params: Params) -> Tensor:
-        with seeded(batch.seed, batch.inputs.device):
+        rows = copied(batch)
+        with seeded(batch.seed, batch.inputs.device), attributes_kept(student):
             buffers = dict(student.named_buffers())
-            logits, _, _ = evaluate(student, params, buffers, batch.inputs)
-        return losses_of(objective, logits, batch)
+            logits, _, _ = evaluate(student, params, buffers, rows.inputs)
+        return losses_of(objective, logits, rows)
 
     if method == "difference":
         return central_dots(losses, own, g)
@@ -127,8 +130,10 @@ def recorded(
     """
     theta = leaves(params)
     recorder = Recorder(student, layers=layers)
-    with torch.enable_grad(), recorder.record(rows, theta) as recording:
-        torch.autograd.grad(losses(theta).sum(), list(theta.values()), allow_unused=True)
+    with torch.enable_grad(), recorder.record(rows, theta, verified=True) as recording:
+        found = losses(theta)
+        recording.verify(found)
+        torch.autograd.grad(found.sum(), list(theta.values()), allow_unused=True)
     return recording
 
 

@@ -7,24 +7,30 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from tutelage.alignments.coupling import varied
 from tutelage.alignments.given import Given
 from tutelage.alignments.rows import mapped, tensors_in
-from tutelage.alignments.units import Unit
-from tutelage.randomness import seeded
+from tutelage.alignments.units import Unit, takes_statistics
+from tutelage.module_state import attributes_kept
+from tutelage.randomness import each_from, seeded
 from tutelage.replays import replay
 from tutelage.trees import cloned
 
 Places = Mapping[tuple[str, int], Sequence[int | None]]
 """row dimension of every output, by the module's name and the number of its call"""
 FEW = 3
-"""rows that are enough to tell"""
+"""rows that are enough to tell where they are"""
+MANY = 64
+"""rows that are looked at where nothing else tells whether they depend on one another"""
 TOLERANCE = 1e-4
 """of the largest gradient, by which a gradient may miss its multiple"""
 UNKNOWN = -1
 """where two dimensions would do, as for an output that has no gradient"""
 
 
-def find_places(student: nn.Module, units: Sequence[Unit], given: Given, rows: int) -> Places:
+def find_places(
+    student: nn.Module, units: Sequence[Unit], given: Given, rows: int
+) -> Places | None:
     """Run a few rows through the student and see what scales with each row's own loss.
 
     Where the loss of row i is multiplied, row i of every gradient is, and nothing else: that
@@ -38,23 +44,25 @@ def find_places(student: nn.Module, units: Sequence[Unit], given: Given, rows: i
 
     Returns:
         By output: its dimension, None where none counts rows, ``UNKNOWN`` where several might.
-        Empty where the student cannot be run on a few rows or gives nothing row by row.
+        Empty where the student gives nothing row by row; None where it cannot be run on a few
+        rows, so that nothing is known.
     """
-    few = min(rows, FEW)
+    few = min(rows, MANY if any(map(takes_statistics, student.modules())) else FEW)
     outputs: dict[tuple[str, int], list[Tensor]] = {}
     device = next(student.parameters()).device
     try:
-        with ExitStack() as stack, seeded(0, device), torch.enable_grad():
+        with ExitStack() as stack, each_from(), seeded(0, device), torch.enable_grad():
             stack.enter_context(without_statistics(student))
+            stack.enter_context(attributes_kept(student))
             for unit in units:
                 gather(unit, outputs, stack)
             return places_in(outputs, run(student, given, rows, few), (few, rows))
-    except (RuntimeError, ValueError, IndexError, AssertionError):
-        return {}  # a student may insist on whole batches
+    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError):
+        return None  # a student may insist on whole batches
 
 
 def run(student: nn.Module, given: Given, rows: int, few: int) -> object:
-    """What the student gives for a few rows, on copies of its buffers.
+    """What the student gives for a few rows, on copies of these and of its buffers.
 
     Args:
         student: The student.
@@ -67,7 +75,7 @@ def run(student: nn.Module, given: Given, rows: int, few: int) -> object:
     """
 
     def sliced(tensor: Tensor) -> Tensor:
-        return tensor[:few] if tensor.shape[:1] == (rows,) else tensor
+        return (tensor[:few] if tensor.shape[:1] == (rows,) else tensor).clone()
 
     args, kwargs = mapped(given.args, sliced), mapped(given.kwargs, sliced)
     assert isinstance(args, tuple)
@@ -167,19 +175,6 @@ def row_scores(result: object, sizes: tuple[int, int]) -> Tensor | None:
         if fitting:
             return torch.stack([varied(t.reshape(rows, -1)) for t in fitting]).sum(0)
     return None
-
-
-def varied(values: Tensor) -> Tensor:
-    """Sums with fixed, all different factors, so that none is trivially constant.
-
-    Args:
-        values: [rows, n].
-
-    Returns:
-        [rows].
-    """
-    steps = torch.arange(1, values.shape[1] + 1, dtype=values.dtype, device=values.device)
-    return (values * torch.cos(steps)).sum(1)
 
 
 def scaling_dim(once: Tensor, scaled: Tensor, factors: Tensor) -> int | None:

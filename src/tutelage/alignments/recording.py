@@ -7,6 +7,7 @@ from torch import Tensor
 
 from tutelage.alignments.calls import Call
 from tutelage.alignments.check import check_sums
+from tutelage.alignments.coupling import RowCheck
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.records import Params
 
@@ -21,6 +22,8 @@ class Recording:
     """all of the student's"""
     rows: int
     """B"""
+    check: RowCheck
+    """whether rows depend on one another"""
     calls: list[Call] = field(default_factory=list)
     gradient: Params = field(default_factory=dict)
     """of the loss that was differentiated, by the student's parameter names"""
@@ -35,8 +38,20 @@ class Recording:
         seen = {name for call in self.calls for name in call.unit.params.values()}
         return [name for name in self.gradient if name not in seen]
 
+    def verify(self, losses: Tensor) -> None:
+        """Check that no row's loss depends on other rows, so that ``dots`` can be exact.
+
+        Call it between forward and backward pass where the objective is not known to be row by
+        row; where rows depend on one another ``dots`` raises UnsupportedStudentError then.
+
+        Args:
+            losses: Of the rows [B], attached to the student's graph.
+        """
+        self.check.verify(losses)
+
     def finish(self) -> None:
         """Let go of all that no gradient came to."""
+        self.check.outputs.clear()
         self.called = bool(self.calls)
         self.calls = [call for call in self.calls if call.reached]
 
@@ -60,7 +75,8 @@ class Recording:
             [B], on the scale of the sum of the losses.
 
         Raises:
-            UnsupportedStudentError: If a parameter is used outside the recorded modules.
+            UnsupportedStudentError: If a parameter is used outside the recorded modules, or
+                rows depend on one another other than by batch statistics.
 
         Note: Raises UsageError where the direction does not fit the student or no gradient
             came, and ValueError where a coefficient is zero: nothing is known of that row.
@@ -70,6 +86,11 @@ class Recording:
         missing = [name for name in self.uncovered if name in known]
         if missing:
             raise UnsupportedStudentError(self._why_missing(missing))
+        if self.check.reason:
+            raise UnsupportedStudentError(
+                f"Row by row nothing can be read off one pass: {self.check.reason}. "
+                "Use method='forward'."
+            )
         shares = [call.dots(known) for call in self.calls] if known else []
         if not shares:
             return torch.zeros_like(coefficients)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.alignments.calls import Call, Output, open_call
+from tutelage.alignments.coupling import RowCheck
 from tutelage.alignments.given import Given, given_to
 from tutelage.alignments.moved import Before
 from tutelage.alignments.probe import UNKNOWN, Places
@@ -33,12 +34,20 @@ class Watch:
         recording: Where to.
         store: How to keep tensors; None: as they are.
         places: Where the rows of the modules' outputs are, as far as is known.
+        check: Whether rows depend on one another.
     """
 
-    def __init__(self, recording: Recording, store: torch.dtype | None, places: Places) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        store: torch.dtype | None,
+        places: Places,
+        check: RowCheck,
+    ) -> None:
         self.recording = recording
         self.rows = recording.rows
         self.store = store
+        self.check = check
         self.places: Places = places
         self.paused = False
         self.units: list[Unit] = []
@@ -125,7 +134,14 @@ class Watch:
         self.recording.calls.append(call)
         for place, tensor in enumerate(outputs):
             if tensor.requires_grad:
-                stack.callback(tensor.register_hook(partial(call.receive, place)).remove)
+                take = partial(self._receive, call, len(self.recording.calls), place)
+                stack.callback(tensor.register_hook(take).remove)
+
+    def _receive(self, call: Call, number: int, place: int, delta: Tensor) -> None:
+        if self.check.found is None:
+            call.receive(place, delta)
+        else:
+            self.check.note((number, place), call.outputs[place].row_dim, delta)
 
     def _row_dims(self, unit: Unit, outputs: list[Tensor]) -> list[int | None]:
         number = self.counts.get(unit.name, 0)

@@ -18,7 +18,7 @@ from tutelage.data.classes import ClassLookup
 from tutelage.data.columns import pick
 from tutelage.data.csv_files import CsvColumns, read_csv
 from tutelage.data.images import Labelled
-from tutelage.data.parquet import open_parquet
+from tutelage.data.parquet import open_parquet, schema_classes
 from tutelage.data.row_numbers import TableRows
 from tutelage.data.tables import PATH_COLUMNS
 from tutelage.errors import UsageError
@@ -167,7 +167,7 @@ def read_columns(file: Path) -> Mapping[str, Sequence[Any]]:
         file: The file.
 
     Returns:
-        By name.
+        By name; where a column declares classes, their names in place of its numbers.
 
     Raises:
         UsageError: If there is no such file, or it is of another kind.
@@ -178,7 +178,16 @@ def read_columns(file: Path) -> Mapping[str, Sequence[Any]]:
         return read_csv(file)
     stored = open_parquet(file)
     kept = [field.name for field in stored.schema_arrow if not _holds_bytes(field.type)]
-    return stored.read(kept).to_pydict()
+    found = stored.read(kept).to_pydict()
+    for name in kept:
+        if classes := schema_classes(stored.schema_arrow, name):
+            found[name] = [
+                classes[label]
+                if isinstance(label, int) and 0 <= label < len(classes)
+                else label
+                for label in found[name]
+            ]
+    return found
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:

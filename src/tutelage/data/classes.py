@@ -32,9 +32,9 @@ _DIGITS = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
 def literal(texts: Sequence[str]) -> list[str | int | float | None]:
     """Labels as written: whole numbers where all are such, words otherwise.
 
-    An empty text is a missing label, and among numbers so is NaN; infinity is one that is no
-    class. Words are never taken for
-    missing: a class may be called ``null``, ``None`` or ``NA``.
+    A text of blanks alone is a missing label, and among numbers so is NaN; infinity is one that
+    is no class. Words are never taken for missing: a class may be called ``null``, ``None`` or
+    ``NA``.
 
     Args:
         texts: The values of a column.
@@ -46,7 +46,7 @@ def literal(texts: Sequence[str]) -> list[str | int | float | None]:
     present = {text for text in plain if text not in ("", "nan")} - _INFINITE
     if present and all(whole_number(text) is not None for text in present):
         return [float(t) if t in _INFINITE else whole_number(t) for t in plain]
-    return [text or None for text in texts]
+    return [text if text.strip() else None for text in texts]
 
 
 def whole_number(text: str) -> int | None:
@@ -60,6 +60,20 @@ def whole_number(text: str) -> int | None:
     """
     match = _NUMBER.fullmatch(text.strip())
     return None if match is None else int(match[1])
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is none: nothing, NaN, or a text of blanks.
+
+    Args:
+        value: The label.
+
+    Returns:
+        True where there is none.
+    """
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[str, ...]:
@@ -78,10 +92,11 @@ def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[st
 
     Note: raises ``UsageError`` where hardly any of very many numbers is there, as with ids.
     """
-    words = sorted({str(value) for value in values if isinstance(value, str | bool)})
+    there = [value for value in values if not is_missing(value)]
+    words = sorted({str(value) for value in there if isinstance(value, str | bool)})
     if words:
         return tuple(words)
-    numbers = {number for number in map(_whole, values) if number is not None and number >= 0}
+    numbers = {number for number in map(_whole, there) if number is not None and number >= 0}
     if _IGNORED in numbers and _IGNORED - 1 not in numbers:
         numbers.remove(_IGNORED)
     refuse_sparse(numbers, where=where)
@@ -117,7 +132,7 @@ def refuse_ids(values: Sequence[Any], *, where: str) -> None:
     Raises:
         UsageError: If it looks like a column of ids.
     """
-    there = [str(value) for value in values if not _is_missing(value)]
+    there = [str(value) for value in values if not is_missing(value)]
     distinct = len(set(there))
     if len(there) >= _FEW and distinct > _DISTINCT * len(there):
         raise UsageError(
@@ -144,7 +159,7 @@ def unlabelled(
     marked = {place for place, name in enumerate(declared or ()) if name in marks}
 
     def left_out(value: Any) -> bool:
-        if _is_missing(value):
+        if is_missing(value):
             return skipped
         number = None if isinstance(value, bool) else _whole(value)
         return number in marked or str(value if number is None else number) in marks
@@ -237,7 +252,7 @@ def encode(
     lookup, rows = lookup or ClassLookup(classes), rows or TableRows.of(where, len(values))
     passed = set(left_out)
     looked_at = [(row, value) for row, value in enumerate(values) if row not in passed]
-    missing = [row for row, value in looked_at if _is_missing(value)]
+    missing = [row for row, value in looked_at if is_missing(value)]
     if missing:
         raise UsageError(
             f"{rows.having('no label', missing)}; label these rows or remove them, or leave "
@@ -275,10 +290,6 @@ def alike(classes: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
         for plain, names in groups.items()
         if len(names) > 1
     ]
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _whole(value: Any) -> int | None:

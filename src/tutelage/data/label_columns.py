@@ -11,6 +11,7 @@ from tutelage.data.classes import (
     ClassLookup,
     class_names,
     encode,
+    is_missing,
     literal,
     refuse_ids,
     unlabelled,
@@ -132,9 +133,9 @@ def agreed_classes(
     if train.declared is not None:
         return train.declared
     told = train.told(reading)
-    if not any(value is not None for value in told):
+    if all(map(is_missing, told)):
         raise UsageError(f"{train.where} holds no row with a label; give a source with some.")
-    numbers = not any(isinstance(value, str | bool) for value in told)
+    numbers = not any(isinstance(value, str | bool) for value in told if not is_missing(value))
     if test is not None and test.declared is not None and numbers:
         return test.declared
     refuse_ids(told, where=train.where)

@@ -47,7 +47,9 @@ def read_own(file: Path) -> Opinions:
             f"and loss or weight, with a row for each; it has {', '.join(columns) or 'none'}."
         )
     labels = _classes(given)
-    predicted, true = (_classes(columns.get(name)) for name in ("predicted", "true"))
+    predicted, true = (
+        _classes(columns[name]) if name in columns else None for name in ("predicted", "true")
+    )
     for name, column in (("predicted", predicted), ("true", true)):
         _refuse_other_kind(labels, column, name, file)
     clean = _flags(columns.get(HELD_OUT_COLUMN), rows)
@@ -87,10 +89,8 @@ def _text(value: Any) -> str:
     return "" if value is None or value != value else str(value)
 
 
-def _classes(column: Sequence[Any] | None) -> list[str] | None:
+def _classes(column: Sequence[Any]) -> list[str]:
     # a column that lacks some numbers has 1.0 where others have 1
-    if column is None:
-        return None
     read = literal([_text(value) for value in column])
     texts = ["" if label is None else str(label) for label in read]
     wholes = [whole_number(text) for text in texts]

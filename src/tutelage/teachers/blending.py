@@ -1,12 +1,14 @@
 """Label-dependent blending: how much of another image to mix in, learnt for each class pair."""
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from tutelage.errors import UsageError
+from tutelage.labels import one_hot
 from tutelage.precision import FULL, autocast_to
 from tutelage.records import Batch, Lesson, as_lesson
+from tutelage.shapes import described
 
 
 class Blending(nn.Module):
@@ -64,7 +66,9 @@ def blend_by_class(batch: Batch, shares: Float[Tensor, "C C"]) -> Lesson:
         The lesson, differentiable in the shares.
     """
     partner = drawn_partner(batch)
-    labels = soft_labels(batch, len(shares)).to(shares.dtype)
+    labels = soft_labels(batch, len(shares))
+    shares = shares.to(torch.promote_types(shares.dtype, labels.dtype))
+    labels = labels.to(shares.dtype)
     with autocast_to(FULL, shares.device):
         own = (labels @ shares * labels[partner]).sum(1)
     return blend(batch, partner, own, len(shares))
@@ -83,12 +87,20 @@ def blend(
 
     Returns:
         B rows with soft labels [B, C], each with the identity of its own example.
+
+    Raises:
+        UsageError: If inputs are whole numbers, of which there is no mixture.
     """
     x, y = batch.inputs, soft_labels(batch, classes)
-    share = own.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
-    inputs = share * x + (1 - share) * x[partner]
-    mine = own.to(y.dtype).unsqueeze(1)
-    targets = mine * y + (1 - mine) * y[partner]
+    if not x.is_floating_point():
+        raise UsageError(
+            f"inputs are {described(x)}, of which no mixture can be shown: blend inputs in "
+            "floating point, such as images in 0..1."
+        )
+    own = own.to(torch.promote_types(own.dtype, y.dtype))
+    share, mine = own.reshape(-1, *[1] * (x.ndim - 1)), own.unsqueeze(1)
+    inputs = (share * x + (1 - share) * x[partner]).to(x.dtype)  # rounded once in half
+    targets = (mine * y + (1 - mine) * y[partner]).to(y.dtype)
     return as_lesson(batch)._replace(inputs=inputs, targets=targets)
 
 
@@ -112,8 +124,18 @@ def soft_labels(batch: Batch, classes: int) -> Float[Tensor, "B C"]:
         classes: C.
 
     Returns:
-        One-hot rows where classes were given; soft labels as they are.
+        One-hot rows where classes were given, soft labels as they are; in float32, or float64
+        where the inputs are so, whatever else their type.
+
+    Raises:
+        UsageError: If there are soft labels of another number of classes.
     """
-    if batch.targets.ndim == 2:
-        return batch.targets
-    return F.one_hot(batch.targets, classes).to(batch.inputs.dtype)
+    kind = torch.float64 if batch.inputs.dtype == torch.float64 else torch.float32
+    if batch.targets.is_floating_point():
+        if batch.targets.ndim != 2 or batch.targets.shape[1] != classes:
+            raise UsageError(
+                f"targets are {described(batch.targets)}; allowed: class ids [B], or soft "
+                f"labels [B, {classes}]."
+            )
+        return batch.targets.to(torch.promote_types(batch.targets.dtype, kind))
+    return one_hot(batch.targets, classes, "blending").to(kind)

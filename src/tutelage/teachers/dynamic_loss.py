@@ -1,9 +1,9 @@
 """Dynamic losses: the teacher gives the student's loss itself, which changes with time."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tutelage.labels import one_hot
 from tutelage.precision import FULL, autocast_to
 from tutelage.records import Lesson, Observation
 from tutelage.trees import wide
@@ -67,7 +67,8 @@ class DynamicLoss(nn.Module):
             [L], in -1..0.
         """
         logits, targets = wide(observation.logits), lesson.targets
-        labels = targets if targets.is_floating_point() else F.one_hot(targets, self.classes)
+        soft = targets.is_floating_point()
+        labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)
         hits = (logits.argmax(1) == labels.argmax(1)).to(logits.dtype)
         right = hits.mean() if len(hits) else logits.new_zeros(())
         progress = observation.progress

@@ -187,7 +187,7 @@ def _zero_start_mlp(size: int, width: int, hidden_layers: int, *, bias: bool) ->
 def _one_hot(targets: Tensor, classes: int) -> Tensor:
     if targets.is_floating_point():
         return targets
-    known = F.one_hot(targets.clamp(min=0), classes)
+    known = F.one_hot(targets.long().clamp(min=0), classes)
     return known * (targets >= 0).unsqueeze(-1)  # padding of sequences is negative
 
 

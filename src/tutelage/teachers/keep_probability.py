@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tutelage.labels import one_hot
 from tutelage.objectives import Normalise
 from tutelage.records import Lesson, Observation
 from tutelage.teachers.internal_state import margin
@@ -52,7 +52,8 @@ class KeepProbability(nn.Module):
             [L] in (0, 1).
         """
         logits, targets, told = observation.logits, lesson.targets, observation.progress
-        labels = targets if targets.is_floating_point() else F.one_hot(targets, self.classes)
+        soft = targets.is_floating_point()
+        labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)
         labels = labels.to(logits.dtype)
         facts = (told.fraction, told.mean_loss, told.best_accuracy)
         columns = [

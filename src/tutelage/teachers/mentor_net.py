@@ -5,6 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from tutelage.labels import require_classes_of
 from tutelage.objectives import Normalise
 from tutelage.ranges import require_not_negative
 from tutelage.records import Lesson, Observation
@@ -149,10 +150,12 @@ class MentorNetDD(nn.Module):
         losses, fraction = observation.losses, observation.progress.fraction
         if fraction < self.burn_in:
             return _some(losses, self.dropout)
+        if lesson.targets.device.type == "cpu":
+            require_classes_of(lesson.targets, self.classes, type(self).__name__)
         above = losses - self.average(losses)
         gate, candidate = self.gates(torch.stack([losses, above], 1)).chunk(2, dim=1)
         epoch = self.epochs[min(int(EPOCHS * fraction), EPOCHS - 1)].expand(len(losses), -1)
-        seen = [self.labels(lesson.targets), epoch, gate.sigmoid() * candidate.tanh()]
+        seen = [self.labels(lesson.targets.long()), epoch, gate.sigmoid() * candidate.tanh()]
         return self.net(torch.cat(seen, 1)).sigmoid().squeeze(1)
 
 

@@ -39,5 +39,7 @@ class Mixup(nn.Module):
         """
         partner, x = drawn_partner(batch), batch.inputs
         alpha = torch.tensor(self.alpha, dtype=torch.float64, device="cpu")
-        share = Beta(alpha, alpha).sample().to(x.device, x.dtype)
+        share = Beta(alpha, alpha).sample().to(x.device)
+        if x.dtype != torch.float64:
+            share = share.float()
         return blend(batch, partner, share.expand(len(x)), self.classes)

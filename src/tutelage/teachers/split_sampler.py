@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tutelage.errors import nearest
 from tutelage.records import Batch, Lesson, as_lesson
+from tutelage.shapes import require_known_ids
 
 Policy = Literal["inverted", "softmax"]
 
@@ -117,6 +118,10 @@ class SplitSampler(nn.Module):
 
         Returns:
             The lesson; ``log_prob`` is differentiable in the logits.
+
+        Note: ids of no part are a ``UsageError`` on the CPU.
         """
+        known = (batch.ids >= 0) & (batch.ids < self.ends[-1])
+        require_known_ids(batch.ids, known, "SplitSampler has no part")
         part = torch.bucketize(batch.ids, self.ends, right=True)
         return as_lesson(batch)._replace(log_prob=self.log_probs()[part])

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tutelage.labels import one_hot
 from tutelage.records import Batch, Lesson
 from tutelage.teachers.copies import repeated
 from tutelage.teachers.worst_case_soft import probabilities
@@ -75,10 +75,18 @@ class StoredCopies(nn.Module):
         lesson = repeated(batch, self.k)._replace(inputs=inputs)
         if self.targets is None:
             return lesson
-        own = batch.targets
-        if self.targets.ndim > 2 and own.ndim == 1:
-            own = F.one_hot(own, self.targets.shape[2]).to(self.targets.dtype)
-        return lesson._replace(targets=torch.cat([own, _by_copy(self.targets, rows, own)]))
+        own, stored = batch.targets, self.targets
+        if stored.ndim > 2 and own.ndim == 1:
+            own = one_hot(own, stored.shape[2], type(self).__name__).to(stored.dtype)
+        if own.shape[1:] != stored.shape[2:]:
+            raise ValueError(
+                f"copies have labels of shape {tuple(stored.shape[2:])} but the examples "
+                f"{tuple(own.shape[1:])}: store labels as the examples' are."
+            )
+        if own.is_floating_point() or stored.is_floating_point():
+            kind = torch.promote_types(own.dtype, stored.dtype)
+            own = own.to(torch.promote_types(kind, torch.float32))
+        return lesson._replace(targets=torch.cat([own, _by_copy(stored, rows, own)]))
 
 
 def _by_copy(stored: Tensor, rows: Tensor, like: Tensor) -> Tensor:

@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tutelage.labels import one_hot
 from tutelage.objectives import Normalise, nonzero
 from tutelage.records import Lesson, Observation
 
@@ -70,7 +70,7 @@ class SupportWeights(nn.Module):
         x = lesson.inputs
         step = torch.full_like(x[:, :1], min(observation.progress.fraction, 1.0))
         image = self.network(torch.cat([x, step], 1))
-        label = F.one_hot(lesson.targets, self.classes).to(x.dtype)
+        label = one_hot(lesson.targets, self.classes, type(self).__name__).to(x.dtype)
         t = self.head(torch.cat([image, self.embed(label)], 1)).sigmoid().squeeze(1)
         t = t.to(torch.promote_types(t.dtype, torch.float32))  # half under autocast
         return len(t) * t / nonzero(t.sum())

@@ -41,7 +41,7 @@ def probabilities(logits: Tensor) -> Tensor:
     Returns:
         [L, C].
     """
-    return logits.softmax(1)
+    return wide(logits).softmax(1)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from tests.fuzz.engine.implicit import AtTheEnd, implicit
 from tests.fuzz.engine.made import Parts
-from tests.fuzz.engine.plain import Asked, Loop, Note, Phi
+from tests.fuzz.engine.notes import Asked, Note, Phi
+from tests.fuzz.engine.plain import Loop
 
 SIZE = 2e-4
 DIRECTIONS = 2

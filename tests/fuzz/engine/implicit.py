@@ -6,7 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from tests.fuzz.engine.plain import Asked, Loop, Note, Phi
+from tests.fuzz.engine.notes import Asked, Note, Phi
+from tests.fuzz.engine.plain import Loop
 
 SIZE = 1e-4
 
@@ -40,8 +41,8 @@ class AtTheEnd:
         self.losses = list(loop.losses)
         self.note = note
         free = self._at(None).gradient(step, Asked(phi))  # weights look at the student now
-        self.note = replace(note, seen=free.seen._replace(progress=note.seen.progress))
-        self.note.renewed = free.renewed
+        seen = free.seen._replace(progress=note.seen.progress)
+        self.note = replace(free, seen=seen, buffers=note.buffers)
         judge = self._at(None)
         judge.judge(phi, step + 1)
         self.judged_by = judge.renewed()

@@ -1,51 +1,19 @@
 """Training in plain torch, step by step: the oracle. No code of the engine, records aside."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tests.fuzz.engine.made import DOUBLE, Parts
+from tests.fuzz.engine.notes import Asked, Note, Phi
 from tests.fuzz.engine.objectives import JUDGES
 from tests.fuzz.engine.own_teachers import Remembering
-from tests.fuzz.engine.reduction import cast_to, cut, reduced
+from tests.fuzz.engine.reduction import cast_to, cut, placed, reduced, renew, rows_of, seen_of
 from tutelage.objectives import Normalise
 from tutelage.randomness import mixed_seed
 from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
-
-Phi = dict[str, Tensor]
-
-
-@dataclass
-class Note:
-    """What a step saw, for steps that are taken again."""
-
-    seen: Observation
-    buffers: dict[str, Tensor]
-    """the teacher's, before the step"""
-    params: dict[str, Tensor]
-    """the student's, before the step"""
-    renewed: dict[str, Tensor]
-    """the student's buffers, after the pass"""
-    loss: float
-    weights: Tensor
-
-
-class Asked(NamedTuple):
-    """How a step is to be taken."""
-
-    phi: Phi
-    weighs: Phi | None = None
-    """what weighs, where the lesson was prepared by another"""
-    note: Note | None = None
-    """of the same step of the run that is differentiated: what does not depend on phi"""
-    frozen: bool = False
-    """gradients are those at the parameters of the note"""
-    untaught: bool = False
-    virtual: bool = False
-    """plain SGD of the same rate"""
 
 
 class Loop:
@@ -55,9 +23,7 @@ class Loop:
         self.parts, self.s = parts, parts.situation
         self.whole = self.s.mode == "whole run"
         self.made = parts.make(types)
-        self.deep = getattr(self.made.teacher, "deep", False) or hasattr(
-            self.made.teacher, "grade"
-        )
+        self.deep = getattr(self.made.teacher, "deep", hasattr(self.made.teacher, "grade"))
         self.losses: list[float] = []
         self.mode = self.made.student.training
         self.seed = mixed_seed(self.s.seed, 0) if self.whole else self.s.seed
@@ -92,8 +58,7 @@ class Loop:
         """Let a student that cuts off what it renews see that as it was."""
         if buffers is not None and self.parts.of_student.detaches:
             self.made.student.eval()
-            for name, buffer in self.made.student.named_buffers():
-                buffer.copy_(buffers[name])
+            renew(self.made.student, buffers)
 
     def judge(self, phi: Phi, steps: int, buffers: dict[str, Tensor] | None = None) -> float:
         """The held-out loss after so many steps; buffers as they were found, if given."""
@@ -157,40 +122,58 @@ class Loop:
         torch.default_generator.manual_seed(batch.seed)
         with torch.no_grad():
             lesson = as_lesson(batch) if asked.untaught else self._prepared(batch)
-        if asked.frozen and asked.note is not None:  # until the backward pass is done
-            self._load(asked.note.params)
         note = asked.note
+        aside = None if note is None or self.deep else self._shown(lesson, batch.seed, note)
+        if asked.frozen and note is not None:  # until the backward pass is done
+            self._load(note.params)
         progress = self._progress(number) if note is None else note.seen.progress
         seen = self._seen(lesson, batch.seed, progress)
         marks = self._counted(lesson.targets)
-        known = lesson._replace(targets=self._known(lesson.targets))
+        counted = marks.bool().nonzero().flatten()
+        shown = seen if self.deep else aside or cut(seen)
         torch.default_generator.manual_seed(batch.seed + 2)
-        weights, losses = self._weighed(known, seen, asked)
-        weights, losses = weights * marks, torch.where(marks.bool(), losses, 0.0)
+        pair = seen_of(seen, counted), seen_of(shown, counted)
+        weights, losses = self._weighed(rows_of(lesson, counted), *pair, asked)
+        weights, losses = (placed(x, counted, len(marks)) for x in (weights, losses))
         shown = seen if note is None else note.seen
         return reduced(losses, weights, lesson, marks, self._rule(asked)), cut(shown), weights
 
     def _weighed(
-        self, lesson: Lesson, seen: Observation, asked: Asked
+        self, lesson: Lesson, seen: Observation, shown: Observation, asked: Asked
     ) -> tuple[Tensor, Tensor]:
+        """Weights and what is descended of the rows that count; the teacher sees no others."""
         teacher: Any = self.made.teacher
-        ones = torch.ones(len(seen.losses))
+        ones = torch.ones(len(lesson.ids))
+        if not len(lesson.ids):
+            return ones, seen.losses
         if asked.untaught:
             return ones, seen.losses
         if asked.weighs is not None:
             self.set(asked.weighs)
-        shown = seen
-        if not self.deep:
-            note = asked.note
-            shown = cut(seen) if note is None else note.seen
         weights, own = ones, self.made.types[1]
-        shown, lesson = cast_to(shown, own), cast_to(lesson, own)
+        shown, lesson, live = (cast_to(x, own) for x in (shown, lesson, seen))
         if hasattr(teacher, "weigh"):
             with nullcontext() if self.deep else torch.no_grad():
                 weights = teacher.weigh(lesson, shown)
         weights = weights.reshape(-1).to(torch.promote_types(weights.dtype, torch.float32))
-        losses = teacher.grade(lesson, shown) if hasattr(teacher, "grade") else seen.losses
+        losses = teacher.grade(lesson, live) if hasattr(teacher, "grade") else seen.losses
         return weights, losses
+
+    def _shown(self, lesson: Lesson, seed: int, note: Note) -> Observation:
+        # the student as it was, on what is prepared now: no other path leads to the weights
+        if not hasattr(self.made.teacher, "prepare"):
+            return note.seen
+        named = self.made.student.named_parameters()
+        now, held = {k: p.detach().clone() for k, p in named}, self.renewed()
+        self._load(note.params)
+        renew(
+            self.made.student, note.renewed if self.parts.of_student.detaches else note.started
+        )
+        with torch.no_grad():
+            found = self._seen(lesson, seed, note.seen.progress)
+        self._load(now)
+        renew(self.made.student, held)
+        return found
 
     def _seen(self, lesson: Lesson, seed: int, progress: Progress) -> Observation:
         size = self.s.part or len(lesson.ids)
@@ -223,15 +206,14 @@ class Loop:
     def _before(self, asked: Asked) -> Note:
         teacher = self.made.teacher
         if asked.note is not None:
-            for name, buffer in teacher.named_buffers():
-                buffer.copy_(asked.note.buffers[name])
+            renew(teacher, asked.note.buffers)
         self.set(asked.phi)
         buffers = {k: b.clone() for k, b in teacher.named_buffers()}
         params = {k: p.detach().clone() for k, p in self.made.student.named_parameters()}
         self.hold(None if asked.note is None else asked.note.renewed)
         nothing = torch.zeros(0)
         seen = Observation(nothing, nothing, {}, Progress())
-        return Note(seen, buffers, params, {}, 0.0, nothing)
+        return Note(seen, buffers, params, self.renewed(), {}, 0.0, nothing)
 
     def _after(self, asked: Asked, note: Note) -> None:
         optimizer = self.made.optimizer
@@ -275,12 +257,6 @@ class Loop:
         counts = self.parts.objective.counts
         known = torch.ones(len(targets)) if counts is None else counts(targets)
         return known.to(torch.float64 if self.made.types[0] == DOUBLE else torch.float32)
-
-    def _known(self, targets: Tensor) -> Tensor:
-        if self.parts.objective.kind != "marked":
-            return targets
-        assert self.parts.objective.counts is not None
-        return targets.where(self.parts.objective.counts(targets), 0)
 
     def _progress(self, number: int) -> Progress:
         fraction = number / self.s.steps

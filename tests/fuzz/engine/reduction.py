@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tutelage.objectives import Normalise
 from tutelage.records import Lesson, Observation
@@ -44,3 +44,26 @@ def cast_to(rows: Any, dtype: torch.dtype) -> Any:
     return type(rows)(
         *(x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for x in rows)
     )
+
+
+def rows_of(lesson: Lesson, rows: Tensor) -> Lesson:
+    """Some of a lesson's rows."""
+    inputs, targets, ids, group = (x[rows] for x in lesson[:4])
+    return lesson._replace(inputs=inputs, targets=targets, ids=ids, group=group)
+
+
+def seen_of(seen: Observation, rows: Tensor) -> Observation:
+    """What was seen of some of the rows."""
+    features = {k: f[rows] for k, f in seen.features.items()}
+    return seen._replace(losses=seen.losses[rows], logits=seen.logits[rows], features=features)
+
+
+def placed(numbers: Tensor, rows: Tensor, count: int) -> Tensor:
+    """Numbers of some rows among zeros."""
+    return numbers.new_zeros(count).index_put((rows,), numbers)
+
+
+def renew(module: nn.Module, buffers: dict[str, Tensor]) -> None:
+    """Give a module's buffers other values."""
+    for name, buffer in module.named_buffers():
+        buffer.copy_(buffers[name])

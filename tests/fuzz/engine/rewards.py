@@ -10,7 +10,8 @@ from torch.optim import SGD
 
 from tests.fuzz.engine.differences import along, drawn, moved
 from tests.fuzz.engine.made import Made, Parts
-from tests.fuzz.engine.plain import Loop, Phi
+from tests.fuzz.engine.notes import Phi
+from tests.fuzz.engine.plain import Loop
 from tests.fuzz.engine.taught import Noting, phi_of
 from tests.fuzz.outcomes import Outcome
 from tutelage.records import Batch, as_lesson
@@ -79,14 +80,15 @@ def _kept(parts: Parts) -> Iterator[tuple[Batch, Phi, Tensor]]:
     # by seeds, until every choice has been drawn
     rows = parts.source.train
     batch = Batch(rows.inputs[:ROWS], rows.targets[:ROWS], rows.ids[:ROWS])
-    seen = set()
+    counts, seen = parts.objective.counts, set()
+    known = ROWS if counts is None else int(counts(batch.targets).sum())
     for seed in range(SEEDS):
         grad, weights = _estimate(parts, batch, seed)
         kept = tuple(bool(w) for w in weights)
         if kept not in seen:
             seen.add(kept)
             yield batch, grad, weights
-        if len(seen) == 2**ROWS:
+        if len(seen) == 2**known:
             return
 
 
@@ -108,7 +110,9 @@ def _chance(parts: Parts, phi: Phi, batch: Batch, weights: Tensor) -> Tensor:
             seen = loop.seen(batch)
             keeps: Any = teacher.keeps
             p = keeps.weigh(as_lesson(batch), seen).clamp(1e-6, 1 - 1e-6)
-            return torch.where(weights > 0, p, 1 - p).prod()
+            counts = parts.objective.counts
+            drawn_of = p > 0 if counts is None else counts(batch.targets)
+            return torch.where(weights > 0, p, 1 - p)[drawn_of].prod()
         sampler = teacher.prepares if isinstance(teacher, Together) else teacher
         assert isinstance(sampler, SplitSampler)
         q = sampler.logits.softmax(0)

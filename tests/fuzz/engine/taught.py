@@ -13,7 +13,7 @@ from torch.optim import SGD
 from tests.fuzz.engine.data import Delivery
 from tests.fuzz.engine.differences import Course, Looked
 from tests.fuzz.engine.made import Made, Parts
-from tests.fuzz.engine.plain import Phi
+from tests.fuzz.engine.notes import Phi
 from tutelage.descent import Ordinary
 from tutelage.loops import episodic
 from tutelage.records import Batch

@@ -123,7 +123,7 @@ def _parquet(f: Files, place: Path, part: str, rows: list[Row]) -> None:
     for shard in range(count):
         own = rows[shard::count] if count == 1 else _share(rows, shard, count)
         words = f.shards == "words in the last" and shard == count - 1
-        columns = {"label": _column(f, own, words=words)}
+        columns = {"label": _column(f, own, rows, words=words)}
         if f.door == "parquet of images":
             columns |= {"image": [{"bytes": _png(row.number), "path": None} for row in own]}
         else:
@@ -146,9 +146,9 @@ def _png(number: int) -> bytes:
     return out.getvalue()
 
 
-def _column(f: Files, rows: list[Row], *, words: bool) -> pa.Array:
+def _column(f: Files, rows: list[Row], part: list[Row], *, words: bool) -> pa.Array:
     values = [row.label for row in rows]
-    kinds = {type(v) for v in values if v is not None}
+    kinds = {type(row.label) for row in part if row.label is not None}
     mixed = len(kinds) > 1
     if words or mixed or f.stored == "words":
         return pa.array([None if v is None else name_of(v) for v in values], pa.string())

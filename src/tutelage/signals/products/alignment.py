@@ -199,6 +199,8 @@ def ghost(task: Task, losses: Losses, params: Params, v: Params, rows: int) -> T
     """
     theta = leaves(params)
     recorder = Recorder(task.student.module)
-    with torch.enable_grad(), recorder.record(rows, theta) as recording:
-        torch.autograd.grad(losses(theta).sum(), list(theta.values()), allow_unused=True)
+    with torch.enable_grad(), recorder.record(rows, theta, verified=True) as recording:
+        found = losses(theta)
+        recording.verify(found)
+        torch.autograd.grad(found.sum(), list(theta.values()), allow_unused=True)
     return recording.dots(v, recording.ones())
