@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache, partial
+from threading import Thread
 from typing import Any, cast
 
 import pytest
@@ -30,6 +31,7 @@ from tutelage.signals.products import (
     FiniteDifference,
     ForwardOverReverse,
 )
+from tutelage.student import evaluate
 from tutelage.teachers import InternalState
 from tutelage.tutor import Tutor
 
@@ -275,8 +277,9 @@ class Unfixed(nn.Module):
 def test_a_part_that_gives_something_else_when_it_is_run_again_is_refused(part) -> None:
     torch.manual_seed(0)
     made = Student(new, part).double()
+    signal = Replayed(3, product=FiniteDifference())
     with pytest.raises(UnsupportedStudentError, match=r"each time it is run.*out of the check"):
-        Unrolled(3)(*shown(made, weigher()))
+        signal(*shown(made, weigher()))
 
 
 def test_a_part_that_draws_other_numbers_when_it_is_run_again_is_refused() -> None:
@@ -304,6 +307,26 @@ class Again(torch.autograd.Function):
             out = ctx.part(x)
         own = list(ctx.part.parameters())
         return None, *torch.autograd.grad(out, [x, *own], grads)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_thread_of_the_backward_pass_recomputes_the_same(part) -> None:
+    # devices have threads of their own for it
+    grads, batch = [], next(stream())
+    for how, apart in ((directly, False), (nested if part == "plain" else new, True)):
+        made = student(how, part)
+        theta = {k: (2 * p).detach().requires_grad_() for k, p in made.named_parameters()}
+        torch.manual_seed(3)
+        out, _, _ = evaluate(made, theta, dict(made.named_buffers()), batch.inputs)
+
+        def taken(out: Tensor = out, theta: dict[str, Tensor] = theta) -> None:
+            grads.append(torch.autograd.grad(out.pow(2).sum(), [*theta.values()]))
+
+        thread = Thread(target=taken)
+        thread.start() if apart else taken()
+        if apart:
+            thread.join()
+    torch.testing.assert_close(grads[1], grads[0], rtol=1e-9, atol=1e-12)
 
 
 def test_other_ways_to_recompute_are_refused_by_name() -> None:
