@@ -255,7 +255,6 @@ class Tutor:
         given = copied(theirs) if learner.next_judges else theirs
         recorder, rows = self._recorder, len(lesson.ids)
         recording = due and learner.records(task) and passes.show_rows(task)
-        recording = recording and not recorder.coupled
         with recorder.record(rows, verified=True) if recording else nullcontext() as recorded:
             sight = passes.look(task, step, lesson, given=given)
             if given is not theirs:

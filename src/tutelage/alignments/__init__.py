@@ -1,11 +1,11 @@
 """How every example's gradient lies to a direction, without per-example gradients."""
 
 from tutelage.alignments.alignment import alignment, dots_or_forward
+from tutelage.alignments.coupling import couples_rows
 from tutelage.alignments.difference import central_dots, forward_difference_dots
 from tutelage.alignments.forward import Losses, forward_dots, load_forward_mode
 from tutelage.alignments.recorder import Recorder
 from tutelage.alignments.recording import Recording
-from tutelage.alignments.units import couples_rows
 
 __all__ = [
     "Losses",

@@ -6,11 +6,12 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from tutelage.alignments.coupling import couples_rows
 from tutelage.alignments.difference import central_dots
 from tutelage.alignments.forward import Losses, forward_dots
 from tutelage.alignments.recorder import Recorder
 from tutelage.alignments.recording import Recording
-from tutelage.alignments.units import couples_rows, selected, without_padding
+from tutelage.alignments.units import selected, without_padding
 from tutelage.differentiable import original
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.module_state import attributes_kept

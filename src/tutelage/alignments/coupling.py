@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.alignments.rows import tensors_in
-from tutelage.alignments.units import takes_statistics
+from tutelage.alignments.units import scales_by_frequency, takes_statistics
 from tutelage.module_state import on_state, state_of
 from tutelage.trees import wide
 
@@ -53,6 +53,23 @@ class Checked:
         return new or self.passes <= FIRST or self.passes & (self.passes - 1) == 0
 
 
+def couples_rows(student: nn.Module) -> bool:
+    """Whether the gradient of one example depends on the others of its batch, where known.
+
+    Args:
+        student: The student.
+
+    Returns:
+        True where a batch normalisation is in training mode, or keeps no statistics, where an
+        embedding divides its gradient by how often the batch holds a token, and where the check
+        of a recorded pass has found that rows of the student's losses depend on one another.
+    """
+    found = CHECKED.get(student)
+    return (found is not None and bool(found.coupled)) or any(
+        takes_statistics(m) or scales_by_frequency(m) for m in student.modules()
+    )
+
+
 CHECKED: WeakKeyDictionary[nn.Module, Checked] = WeakKeyDictionary()
 
 
@@ -80,8 +97,6 @@ class RowCheck:
         """what came to the modules' outputs in a backward pass of the check; else None"""
         self.reason = ""
         """why rows cannot be told apart; empty where they can"""
-        self.lasting = False
-        """whether that is so of every pass with the same graph"""
 
     def gave(self, result: object) -> None:
         """Keep what a call of the student gave.
@@ -121,7 +136,7 @@ class RowCheck:
         checked = CHECKED.setdefault(self.student, Checked())
         key = graph_of(losses), self.rows
         if key in checked.coupled:
-            self.reason, self.lasting = checked.coupled[key], True
+            self.reason = checked.coupled[key]
             return
         self.found = {}
         try:
@@ -133,7 +148,7 @@ class RowCheck:
         if reason:
             self.reason = reason
             if bool(losses.isfinite().all()):
-                checked.coupled[key], self.lasting = reason, True
+                checked.coupled[key] = reason
 
     def verify_outputs(self, result: object) -> None:
         """Check the student alone, whose losses are not known.

@@ -64,8 +64,6 @@ class Recorder:
         self.layers = layers
         self.store = store
         self._places: Places | None = None
-        self.coupled = False
-        """whether rows were found to depend on one another"""
         selected(self.student, layers)
 
     @contextmanager
@@ -98,7 +96,6 @@ class Recorder:
                 watch.module(unit, stack)
             self._watch_student(watch, stack, verified=verified)
             yield recording
-        self.coupled = self.coupled or check.lasting
         recording.finish()
 
     def _watch_student(self, watch: Watch, stack: ExitStack, *, verified: bool) -> None:

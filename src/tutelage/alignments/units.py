@@ -116,19 +116,6 @@ def is_linear(module: nn.Module) -> bool:
     return plain and type(module).forward in LINEAR_FORWARDS and not (own_forward or chosen)
 
 
-def couples_rows(student: nn.Module) -> bool:
-    """Whether the gradient of one example depends on the others of its batch.
-
-    Args:
-        student: The student.
-
-    Returns:
-        True where a batch normalisation is in training mode, or keeps no statistics, and where
-        an embedding divides its gradient by how often the batch holds a token.
-    """
-    return any(takes_statistics(m) or scales_by_frequency(m) for m in student.modules())
-
-
 def takes_statistics(module: nn.Module) -> bool:
     """Whether it is a batch normalisation that normalises by the batch it is given.
 
