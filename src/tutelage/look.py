@@ -223,23 +223,25 @@ def weighed(task: Task, batch: Batch, lesson: Lesson, seen: Observation) -> Look
     return Look(lesson, seen, weights, loss, teacher_buffers=renewed)
 
 
-def ahead(task: Task, step: Step, witness: Witness) -> Window:
+def ahead(task: Task, step: Step, witness: Witness, buffers: Params) -> Window:
     """The window of a step that the optimiser has not taken yet.
 
     Args:
         task: The student learning under the teacher, its gradients set.
         step: The step.
         witness: What was seen of it.
+        buffers: The student's before its forward pass, which has renewed them by now.
 
     Returns:
-        The student before it as it is, and after it as it would be.
+        The student before it as it was, and after it as it would be.
     """
     state = task.student.state()
     params = task.student.params
     grads = {k: whole(g) for k in step.settings if (g := params[k].grad) is not None}
     with torch.no_grad():
         end = task.rule.update(state, grads, step.settings)
-    return Window(state, (step,), end, witness, gradient=grads)
+    start = state._replace(buffers=buffers)
+    return Window(start, (step,), end, witness, gradient=grads)
 
 
 def look_again(

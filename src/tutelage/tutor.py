@@ -229,11 +229,13 @@ class Tutor:
         if not self._trail.steps and not learner.retakes:
             self._trail.begin(learner.signal, self.task.student)
         batch = batch._replace(teacher_buffers=self._buffers.of(self.teacher))
+        before = cloned(self.task.student.state().buffers) if learner.retakes else {}
         sight, step, witness = self._see(learner, batch, due=due)
         self._trail.reach(step, self.task.student)
         judged = self._pass_on(sight.loss, batch)
         if learner.retakes and held_out is not None:
-            judged = self._learn(learner, ahead(self.task, step, witness), held_out, phi)
+            window = ahead(self.task, step, witness, before)
+            judged = self._learn(learner, window, held_out, phi)
             sight = weighed(self.task, step.batch, sight.lesson, sight.seen)
             sight = self._passes.descend(self.task, sight, step)
         moved = self._move(self.task, sight, step)

@@ -158,7 +158,7 @@ def plainly_after(window: Window) -> StudentState:
     assert start is not None
     assert window.gradient is not None
     params = {k: -_rate(settings[k]) * g for k, g in window.gradient.items()}
-    return start._replace(params=plus(start.params, params))
+    return window.end._replace(params=plus(start.params, params))  # with buffers renewed
 
 
 def plainly_before(_: Task, window: Window, __: Params, adjoint: Params) -> Params:
