@@ -2,18 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tutelage.errors import UnsupportedStudentError, UsageError
-from tutelage.objectives import (
-    TokenCrossEntropy,
-    binary_cross_entropy,
-    squared_error,
-)
+from tutelage.integrations.trainers_loss import TrainersLoss as TrainersLoss
+from tutelage.randomness import seeded
 from tutelage.records import Batch
 
 
@@ -34,7 +30,8 @@ def by_columns(model: nn.Module, columns: Sequence[str]) -> Iterator[None]:
     def named(_model: nn.Module, args: tuple[Tensor], _named: Mapping[str, Any]) -> Any:
         (inputs,) = args
         parts = (inputs,) if len(columns) == 1 else inputs.unbind(1)
-        return (), dict(zip(columns, parts, strict=True))
+        # as columns of their own: models take views of them
+        return (), {k: part.contiguous() for k, part in zip(columns, parts, strict=True)}
 
     def logits(_model: nn.Module, _args: object, outputs: Any) -> Tensor:
         found = getattr(outputs, "logits", outputs)
@@ -101,61 +98,57 @@ def stacked(
     return tuple(columns), Batch(shown, targets, ids)
 
 
-@dataclass(frozen=True)
-class TrainersLoss:
-    """What the Trainer trains a model by, for each example: its kind of task and smoothing.
+@contextmanager
+def at_rest(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """Look at a model without leaving a trace: in evaluation mode, without a graph.
 
-    Classes and tokens: cross entropy with label smoothing; regression: squared error; several
-    labels: binary cross entropy. Tokens whose label is -100 do not count. The loss of a
-    sequence is the mean over its own tokens, where the Trainer's is that over all tokens of a
-    batch, by which long sequences count more.
+    Args:
+        model: The model.
+        device: Where it is.
+
+    Yields:
+        Nothing; modes and random numbers are as before afterwards.
     """
+    modes = {part: part.training for part in model.modules()}
+    model.eval()
+    try:
+        with seeded(0, device), torch.no_grad():
+            yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
 
-    task: str = "single_label_classification"
-    """as ``problem_type`` of a configuration"""
-    shifts: bool = False
-    """whether logits at t predict token t + 1"""
-    smoothing: float = 0.0
 
-    @classmethod
-    def of(cls, model: nn.Module, smoothing: float) -> "TrainersLoss":
-        """The loss of a model, by its name and configuration.
+def logits_without_labels(
+    model: nn.Module, columns: Sequence[str], batch: Batch, outputs: Any
+) -> Tensor:
+    """What a model gives where it is not shown the labels, as a student is called.
 
-        Args:
-            model: Of ``transformers``.
-            smoothing: The Trainer's ``label_smoothing_factor``.
+    Args:
+        model: Of ``transformers``, at rest.
+        columns: Names of its inputs.
+        batch: A batch.
+        outputs: What it gave for that with its labels.
 
-        Returns:
-            The loss.
-        """
-        config = getattr(model, "config", None)
-        one = getattr(config, "num_labels", 2) == 1
-        task = getattr(config, "problem_type", None)
-        task = task or ("regression" if one else "single_label_classification")
-        shifts = type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
-        return cls(task, shifts, smoothing)
+    Returns:
+        Logits.
 
-    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """One loss per example.
-
-        Args:
-            logits: [B, C], or [B, T, V].
-            targets: As the model takes its labels; or soft labels [B, C].
-
-        Returns:
-            [B].
-        """
-        if self.task == "regression":
-            return squared_error(logits, targets)
-        if self.task == "multi_label_classification":
-            return binary_cross_entropy(logits, targets.to(logits.dtype))
-        if logits.ndim == 3:
-            if self.shifts:
-                logits, targets = logits[:, :-1], targets[:, 1:]
-            return TokenCrossEntropy(self.smoothing)(logits, targets)
-        return nn.functional.cross_entropy(
-            logits, targets, reduction="none", label_smoothing=self.smoothing
-        )
+    Raises:
+        UnsupportedStudentError: If it cannot be called so, or gives other logits.
+    """
+    why = "its logits are others"
+    try:
+        with by_columns(model, columns):
+            found = model(batch.inputs)
+        before = getattr(outputs, "logits", found)
+        if before.shape == found.shape and torch.allclose(before, found, 1e-2, 1e-2):
+            return found
+    except ValueError as error:
+        why = str(error).splitlines()[0]
+    raise UnsupportedStudentError(
+        f"{type(model).__name__} is not to be called without its labels, as a student is "
+        f"({why}): teach it in a loop of your own, as an encoder and decoder."
+    )
 
 
 def _list(names: Sequence[str]) -> str:

@@ -11,9 +11,16 @@ from tutelage.checkpoints import save_checkpoint
 from tutelage.data.loaders import Draws, Indexed
 from tutelage.differentiable import original
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.integrations.columns import TrainersLoss, by_columns, stacked
+from tutelage.integrations.columns import (
+    at_rest,
+    by_columns,
+    logits_without_labels,
+    stacked,
+)
 from tutelage.integrations.in_folders import read_kept
 from tutelage.integrations.teaching import BesideStudent, Teaching
+from tutelage.integrations.trainers_loss import TrainersLoss, trainers_loss
+from tutelage.objectives import Objective
 from tutelage.records import Batch
 from tutelage.tutor import Tutor
 
@@ -110,14 +117,14 @@ class TeachingTrainer(Trainer):
         self,
         model: nn.Module,
         inputs: dict[str, Tensor | Any],
-        num_items_in_batch: Tensor | int | None = None,  # noqa: ARG002 - the Trainer's
+        num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor:
         """Take a student step, and a teacher step where one is due.
 
         Args:
             model: The student, prepared.
             inputs: A batch by column.
-            num_items_in_batch: The Trainer's; not needed.
+            num_items_in_batch: The Trainer's.
 
         Returns:
             The loss that the student descended, detached.
@@ -130,7 +137,11 @@ class TeachingTrainer(Trainer):
         inputs = self._prepare_inputs(inputs)
         columns, batch = stacked(inputs, self._label, self.id_column)
         if self.tutor is None:
-            self.tutor, self._columns = self._tutor(self.teaching, model), columns
+            objective = self.teaching.objective or self._own_loss(
+                model, inputs, columns, batch, num_items_in_batch
+            )
+            self.tutor = self._tutor(self.teaching, model, objective)
+            self._columns = columns
         self._require(columns)
         model.train()
         with self.compute_loss_context_manager(), by_columns(original(model), columns):
@@ -178,7 +189,11 @@ class TeachingTrainer(Trainer):
     @property
     def _label(self) -> str:
         if len(self.label_names) != 1:
-            raise UsageError(f"The model takes {len(self.label_names)} labels; one is needed.")
+            raise UsageError(
+                f"The model takes {len(self.label_names)} labels "
+                f"({', '.join(self.label_names)}), as for question answering; one is needed. "
+                "Teach such a model in a loop of your own."
+            )
         return self.label_names[0]
 
     @property
@@ -186,14 +201,36 @@ class TeachingTrainer(Trainer):
         norm = self.args.max_grad_norm
         return norm if norm is not None and norm > 0 else None
 
-    def _tutor(self, teaching: Teaching, student: nn.Module) -> Tutor:
-        assert isinstance(self.model, nn.Module)
+    def _own_loss(
+        self,
+        model: nn.Module,
+        inputs: Mapping[str, Any],
+        columns: Sequence[str],
+        batch: Batch,
+        items: Tensor | int | None,
+    ) -> TrainersLoss:
+        # by what the Trainer itself makes of the first batch
+        student = original(model)
+        smoothing = self.args.label_smoothing_factor if self.label_smoother else 0.0
+        TrainersLoss.of(student, smoothing, batch.targets)  # refuses what cannot be smoothed
+        items = items if self.args.world_size == 1 else None  # of all processes otherwise
+        with at_rest(student, batch.inputs.device), self.compute_loss_context_manager():
+            wanted, outputs = self.compute_loss(
+                student,
+                self._without_ids(inputs),
+                return_outputs=True,
+                num_items_in_batch=items,
+            )
+            logits = logits_without_labels(student, columns, batch, outputs)
+        return trainers_loss(student, smoothing, batch, logits, wanted.detach())
+
+    def _tutor(self, teaching: Teaching, student: nn.Module, objective: Objective) -> Tutor:
         descent = Accelerated(self.accelerator, prepared(self.optimizer), self._max_norm)
         tutor = teaching.tutor(
             student,
             descent.optimizer.optimizer,
             total_steps=self.state.max_steps,
-            objective=TrainersLoss.of(self.model, self.args.label_smoothing_factor),
+            objective=objective,
             descent=descent,
         )
         if self._kept is not None:
