@@ -76,16 +76,13 @@ def learnt(tutor: Tutor) -> Tensor:
 
 REFUSED = {
     "long, steep": Run(60, 0.1, 0.9, 3.0),
-    "long, steeper": Run(60, 0.3, 0.9, 3.0),
-    "longer": Run(85, 0.3, 0.9),
     "little momentum, large rate": Run(13, 1.5, 0.5),
-    "warmed up": Run(30, 3.0, 0.95, 2.0, warm=0.01),
+    "warmed up": Run(20, 3.0, 0.9, 3.0, warm=0.01),
 }
 TAKEN = {
     "two steps": Run(2, 0.1, 0.9),
     "twenty": Run(20, 0.1, 0.9),
-    "thirty": Run(30, 0.1, 0.9),
-    "heavy": Run(60, 0.01, 0.99),
+    "heavy": Run(25, 0.01, 0.99),
     "little momentum": Run(5, 0.5, 0.5),
     "wide": Run(8, 0.1, 0.9, width=2000),  # more entries than are compared
 }
@@ -110,17 +107,17 @@ def test_a_window_that_is_taken_gives_what_double_precision_gives(run) -> None:
 
 
 def test_the_steps_that_the_error_names_are_taken() -> None:
-    run = REFUSED["long, steep"]
+    run = REFUSED["warmed up"]._replace(warm=1.0, rate=0.5)
     with pytest.raises(InexactWindowError) as caught:
         take(tutor_for(run, Reversible(run.steps)), run)
     most = int(str(caught.value).split("Look back over about ")[1].split()[0])
-    assert 5 <= most < run.steps
+    assert 2 <= most < run.steps
     shorter = run._replace(steps=most)
     take(tutor_for(shorter, Reversible(most)), shorter)
 
 
 def test_double_precision_takes_what_single_precision_cannot() -> None:
-    run = REFUSED["long, steep"]
+    run = REFUSED["little momentum, large rate"]
     tutor = tutor_for(run, Reversible(run.steps), torch.float64)
     take(tutor, run)
     assert learnt(tutor).any()

@@ -54,9 +54,10 @@ def maps_of(which: Which, value: Values, height: int, width: int) -> Maps:
 def sampled(images: Images, maps: Maps) -> Images:
     """Every pixel taken from the nearest one to its source, black from outside the image.
 
-    As by ``affine`` and ``rotate`` of torchvision in mode ``nearest``. The places are sums of
-    two rounded products, not a matrix product, so that they depend neither on the batch nor
-    on autocast: where a source lies halfway between two pixels the other one may be taken.
+    As by ``affine`` and ``rotate`` of torchvision in mode ``nearest``, where a source lies
+    halfway between two pixels, too: numbers are rounded in the same order. They are sums of
+    rounded products, not a matrix product, so that they depend neither on the batch nor on
+    autocast; where torch's matrix products round less, its choice may be the other pixel.
 
     Args:
         images: The images.
@@ -85,15 +86,17 @@ def places(
     Returns:
         x and y, -1 at the left and upper edge of the image and 1 at the others.
     """
-    scaled = (maps / np.array([[width / 2], [height / 2]])).astype(np.float32)
+    half = np.array([[width / 2], [height / 2]], dtype=np.float32)
+    scaled = maps.astype(np.float32) / half
     x = np.arange(width, dtype=np.float32) - np.float32((width - 1) / 2)
     y = np.arange(height, dtype=np.float32) - np.float32((height - 1) / 2)
     across = scaled[:, None, :, 0] * x[:, None]
-    down = scaled[:, None, :, 1] * y[:, None] + scaled[:, None, :, 2]
+    down = scaled[:, None, :, 1] * y[:, None]
     # x and y added as one complex number, which is done many at a time
-    sides = (torch.from_numpy(side).to(device) for side in (across, down))
-    right, below = map(torch.view_as_complex, sides)
-    return torch.view_as_real(right[:, None] + below[:, :, None])
+    parts = across, down, np.ascontiguousarray(scaled[:, None, :, 2])
+    sides = (torch.from_numpy(part).to(device) for part in parts)
+    right, below, moved = map(torch.view_as_complex, sides)
+    return torch.view_as_real((right[:, None] + below[:, :, None]).add_(moved[:, :, None]))
 
 
 def flip_lr(images: Images, _: Values) -> Images:
