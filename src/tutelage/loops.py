@@ -65,6 +65,10 @@ def episodic(
 
     Yields:
         One record per student; take as many as there shall be teacher steps.
+
+    Raises:
+        InexactWindowError: If the signal loses too much at the first student; later such
+            students are skipped and counted.
     """
     require_no_memory(teacher)
     number = 0
