@@ -165,7 +165,13 @@ class Window:
 
 
 class Estimate(NamedTuple):
-    """A hypergradient, and the held-out loss it lowers."""
+    """A hypergradient, and the held-out loss it lowers.
+
+    It follows the teacher's parameters through every step of its window; each step's batch,
+    settings, random numbers and plain numbers (``Progress``) are held fixed. Where a teacher
+    weighs by what the student reveals and is not ``deep``, it does not follow what an earlier
+    step does to the weights of a later one; ``facts`` has ``weights_fixed`` then.
+    """
 
     grad: Params
     """gradient of the held-out loss, keyed and shaped like the teacher's parameters"""

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.optim import SGD
 
-from tests.cases import C, D, Shifter, build, stream
+from tests.cases import OPTIMIZERS, C, D, Shifter, build, stream, watched
 from tutelage.records import Batch, as_lesson
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
@@ -129,7 +129,6 @@ def test_every_pair_agrees_with_real_training_over_one_step(pair) -> None:
 LOOKING: dict[str, Callable[..., nn.Module]] = {
     "losses": lambda deep: LossWeigher(width=4, deep=deep),
     "margins": facts,
-    "keep probability": lambda deep: KeepProbability(C, deep=deep),
     "mentor net": lambda deep: MentorNetDD(C, burn_in=0.0, decay=0.0, deep=deep),
     "moved inputs and losses": lambda deep: Together(
         Shifter(), LossWeigher(width=4), deep=deep
@@ -147,9 +146,30 @@ def test_deep_teachers_agree_with_real_training_over_several_steps(teacher) -> N
     assert abs(slope - want) <= 1e-6 * abs(want)
 
 
-def test_without_deep_later_weights_are_left_out_and_the_estimate_says_so() -> None:
-    slope, want = slopes(lambda: facts(deep=False), Unrolled(3), 3)
+def test_what_is_handed_over_as_plain_numbers_is_left_out_by_deep_teachers_too() -> None:
+    slope, want = slopes(lambda: KeepProbability(C, deep=True), Unrolled(3), 3)  # mean loss
     assert abs(slope - want) > 1e-4 * abs(want)
+
+
+SEVERAL: dict[str, Signal] = {
+    "unrolled": Unrolled(3),
+    "replayed": Replayed(3),
+    "reversible": Reversible(3),
+}
+
+
+@pytest.mark.parametrize("signal", SEVERAL)
+def test_without_deep_later_weights_are_left_out_and_the_estimate_says_so(signal) -> None:
+    slope, want = slopes(facts, SEVERAL[signal], 3)
+    assert abs(slope - want) > 1e-4 * abs(want)
+    module = build("layer norm")
+    teacher = started(facts)
+    call = watched(module, OPTIMIZERS["momentum"](module), teacher, steps=3)
+    assert SEVERAL[signal](*call).facts["weights_fixed"] == 1
+    teacher.deep = True
+    assert "weights_fixed" not in SEVERAL[signal](*call).facts
+    call = watched(module, OPTIMIZERS["momentum"](module), Shifter().double(), steps=3)
+    assert "weights_fixed" not in SEVERAL[signal](*call).facts
 
 
 @pytest.mark.parametrize("teacher", LOOKING)

@@ -9,13 +9,14 @@ import torch
 
 from tutelage.records import Batch, Estimate, Judgement, Params, Step, StudentState, Window
 from tutelage.signals.adjoint import Adjoint, Link, link
+from tutelage.signals.paths import facts_of
 from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """Exact for every optimiser that has a rule, with few states and graphs alive at a time.
+    """The number of ``Unrolled``, with few states and graphs alive at a time.
 
     Some states are kept, and the others found again by taking the steps between once more:
 
@@ -88,7 +89,7 @@ class Replayed:
             The estimate, and the student at the end.
         """
         judged, end = self.to_start(task, teacher, start, steps, held_out)
-        return Estimate(judged.teacher, judged.loss), end
+        return Estimate(judged.teacher, judged.loss, facts_of(task, steps)), end
 
     def to_start(
         self,

@@ -13,6 +13,7 @@ from tutelage.rules import MomentumSGD, Rule, Settings
 from tutelage.signals.drift import WORST_DRIFT as WORST_DRIFT
 from tutelage.signals.drift import Undone, entries_of, require_little_drift, require_undone
 from tutelage.signals.histories import ExactHistory, FloatHistory
+from tutelage.signals.paths import facts_of
 from tutelage.signals.products import Automatic, Product
 from tutelage.task import Task
 from tutelage.trees import is_finite, plus, wide
@@ -67,7 +68,8 @@ class Reversible:
             held_out: The batch that judges the student at the window's end.
 
         Returns:
-            The gradient of the held-out loss, exact up to the rounding of the undone steps.
+            The gradient of the held-out loss that ``Unrolled`` gives, up to the rounding of the
+            undone steps; its facts say how much that is, ``undone_error``.
 
         Raises:
             ValueError: If it is to be exact.
@@ -153,7 +155,9 @@ class Reversible:
         bits = history.bits(len(steps))
         slots = {"momentum_buffer": history.velocities}
         estimate, _ = self._back(task, teacher, end, taken, held_out, history)
-        return estimate._replace(facts={"bits": bits}), end._replace(slots=slots)
+        return estimate._replace(facts={**estimate.facts, "bits": bits}), end._replace(
+            slots=slots
+        )
 
     def _back(
         self,
@@ -188,7 +192,7 @@ class Reversible:
         parts = everywhere.total(torch.stack([*terms, _length(last)]).sum())
         left = parts / _length(everywhere.summed(total))
         undone = Undone(steps, None, state.params, end.params, lengths, d_theta, left)
-        return Estimate(total, loss), undone
+        return Estimate(total, loss, facts_of(task, steps)), undone
 
 
 def _length(params: Params) -> Tensor:

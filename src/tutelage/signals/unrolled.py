@@ -7,6 +7,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from tutelage.records import Batch, Estimate, Judgement, Params, Step, StudentState, Window
+from tutelage.signals.paths import facts_of
 from tutelage.task import Task
 from tutelage.trees import detached, grads_of_both, leaves, named_grad
 
@@ -15,8 +16,11 @@ from tutelage.trees import detached, grads_of_both, leaves, named_grad
 class Unrolled:
     """Take the window's steps again with their graphs, and differentiate through all of them.
 
-    Exact for any optimiser that has a rule; memory grows with the number of steps. The other
-    signals are judged by it.
+    Exact for any optimiser that has a rule, but for one path: where a teacher weighs by losses
+    or features and is not ``deep``, what an earlier step does to later weights is left out (1%
+    over 2 steps, 5% over 5, 29% over 20 in one example). ``Estimate.facts`` has
+    ``weights_fixed`` then. Memory grows with the number of steps. The other signals are judged
+    by it.
 
     Note: this holds for every signal. Steps taken again see the batch, the optimiser's settings
     and the student's own randomness as they were. They do not see hooks that edit gradients,
@@ -46,7 +50,7 @@ class Unrolled:
             held_out: The batch that judges the student at the window's end.
 
         Returns:
-            The exact gradient of the held-out loss, the state before the window held fixed.
+            The gradient of the held-out loss, the state before the window held fixed.
         """
         assert window.start is not None
         return self.whole(task, teacher, window.start, window.steps, held_out)[0]
@@ -73,7 +77,7 @@ class Unrolled:
         """
         loss, end = _run(task, teacher, _leaf(start), steps, held_out)
         judged = task.processes.total(loss.detach())
-        return Estimate(named_grad(loss, teacher), judged), end
+        return Estimate(named_grad(loss, teacher), judged, facts_of(task, steps)), end
 
     def to_start(
         self,

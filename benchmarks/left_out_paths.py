@@ -1,0 +1,155 @@
+"""How much of a hypergradient is left out where weights look at the student and are not deep.
+
+Run: python -m benchmarks.left_out_paths
+
+A tanh network of 6 units on 12 examples, SGD with momentum 0.9 and rate 0.5, in float64. The
+hypergradient over the last K steps is compared with central differences of real training along
+8 random directions.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from tutelage.records import Batch, Lesson, as_lesson
+from tutelage.signals import Unrolled
+from tutelage.teachers import InternalState, LossWeigher, Together
+from tutelage.tutor import Tutor
+
+STEPS = (1, 2, 5, 20)
+GENERATOR = torch.Generator().manual_seed(3)
+X = torch.randn(12, 4, generator=GENERATOR, dtype=torch.float64)
+HELD_OUT = torch.randn(7, 4, generator=GENERATOR, dtype=torch.float64)
+
+
+class Scales(nn.Module):
+    """Prepares: scales every feature by what is learnt."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """The lesson.
+
+        Args:
+            batch: The batch.
+
+        Returns:
+            Its inputs scaled.
+        """
+        return as_lesson(batch)._replace(inputs=batch.inputs * self.scale)
+
+
+def student() -> nn.Module:
+    """A fresh student, always the same.
+
+    Returns:
+        The network.
+    """
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+
+
+def surface(*, deep: bool) -> nn.Module:
+    """A teacher of margin and loss.
+
+    Args:
+        deep: Whether it is.
+
+    Returns:
+        The teacher.
+    """
+    facts = ("margin", "loss")
+    return InternalState(
+        student(), classes=3, surface=facts, hidden_layers=1, width=8, label=False, deep=deep
+    )
+
+
+TEACHERS: dict[str, Callable[[bool], nn.Module]] = {
+    "margin and loss": lambda deep: surface(deep=deep),
+    "loss": lambda deep: LossWeigher(width=8, deep=deep),
+    "scaled inputs, and loss": lambda deep: Together(Scales(), LossWeigher(width=8), deep=deep),
+}
+
+
+def trained(make: Callable[[], nn.Module], steps: int, move: list[Tensor] | None) -> Tensor:
+    """Train under a teacher.
+
+    Args:
+        make: Makes the teacher.
+        steps: How many steps are taken.
+        move: By how much its parameters are moved beforehand; None: the signal looks instead.
+
+    Returns:
+        The hypergradient, flat, where the signal looks; else the held-out loss.
+    """
+    torch.manual_seed(9)
+    module, teacher = student(), make().double()
+    params = list(teacher.parameters())
+    with torch.no_grad():
+        for p in params:
+            p.add_(0.5 * torch.randn_like(p))
+        for p, d in zip(params, move or [], strict=move is not None):
+            p.add_(d)
+    before, looks = [p.detach().clone() for p in params], move is None
+    tutor = Tutor(
+        module,
+        SGD(module.parameters(), lr=0.5, momentum=0.9),
+        teacher,
+        SGD(params, lr=1.0) if looks else None,
+        signal=Unrolled(steps) if looks else None,
+        teacher_every=steps if looks else 1,
+    )
+    held_out = Batch(HELD_OUT, torch.arange(7) % 3, torch.arange(7))
+    for number in range(steps):
+        rows = torch.randperm(12, generator=torch.Generator().manual_seed(number))[:5]
+        due = held_out if tutor.wants_held_out else None
+        tutor.step(Batch(X[rows], rows % 3, rows), due)
+    if not looks:
+        loss = nn.functional.cross_entropy(module(held_out.inputs), held_out.targets)
+        return loss.detach()
+    moved = zip(before, params, strict=True)
+    return torch.cat([(a - p).detach().flatten() for a, p in moved])
+
+
+def error_of(make: Callable[[], nn.Module], steps: int) -> tuple[float, float]:
+    """How far the hypergradient is from differences of real training.
+
+    Args:
+        make: Makes the teacher.
+        steps: K.
+
+    Returns:
+        The relative error over the directions, and the cosine.
+    """
+    generator, got, want = torch.Generator().manual_seed(1), [], []
+    found, shapes = trained(make, steps, None), [p.shape for p in make().parameters()]
+    for _ in range(8):
+        kind = {"generator": generator, "dtype": torch.float64}
+        move = [1e-5 * torch.randn(shape, **kind) for shape in shapes]
+        up, down = (trained(make, steps, [s * d for d in move]) for s in (1, -1))
+        got.append(found @ torch.cat([d.flatten() for d in move]))
+        want.append((up - down) / 2)
+    slopes, truth = torch.stack(got), torch.stack(want)
+    error = (slopes - truth).norm() / truth.norm()
+    return float(error), float(torch.cosine_similarity(slopes, truth, 0))
+
+
+def main() -> None:
+    """Print the table."""
+    print(f"| the teacher sees | deep | {' | '.join(f'K = {k}' for k in STEPS)} |")
+    print("|---|---|" + "---|" * len(STEPS))
+    for name, make in TEACHERS.items():
+        for deep in (False, True):
+            cells = []
+            for steps in STEPS:
+                error, cosine = error_of(lambda m=make, d=deep: m(d), steps)
+                cells.append(f"{error:.0e} ({cosine:.3f})")
+            print(f"| {name} | {'yes' if deep else 'no'} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

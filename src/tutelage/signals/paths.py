@@ -1,0 +1,23 @@
+"""Which paths from the teacher to the held-out loss an estimate follows."""
+
+from collections.abc import Sequence
+
+from tutelage.records import Step
+from tutelage.task import Task
+from tutelage.teaching import weighs_deeply
+
+
+def facts_of(task: Task, steps: Sequence[Step]) -> dict[str, float]:
+    """Whether weights are taken not to depend on what earlier steps did to the student.
+
+    Args:
+        task: The student learning under the teacher.
+        steps: The steps that are looked back over.
+
+    Returns:
+        ``weights_fixed``: 1 where that is so. The estimate is exact then for a teacher that
+        weighs by inputs, labels or ids, and leaves a path out for one that looks at losses or
+        features. Empty where no path is left out.
+    """
+    fixed = len(steps) > 1 and hasattr(task.teacher, "weigh")
+    return {"weights_fixed": 1.0} if fixed and not weighs_deeply(task.teacher) else {}
