@@ -269,7 +269,7 @@ def test_what_the_version_stands_for_is_pinned(tmp_path, monkeypatch):
             for tensor in (part.images, part.labels, part.ids):
                 digest.update(tensor.contiguous().numpy().tobytes())
         digests[kind] = digest.hexdigest()[:12]
-    assert (cache.VERSION, digests) == (2, DIGESTS)
+    assert (cache.VERSION, digests) == (3, DIGESTS)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.005, 0.5, 0.999])

@@ -3,8 +3,8 @@
 import pytest
 from PIL import Image
 
-from tutelage.data.classes import literal
 from tutelage.data.csv_files import read_csv
+from tutelage.data.label_values import literal
 from tutelage.data.tables import lists_images, read_tables, table_splits
 from tutelage.errors import UsageError
 

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from tutelage.data.images import ImageSet, Splits
 from tutelage.files import require_regular
 
-VERSION = 2
+VERSION = 3
 """to be raised when the same files and arguments come to give other images, labels or ids"""
 LARGEST = 2 * 2**30
 """bytes of a decoded data set; a larger one is not kept"""

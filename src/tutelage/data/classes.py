@@ -1,6 +1,5 @@
 """From label values, words or numbers, to class numbers."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -10,70 +9,17 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from tutelage.data.id_columns import refuse_sparse
+from tutelage.data.label_values import is_missing, whole_number
 from tutelage.data.reading import Reading
 from tutelage.data.row_numbers import TableRows
 from tutelage.errors import UsageError, nearest
 
 _IGNORED = 255
 """the usual mark of an unlabelled example where labels are stored as bytes"""
-MOST_NUMBERED = 10_000
-"""classes up to which numbers that nobody has keep their place however many they are"""
-_FEW = 20
-"""labels up to which each may be another one"""
-_DISTINCT = 0.8
-"""share of different labels from which on they are taken for ids"""
 _EXACT = 2**53
 """whole numbers beyond it are not all floats"""
-_NUMBER = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
-_INFINITE = frozenset({"inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"})
 _DIGITS = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
-
-
-def literal(texts: Sequence[str]) -> list[str | int | float | None]:
-    """Labels as written: whole numbers where all are such, words otherwise.
-
-    A text of blanks alone is a missing label, and among numbers so is NaN; infinity is one that
-    is no class. Words are never taken for missing: a class may be called ``null``, ``None`` or
-    ``NA``.
-
-    Args:
-        texts: The values of a column.
-
-    Returns:
-        A word, a number or None for each.
-    """
-    plain = [text.strip().casefold() for text in texts]
-    present = {text for text in plain if text not in ("", "nan")} - _INFINITE
-    if present and all(whole_number(text) is not None for text in present):
-        return [float(t) if t in _INFINITE else whole_number(t) for t in plain]
-    return [text if text.strip() else None for text in texts]
-
-
-def whole_number(text: str) -> int | None:
-    """The whole number that a text is, as spreadsheets and pandas write one.
-
-    Args:
-        text: Such as ``3``, ``-1`` or ``3.0``.
-
-    Returns:
-        The number; None for all else, such as ``03``, which is a word.
-    """
-    match = _NUMBER.fullmatch(text.strip())
-    return None if match is None else int(match[1])
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a label is none: nothing, NaN, or a text of blanks.
-
-    Args:
-        value: The label.
-
-    Returns:
-        True where there is none.
-    """
-    if isinstance(value, str):
-        return not value.strip()
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[str, ...]:
@@ -101,45 +47,6 @@ def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[st
         numbers.remove(_IGNORED)
     refuse_sparse(numbers, where=where)
     return tuple(str(number) for number in range(max(numbers, default=-1) + 1))
-
-
-def refuse_sparse(numbers: Collection[int], *, where: str) -> None:
-    """Refuse class numbers hardly any of which are there.
-
-    Args:
-        numbers: Different ones.
-        where: The column, for the message.
-
-    Raises:
-        UsageError: If they look like ids.
-    """
-    top = max(numbers, default=-1)
-    if top >= MOST_NUMBERED and top >= 2 * len(numbers):
-        raise UsageError(
-            f"{where} has labels up to {top}, but {len(numbers)} different ones: is this an "
-            "id? Classes are numbered from 0. Name another column (label_column), or write "
-            "the classes as words."
-        )
-
-
-def refuse_ids(values: Sequence[Any], *, where: str) -> None:
-    """Refuse a column in which nearly every row has a label of its own.
-
-    Args:
-        values: Labels; missing ones do not count.
-        where: The column, for the message.
-
-    Raises:
-        UsageError: If it looks like a column of ids.
-    """
-    there = [str(value) for value in values if not is_missing(value)]
-    distinct = len(set(there))
-    if len(there) >= _FEW and distinct > _DISTINCT * len(there):
-        raise UsageError(
-            f"{where} has {distinct} different labels in {len(there)} rows, such as "
-            f"'{there[0]:.50}' and '{there[1]:.50}': is this an id? A class has several "
-            "examples. Name another column (label_column)."
-        )
 
 
 def unlabelled(

@@ -7,15 +7,9 @@ from typing import Any
 from jaxtyping import Int64
 from torch import Tensor
 
-from tutelage.data.classes import (
-    ClassLookup,
-    class_names,
-    encode,
-    is_missing,
-    literal,
-    refuse_ids,
-    unlabelled,
-)
+from tutelage.data.classes import ClassLookup, class_names, encode, unlabelled
+from tutelage.data.id_columns import refuse_ids
+from tutelage.data.label_values import is_missing, literal
 from tutelage.data.reading import Reading
 from tutelage.data.row_numbers import TableRows
 from tutelage.errors import UsageError

@@ -8,8 +8,9 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tutelage.data.by_name import NAME_COLUMNS, distinct_names, read_columns, rows_of
-from tutelage.data.classes import ClassLookup, encode, literal
+from tutelage.data.classes import ClassLookup, encode
 from tutelage.data.columns import pick
+from tutelage.data.label_values import literal
 from tutelage.data.parquet import open_parquet, parquet_splits, schema_classes
 from tutelage.data.row_numbers import TableRows
 from tutelage.data.saved import refuse_saved

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tutelage.data.assemble import TEST_NAMES, Examples, choose
-from tutelage.data.classes import literal
 from tutelage.data.columns import pick
 from tutelage.data.csv_files import CsvColumns, read_csv
 from tutelage.data.gather import gather
+from tutelage.data.label_values import literal
 from tutelage.data.reading import STRICT, Reading
 from tutelage.errors import UsageError
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tutelage.data.by_name import NAME_COLUMNS, finite, read_columns, rows_of
-from tutelage.data.classes import alike, literal, whole_number
+from tutelage.data.classes import alike
 from tutelage.data.csv_files import CsvColumns
+from tutelage.data.label_values import literal, whole_number
 from tutelage.data.row_numbers import TableRows
 from tutelage.errors import UsageError
 from tutelage.inspection.opinions import Judges, Opinions

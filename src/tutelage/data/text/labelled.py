@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tutelage.data.classes import refuse_sparse
+from tutelage.data.id_columns import refuse_sparse
 from tutelage.data.parquet import open_parquet, parquet_splits
 from tutelage.data.row_numbers import FIRST, listed
 from tutelage.data.text.pairs import HELD_OUT_NAMES

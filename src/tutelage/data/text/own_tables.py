@@ -9,7 +9,6 @@ from torch import Tensor
 
 from tutelage.data.arrow import IMAGE_COLUMNS, LABEL_COLUMNS, label_kind
 from tutelage.data.assemble import TEST_NAMES, about_classes, about_others, choose
-from tutelage.data.classes import literal
 from tutelage.data.columns import pick
 from tutelage.data.csv_files import read_csv
 from tutelage.data.label_columns import (
@@ -19,6 +18,7 @@ from tutelage.data.label_columns import (
     joined,
     refuse_mixed,
 )
+from tutelage.data.label_values import literal
 from tutelage.data.left_out import unread_tables
 from tutelage.data.parquet import open_parquet, parquet_splits, schema_classes
 from tutelage.data.reading import STRICT, Reading

@@ -1,0 +1,56 @@
+"""Label values as tables store them: words, whole numbers, or none."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+_NUMBER = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
+_INFINITE = frozenset({"inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"})
+
+
+def literal(texts: Sequence[str]) -> list[str | int | float | None]:
+    """Labels as written: whole numbers where all are such, words otherwise.
+
+    A text of blanks alone is a missing label, and among numbers so is NaN; infinity is one that
+    is no class. Words are never taken for missing: a class may be called ``null``, ``None`` or
+    ``NA``.
+
+    Args:
+        texts: The values of a column.
+
+    Returns:
+        A word, a number or None for each.
+    """
+    plain = [text.strip().casefold() for text in texts]
+    present = {text for text in plain if text not in ("", "nan")} - _INFINITE
+    if present and all(whole_number(text) is not None for text in present):
+        return [float(t) if t in _INFINITE else whole_number(t) for t in plain]
+    return [text if text.strip() else None for text in texts]
+
+
+def whole_number(text: str) -> int | None:
+    """The whole number that a text is, as spreadsheets and pandas write one.
+
+    Args:
+        text: Such as ``3``, ``-1`` or ``3.0``.
+
+    Returns:
+        The number; None for all else, such as ``03``, which is a word.
+    """
+    match = _NUMBER.fullmatch(text.strip())
+    return None if match is None else int(match[1])
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is none: nothing, NaN, or a text of blanks.
+
+    Args:
+        value: The label.
+
+    Returns:
+        True where there is none.
+    """
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and math.isnan(value))
