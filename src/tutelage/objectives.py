@@ -121,6 +121,18 @@ def binary_cross_entropy(
     return found.reshape(len(found), -1).mean(1)
 
 
+def is_row_by_row(objective: Objective) -> bool:
+    """Whether an objective is known to look at one row at a time.
+
+    Args:
+        objective: Any objective.
+
+    Returns:
+        True for the functions of this module; False: it is not known.
+    """
+    return objective in (cross_entropy, expected_error, squared_error, binary_cross_entropy)
+
+
 @dataclass(frozen=True)
 class TokenCrossEntropy:
     """Mean cross entropy over the tokens of every sequence, in nats; padding never counts.

@@ -26,7 +26,7 @@ from tutelage.look import (
 )
 from tutelage.memory import BufferCopies, has_memory, memory_of, remember, renew_buffers
 from tutelage.micro_batches import require_parts
-from tutelage.objectives import Objective, cross_entropy
+from tutelage.objectives import Objective, cross_entropy, is_row_by_row
 from tutelage.packing import renamed_steps
 from tutelage.passes import Passes
 from tutelage.portable import (
@@ -262,7 +262,8 @@ class Tutor:
             if given is not theirs:
                 write_back(given, theirs)
             if recorded is not None:
-                recorded.verify(sight.seen.losses)
+                known = is_row_by_row(task.objective)
+                recorded.verify(sight.seen.losses, row_by_row=known)
             sight = passes.descend(task, sight, step, again=learner.retakes)
         step = step._replace(settings=settings_now(task))
         return sight, step, Witness(lesson, detach(sight.seen), recorded)

@@ -122,11 +122,12 @@ class RowCheck:
         bound = numbers.abs().sum(1) * TOLERANCE.get(delta.dtype, ROUNDED)
         self.found[output] = numbers.sum(1), bound
 
-    def verify(self, losses: Tensor) -> None:
+    def verify(self, losses: Tensor, *, row_by_row: bool = False) -> None:
         """Check a pass between the student's forward and backward pass.
 
         Args:
             losses: One per row, attached to the student's graph.
+            row_by_row: Whether the objective is known to look at one row at a time.
         """
         if losses.shape != (self.rows,) or not losses.requires_grad:
             self.reason = self.reason or UNKNOWN
@@ -140,7 +141,7 @@ class RowCheck:
             return
         self.found = {}
         try:
-            reason = self._reason(losses, checked, key)
+            reason = self._reason(losses, checked, key, row_by_row=row_by_row)
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError):
             reason = UNKNOWN
         finally:
@@ -161,13 +162,18 @@ class RowCheck:
         ]
         if fitting:
             numbers = [varied(t.reshape(self.rows, -1)) for t in fitting]
-            self.verify(torch.stack([n.to(numbers[0].dtype) for n in numbers]).sum(0))
+            scores = torch.stack([n.to(numbers[0].dtype) for n in numbers]).sum(0)
+            self.verify(scores, row_by_row=True)
         elif not self.reason:
             self.reason = UNKNOWN
 
-    def _reason(self, losses: Tensor, checked: Checked, key: tuple[int, int]) -> str:
+    def _reason(
+        self, losses: Tensor, checked: Checked, key: tuple[int, int], *, row_by_row: bool
+    ) -> str:
         due = checked.due(key)
-        factors = factors_for(losses, checked.passes)
+        if row_by_row and not due:
+            return ""
+        factors = factors_for(losses, checked.passes, digits=2 if due else 1)
         if reason := self._reason_in_objective(losses, factors):
             return reason
         if not due or any(map(takes_statistics, self.student.modules())):
@@ -258,20 +264,21 @@ def in_proportion(
     return bool((gap <= torch.maximum(once[1], scaled[1] / u)).all())
 
 
-def factors_for(losses: Tensor, number: int) -> list[Tensor]:
-    """Ones, and powers of two of which no two of ``DIGIT ** 2`` rows share both.
+def factors_for(losses: Tensor, number: int, digits: int) -> list[Tensor]:
+    """Ones, and powers of two: two sets of them, of which no two of 256 rows share both.
 
     Args:
         losses: [rows], for type and place.
         number: Of the pass: another one gives rows other factors.
+        digits: How many sets; one is enough where rows are few.
 
     Returns:
         Two or three tensors [rows].
     """
     rows = len(losses)
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(number))
-    digits = [order % DIGIT, order // DIGIT % DIGIT] if rows > DIGIT else [order]
-    powers = [2.0 ** (digit - DIGIT // 2) for digit in digits]
+    parts = [order % DIGIT, order // DIGIT % DIGIT][: digits if rows > DIGIT else 1]
+    powers = [2.0 ** (part - DIGIT // 2) for part in parts]
     return [torch.ones_like(losses), *(p.to(losses) for p in powers)]
 
 

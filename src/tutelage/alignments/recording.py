@@ -38,7 +38,7 @@ class Recording:
         seen = {name for call in self.calls for name in call.unit.params.values()}
         return [name for name in self.gradient if name not in seen]
 
-    def verify(self, losses: Tensor) -> None:
+    def verify(self, losses: Tensor, *, row_by_row: bool = False) -> None:
         """Check that no row's loss depends on other rows, so that ``dots`` can be exact.
 
         Call it between forward and backward pass where the objective is not known to be row by
@@ -46,8 +46,9 @@ class Recording:
 
         Args:
             losses: Of the rows [B], attached to the student's graph.
+            row_by_row: Whether the objective is known to look at one row at a time.
         """
-        self.check.verify(losses)
+        self.check.verify(losses, row_by_row=row_by_row)
 
     def finish(self) -> None:
         """Let go of all that no gradient came to."""
