@@ -104,9 +104,9 @@ def _of_trusted(train: Data, part: Data, own: Tensor, numbers: Tensor, where: st
     if not found.copies:
         return ""
     return (
-        f"{found.copies} of the {len(own)} training {kind(train)} of {train.name} are copies of "
-        f"{kind(part)} of {where} ({found.told}), which judge students: they are not trained "
-        "on."
+        f"{found.copies} of the {len(own)} training {kind(train)} of {train.name} are copies "
+        f"of {kind(part)} of {where} ({found.told}), which judge students: they are not "
+        "trained on."
     )
 
 
