@@ -132,7 +132,7 @@ def _add(made: "hashlib.blake2b", content: Any) -> None:
     if isinstance(content, Tensor):
         made.update(f"tensor {content.dtype} {list(content.shape)}\n".encode())
         flat = content.detach().cpu().contiguous().reshape(-1)
-        made.update(memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else b"")
+        made.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
         return
     if isinstance(content, Mapping):
         made.update(f"mapping {len(content)}\n".encode())

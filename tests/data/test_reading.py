@@ -87,9 +87,10 @@ def test_many_broken_images_are_counted(tmp_path):
     root = folders(tmp_path / "set", count=30)
     for file in sorted((root / "dog").iterdir())[:25]:
         file.write_bytes(b"")
-    [note] = load(str(root), reading=Reading(broken_images="skip")).notes
+    note, copies = load(str(root), reading=Reading(broken_images="skip")).notes
     assert note.startswith("25 images that cannot be read are left out")
     assert note.endswith("and 5 more.")
+    assert copies.startswith("1 of the 7 test examples of set")  # both classes are drawn alike
 
 
 def test_all_images_broken_is_refused(tmp_path):

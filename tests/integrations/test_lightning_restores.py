@@ -22,7 +22,7 @@ from lightning.pytorch.callbacks import (  # noqa: E402 - after the skip
     ModelCheckpoint,
     StochasticWeightAveraging,
 )
-from lightning.pytorch.tuner import Tuner  # noqa: E402
+from lightning.pytorch.tuner.tuning import Tuner  # noqa: E402
 
 from tests.integrations.test_lightning_module import Taught, pytestmark, trainer  # noqa: E402
 
@@ -175,7 +175,7 @@ def test_averaged_weights_are_not_trained_further() -> None:
     run = trainer(3, callbacks=[averaging])
     run.fit(module)
     mean = averaging._average_model
-    assert mean is not None
+    assert isinstance(mean, Judged)
     for ours, theirs in zip(module.net.parameters(), mean.net.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     assert module.tutor is not None

@@ -55,7 +55,7 @@ def copies_of(of: Labelled, among: Labelled) -> Bool[Tensor, "N"]:
 class Overlap(NamedTuple):
     """Copies in two sets."""
 
-    count: int
+    copies: int
     """examples of the first set that have a copy in the second"""
     names: Sequence[str]
     """of some of them"""
@@ -63,7 +63,7 @@ class Overlap(NamedTuple):
     @property
     def told(self) -> str:
         """The names in a sentence."""
-        more = ", ..." if self.count > len(self.names) else ""
+        more = ", ..." if self.copies > len(self.names) else ""
         return f"{', '.join(self.names)}{more}"
 
 
@@ -109,10 +109,10 @@ def tested_on_training(train: Labelled, test: Labelled, own: Tensor, others: Ten
         Sentences; nothing where they share none.
     """
     found = overlap(test, others, own)
-    if not found.count:
+    if not found.copies:
         return ""
     return (
-        f"{found.count} of the {len(test.labels)} test examples of {train.name} are copies of "
+        f"{found.copies} of the {len(test.labels)} test examples of {train.name} are copies of "
         f"training examples ({found.told}): the test figure counts what was learnt by heart. "
         "Take them out of one of the two parts."
     )

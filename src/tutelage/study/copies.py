@@ -101,21 +101,21 @@ def has_copies(contents: Contents) -> bool:
 
 def _of_trusted(train: Data, part: Data, own: Tensor, numbers: Tensor, where: str) -> str:
     found = overlap(train, own, numbers)
-    if not found.count:
+    if not found.copies:
         return ""
     return (
-        f"{found.count} of the {len(own)} training {kind(train)} of {train.name} are copies of "
-        f"{kind(part)} of {where} ({found.told}), which judge students: they are not trained "
-        "on."
+        f"{found.copies} of the {len(own)} training {kind(train)} of {train.name} are copies "
+        f"of {kind(part)} of {where} ({found.told}), which judge students: they are not "
+        "trained on."
     )
 
 
 def _tested_on_trusted(part: Data, numbers: Tensor, tested: Tensor, where: str) -> str:
     found = overlap(part, numbers, tested)
-    if not found.count:
+    if not found.copies:
         return ""
     return (
-        f"{found.count} of the {len(numbers)} {kind(part)} of {where}, which judge students, "
+        f"{found.copies} of the {len(numbers)} {kind(part)} of {where}, which judge students, "
         f"are copies of test {kind(part)} ({found.told}): the test figure is not of unseen "
         "ones. Take them out of one of the two."
     )
