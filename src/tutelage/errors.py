@@ -52,7 +52,7 @@ class MissingExtraError(ImportError):
         name = failed.name if isinstance(failed, ModuleNotFoundError) else None
         own = (_IMPORTED.get(module, module), module)
         what = f"{module} is not installed. Install it"
-        if name is not None and name not in own:
+        if name is not None and name.partition(".")[0] not in own:
             what = f"{module} cannot be imported without {name}, which is missing. Install both"
         elif isinstance(failed, ImportError) and name is None:
             reason = " ".join(str(failed).split())

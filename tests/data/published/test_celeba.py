@@ -42,7 +42,7 @@ def test_what_is_missing_unknown_or_broken_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"no attribute 'Smile'. Did you mean 'Smiling'"):
         read_celeba(root, "Smile", SIZE, most=None)
     (root / "img_align_celeba/000002.jpg").write_bytes(b"no picture")
-    with pytest.raises(UsageError, match=r"000002.jpg \(row 1 of part 0 of list_eval"):
+    with pytest.raises(UsageError, match=r"000002.jpg \(picture 2 of part 0 of list_eval"):
         read_celeba(root, "Smiling", SIZE, most=None)
     (root / "img_align_celeba").rename(root / "faces")
     with pytest.raises(UsageError, match=r"no img_align_celeba or .*unpack img_align"):

@@ -65,7 +65,7 @@ def test_wrong_words_and_missing_files_are_named(tmp_path):
     with pytest.raises(UsageError, match=r"train.csv has no column 'Pneumonia'"):
         read(home, "Pneumonia")
     (home / "train/patient00004/study1/view1_frontal.jpg").unlink()
-    with pytest.raises(UsageError, match=r"patient00004.*view1_frontal.jpg \(row 3 of"):
+    with pytest.raises(UsageError, match=r"patient00004.*view1_frontal.jpg \(picture 4 of"):
         read(home)
     assert len(FINDINGS) == 14
 
@@ -75,9 +75,9 @@ def test_wrong_words_and_missing_files_are_named(tmp_path):
     [
         (
             "a/train/patient1/b.jpg,M,6,Frontal,AP,2.0,1.0",
-            r"row 0 .* has '2.0' for Cardiomegaly",
+            r"row 2 .* has '2.0' for Cardiomegaly",
         ),
-        ("a/b.jpg,M,6,Frontal,AP,1.0,1.0", r"row 0 .* has the path 'a/b.jpg'; allowed"),
+        ("a/b.jpg,M,6,Frontal,AP,1.0,1.0", r"row 2 .* has the path 'a/b.jpg'; allowed"),
     ],
 )
 def test_rows_that_make_no_sense_are_named(row, message, tmp_path):
