@@ -24,6 +24,7 @@ from tutelage.teachers import (
     WorstCaseSoft,
 )
 from tutelage.teaching import weighs_deeply
+from tutelage.trees import detached
 from tutelage.tutor import Tutor
 
 
@@ -86,7 +87,7 @@ def slopes(make: Callable[[], nn.Module], signal: Signal, steps: int) -> tuple[f
         )
         for _ in range(steps):
             tutor.step(next(batches), held_out if tutor.wants_held_out else None)
-        state, phi = tutor.task.student.state(), dict(teacher.named_parameters())
+        state, phi = tutor.task.student.state(), detached(dict(teacher.named_parameters()))
         return float(tutor.task.held_out_loss(state, phi, held_out).detach()), teacher
 
     before = dict(started(make).named_parameters())
