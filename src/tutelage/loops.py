@@ -1,6 +1,7 @@
 """Learning a commentary over whole student runs, or along one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from tutelage.memory import require_no_memory
 from tutelage.objectives import Objective, cross_entropy
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
-from tutelage.records import Batch, Progress, Step, StudentState
+from tutelage.records import Batch, Estimate, Progress, Step, StudentState
 from tutelage.rules import settings_of
 from tutelage.sights import copied
 from tutelage.signals import WholeRun
@@ -81,15 +82,22 @@ def episodic(
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
         start = in_full_precision(task.student.snapshot())
         with autocast_to(FULL, task.student.device):
-            try:
-                estimate, end = signal.whole(task, dict(params), start, steps, judge)
-            except InexactWindowError as error:
-                if number == 0:  # nothing is lost yet
-                    raise
-                estimate, end = error.estimate, error.end
+            run = partial(signal.whole, task, dict(params), start, steps, judge)
+            estimate, end = _estimated(run, first=number == 0)
         skipped = not step_if_finite(teacher_optimizer, params, estimate.grad)
         yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts), skipped)
         number += 1
+
+
+def _estimated(
+    run: Callable[[], tuple[Estimate, StudentState]], *, first: bool
+) -> tuple[Estimate, StudentState]:
+    try:
+        return run()
+    except InexactWindowError as error:
+        if first:  # nothing is lost yet
+            raise
+        return error.estimate, error.end
 
 
 def all_of(batches: Iterable[Batch]) -> list[Batch]:

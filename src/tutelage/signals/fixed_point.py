@@ -84,9 +84,12 @@ def refitted(size: Tensor, exponent: Tensor, enough: Tensor | float = 0.0) -> Te
         int16: the present ones wherever they will do.
     """
     unit = power(exponent)
+    low, high = (size / unit).aminmax()
+    if low >= FEWEST and high <= MOST:  # as nearly always
+        return exponent
     coarse = (size < FEWEST * unit) & (size > 0) & (unit * 2.0**BITS > 16 * size.max())
     unfit = (size > MOST * unit) | (coarse & (unit > enough))
-    return torch.where(unfit, exponent_for(size), exponent)
+    return torch.where(unfit, exponent_for(size), exponent) if unfit.any() else exponent
 
 
 def ratio(mu: float) -> Fraction:

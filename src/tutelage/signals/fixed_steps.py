@@ -77,6 +77,8 @@ class Change(NamedTuple):
         """Whether velocity and parameters are finite after it."""
         after = self.after
         reached = self.theta - self.lr * after
+        if bool((after.sum() + reached.sum()).isfinite()):  # one that is not shows in a sum
+            return True
         return bool((after.isfinite() & reached.isfinite()).all())
 
     @property
@@ -97,6 +99,9 @@ class Change(NamedTuple):
         theta_exponent = refitted(theta_size, now.theta_exponent)
         enough = power(theta_exponent) / max(abs(self.lr), 1e-300)
         velocity_exponent = refitted(velocity_size, now.velocity_exponent, enough)
+        exponents = theta_exponent, velocity_exponent
+        if theta_exponent is now.theta_exponent and velocity_exponent is now.velocity_exponent:
+            return now, None
         another = (theta_exponent != now.theta_exponent) & (now.theta_exponent != UNSET)
         another |= (velocity_exponent != now.velocity_exponent) & (
             now.velocity_exponent != UNSET
@@ -108,7 +113,6 @@ class Change(NamedTuple):
             refit = Refit(places, *(x[places] for x in kept))
             theta = torch.where(another, fixed(self.theta, theta_exponent), theta)
             velocity = torch.where(another, fixed(self.velocity, velocity_exponent), velocity)
-        exponents = theta_exponent, velocity_exponent
         return Numbers(theta, velocity, now.buffer, *exponents), refit
 
 

@@ -126,12 +126,11 @@ class ExactHistory:
             Whether all numbers after it are finite; where one is not, no step is taken.
         """
         groups = self._groups([k for k in step.settings if k in gradient], step)
-        changes = (Change.of(self._of(n), gradient, n, step.settings[n[0]]) for n in groups)
+        changes = [Change.of(self._of(n), gradient, n, step.settings[n[0]]) for n in groups]
         if not all(change.finite for change in changes):  # before anything is changed
             return False
-        for names in groups:
+        for names, change in zip(groups, changes, strict=True):
             s, mu = step.settings[names[0]], ratio(step.settings[names[0]]["momentum"])
-            change = Change.of(self._of(names), gradient, names, s)
             now, refit = change.refitted()
             if refit is not None:
                 self.refits[self.taken, names[0]] = refit

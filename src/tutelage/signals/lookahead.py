@@ -98,7 +98,8 @@ class Lookahead:
             held_out: The batch that judges the student after it.
 
         Returns:
-            The exact gradient of the held-out loss, the state before the step held fixed.
+            The gradient of the held-out loss, the state before the step held fixed: exact, but
+            for what the mode, the judge and the product leave out.
         """
         assert window.start is not None
         step = window.steps[-1]

@@ -196,7 +196,7 @@ class Reversible:
 
 
 def _length(params: Params) -> Tensor:
-    norms = torch._foreach_norm([wide(p) for p in params.values()])
+    norms = [torch.linalg.vector_norm(wide(p)) for p in params.values()]
     return torch.linalg.vector_norm(torch.stack(norms))
 
 

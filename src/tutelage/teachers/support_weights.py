@@ -11,7 +11,7 @@ from tutelage.records import Lesson, Observation
 
 
 class SupportWeights(nn.Module):
-    """``w_s = |S| t_s / sum t``, of mean exactly 1 over the support set S.
+    """``w_s = |S| t_s / sum t``, of mean 1 over the support set S.
 
     ``t = sigma(MLP(network(x, k / K), embedding of y))``, one hidden ReLU layer. Step k of K
     enters as one more constant input channel, as in ``Curriculum``; it is 1 where the student
