@@ -46,6 +46,12 @@ class GivenWeights(nn.Module):
                 f"a weight is {float(weights[worst]):g}; allowed: 0 and above, finite in "
                 f"float32. It is that of the id {int(ids[worst])}."
             )
+        highest = int(ids.max())
+        if highest > 1000 * len(ids) + 10**7:
+            raise UsageError(
+                f"the highest of {len(ids)} ids is {highest}, and all below it take memory, "
+                "too: number the examples from 0."
+            )
         by_id = torch.full((int(ids.max()) + 1,), float("nan"))
         by_id[ids.long()] = narrow
         self.by_id: Tensor
