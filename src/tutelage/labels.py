@@ -15,6 +15,8 @@ from tutelage.records import Batch, Lesson, Observation, Outputs
 from tutelage.shapes import described, is_none_of
 from tutelage.shapes import require_classes as require_classes
 
+_ROUNDING = 2e-2
+"""by how much soft labels in half precision may miss a sum of one"""
 Rows = TypeVar("Rows", bound=Batch | Lesson)
 
 
@@ -203,6 +205,30 @@ def answered_rightly(outputs: Outputs, targets: Tensor, counts: Tensor | None = 
         )
     right = logits.argmax(1) == labels
     return right if counts is None else right[counts > 0]
+
+
+def require_distributions(targets: Tensor, objective: object) -> None:
+    """Refuse soft labels that are no probabilities, by cross entropy; waits for the device.
+
+    Args:
+        targets: What the student is trained on.
+        objective: By what it is.
+
+    Raises:
+        UsageError: If a row has a negative number, or does not sum to one.
+    """
+    mixes = objective is cross_entropy or isinstance(objective, CrossEntropy)
+    if not mixes or not targets.is_floating_point():
+        return
+    sums = targets.double().sum(1)
+    wrong = ~((sums - 1).abs() <= _ROUNDING) | (targets < 0).any(1)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise UsageError(
+            f"the soft labels of row {row} of the batch sum to {float(sums[row]):g}; allowed: "
+            "probabilities, which sum to 1. For several labels of one example take "
+            "objectives.binary_cross_entropy."
+        )
 
 
 def one_hot(targets: Tensor, classes: int, owner: str) -> Tensor:

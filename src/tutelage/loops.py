@@ -67,9 +67,8 @@ def episodic(
     Yields:
         One record per student; take as many as there shall be teacher steps.
 
-    Raises:
-        InexactWindowError: If the signal loses too much at the first student; later such
-            students are skipped and counted.
+    Note: ``InexactWindowError`` where the signal loses too much at the first student; later
+    such students are skipped.
     """
     require_no_memory(teacher)
     number = 0

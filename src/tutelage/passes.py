@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from tutelage.descent import Descent
+from tutelage.labels import require_distributions
 from tutelage.lighter import look_or_lighter
 from tutelage.look import Look
 from tutelage.micro_batches import look_first, shares, unsummed
@@ -94,6 +95,7 @@ class Passes:
         if not self._checked:  # on the CPU wherever losses are
             known = counts_of(task.objective, lesson.targets) is not None
             require_targets(lesson, losses, task.objective, known=known)
+            require_distributions(lesson.targets, task.objective)
         if hasattr(task.teacher, "weigh") and weights.numel() == len(losses):
             require_finite_weights(weights.detach(), losses, lesson.ids, task.teacher)
         self._checked = True
