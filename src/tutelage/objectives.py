@@ -88,20 +88,18 @@ def squared_error(outputs: Tensor, targets: Float[Tensor, "B *n"]) -> Float[Tens
     if outputs.shape != targets.shape and {outputs.shape[1:], targets.shape[1:]} != {(), (1,)}:
         raise UsageError(
             f"squared_error takes as many numbers as it is to predict; the outputs are "
-            f"{described(outputs)}, the targets {described(targets)}."
+            f"{described(outputs)}, the targets are {described(targets)}."
         )
     off = wide(outputs).reshape(targets.shape) - targets
     return off.square().reshape(len(targets), -1).mean(1)
 
 
-def binary_cross_entropy(
-    logits: Float[Tensor, "B C"], targets: Float[Tensor, "B C"]
-) -> Float[Tensor, "B"]:
+def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Float[Tensor, "B"]:
     """Mean binary cross entropy over C attributes of every example, in nats.
 
     Args:
-        logits: One log-odds per attribute.
-        targets: Whether each attribute is there, in 0..1.
+        logits: One log-odds per attribute [B, C].
+        targets: Whether each attribute is there, in 0..1, of the same shape.
 
     Returns:
         One loss per example.

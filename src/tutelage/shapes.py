@@ -212,7 +212,7 @@ def class_targets(logits: Tensor, targets: Tensor, name: str) -> Tensor:
     if not fits or targets.is_complex():
         raise UsageError(
             f"{name} takes logits [L, C] and class ids [L] in whole numbers, or soft labels "
-            f"[L, C]; the logits are {described(logits)}, the targets {described(targets)}."
+            f"[L, C]; the logits are {described(logits)}, the targets are {described(targets)}."
         )
     return targets.to(logits.dtype) if soft else targets.long()
 

@@ -24,9 +24,13 @@ from accelerate.state import AcceleratorState, GradientState  # noqa: E402 - aft
 from transformers import (  # noqa: E402
     BertConfig,
     BertForSequenceClassification,
+    BertForTokenClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
     Trainer,
     TrainerCallback,
     TrainingArguments,
+    default_data_collator,
 )
 from transformers.trainer_pt_utils import LabelSmoother  # noqa: E402
 
@@ -301,3 +305,108 @@ def test_columns_of_several_shapes_are_refused() -> None:
         stacked(columns, "labels", None)
     with pytest.raises(UsageError, match="no column 'labels' of targets"):
         stacked({"a": torch.zeros(2, 3)}, "labels", None)
+
+
+def tokens(shares: float) -> list[Any]:
+    generator = torch.Generator().manual_seed(3)
+    found = torch.randint(1, 3, (10, LENGTH), generator=generator)
+    found[torch.rand(10, LENGTH, generator=generator) < shares] = -100
+    found[4] = -100
+    return found.tolist()
+
+
+def speaker() -> Any:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": WORDS, "n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 16}
+    none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    return GPT2LMHeadModel(GPT2Config(**sizes, **none, bos_token_id=1, eos_token_id=1))
+
+
+def tagger() -> Any:
+    torch.manual_seed(0)
+    return BertForTokenClassification(BertConfig(**CONFIG | NO_DROPOUT, num_labels=3))
+
+
+def classifier(classes: int, **settings: Any) -> Any:
+    return model(**NO_DROPOUT, num_labels=classes, **settings)
+
+
+SEVERAL = [[float(k == j % 3), float(j % 2), 0.0] for j, k in enumerate([0, 1] * 5)]
+NUMBERS = [0.3 * j - 1 for j in range(10)]
+TASKS: dict[str, tuple[Any, list[Any], dict[str, Any]]] = {
+    "some without a label": (lambda: classifier(3), [0, -100, 1, 2, -100] * 2, {}),
+    "labels in a column": (lambda: classifier(2), [[0], [1]] * 5, {}),
+    "several labels": (lambda: classifier(3), SEVERAL, {}),
+    "a number": (lambda: classifier(1), NUMBERS, {}),
+    "numbers": (
+        lambda: classifier(2, problem_type="regression"),
+        [[x, -x] for x in NUMBERS],
+        {},
+    ),
+    "tokens": (tagger, tokens(0.4), {}),
+    "smoothed tokens": (tagger, tokens(0.4), {"label_smoothing_factor": 0.1}),
+    "the next token": (speaker, tokens(0.3), {}),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_loss_is_the_trainer_s_own_whatever_the_task(name, tmp_path) -> None:
+    make, labels, settings = TASKS[name]
+    ids = texts(0, 10)["input_ids"]
+    given = datasets.Dataset.from_dict({
+        "input_ids": ids,
+        "attention_mask": torch.ones(10, LENGTH, dtype=torch.int64).tolist(),
+        "labels": labels,
+        "index": list(range(10)),
+    })
+    runs = []
+    for kind in (Trainer, TeachingTrainer):
+        run = trainer(
+            tmp_path,
+            kind,
+            {"num_train_epochs": 1, "logging_steps": 1, **settings},
+            model=make(),
+            train_dataset=given,
+            data_collator=default_data_collator,
+        )
+        if isinstance(run, TeachingTrainer):
+            run.teach(Teaching(Watching()), id_column="index")
+        run.train()
+        runs.append([entry["loss"] for entry in run.state.log_history if "loss" in entry])
+    assert runs[1] == pytest.approx(runs[0], rel=1e-5)
+
+
+class Routed(BertForSequenceClassification):
+    """Trained by a loss of its own."""
+
+    def forward(self, input_ids: Any, attention_mask: Any = None, labels: Any = None) -> Any:
+        found = super().forward(input_ids, attention_mask=attention_mask, labels=labels)
+        if labels is not None:
+            found.loss = found.loss + 0.01 * found.logits.square().mean() + 0.1
+        return found
+
+
+def test_a_model_with_a_loss_of_its_own_is_refused_by_name(tmp_path: Path) -> None:
+    own = Routed(BertConfig(**CONFIG))
+    with pytest.raises(UsageError, match=r"Routed is trained by a loss of its own.*objective="):
+        teach(trainer(tmp_path, model=own)).train()
+
+
+def test_labels_that_cannot_be_smoothed_are_refused(tmp_path: Path) -> None:
+    run = trainer(tmp_path, settings={"label_smoothing_factor": 0.1}, model=classifier(1))
+    with pytest.raises(UsageError, match=r"label_smoothing_factor is 0\.1.*regression"):
+        teach(run).train()
+    with pytest.raises(UsageError, match=r"Unknown problem_type 'single'.*single_label"):
+        TrainersLoss("single")
+
+
+def test_the_first_look_at_a_model_leaves_no_trace(tmp_path: Path) -> None:
+    run = trainer(tmp_path, settings={"max_steps": 1})
+    run.model.bert.embeddings.eval()
+    teach(run)
+    seen: list[bool] = []
+    run.model.bert.pooler.register_forward_hook(lambda m, *_: seen.append(m.training))
+    run.train()
+    assert seen[:2] == [False, False]
+    assert all(seen[2:3])
+    assert run.tutor.steps == 1
