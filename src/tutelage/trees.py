@@ -1,6 +1,6 @@
 """Arithmetic on named tensors."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from tutelage.derivatives import second_derivatives
 from tutelage.recomputation import no_other_recomputation
 from tutelage.records import Batch, Lesson, Observation, Params
 
-Record = TypeVar("Record", Batch, Lesson, Observation)
+Record = TypeVar("Record", bound=Batch | Lesson | Observation)
 
 
 def named_grad(
@@ -120,7 +120,8 @@ def in_kind(record: Record, kind: torch.dtype) -> Record:
     Returns:
         The same numbers, differentiable; whole numbers stay as they are.
     """
-    own = {name: x.to(kind) for name, x in _numbers(record) if name in record._fields}
+    own: dict[str, Any] = {}
+    own |= {name: x.to(kind) for name, x in _numbers(record) if name in record._fields}
     if isinstance(record, Observation):
         own["features"] = {
             k: x.to(kind) if x.is_floating_point() else x for k, x in record.features.items()

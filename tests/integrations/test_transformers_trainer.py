@@ -45,7 +45,7 @@ CONFIG: dict[str, Any] = {
     "intermediate_size": 8,
     "max_position_embeddings": 16,
 }
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+NO_DROPOUT: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 @pytest.fixture(autouse=True)
@@ -317,14 +317,20 @@ def tokens(shares: float) -> list[Any]:
 
 def speaker() -> Any:
     torch.manual_seed(0)
-    sizes = {"vocab_size": WORDS, "n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 16}
-    none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    sizes: dict[str, Any] = {
+        "vocab_size": WORDS,
+        "n_embd": 8,
+        "n_layer": 1,
+        "n_head": 2,
+        "n_positions": 16,
+    }
+    none: dict[str, Any] = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     return GPT2LMHeadModel(GPT2Config(**sizes, **none, bos_token_id=1, eos_token_id=1))
 
 
 def tagger() -> Any:
     torch.manual_seed(0)
-    return BertForTokenClassification(BertConfig(**CONFIG | NO_DROPOUT, num_labels=3))
+    return BertForTokenClassification(BertConfig(**CONFIG | NO_DROPOUT | {"num_labels": 3}))
 
 
 def classifier(classes: int, **settings: Any) -> Any:
@@ -379,8 +385,8 @@ def test_the_loss_is_the_trainer_s_own_whatever_the_task(name, tmp_path) -> None
 class Routed(BertForSequenceClassification):
     """Trained by a loss of its own."""
 
-    def forward(self, input_ids: Any, attention_mask: Any = None, labels: Any = None) -> Any:
-        found = super().forward(input_ids, attention_mask=attention_mask, labels=labels)
+    def forward(self, input_ids: Any, attention_mask: Any = None, labels: Any = None) -> Any:  # type: ignore[override]
+        found: Any = super().forward(input_ids, attention_mask=attention_mask, labels=labels)
         if labels is not None:
             found.loss = found.loss + 0.01 * found.logits.square().mean() + 0.1
         return found
