@@ -329,8 +329,9 @@ def speaker() -> Any:
 
 
 def tagger() -> Any:
+    settings: dict[str, Any] = CONFIG | NO_DROPOUT | {"num_labels": 3}
     torch.manual_seed(0)
-    return BertForTokenClassification(BertConfig(**CONFIG | NO_DROPOUT | {"num_labels": 3}))
+    return BertForTokenClassification(BertConfig(**settings))
 
 
 def classifier(classes: int, **settings: Any) -> Any:
