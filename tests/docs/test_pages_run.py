@@ -15,7 +15,8 @@ TUTORIALS = [DOCS / "start.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 START = DOCS / "methods" / "index.md"
 NO_METHODS = {
     *("PAPER_SURFACE", "SURFACE", "Draw", "UnlessChanged", "for_other_classes", "predicted"),
-    *("Combining", "FromStart", "OneStep", "Signal", "WholeRun", "Linearised", "Product"),
+    *("Combining", "FromStart", "OneStep", "Signal", "Undoing", "WholeRun"),
+    *("Linearised", "Product"),
     "only_weighs",
 }
 """names beside teachers, signals and products: records, protocols, and parts of a method"""
