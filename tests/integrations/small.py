@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.cases import C, D, InputWeigher
 from tutelage.data.loaders import Draws, Numbered, as_batch
 from tutelage.integrations import Teaching
+from tutelage.objectives import Objective
 from tutelage.records import Batch
 from tutelage.signals import Lookahead, Signal, Unrolled
 from tutelage.tutor import Tutor
@@ -46,7 +47,11 @@ LONG = Unrolled(3)
 """looks back over steps of two epochs, so that a checkpoint between holds some of them"""
 
 
-def teaching(signal: Signal | None = LONG, micro_batch: int | None = None) -> Teaching:
+def teaching(
+    signal: Signal | None = LONG,
+    micro_batch: int | None = None,
+    objective: Objective | None = None,
+) -> Teaching:
     torch.manual_seed(1)
     teacher = InputWeigher()
     return Teaching(
@@ -57,6 +62,7 @@ def teaching(signal: Signal | None = LONG, micro_batch: int | None = None) -> Te
         teacher_every=1 if isinstance(signal, Lookahead) else 4,
         max_norm=0.5,
         micro_batch=micro_batch,
+        objective=objective,
     )
 
 

@@ -89,11 +89,13 @@ def test_a_scaled_loss_changes_no_step_and_an_overflow_leaves_one_out(
     monkeypatch.setattr(Accelerator, "mixed_precision", "fp16")
     monkeypatch.setattr(accelerator, "native_amp", True)
     monkeypatch.setattr(accelerator, "scaler", mine)
-    teach, student = teaching(Lookahead(mode=mode)), network()
+    # of any targets, such as large ones: those of the library have to sum to 1
+    objective = nn.CrossEntropyLoss(reduction="none")
+    teach, student = teaching(Lookahead(mode=mode), objective=objective), network()
     optimizer: Any = accelerator.prepare_optimizer(momentum(student))
     assert optimizer.scaler is mine
     tutor = taught(accelerator, student, optimizer, teach)
-    also, want = teaching(Lookahead(mode=mode)), network()
+    also, want = teaching(Lookahead(mode=mode), objective=objective), network()
     other = also.tutor(want, momentum(want), descent=Scaled(theirs, max_norm=0.5))
     for batch, again in zip(epochs(2), epochs(2), strict=True):
         large = 100.0 if tutor.steps in (0, 5) else 1.0
