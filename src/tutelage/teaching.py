@@ -45,6 +45,7 @@ from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from tutelage.objectives import Normalise
 from tutelage.precision import FULL, autocast_now
@@ -218,13 +219,25 @@ def _call(  # noqa: ANN202 - the method's own
         given = {k: b.to(kind) if b.is_floating_point() else b for k, b in given.items()}
     written = renewed is not None and not torch.is_inference_mode_enabled()
     versions = {name: b._version for name, b in given.items()} if written else {}
+    counted = _running_statistics(teacher) if written else frozenset()
     own |= {f"teacher.{name}": b for name, b in given.items()}
     found = replay(_Moment(teacher, method), own, args, within=_as_it_is)
     for name, version in versions.items():
         after = own[f"teacher.{name}"]
-        if renewed is not None and (after is not given[name] or after._version != version):
+        written = after is not given[name] or after._version != version or name in counted
+        if renewed is not None and written:
             renewed[name] = after.detach().to(now[name].dtype)
     return found
+
+
+def _running_statistics(teacher: nn.Module) -> frozenset[str]:
+    # torch writes these without a trace in the tensor's version
+    return frozenset(
+        f"{name}.{own}" if name else own
+        for name, part in teacher.named_modules()
+        if isinstance(part, _NormBase) and part.training and part.track_running_stats
+        for own in ("running_mean", "running_var")
+    )
 
 
 def _as_it_is(_module: nn.Module) -> AbstractContextManager[None]:
