@@ -42,7 +42,7 @@ def look_first(
     Returns:
         What came of it, its loss without a graph.
     """
-    kept = copied(lesson) if given is None else lesson
+    kept = copied(lesson) if given is None or given is lesson else lesson
     with torch.no_grad(), starting_state(task, student) as states:
         sight = look(task, student, step, kept, alignments, given or lesson)
     return sight._replace(before=states[-1])
