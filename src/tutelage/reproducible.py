@@ -131,4 +131,4 @@ def _require_no_draws(before: tuple[object, ...]) -> None:
 
 def _numpy_state() -> tuple[object, ...]:
     name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - others draw from it
-    return name, keys.tobytes(), tuple(rest)
+    return name, np.asarray(keys).tobytes(), tuple(rest)
