@@ -2,7 +2,7 @@
 
 import copy
 import io
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -106,7 +106,7 @@ class Standardising(ByExample):
 
 
 class Dropping(Plain):
-    drop_below: ClassVar = 0.3
+    drop_below: float = 0.3
 
 
 def rows_of(step: int) -> Batch:
@@ -243,7 +243,7 @@ def test_batch_normalisation_in_a_teacher_learns_its_statistics() -> None:
     for step in range(3):
         twin.net(rows_of(step).inputs)
     assert same(dict(teacher.state_dict()), dict(twin.state_dict()))
-    assert int(teacher.net[1].num_batches_tracked) == 3
+    assert int(teacher.net.get_buffer("1.num_batches_tracked")) == 3
 
 
 def exact_gradient(deep: bool, steps: int) -> Tensor:
