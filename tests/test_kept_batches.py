@@ -90,7 +90,8 @@ class Buffers:
                 array[...] = new.numpy()
             else:
                 tensor.copy_(new)
-        return Batch(*tensors)
+        inputs, targets, ids = tensors
+        return Batch(inputs, targets, ids)
 
 
 def taught(
