@@ -90,6 +90,21 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     return f"{question}Allowed: {', '.join(names)}."
 
 
+def first_few(items: Iterable[object], most: int = 5) -> str:
+    """The first of some things as they stand in a message, and how many more there are.
+
+    Args:
+        items: What is named.
+        most: How many are named.
+
+    Returns:
+        ``"a, b, c and 4 more"``.
+    """
+    names = [str(item) for item in items]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def interrupted(error: BaseException | None) -> bool:
     """Whether an error is an interrupt, or what a package that was being imported made of one.
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tutelage.errors import UnknownLabelError, UsageError
+from tutelage.errors import UnknownLabelError, UsageError, first_few
 from tutelage.records import Batch, Lesson, Outputs
 
 TORCH_IGNORES = -100
@@ -110,9 +110,7 @@ def require_finite_weights(
 
 
 def _listed(ids: Tensor) -> str:
-    some = ids.unique()
-    more = "" if len(some) <= 5 else f" and {len(some) - 5} more"
-    return f"the ids {', '.join(str(int(i)) for i in some[:5])}{more}"
+    return f"the ids {first_few(ids.unique().tolist())}"
 
 
 def require_losses(

@@ -5,6 +5,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from tutelage.errors import first_few
+
 _SHOWN = 3
 """names of each kind that are named"""
 
@@ -82,5 +84,4 @@ def _prefix(longer: Mapping[str, Any], shorter: Mapping[str, Any]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(f"'{name}'" for name in names[:_SHOWN]) + more
+    return first_few((f"'{name}'" for name in names), _SHOWN)

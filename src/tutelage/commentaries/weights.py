@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from tutelage.errors import UsageError
 
-_SHOWN = 5
-"""names listed in a message"""
 TIED = "tied"
 """metadata: from the names that are left out to those of the same tensor that are kept"""
 

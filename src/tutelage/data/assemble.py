@@ -14,14 +14,12 @@ from tutelage.data.label_columns import LabelColumn, agreed_classes, class_numbe
 from tutelage.data.reading import STRICT, Reading
 from tutelage.data.row_numbers import TableRows
 from tutelage.data.splits import hold_out
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, first_few
 
 T = TypeVar("T")
 
 TEST_NAMES = ("test", "validation", "val")
 """the names of a test split, best first"""
-_SHOWN = 5
-"""absent classes listed in a note"""
 
 
 @dataclass(frozen=True)
@@ -175,7 +173,7 @@ def about_classes(labels: Tensor, classes: tuple[str, ...]) -> tuple[str, ...]:
     ]
     if absent:
         notes.append(
-            f"No training example is of class {_shown(absent)}: such classes keep their "
+            f"No training example is of class {first_few(absent)}: such classes keep their "
             f"numbers among the {len(classes)} there are."
         )
     return tuple(notes)
@@ -197,12 +195,7 @@ def about_others(
     """
     there, judged = (torch.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
     lacking = [classes[c] for c in (there & ~judged).nonzero().flatten().tolist()]
-    return (f"No {of} is of class {_shown(lacking)}.",) if lacking else ()
-
-
-def _shown(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return (f"No {of} is of class {first_few(lacking)}.",) if lacking else ()
 
 
 def _with_channels(images: ImageSet, channels: int) -> ImageSet:

@@ -21,13 +21,12 @@ from tutelage.data.images import Labelled
 from tutelage.data.parquet import open_parquet, schema_classes
 from tutelage.data.row_numbers import TableRows
 from tutelage.data.tables import PATH_COLUMNS
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, first_few
 from tutelage.files import written_whole
 
 NAME, CONTENT, LABEL = "name", "content", "label"
 NAME_COLUMNS = (NAME, *PATH_COLUMNS)
 """columns that say which example a row is about, tried in order"""
-_SHOWN = 5
 _HIGHEST = float(torch.finfo(torch.float32).max)
 _LOG = logging.getLogger(__name__)
 
@@ -251,8 +250,7 @@ def values_of(
 def _listed(names: Sequence[str], what: str) -> str:
     if not names:
         return ""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{len(names)} {what} ({', '.join(names[:_SHOWN])}{more})"
+    return f"{len(names)} {what} ({first_few(names)})"
 
 
 def finite(value: Any) -> float | None:

@@ -14,10 +14,8 @@ from tutelage.data.label_values import literal
 from tutelage.data.parquet import open_parquet, parquet_splits, schema_classes
 from tutelage.data.row_numbers import TableRows
 from tutelage.data.saved import refuse_saved
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, first_few
 
-_SHOWN = 5
-"""names listed in a message"""
 _LOG = logging.getLogger(__name__)
 
 
@@ -103,19 +101,14 @@ def _by_name(called: Sequence[str], names: Sequence[str], file: Path) -> list[in
     found = {name: place for place, name in enumerate(called)}
     if missing := [name for name in names if name not in found]:
         raise UsageError(
-            f"{file} has no row for {_listed(missing)}; add them, or take its column of names "
-            "out to go row by row."
+            f"{file} has no row for {first_few(missing)}; add them, or take its column of "
+            "names out to go row by row."
         )
     if others := sorted(found.keys() - set(names)):
         _LOG.warning(
             "%s: %d rows are about no training example and left out (%s).",
             file,
             len(others),
-            _listed(others),
+            first_few(others),
         )
     return [found[name] for name in names]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

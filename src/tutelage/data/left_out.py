@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-_SHOWN = 5
-"""names listed in a note"""
+from tutelage.errors import first_few
+
 TABLES = (".csv", ".parquet")
 
 
@@ -31,10 +31,9 @@ def note_on(root: Path, left: Sequence[LeftOut]) -> tuple[str, ...]:
     if not left:
         return ()
     kinds = ", ".join(f"{n} {why}" for why, n in Counter(why for _, why in left).most_common())
-    shown = ", ".join(path.relative_to(root).as_posix() for path, _ in left[:_SHOWN])
-    more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+    shown = first_few(path.relative_to(root).as_posix() for path, _ in left)
     noun = "entry is" if len(left) == 1 else "entries are"
-    text = f"{len(left)} {noun} left out of {root} ({kinds}): {shown}{more}."
+    text = f"{len(left)} {noun} left out of {root} ({kinds}): {shown}."
     return (text.encode(errors="surrogateescape").decode(errors="replace"),)
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tutelage.errors import first_few
+
 FIRST = 2
 """the row of a table's first example"""
 COUNTED = "(the header is row 1)"
@@ -31,9 +33,7 @@ def listed(rows: Sequence[int]) -> str:
     Returns:
         ``"row 3 (the header is row 1)"``, or the first five and how many more.
     """
-    shown = ", ".join(str(row) for row in rows[:_SHOWN])
-    more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
-    return f"row{'s' if len(rows) > 1 else ''} {shown}{more} {COUNTED}"
+    return f"row{'s' if len(rows) > 1 else ''} {first_few(rows, _SHOWN)} {COUNTED}"
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, first_few
 from tutelage.objectives import Normalise
 from tutelage.records import Lesson, Observation
-
-_SHOWN = 5
-"""ids listed in a message"""
 
 
 class GivenWeights(nn.Module):
@@ -39,9 +36,9 @@ class GivenWeights(nn.Module):
         known, single = ids.long()[order], weights.float()[order]
         twice = known[1:][known[1:] == known[:-1]]
         if int(known[0]) < 0:
-            raise UsageError(f"ids {_listed(known[known < 0])} are negative; give 0 and above.")
+            raise UsageError(f"ids {_named(known[known < 0])} are negative; give 0 and above.")
         if len(twice):
-            raise UsageError(f"ids {_listed(twice)} come twice; give one weight for each.")
+            raise UsageError(f"ids {_named(twice)} come twice; give one weight for each.")
         wrong = ~((single >= 0) & single.isfinite())
         if bool(wrong.any()):
             worst = float(weights[order][wrong][0])
@@ -71,13 +68,11 @@ class GivenWeights(nn.Module):
         lacking = self.ids[places] != lesson.ids
         if bool(lacking.any()):
             raise UsageError(
-                f"no weight is given for the examples with ids {_listed(lesson.ids[lacking])}: "
+                f"no weight is given for the examples with ids {_named(lesson.ids[lacking])}: "
                 "give one for each that the student is trained on."
             )
         return self.weights[places]
 
 
-def _listed(ids: Tensor) -> str:
-    found = ids.unique().tolist()
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return ", ".join(map(str, found[:_SHOWN])) + more
+def _named(ids: Tensor) -> str:
+    return first_few(ids.unique().tolist())
