@@ -284,6 +284,18 @@ def taps_of(teacher: nn.Module) -> Sequence[str]:
     return getattr(teacher, "taps", ())
 
 
+def reads_rows(teacher: nn.Module) -> bool:
+    """Whether a teacher reads a lesson's rows once the student, which may write to them, has.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        True where it weighs or grades.
+    """
+    return hasattr(teacher, "weigh") or hasattr(teacher, "grade")
+
+
 def is_deep(teacher: nn.Module) -> bool:
     """Whether the student's gradient keeps the path through the weights.
 

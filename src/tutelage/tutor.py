@@ -52,7 +52,7 @@ from tutelage.student import StudentView
 from tutelage.tally import Tally
 from tutelage.task import Task
 from tutelage.teachers.plain import Plain
-from tutelage.teaching import uses_alignments, uses_progress
+from tutelage.teaching import reads_rows, uses_alignments, uses_progress
 from tutelage.trail import Trail
 from tutelage.trees import cloned, leaves
 
@@ -149,7 +149,6 @@ class Tutor:
         retaken = signal is not None or uses_alignments(teacher)
         if retaken:
             require_no_norm(view.module)
-        self._writes = True  # whether the student writes to its inputs, until that is known
         self._passes = Passes(student, view, descent, self.processes, proven=not retaken)
         self._recorder = Recorder(view.module)
         self._trail = Trail()
@@ -207,14 +206,12 @@ class Tutor:
             return self._watched(learner, batch, held_out)
         plain = learner is not None and learner.plain_between
         task = replace(self.task, teacher=Plain()) if plain else self.task
-        keep = self._writes or not self._passes.proven
+        keep = reads_rows(task.teacher) or has_memory(task.teacher) or not self._passes.proven
         step, lesson, given = begun(task, batch, self.progress, keep=keep)
-        version = given.inputs._version
         alignments = None
         if uses_alignments(task.teacher) and held_out is not None:
             alignments = alignments_with(task, lesson, step, self._judging(held_out))
         sight = self._passes.look(task, step, lesson, alignments, given)
-        self._writes = given.inputs._version != version
         sight = self._passes.descend(task, sight, step)
         judged = self._pass_on(sight.loss, batch)
         self._move(task, sight, step)
