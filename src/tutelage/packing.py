@@ -73,8 +73,10 @@ def renamed_steps(state: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
         The same.
     """
     start, waiting = state["start"], state["pending"]
+    entries = state.get("entries")  # a state of an older version has none
     return {
         "start": _renamed_state(start, rename) if start else start,
+        "entries": None if entries is None else renamed(entries, rename),
         "window": [_renamed_step(step, rename) for step in state["window"]],
         "pending": [
             _renamed_state(waiting[0], rename),

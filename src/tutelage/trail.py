@@ -115,7 +115,7 @@ class Trail:
             device: Where it is.
         """
         self.start = unpacked_state(state["start"], device) if state["start"] else None
-        entries = state.get("entries")  # a state of an older version has none
+        entries = state["entries"]
         self.entries = None if entries is None else moved_to(device, entries)
         self.steps = [unpacked(step, device) for step in state["window"]]
         waiting = state["pending"]

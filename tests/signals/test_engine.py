@@ -1,5 +1,8 @@
 """Products and trajectories combined, against the unrolled run and dense matrices."""
 
+import itertools
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import nn
@@ -271,24 +274,32 @@ def test_the_direct_term_of_a_teacher_that_acts_at_test_is_counted() -> None:
     torch.testing.assert_close(tiny["shift"], direct, atol=1e-9, rtol=0)
 
 
+class Restless(nn.Module):
+    """Gives something else with each call, from some call on."""
+
+    def __init__(self, first: int, calls: Iterator[int]) -> None:
+        super().__init__()
+        self.map = nn.Linear(D, C)
+        self.calls = lambda: next(calls)  # no attribute that could be put back
+        self.first = first
+
+    def forward(self, x):
+        return self.map(x) * (1 + 1e-3 * max(self.calls() - self.first, 0))
+
+
 def test_a_step_that_replays_differently_is_named() -> None:
-    class Restless(nn.Module):
-        """Keeps a count that is neither parameter nor buffer."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.map = nn.Linear(D, C)
-            self.calls = 0
-
-        def forward(self, x):
-            self.calls += 1
-            return self.map(x) * (1 + 1e-3 * self.calls)
-
     torch.manual_seed(0)
-    module = Restless().double()
+    module = Restless(8, itertools.count()).double()  # four steps, and the first one's checks
     call = watched(module, OPTIMIZERS["momentum"](module), InputWeigher().double(), steps=4)
     with pytest.raises(FloatingPointError, match=r"Replaying step \d gave another map\."):
         Replayed(4)(*call)
+
+
+def test_a_student_that_replays_differently_from_its_first_step_on_is_refused_there() -> None:
+    torch.manual_seed(0)
+    module = Restless(0, itertools.count()).double()
+    with pytest.raises(UnsupportedStudentError, match=r"does not give the same losses"):
+        watched(module, OPTIMIZERS["momentum"](module), InputWeigher().double(), steps=4)
 
 
 @pytest.mark.parametrize("product", EXACT)
