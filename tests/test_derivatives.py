@@ -300,13 +300,16 @@ def test_tables_that_rescale_themselves_are_refused_and_never_changed_by_the_eng
     class Table(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.table = nn.Embedding(9, C, max_norm=0.5)
+            self.table = nn.Embedding(9, C)
 
         def forward(self, x: Tensor) -> Tensor:
             return self.table((x[:, 0] > 0).long() + 4)
 
     made = Table().double()
     call = shown(made)
+    made.table.max_norm = 0.5
+    with pytest.raises(UnsupportedStudentError, match=r"'table' has max_norm=0\.5"):
+        shown(made)
     for signal in (Unrolled(3), Replayed(3), Replayed(3, product=FiniteDifference())):
         with pytest.raises(UnsupportedStudentError, match=r"table.weight.*max_norm"):
             signal(*call)

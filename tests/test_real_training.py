@@ -11,7 +11,7 @@ from torch.optim import SGD
 
 from tests.awkward import STUDENTS, B, Body, D, plain
 from tests.tutoring import same
-from tutelage.errors import UnsupportedStudentError
+from tutelage.errors import InexactWindowError, UnsupportedStudentError
 from tutelage.records import Batch
 from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Reversible, Unrolled
 from tutelage.signals.products import Alignment
@@ -100,6 +100,10 @@ SIGNALS = {
     "implicit": Implicit(Neumann(2, 0.05)),
 }
 STEPS = 4
+REFUSED = {
+    (Spectral, SIGNALS[name]): (UnsupportedStudentError, "a second derivative would be off")
+    for name in ("unrolled", "replayed", "reversible", "implicit")
+} | {(ByBuffer, SIGNALS["reversible"]): (InexactWindowError, "Undoing 2 steps is off")}
 
 
 def rows_of(step: int) -> Batch:
@@ -149,6 +153,12 @@ def test_a_run_without_effect_is_the_plain_torch_run_bit_for_bit(kind, signal) -
     )
     state = torch.get_rng_state(), random.getstate()
     judge = rows_of(99)
+    if (type(alone), signal) in REFUSED:
+        error, why = REFUSED[type(alone), signal]
+        with pytest.raises(error, match=why):
+            for step in range(STEPS):
+                tutor.step(rows_of(step), judge)
+        return
     for step in range(STEPS):
         tutor.step(rows_of(step), judge)
     assert same(held(moved), held(alone))
@@ -198,7 +208,7 @@ class ShortEmbedding(Body):
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        (CountsAndUses, "does not give the same losses .* register_buffer"),
+        (CountsAndUses, "does not give the same losses .*differ by up to"),
         (DrawsFromItsOwn, "does not give the same losses .* torch's own generator"),
         (DrawsFromNumPy, "draws from NumPy's generator"),
         (WritesToItself, r"writes to its parameters \(head\.weight\)"),

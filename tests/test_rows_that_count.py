@@ -28,7 +28,6 @@ from tutelage.teachers import (
     MentorNetPD,
     Plain,
     SelfPaced,
-    SplitSampler,
     Together,
     UniformCopies,
     WorstCase,
@@ -158,7 +157,6 @@ LEARNT: dict[str, tuple[Any, Signal]] = {
     "a loss of its own": ("a loss of its own", Unrolled(1)),
     "rewarded": ("keep or drop", GradientAlignment(judge="held-out")),
     "rewarded by loss": ("keep or drop", NextStepLoss(judge="held-out", normalise="none")),
-    "parts": (lambda _: SplitSampler([3, 3]), GradientAlignment(judge="held-out")),
 }
 
 

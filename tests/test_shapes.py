@@ -202,19 +202,20 @@ def test_examples_of_no_part_are_named(ids) -> None:
 def test_examples_without_a_weight_train_no_student(ids) -> None:
     teacher = GivenWeights(torch.arange(3), torch.ones(3))
     odd = next(i for i in ids if i not in range(3))
-    with pytest.raises(UsageError, match=f"no finite weight for the ids {odd} of the batch"):
+    with pytest.raises(
+        UsageError, match=f"no weight is given for the examples with ids {odd}:"
+    ):
         step(batch(ids=torch.tensor(ids)), teacher=teacher)
 
 
 @pytest.mark.parametrize(
     ("ids", "weights", "told"),
     [
-        ([0, 1, 1], [1.0, 1, 1], "the id 1 comes 2 times"),
-        ([0.0, 1, 2], [1.0, 1, 1], "ids are float32"),
-        ([-1, 1, 2], [1.0, 1, 1], "of which the lowest is -1"),
-        ([0, 1, 2], [[1.0], [1], [1]], r"weights are float64 of shape \(3, 1\)"),
-        ([0, 1, 2], [1e308, 1, 1], r"a weight is 1e\+308.*that of the id 0"),
-        ([0, 1, 10**12], [1.0, 1, 1], "number the examples from 0"),
+        ([0, 1, 1], [1.0, 1, 1], "ids 1 come twice"),
+        ([0.0, 1, 2], [1.0, 1, 1], r"ids are torch\.float32"),
+        ([-1, 1, 2], [1.0, 1, 1], "ids -1 are negative"),
+        ([0, 1, 2], [[1.0], [1], [1]], "one for each id"),
+        ([0, 1, 2], [1e308, 1, 1], r"a weight is 1e\+308.*that of id 0"),
     ],
 )
 def test_weights_that_cannot_be_stored_are_refused(ids, weights, told) -> None:

@@ -218,8 +218,13 @@ class Task:
         lesson = self.lesson(teacher, step.batch) if lesson is None else lesson
         counts = counts_of(self.objective, lesson.targets)
         own = partial(log_prob, self.teacher, teacher)
+        drawn = lesson.log_prob  # in a lesson, an example's action counts without a label, too
+        if drawn is not None and not hasattr(self.teacher, "log_prob"):
+            return drawn
         with as_taken(lesson, self.own(step.batch.seed + 2)):
-            return of_labelled_examples(own, lesson, seen, counts)
+            alone = lesson._replace(log_prob=None)
+            chosen = of_labelled_examples(own, alone, seen, counts)
+        return chosen if drawn is None else drawn + chosen
 
     def counted(self, lesson: Lesson, examples: int) -> Tensor | None:
         """Which examples of a batch count: those of which a row has a label.

@@ -151,7 +151,7 @@ def grade(
 def log_prob(
     teacher: nn.Module, params: Params, lesson: Lesson, observation: Observation
 ) -> Tensor:
-    """The log-probability of what the teacher sampled, with the lesson or its weights or both.
+    """The log-probability of what the teacher sampled when it weighed.
 
     Args:
         teacher: The teacher.
@@ -166,15 +166,12 @@ def log_prob(
         ValueError: If it samples nothing.
     """
     if not hasattr(teacher, "log_prob"):
-        if lesson.log_prob is not None:
-            return lesson.log_prob
         raise ValueError(
             f"{type(teacher).__name__} samples nothing, so that a reward cannot teach it: give "
             "its lessons a log_prob, or use a signal that differentiates, such as Lookahead."
         )
     at = _buffers_at(lesson, observation)
-    chosen = _call(teacher, "log_prob", params, lesson, observation, buffers=at)
-    return chosen if lesson.log_prob is None else lesson.log_prob + chosen
+    return _call(teacher, "log_prob", params, lesson, observation, buffers=at)
 
 
 def entropy(teacher: nn.Module, params: Params) -> Tensor:
@@ -252,12 +249,16 @@ def _buffers_at(lesson: Lesson, observation: Observation) -> dict[str, Tensor]:
 def _wider(
     teacher: nn.Module, params: Params, args: Sequence[Batch | Lesson | Observation]
 ) -> torch.dtype | None:
-    # the wider type, where teacher and student differ; autocast mixes types by itself
+    # the wider type of teacher and student, where either is narrower, or what it is shown is;
+    # autocast mixes types by itself
     first = next(iter(params.values()), None) if params else next(teacher.parameters(), None)
     if first is None or autocast_now(first.device) != FULL:
         return None
-    kinds = {first.dtype}.union(*(kinds_in(shown) for shown in args))
-    return None if len(kinds) == 1 else reduce(torch.promote_types, kinds)
+    revealed = [shown for shown in args if isinstance(shown, Observation)]
+    own = {first.dtype}.union(*(kinds_in(shown) for shown in revealed or args))
+    wider = reduce(torch.promote_types, own)
+    kinds = own.union(*(kinds_in(shown) for shown in args)) - {wider}
+    return wider if any(torch.promote_types(k, wider) == wider for k in kinds) else None
 
 
 def normalise_of(teacher: nn.Module) -> Normalise:

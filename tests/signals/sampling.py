@@ -38,8 +38,12 @@ class Chosen(KeepOrDrop):
         vars(self)["normalise"] = rule
         self.actions: tuple[int, ...] = (1,) * N
 
-    def _kept(self, p: Tensor) -> Tensor:
-        return torch.tensor(self.actions)[: len(p)] > 0
+    def _probability(self, lesson: Lesson, observation: Observation) -> Tensor:
+        self.rows = lesson.group if len(lesson.ids) == N else lesson.ids  # all, or the labelled
+        return super()._probability(lesson, observation)
+
+    def _kept(self, p: Tensor) -> Tensor:  # noqa: ARG002 - a test chose
+        return torch.tensor(self.actions)[self.rows] > 0
 
 
 class Moved(nn.Module):

@@ -117,16 +117,16 @@ def test_a_step_under_autocast_gives_full_precision_to_student_and_teacher(signa
 )
 def test_a_segment_that_replays_differently_is_named(memory, named) -> None:
     class Counting(nn.Module):
-        """Keeps a count that is neither parameter nor buffer."""
+        """Keeps a count outside of itself."""
 
         def __init__(self) -> None:
             super().__init__()
             self.map = nn.Linear(D, C)
-            self.calls = 0
 
         def forward(self, x: Tensor) -> Tensor:
-            self.calls += 1
-            return self.map(x) * (1 + 1e-9 * self.calls)
+            return self.map(x) * (1 + 1e-9 * next(calls))
+
+    calls = itertools.count(1)
 
     torch.manual_seed(0)
     module = Counting().double()

@@ -27,9 +27,10 @@ from tests.signals.sampling import (
     hold,
     unlabelled,
 )
+from tutelage.alignments import forward
 from tutelage.errors import UsageError
 from tutelage.records import Batch, Lesson, Observation, as_lesson
-from tutelage.signals import GradientAlignment, NextStepLoss, Signal, dots
+from tutelage.signals import GradientAlignment, NextStepLoss, Signal
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.pseudo_values import pseudo_values
 from tutelage.student import StudentView
@@ -141,7 +142,7 @@ def test_an_operator_without_forward_mode_is_rewarded_under_deep_weights_too(
     def without(*_: object) -> Tensor:
         raise NotImplementedError
 
-    monkeypatch.setattr(dots, "forward_dots", without)
+    monkeypatch.setattr(forward, "make_dual", without)
     torch.testing.assert_close(estimate_of(teachers[1], action=(1, 0, 1)), want)
 
 

@@ -9,11 +9,11 @@ from tutelage.study.material import read_source, seed_material
 from tutelage.study.settings import TrainSettings
 
 
-def folder(root, **counts):
+def folder(root, seed=0, **counts):
     """A folder of train and test images, so many in each class of train."""
     for name, count in counts.items():
-        pictures(root / "train", (name,), count=count, size=4)
-        pictures(root / "test", (name,), count=1, size=4)
+        pictures(root / "train", (name,), count=count, size=4, seed=seed)
+        pictures(root / "test", (name,), count=1, size=4, seed=seed)
     return root
 
 
@@ -78,7 +78,7 @@ def test_an_imbalance_of_a_class_without_examples_names_it(tmp_path) -> None:
 
 def test_labels_of_a_file_and_trusted_images_that_lack_a_class_are_told(tmp_path) -> None:
     data = folder(tmp_path / "set", a=6, b=6, c=6)
-    trusted = folder(tmp_path / "trusted", a=3, b=3)
+    trusted = folder(tmp_path / "trusted", seed=1, a=3, b=3)
     rows = "".join(f"{name}/{n:02}.png,{'ac'[n % 2]}\n" for name in "abc" for n in range(6))
     (tmp_path / "l.csv").write_text(f"path,l\n{rows}")
     settings = TrainSettings(
@@ -89,16 +89,16 @@ def test_labels_of_a_file_and_trusted_images_that_lack_a_class_are_told(tmp_path
         noise="none",
     )
     source = read_source(settings)
-    assert source.splits.notes[-2:] == (
-        "No label that is trained on is of class b.",
-        "No held-out example is of class c.",
-    )
+    notes = source.splits.notes
+    assert "No label that is trained on is of class b." in notes
+    assert "No held-out example is of class c." in notes
 
 
 def test_trusted_tables_speak_of_the_classes_that_train_names(tmp_path) -> None:
-    root = pictures(tmp_path / "pictures", ("x",), count=8, size=4)
-    files = sorted(root.rglob("*.png"))
-    for name, labels in (("train", ["1", "2", "n/a", "1"]), ("checked", ["2", "1", "2", "1"])):
+    parts = (("train", ["1", "2", "n/a", "1"]), ("checked", ["2", "1", "2", "1"]))
+    for seed, (name, labels) in enumerate(parts):
+        root = pictures(tmp_path / name, ("x",), count=8, size=4, seed=seed)
+        files = sorted(root.rglob("*.png"))
         rows = "".join(f"{f},{y}\n" for f, y in zip(files, labels * 2, strict=True))
         (tmp_path / f"{name}.csv").write_text(f"path,label\n{rows}")
     settings = TrainSettings(

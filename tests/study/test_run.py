@@ -417,10 +417,10 @@ def test_class_names_are_shown_as_they_are(tmp_path):
     ("flags", "sizes"),
     [
         (["--held-out", "1", "--teacher", "loss"], (47, 1)),
-        (["--limit", "1", "--teacher", "loss"], (1, 9)),
+        (["--limit", "3", "--teacher", "loss"], (3, 9)),
         (["--epochs", "1", "--batch-size", "1", "--teacher", "loss"], (39, 9)),
     ],
-    ids=["one held-out image", "one training image", "batches of one"],
+    ids=["one held-out image", "one training image of each class", "batches of one"],
 )
 def test_least_of_everything_still_runs(pets, tmp_path, flags, sizes):
     pairs = zip(QUICK[::2], QUICK[1::2], strict=True)

@@ -171,10 +171,11 @@ def test_plain_steps_see_the_images_as_they_came():
     tutor.student.get_submodule("0").register_forward_pre_hook(
         lambda _, args: seen.append(args[0].clone())
     )
-    batches = [batch(16, number) for number in range(4)]
-    for one in batches:
+    same = []
+    for one in (batch(16, number) for number in range(4)):
+        seen.clear()  # what passes after a step's own pass checks and judges it
         tutor.step(one)
-    same = [torch.equal(a, b.inputs) for a, b in zip(seen[:4], batches, strict=True)]
+        same.append(torch.equal(seen[0], one.inputs))
     assert same == [True, False, True, False]
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from tutelage.alignments import forward_difference_dots, forward_dots
+from tutelage.alignments.recording import Recording
 from tutelage.errors import UnsupportedStudentError
 from tutelage.precision import FULL
 from tutelage.records import Lesson, Params, Step, StudentState, Witness
@@ -40,12 +41,16 @@ def dots_of(
     Returns:
         [L].
     """
-    if witness.recorded is not None:
-        try:
-            return told(task, teacher, step, v, witness, weighted_only=weighted_only)
-        except UnsupportedStudentError:  # the passes do not show everything
-            pass
-    elif isinstance(product, Alignment):
+    recorded = witness.recorded
+    # another process may have recorded its rows where this one has not; both send one message
+    if recorded is not None or task.processes.size > 1:
+        coefficients = row_coefficients(task, teacher, step, witness)
+        if recorded is not None:
+            try:
+                return recorded_dots(recorded, coefficients, v, weighted_only=weighted_only)
+            except UnsupportedStudentError:  # the passes do not show everything
+                return exact_dots(task, start, witness.lesson, step, v)
+    if isinstance(product, Alignment) and recorded is None:
         if product.method == "one-sided":
             return one_sided(task, start, step, v, witness)
         return product.dots(task, start, witness.lesson, step, v)
@@ -144,23 +149,33 @@ def seen_again(task: Task, teacher: Params, start: StudentState, step: Step) -> 
     return Witness(lesson, detach(seen), None)
 
 
-def told(
-    task: Task,
-    teacher: Params,
-    step: Step,
-    v: Params,
-    witness: Witness,
-    *,
-    weighted_only: bool = False,
-) -> Tensor:
-    """Dot products read off the step's own passes.
+def row_coefficients(task: Task, teacher: Params, step: Step, witness: Witness) -> Tensor:
+    """The derivative of the student's loss by each row's loss.
 
     Args:
         task: The student learning under the teacher.
         teacher: Teacher parameters.
         step: The step.
+        witness: The step as it was seen.
+
+    Returns:
+        [L].
+    """
+    lesson, seen = witness.lesson, witness.seen
+    weights = task.weights(detached(teacher), lesson, seen, step.batch.seed)
+    losses = seen.losses.detach().requires_grad_()
+    return torch.autograd.grad(task.reduce(losses, weights, lesson), losses)[0]
+
+
+def recorded_dots(
+    recorded: Recording, coefficients: Tensor, v: Params, *, weighted_only: bool
+) -> Tensor:
+    """Dot products read off the step's own passes.
+
+    Args:
+        recorded: The passes.
+        coefficients: The derivative of the student's loss by each row's loss [L].
         v: Direction, keyed like the student's parameters; a missing one counts as zero.
-        witness: The step as it was seen, its passes recorded.
         weighted_only: Rows of weight 0 may be left at 0.
 
     Returns:
@@ -169,15 +184,7 @@ def told(
     Raises:
         UnsupportedStudentError: If they do not show every row's gradient.
     """
-    lesson, recorded = witness.lesson, witness.recorded
-    assert recorded is not None
-    weights = task.weights(detached(teacher), lesson, witness.seen, step.batch.seed)
-    losses = witness.seen.losses.detach().requires_grad_()
-    reduced = task.reduce(losses, weights, lesson)
-    (coefficients,) = torch.autograd.grad(reduced, losses)
     absent = coefficients == 0
-    if weighted_only:
-        return recorded.dots(v, coefficients.where(~absent, 1))
-    if bool(absent.any()):
+    if bool(absent.any()) and not weighted_only:
         raise UnsupportedStudentError("A row of weight zero left nothing to read off.")
-    return recorded.dots(v, coefficients)
+    return recorded.dots(v, coefficients.where(~absent, 1))
