@@ -1,5 +1,6 @@
 """What every test shares: one torch thread, a cache of its own, and the real data sets."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,12 @@ def _memory_of_students_in_passing() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(footprint, "collect", lambda: 0)
         yield
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections, which memory tests wait for, pass over all that is imported."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
@@ -55,12 +54,10 @@ WHOLE: dict[str, WholeRun] = {
 
 
 @pytest.fixture(autouse=True)
-def _only_what_is_new() -> Iterator[None]:
+def _only_what_is_new() -> None:
     """Let the count pass over everything that was there before the test."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize(
