@@ -25,9 +25,9 @@ from benchmarks.alignment.students import STUDENTS
 from benchmarks.alignment.variants import OURS, Pair
 from benchmarks.hypergradients.__main__ import CASES as HYPERGRADIENTS
 from benchmarks.hypergradients.measure import Build, Case, Once
-from tutelage.reproduction.cost import interleaved, peak_bytes
-from tutelage.reproduction.jobs import hardware
-from tutelage.runs import environment, write_json
+from papers.framework.cost import interleaved, peak_bytes
+from papers.framework.jobs import hardware
+from tutelage_cli.runner.run_folder import environment, write_json
 
 MIB = 2**20
 

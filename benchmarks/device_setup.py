@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.cases import STUDENTS, C, build, stream
-from tutelage.records import Batch, Lesson, Observation
+from tutelage.types import Batch, Lesson, Observation
 
 Kind = type[nn.RNN] | type[nn.GRU] | type[nn.LSTM]
 

@@ -57,7 +57,7 @@ recipe() {
         left=$((until - (SECONDS - began)))
         [ $left -gt 10 ] || { echo "== $name: no time for $seeds seeds"; return; }
         part "$name, $seeds seeds" $left "$python" -c \
-            "from tutelage.cli import main; raise SystemExit(main())" reproduce "$name" \
+            "from tutelage_cli.cli import main; raise SystemExit(main())" reproduce "$name" \
             --scale $scale --seeds $seeds --jobs "$jobs" --device $device --out "$work/out" \
             || return
         cp "$work/out/results/$scale/$name".* "$out/"

@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from benchmarks.device_setup import AWKWARD, ByLoss, Setup
-from tutelage.alignments import alignment
-from tutelage.alignments.alignment import Method
+from tutelage.per_example import gradient_dots as alignment
+from tutelage.per_example.gradient_dots import Method
 from tutelage.errors import UnsupportedStudentError
-from tutelage.reproduction.jobs import hardware
-from tutelage.runs import environment, write_json
+from papers.framework.jobs import hardware
+from tutelage_cli.runner.run_folder import environment, write_json
 from tutelage.signals import (
     GradientAlignment,
     Implicit,
@@ -39,7 +39,7 @@ from tutelage.signals import (
 )
 from tutelage.signals.products import Alignment
 from tutelage.teachers import SplitSampler
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 CPU = torch.device("cpu")
 STEPS = 8

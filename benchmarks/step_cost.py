@@ -16,15 +16,15 @@ from pathlib import Path
 
 import torch
 
-from tutelage.data.noise import corrupt, transition_matrix
-from tutelage.data.sources import load
-from tutelage.data.splits import balanced_rows
-from tutelage.records import Batch
-from tutelage.runs import environment, write_json
-from tutelage.study.arms import build_tutor
-from tutelage.study.material import Material, open_streams
-from tutelage.study.settings import TrainSettings
-from tutelage.tutor import Tutor
+from tutelage_cli.data.noise import corrupt, transition_matrix
+from tutelage_cli.data.sources import load
+from tutelage_cli.data.splits import balanced_rows
+from tutelage.types import Batch
+from tutelage_cli.runner.run_folder import environment, write_json
+from tutelage_cli.train.arms import build_tutor
+from tutelage_cli.train.material import Material, open_streams
+from tutelage_cli.train.settings import TrainSettings
+from tutelage.training.tutor import Tutor
 
 CASES = (
     ("cnn", "mnist5k", "margin-loss", 20, 2),

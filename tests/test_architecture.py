@@ -142,9 +142,9 @@ MODULES = ("records", "trees", "tutor", "signals", "signals.unrolled", "teachers
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("records", "from tutelage.tutor import Tutor"),
-        ("records", "import tutelage.tutor"),
-        ("records", "def f():\n    from tutelage.tutor import Tutor"),
+        ("records", "from tutelage.training.tutor import Tutor"),
+        ("records", "import tutelage.training.tutor"),
+        ("records", "def f():\n    from tutelage.training.tutor import Tutor"),
         ("records", "if True:\n    import tutelage.signals.unrolled as u"),
         ("signals.unrolled", "from tutelage.teachers import Plain"),
         ("signals.unrolled", "from tutelage import tutor"),
@@ -162,7 +162,7 @@ def test_an_upward_or_sideways_import_and_a_part_without_a_layer_are_found(
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("trees", "import torch\nfrom tutelage.records import Params"),
+        ("trees", "import torch\nfrom tutelage.types import Params"),
         ("tutor", "from tutelage.signals import Signal\nfrom tutelage import records"),
         ("signals", "from tutelage.signals.unrolled import Unrolled"),
         ("cli", "from tutelage import Tutor"),
@@ -178,6 +178,6 @@ def test_a_circle_is_found_and_what_hangs_on_it_too() -> None:
 
 
 def test_an_import_inside_a_function_does_not_run_at_import() -> None:
-    source = "def f():\n    import tutelage.tutor\nimport tutelage.records"
+    source = "def f():\n    import tutelage.training.tutor\nimport tutelage.types"
     assert imported(source, MODULES, everywhere=False) == {"records"}
     assert imported(source, MODULES, everywhere=True) == {"records", "tutor"}

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from tutelage.checkpoints import load_checkpoint, save_checkpoint, telling_damage
+from tutelage.storage.checkpoint import load_checkpoint, save_checkpoint, telling_damage
 from tutelage.errors import UsageError
-from tutelage.runs import sweep
+from tutelage_cli.runner.run_folder import sweep
 
 CPU = torch.device("cpu")
 LARGE = 250_000

@@ -14,11 +14,11 @@ import yaml
 
 from tests.trained import QUICK, Answer, found, one_line, pictures, run, unchecked
 from tutelage.commentaries import save_commentary
-from tutelage.config import to_plain
+from tutelage_cli.config.settings_files import to_plain
 from tutelage.models import TwoBlockCNN, build_student
-from tutelage.runs import create_run
-from tutelage.study import check, study
-from tutelage.study.settings import TrainSettings
+from tutelage_cli.runner.run_folder import create_run
+from tutelage_cli.train import check, study
+from tutelage_cli.train.settings import TrainSettings
 from tutelage.teachers import Curriculum, InternalState
 
 
@@ -318,7 +318,7 @@ def test_words_that_do_not_parse_are_told_without_a_traceback(place, words):
 @pytest.mark.parametrize("words", [[], ["train"], ["reproduce"], ["list"]])
 def test_help_needs_no_torch(words):
     code = (
-        "import sys; from tutelage.cli import main\n"
+        "import sys; from tutelage_cli.cli import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit as end: code = end.code\n"
         "heavy = {'torch', 'datasets', 'sklearn', 'matplotlib', 'scipy', 'joblib', 'altair'}\n"

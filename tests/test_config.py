@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import pytest
 
-from tutelage.config import from_plain, load_settings, to_plain
+from tutelage_cli.config.settings_files import from_plain, load_settings, to_plain
 from tutelage.errors import UsageError
 
 
@@ -345,5 +345,5 @@ def test_no_mutation_of_a_file_raises_anything_but_a_usage_error(load):
 
 
 def test_reading_settings_does_not_import_torch():
-    code = "import sys, tutelage.config; sys.exit('torch' in sys.modules)"
+    code = "import sys, tutelage_cli.config.settings_files; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,14 +12,14 @@ from torch.nn.utils import parametrizations
 from torch.optim import SGD
 
 from tests.cases import C, D, InputWeigher, Seen, stream
-from tutelage.alignments.alignment import alignment
-from tutelage.decompositions import FORMULAS
+from tutelage.per_example.gradient_dots import alignment
+from tutelage.functional.decompositions import FORMULAS
 from tutelage.errors import UnsupportedStudentError
-from tutelage.objectives import cross_entropy
-from tutelage.records import Batch
+from tutelage.losses.objectives import cross_entropy
+from tutelage.types import Batch
 from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Unrolled
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 RATE = 0.5
 

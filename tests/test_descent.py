@@ -10,12 +10,12 @@ from torch.optim import SGD
 
 from tests.cases import OPTIMIZERS, STUDENTS, InputWeigher, build, close, stream, watched
 from tests.tutoring import same, teaching
-from tutelage.descent import Ordinary, Scaled
+from tutelage.training.step_strategy import Ordinary, Scaled
 from tutelage.errors import UnsupportedStudentError
 from tutelage.signals import Lookahead, Replayed, Reversible, Unrolled
-from tutelage.student import StudentView
+from tutelage.functional.student import StudentView
 from tutelage.teachers import Plain
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 CLIPPED = Ordinary(max_norm=0.3)
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.optim import SGD, Adam
 
-from tutelage.data.few_shot.episodes import Episode
+from papers.data.few_shot.episodes import Episode
 from tutelage.errors import UsageError
-from tutelage.few_shot import (
+from papers.few_shot import (
     accuracy,
     adapt,
     adaptation,
@@ -20,12 +20,12 @@ from tutelage.few_shot import (
     weights_at,
 )
 from tutelage.models import FourBlockCNN, FourBlocks
-from tutelage.objectives import cross_entropy
-from tutelage.records import Batch, Params
+from tutelage.losses.objectives import cross_entropy
+from tutelage.types import Batch, Params
 from tutelage.signals import FromStart, Replayed, Unrolled
 from tutelage.signals.products import FirstOrder
-from tutelage.student import StudentView
-from tutelage.task import Task
+from tutelage.functional.student import StudentView
+from tutelage.bilevel import Task
 from tutelage.teachers import Plain, SupportWeights
 
 WAYS, STEPS, LR = 3, 3, 0.3

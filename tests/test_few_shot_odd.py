@@ -5,15 +5,15 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from tutelage.data.few_shot.episodes import Episode
-from tutelage.few_shot import judge_start
+from papers.data.few_shot.episodes import Episode
+from papers.few_shot import judge_start
 from tutelage.models import FourBlockCNN, FourBlocks
-from tutelage.objectives import cross_entropy
-from tutelage.records import Batch
+from tutelage.losses.objectives import cross_entropy
+from tutelage.types import Batch
 from tutelage.signals import Replayed, Unrolled
 from tutelage.signals.products import FirstOrder
-from tutelage.student import StudentView
-from tutelage.task import Task
+from tutelage.functional.student import StudentView
+from tutelage.bilevel import Task
 from tutelage.teachers import Plain, SupportWeights
 
 STEPS = 2

@@ -9,9 +9,9 @@ import pytest
 
 import tutelage
 from tests.trained import run
-from tutelage import __main__ as command
+from tutelage_cli import __main__ as command
 from tutelage.errors import MissingExtraError, interrupted
-from tutelage.study import command as study_command
+from tutelage_cli.train import command as study_command
 
 INTERRUPT = "raise KeyboardInterrupt"
 AS_ITS_OWN = """

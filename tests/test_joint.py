@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tutelage.joint import SMALL, alike, update_jointly
-from tutelage.records import StudentState
-from tutelage.rules import AdamRule, MomentumSGD
+from tutelage.functional.flat_params import SMALL, alike, update_jointly
+from tutelage.types import StudentState
+from tutelage.functional.optim import AdamRule, MomentumSGD
 
 SGD = {
     "lr": 0.1,

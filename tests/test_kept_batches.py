@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tests.awkward import Body, C, D, plain
-from tutelage.loops import episodic
-from tutelage.records import Batch, Lesson, as_lesson
+from tutelage.training.loops import episodic
+from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.signals import (
     GradientAlignment,
     Lookahead,
@@ -22,7 +22,7 @@ from tutelage.signals import (
     Unrolled,
 )
 from tutelage.teachers import KeepOrDrop
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 F64 = torch.float64
 N, B = 12, 5

@@ -9,11 +9,11 @@ from torch import nn
 from torch.optim import SGD, Adam
 
 from tests.cases import B, C, D, InputWeigher, build, stream
-from tutelage.loops import alternating, episodic
-from tutelage.records import Batch
+from tutelage.training.loops import alternating, episodic
+from tutelage.types import Batch
 from tutelage.signals import Implicit, Neumann, Replayed, Reversible, Unrolled
 from tutelage.teachers import Curriculum, LossWeigher
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 STEPS = 12
 

@@ -11,8 +11,8 @@ from torch.optim import SGD, Adam
 
 from tests.cases import OPTIMIZERS, B, C, InputWeigher, build, stream, watched
 from tests.tutoring import live_tensors, teaching
-from tutelage.loops import episodic
-from tutelage.records import Batch
+from tutelage.training.loops import episodic
+from tutelage.types import Batch
 from tutelage.signals import (
     ConjugateGradient,
     Implicit,
@@ -31,7 +31,7 @@ from tutelage.signals.products import (
     ForwardOverReverse,
 )
 from tutelage.teachers import InternalState, Plain
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 SIGNALS: dict[str, Signal] = {
     "unrolled": Unrolled(2),

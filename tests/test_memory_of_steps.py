@@ -11,16 +11,16 @@ from torch.optim import SGD
 from tests.cases import B, C, InputWeigher, build, stream
 from tests.tutoring import same, teaching
 from tutelage.errors import UsageError
-from tutelage.few_shot import Episode, judge_start
-from tutelage.loops import episodic
-from tutelage.memory import memory_of
-from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
+from papers.few_shot import Episode, judge_start
+from tutelage.training.loops import episodic
+from tutelage.training.teacher_buffers import memory_of
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 from tutelage.signals import Lookahead, Replayed, Reversible, Score, Signal, Unrolled
-from tutelage.student import StudentView
-from tutelage.task import Task
+from tutelage.functional.student import StudentView
+from tutelage.bilevel import Task
 from tutelage.teachers import KeepOrDrop, MentorNetDD, Permuted, Together
 from tutelage.teachers.loss_percentile import LossPercentile
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 
 class Counting(nn.Module):

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from tests.cases import InputWeigher, build, stream
-from tutelage.objectives import cross_entropy, expected_error
+from tutelage.losses.objectives import cross_entropy, expected_error
 from tutelage.signals import Reversible, Unrolled
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 
 def test_the_expected_error_is_the_chance_of_a_wrong_draw() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tutelage.objectives import (
+from tutelage.losses.objectives import (
     Normalise,
     TokenCrossEntropy,
     cross_entropy,

@@ -17,7 +17,7 @@ from tests.teachers.test_family import (
     build_teacher,
     objective_of,
 )
-from tutelage.records import Batch
+from tutelage.types import Batch
 from tutelage.signals import (
     GradientAlignment,
     Implicit,
@@ -39,7 +39,7 @@ from tutelage.teachers import (
     RandomBlending,
     StoredCopies,
 )
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 KINDS = [
     (torch.bfloat16, torch.float32),

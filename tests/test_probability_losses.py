@@ -7,10 +7,10 @@ from torch.nn.functional import one_hot
 from torch.optim import SGD
 
 from tests.cases import C, build, stream
-from tutelage.objectives import Objective, cross_entropy
-from tutelage.probability_losses import Focal, GeneralisedCrossEntropy
+from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
 from tutelage.teachers import Plain
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 LOSSES: list[Objective] = [
     *(Focal(gamma) for gamma in (0.0, 0.5, 1.0, 2.0)),

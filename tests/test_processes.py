@@ -13,10 +13,10 @@ from torch.optim import SGD
 from tests.cases import InputWeigher, build, close, stream
 from tests.together import cases, part, trained
 from tests.tutoring import same
-from tutelage.processes import Alone, even
-from tutelage.records import Batch
+from tutelage.distributed.groups import Alone, even
+from tutelage.types import Batch
 from tutelage.signals import Lookahead
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 CASES = dict(cases())
 ROOT = Path(__file__).parent.parent

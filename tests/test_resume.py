@@ -12,7 +12,7 @@ from tests.cases import C, D, build, stream
 from tests.tutoring import same, teaching
 from tutelage.signals import Lookahead, Reversible, Signal, Unrolled
 from tutelage.teachers import InternalState
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 
 def resumable(signal: Signal, every: int, seed: int) -> tuple[Tutor, lr_scheduler.LRScheduler]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tutelage.errors import UsageError
-from tutelage.runs import (
+from tutelage_cli.runner.run_folder import (
     create_run,
     environment,
     free_folder,

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from tutelage.alignments import alignment
+from tutelage.per_example import gradient_dots as alignment
 from tutelage.errors import UsageError
-from tutelage.labels import require_distributions
-from tutelage.objectives import binary_cross_entropy, cross_entropy, squared_error
-from tutelage.records import Batch
+from tutelage.losses.targets import require_distributions
+from tutelage.losses.objectives import binary_cross_entropy, cross_entropy, squared_error
+from tutelage.types import Batch
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teachers import (
     Blending,
@@ -25,7 +25,7 @@ from tutelage.teachers import (
     Plain,
     SplitSampler,
 )
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 D, C = 4, 3
 CLASSES = torch.tensor([0, 1, 2, 0])

@@ -9,9 +9,9 @@ from tutelage.commentaries import commentary, save_commentary
 from tutelage.commentaries.commentary import load_commentary
 from tutelage.errors import UsageError
 from tutelage.integrations import Teaching
-from tutelage.states import load_module
+from tutelage.storage.state_dicts import load_module
 from tutelage.teachers import LossWeigher, Plain
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 
 def tutor() -> Tutor:

@@ -9,13 +9,13 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam
 
-from tests.data.streams import WORKERS, Numbered, ids, streamed
+from tests.cli.data.streams import WORKERS, Numbered, ids, streamed
 from tests.trained import unchecked
 from tests.tutoring import same
-from tutelage.records import Batch
+from tutelage.types import Batch
 from tutelage.signals import Reversible
 from tutelage.teachers import InternalState
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 STOP = 3
 """batches of the second epoch that are done when it stops"""

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from tests.cases import D, InputWeigher, Shifter, stream
-from tutelage.objectives import Normalise
-from tutelage.records import Batch, Lesson, Observation, Params, Progress, as_lesson
+from tutelage.losses.objectives import Normalise
+from tutelage.types import Batch, Lesson, Observation, Params, Progress, as_lesson
 from tutelage.teachers import Curriculum, LossWeigher, Plain, Together
-from tutelage.teaching import (
+from tutelage.teacher import (
     acts_at_test,
     is_deep,
     normalise_of,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tutelage.trees import (
+from tutelage.functional.trees import (
     cloned,
     detached,
     grads_of_both,

@@ -11,11 +11,11 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, lr_scheduler
 from tests.cases import B, C, D, InputWeigher, Seen, Shifter, build, stream
 from tests.tutoring import Copies, mixed_student, same, teaching
 from tutelage.errors import UnsupportedStudentError
-from tutelage.objectives import weighted_loss
+from tutelage.losses.objectives import weighted_loss
 from tutelage.randomness import mixed_seed
-from tutelage.records import Batch, Estimate, Lesson, Observation, Params, Window
+from tutelage.types import Batch, Estimate, Lesson, Observation, Params, Window
 from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Reversible, Unrolled
-from tutelage.task import Task
+from tutelage.bilevel import Task
 from tutelage.teachers import (
     InternalState,
     KeepOrDrop,
@@ -23,7 +23,7 @@ from tutelage.teachers import (
     LossWeigher,
     Plain,
 )
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 
 class Answer:

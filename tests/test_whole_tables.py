@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tutelage.terminal import DASH, say_table
+from tutelage_cli.terminal import DASH, say_table
 
 NAMES = ("Arm", "Test accuracy, %", "Memory, MiB", "AUROC")
 ROWS = [

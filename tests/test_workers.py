@@ -8,7 +8,7 @@ import joblib
 import pytest
 from joblib.externals.loky import process_executor
 
-from tutelage.workers import keep_loaded
+from tutelage_cli.runner.workers import keep_loaded
 
 KEPT: list[bytes] = []
 

@@ -14,10 +14,10 @@ from torch.optim import SGD
 
 from tests.cases import OPTIMIZERS, STUDENTS, C, D, InputWeigher, Shifter, stream
 from tests.cases import build as of_the_table
-from tutelage.descent import Ordinary, Scaled
+from tutelage.training.step_strategy import Ordinary, Scaled
 from tutelage.errors import UnsupportedStudentError
-from tutelage.processes import Group, Processes, even, nothing_of
-from tutelage.records import Batch, Lesson, as_lesson
+from tutelage.distributed.groups import Group, Processes, even, nothing_of
+from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.signals import (
     GradientAlignment,
     Implicit,
@@ -31,7 +31,7 @@ from tutelage.signals import (
 )
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
 from tutelage.teachers import InternalState, Plain
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 LONG = 3
 """looks of the signal in a run"""

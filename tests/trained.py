@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tutelage.cli import main
+from tutelage_cli.cli import main
 
 QUICK = ["--epochs", "2", "--seeds", "1", "--held-out", "9", "--batch-size", "8", "--jobs", "1"]
 """on the sixty images of ``pictures``: 39 to train on, five steps in each of two epochs"""

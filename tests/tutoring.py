@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tests.cases import C, D, InputWeigher, build
-from tutelage.records import Batch, Lesson
+from tutelage.types import Batch, Lesson
 from tutelage.signals import Signal
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 
 class Copies(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from benchmarks.alignment.variants import Once, Pair
-from tutelage.records import Params
+from tutelage.types import Params
 
 
 def dotted(rows: Sequence[Tensor], direction: Params) -> Tensor:

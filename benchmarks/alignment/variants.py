@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from benchmarks.alignment.students import ROWS, built
-from tutelage.alignments import (
+from tutelage.per_example import (
     Losses,
     Recorder,
     central_dots,
     forward_difference_dots,
     forward_dots,
 )
-from tutelage.records import Params
-from tutelage.student import evaluate
+from tutelage.types import Params
+from tutelage.functional.student import evaluate
 
 RATE = 0.05
 Once = Callable[[], Tensor]

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from benchmarks.hypergradients.measure import Case, Once
 from benchmarks.hypergradients.students import group_norm, resnet20
-from tutelage.loops import whole_run
-from tutelage.objectives import cross_entropy
-from tutelage.records import Batch, Lesson, Window, as_lesson
+from tutelage.training.loops import whole_run
+from tutelage.losses.objectives import cross_entropy
+from tutelage.types import Batch, Lesson, Window, as_lesson
 from tutelage.signals import Implicit, Neumann
-from tutelage.student import StudentView
-from tutelage.task import Task
+from tutelage.functional.student import StudentView
+from tutelage.bilevel import Task
 
 RATE = 0.05
 

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from benchmarks.hypergradients.measure import Build, Case, Once
-from tutelage.loops import whole_run
-from tutelage.objectives import cross_entropy
-from tutelage.records import Batch, Lesson, Observation, Params
+from tutelage.training.loops import whole_run
+from tutelage.losses.objectives import cross_entropy
+from tutelage.types import Batch, Lesson, Observation, Params
 from tutelage.signals import Replayed, Reversible, Unrolled, WholeRun
-from tutelage.student import StudentView
-from tutelage.task import Task
+from tutelage.functional.student import StudentView
+from tutelage.bilevel import Task
 
 RATE = 1e-3
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tutelage import logs, models, signals, teachers
-    from tutelage.alignments import Recorder, alignment
+    from tutelage.per_example import Recorder, gradient_dots as alignment
     from tutelage.commentaries import load_commentary, save_commentary
-    from tutelage.records import Batch, Lesson, Observation
+    from tutelage.types import Batch, Lesson, Observation
     from tutelage.signals import Lookahead, Reversible, Unrolled
-    from tutelage.tutor import Tutor
+    from tutelage.training.tutor import Tutor
 
 __all__ = [
     "Batch",

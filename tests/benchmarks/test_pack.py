@@ -11,7 +11,7 @@ from PIL import Image as Pillow
 
 from benchmarks.pack import LIMIT, pack_data, size
 from benchmarks.unpack import unpack
-from tutelage.data.local import load_known
+from tutelage_cli.data.local import load_known
 
 
 def png(seed: int) -> bytes:

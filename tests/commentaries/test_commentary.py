@@ -28,9 +28,9 @@ from tutelage.commentaries import (
 )
 from tutelage.errors import UsageError
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
-from tutelage.records import Batch, Lesson, Observation, Progress
-from tutelage.sights import as_taken
-from tutelage.student import tapped
+from tutelage.types import Batch, Lesson, Observation, Progress
+from tutelage.functional.replay_context import as_taken
+from tutelage.functional.student import tapped
 from tutelage.teachers import (
     PAPER_SURFACE,
     SURFACE,
@@ -56,7 +56,7 @@ from tutelage.teachers import (
     SupportWeights,
     Together,
 )
-from tutelage.teaching import (
+from tutelage.teacher import (
     acts_at_test,
     is_deep,
     normalise_of,

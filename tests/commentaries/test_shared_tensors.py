@@ -11,11 +11,11 @@ from safetensors import safe_open
 from torch import nn
 
 from tests.trained import unchecked
-from tutelage import exchange
+from tutelage.storage import replace_folder as exchange
 from tutelage.commentaries import commentary, load_commentary, save_commentary
 from tutelage.commentaries.weights import fill, packed_weights, unpacked_weights
 from tutelage.errors import UsageError
-from tutelage.exchange import fresh_folder, replace_folder
+from tutelage.storage.replace_folder import fresh_folder, replace_folder
 from tutelage.models import build_student
 from tutelage.teachers import InternalState, LossWeigher
 

@@ -40,7 +40,7 @@ def test_a_hypergradient_that_is_off_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_student_that_is_trained_otherwise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tutelage.descent import Ordinary
+    from tutelage.training.step_strategy import Ordinary
 
     step = Ordinary.step
 

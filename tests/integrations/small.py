@@ -10,10 +10,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.cases import C, D, InputWeigher
 from tutelage.data.loaders import Draws, Numbered, as_batch
 from tutelage.integrations import Teaching
-from tutelage.objectives import Objective
-from tutelage.records import Batch
+from tutelage.losses.objectives import Objective
+from tutelage.types import Batch
 from tutelage.signals import Lookahead, Signal, Unrolled
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 BATCHES = 5
 """in an epoch"""

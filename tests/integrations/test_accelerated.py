@@ -20,11 +20,11 @@ from tests.integrations.small import (
     teaching,
 )
 from tutelage.data.loaders import as_batch
-from tutelage.descent import Scaled
+from tutelage.training.step_strategy import Scaled
 from tutelage.errors import UsageError
 from tutelage.integrations import Teaching
 from tutelage.signals import Lookahead
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 pytest.importorskip("accelerate")
 from accelerate import Accelerator

@@ -12,7 +12,7 @@ from tests.cases import C, D
 from tests.integrations.small import BATCHES, examples, loader, momentum, teaching
 from tutelage.data.loaders import Draws, Numbered
 from tutelage.integrations import Teaching
-from tutelage.records import Lesson, Observation
+from tutelage.types import Lesson, Observation
 from tutelage.signals import Lookahead
 from tutelage.teachers import LossWeigher
 

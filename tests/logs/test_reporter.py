@@ -12,13 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.cases import build, stream
 from tests.tutoring import same, teaching
 from tutelage.logs import Reporter, weight_numbers
-from tutelage.look import Record
-from tutelage.records import Batch, Estimate, Params, Window
+from tutelage.training.forward import Record
+from tutelage.types import Batch, Estimate, Params, Window
 from tutelage.signals import Lookahead, Unrolled
-from tutelage.study.trainee import TOLD_OF_EPOCH
-from tutelage.task import Task
+from tutelage_cli.train.trainee import TOLD_OF_EPOCH
+from tutelage.bilevel import Task
 from tutelage.teachers import Plain
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 
 class Kept:

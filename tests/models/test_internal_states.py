@@ -6,7 +6,7 @@ from torch import nn
 
 from tutelage.errors import UsageError
 from tutelage.models import build_student, internal_state
-from tutelage.student import tapped
+from tutelage.functional.student import tapped
 
 SIZES = {"I0": 1, "I1": 8 * 8, "I2": 16 * 16, "I3": 32 * 32}
 

@@ -4,17 +4,17 @@ import pytest
 import torch
 from torch import nn
 
-from tutelage.data.text.encoded import EncodedPairs
-from tutelage.data.text.pair_batches import PairBatches
-from tutelage.data.text.vocabulary import END, IGNORED, PAD, START
+from papers.data.text.encoded import EncodedPairs
+from papers.data.text.pair_batches import PairBatches
+from tutelage_cli.data.text.vocabulary import END, IGNORED, PAD, START
 from tutelage.errors import UnsupportedStudentError
-from tutelage.models.translator import STATE, Translator, marian
-from tutelage.objectives import TokenCrossEntropy
-from tutelage.records import Batch
+from papers.models.translator import STATE, Translator, marian
+from tutelage.losses.objectives import TokenCrossEntropy
+from tutelage.types import Batch
 from tutelage.signals import Reversible, Unrolled
-from tutelage.student import tapped
+from tutelage.functional.student import tapped
 from tutelage.teachers import InternalState
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 WORDS = 24
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from tests.cases import C, D, InputWeigher, Shifter, convolutional
-from tutelage.objectives import Normalise
-from tutelage.records import Batch, Lesson, Observation, as_lesson
+from tutelage.losses.objectives import Normalise
+from tutelage.types import Batch, Lesson, Observation, as_lesson
 from tutelage.teachers import InternalState
 
 # Students.

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Optimizer
 
-from tutelage.labels import CrossEntropy
-from tutelage.objectives import Normalise, Objective
-from tutelage.records import Batch, Lesson, Observation, as_lesson
+from tutelage.losses.targets import CrossEntropy
+from tutelage.losses.objectives import Normalise, Objective
+from tutelage.types import Batch, Lesson, Observation, as_lesson
 from tutelage.teachers import GivenWeights, KeepOrDrop, LossWeigher, SplitSampler, Together
 
 N, D, C = 3, 4, 3

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tests.awkward import OBJECTIVES, STUDENTS, B, Body, C, D, contrastive, plain
-from tutelage.alignments.coupling import CHECKED
-from tutelage.records import Batch
+from tutelage.per_example.coupling import CHECKED
+from tutelage.types import Batch
 from tutelage.signals import GradientAlignment, Lookahead, Signal, Unrolled
 from tutelage.signals.products import Alignment
 from tutelage.teachers import KeepOrDrop
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 F64 = torch.float64
 

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tutelage.errors import InexactWindowError
-from tutelage.loops import episodic
-from tutelage.records import Batch, Estimate, Params, StudentState, Window
+from tutelage.training.loops import episodic
+from tutelage.types import Batch, Estimate, Params, StudentState, Window
 from tutelage.signals import Reversible, Signal, Unrolled
 from tutelage.signals.drift import ENTRIES, WORST_ERROR, entries_of
-from tutelage.task import Task
-from tutelage.tutor import Tutor
+from tutelage.bilevel import Task
+from tutelage.training.tutor import Tutor
 
 N, D, C = 12, 4, 3
 GENERATOR = torch.Generator().manual_seed(3)

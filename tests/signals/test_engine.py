@@ -23,7 +23,7 @@ from tests.cases import (
 )
 from tests.signals.test_exactness import TEACHERS, teacher_for
 from tutelage.errors import UnsupportedStudentError
-from tutelage.records import Progress, Step
+from tutelage.types import Progress, Step
 from tutelage.signals import (
     ConjugateGradient,
     Implicit,
@@ -41,8 +41,8 @@ from tutelage.signals.products import (
     FiniteDifference,
     ForwardOverReverse,
 )
-from tutelage.trees import leaves
-from tutelage.tutor import Tutor
+from tutelage.functional.trees import leaves
+from tutelage.training.tutor import Tutor
 
 EXACT = {
     "automatic": Automatic(),

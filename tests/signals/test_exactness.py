@@ -22,9 +22,9 @@ from tests.cases import (
     watched,
 )
 from tutelage.signals import Lookahead, Reversible, Unrolled
-from tutelage.student import StudentView
+from tutelage.functional.student import StudentView
 from tutelage.teachers import PAPER_SURFACE, InternalState, LossWeigher
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 
 def teacher_for(kind: str, student: nn.Module) -> nn.Module:

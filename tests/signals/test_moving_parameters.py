@@ -21,8 +21,8 @@ from tests.signals.odd import (
 from tests.signals.test_odd_cases import BEFORE, judged, trained
 from tests.tutoring import same, teaching
 from tutelage.errors import UnsupportedStudentError
-from tutelage.loops import episodic
-from tutelage.records import Batch
+from tutelage.training.loops import episodic
+from tutelage.types import Batch
 from tutelage.signals import (
     GradientAlignment,
     Lookahead,
@@ -35,8 +35,8 @@ from tutelage.signals import (
 )
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
 from tutelage.teachers import KeepOrDrop
-from tutelage.trees import inner
-from tutelage.tutor import Tutor
+from tutelage.functional.trees import inner
+from tutelage.training.tutor import Tutor
 
 STEPS = 4
 Between = Callable[[int, nn.Module, Optimizer], None]

@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import SGD
 
 from tests.cases import OPTIMIZERS, C, D, Shifter, build, stream, watched
-from tutelage.records import Batch, as_lesson
+from tutelage.types import Batch, as_lesson
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
 from tutelage.teachers import (
@@ -23,9 +23,9 @@ from tutelage.teachers import (
     WorstCase,
     WorstCaseSoft,
 )
-from tutelage.teaching import weighs_deeply
-from tutelage.trees import detached
-from tutelage.tutor import Tutor
+from tutelage.teacher import weighs_deeply
+from tutelage.functional.trees import detached
+from tutelage.training.tutor import Tutor
 
 
 class Copies(nn.Module):

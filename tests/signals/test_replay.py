@@ -10,10 +10,10 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from tests.cases import C, D, InputWeigher, Seen, build, stream, watched
 from tests.tutoring import Copies, mixed_student, teaching
-from tutelage.objectives import cross_entropy
+from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Lookahead, Replayed, Reversible, Unrolled
 from tutelage.teachers import InternalState
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 
 class DroppingOut(InputWeigher):

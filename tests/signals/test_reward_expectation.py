@@ -27,16 +27,16 @@ from tests.signals.sampling import (
     hold,
     unlabelled,
 )
-from tutelage.alignments import forward
+from tutelage.per_example import forward
 from tutelage.errors import UsageError
-from tutelage.records import Batch, Lesson, Observation, as_lesson
+from tutelage.types import Batch, Lesson, Observation, as_lesson
 from tutelage.signals import GradientAlignment, NextStepLoss, Signal
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.pseudo_values import pseudo_values
-from tutelage.student import StudentView
-from tutelage.task import Task
+from tutelage.functional.student import StudentView
+from tutelage.bilevel import Task
 from tutelage.teachers import Plain, SelfPaced, Together
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*carried no weight at all")
 SIZE = 1e-4

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tutelage.records import Params
+from tutelage.types import Params
 from tutelage.signals import ConjugateGradient, Neumann
 from tutelage.signals.products import FiniteDifference
 

@@ -8,7 +8,7 @@ from torch.optim import SGD
 from tests.cases import C, D, InputWeigher, stream
 from tutelage.signals import Lookahead, Signal, Unrolled
 from tutelage.signals.products import DoubleBackward
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 
 class Counting(nn.Module):

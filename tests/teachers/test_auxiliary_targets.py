@@ -7,13 +7,13 @@ from torch import Tensor, nn
 from tests.cases import C, D, InputWeigher
 from tests.teachers.finite import assert_exact, train
 from tutelage.errors import UnsupportedStudentError, UsageError
-from tutelage.objectives import Auxiliary, binary_cross_entropy, cross_entropy
-from tutelage.records import Batch, as_lesson
+from tutelage.losses.objectives import Auxiliary, binary_cross_entropy, cross_entropy
+from tutelage.types import Batch, as_lesson
 from tutelage.signals import Implicit, Lookahead, Unrolled
 from tutelage.signals.products import Alignment
 from tutelage.signals.solvers import Neumann
 from tutelage.teachers import AuxiliaryTargets, Together
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 K = 4
 OBJECTIVE = Auxiliary(cross_entropy)

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tutelage.errors import UsageError
-from tutelage.records import Batch
+from tutelage.types import Batch
 from tutelage.teachers import BroughtCopies, Copies, Together, WorstCase, WorstCaseSoft
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 B, K, D, C = 4, 3, 5, 3
 

@@ -9,21 +9,21 @@ from torch.optim import SGD, Adam
 
 from tests.cases import B, C, build, stream
 from tests.teachers.finite import assert_exact, train
-from tutelage.loops import whole_run
-from tutelage.objectives import cross_entropy
-from tutelage.processes import nothing_of
-from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.training.loops import whole_run
+from tutelage.losses.objectives import cross_entropy
+from tutelage.distributed.groups import nothing_of
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import (
     FiniteDifference,
     ForwardOverReverse,
 )
-from tutelage.student import StudentView
-from tutelage.task import Task
+from tutelage.functional.student import StudentView
+from tutelage.bilevel import Task
 from tutelage.teachers import DynamicLoss
-from tutelage.teaching import is_deep
-from tutelage.trees import leaves
-from tutelage.tutor import Tutor
+from tutelage.teacher import is_deep
+from tutelage.functional.trees import leaves
+from tutelage.training.tutor import Tutor
 
 
 def fresh(seed: int = 2) -> DynamicLoss:

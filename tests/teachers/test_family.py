@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.augment import crop_and_flip
-from tutelage.look import Record
-from tutelage.memory import memory_of
+from tutelage.training.forward import Record
+from tutelage.training.teacher_buffers import memory_of
 from tutelage.models import MaskUNet
-from tutelage.objectives import Auxiliary, Objective, cross_entropy, logits_of, losses_of
-from tutelage.records import Batch, Estimate, Lesson, Observation, Progress, as_lesson
+from tutelage.losses.objectives import Auxiliary, Objective, cross_entropy, logits_of, losses_of
+from tutelage.types import Batch, Estimate, Lesson, Observation, Progress, as_lesson
 from tutelage.signals import Unrolled
 from tutelage.teachers import (
     SURFACE,
@@ -41,9 +41,9 @@ from tutelage.teachers import (
     WorstCase,
     WorstCaseSoft,
 )
-from tutelage.teaching import taps_of
-from tutelage.trees import leaves
-from tutelage.tutor import Tutor
+from tutelage.teacher import taps_of
+from tutelage.functional.trees import leaves
+from tutelage.training.tutor import Tutor
 
 SIZE, CLASSES = 4, 3
 

@@ -6,7 +6,7 @@ import torch
 from tests.augment.oracle import photos
 from tutelage.augment import AutoAugment, RandAugment, TrivialAugment, UniformAugment
 from tutelage.errors import UsageError
-from tutelage.records import Batch
+from tutelage.types import Batch
 from tutelage.teachers import FixedAugmentation
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)

@@ -6,9 +6,9 @@ from torch import nn
 from torch.optim import SGD
 
 from tutelage.errors import UsageError
-from tutelage.records import Batch, Lesson, Observation, Progress
+from tutelage.types import Batch, Lesson, Observation, Progress
 from tutelage.teachers import GivenWeights
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 
 def test_each_example_has_its_own_in_any_batch():

@@ -6,8 +6,8 @@ from torch import nn
 
 from tests.cases import C, D, stream
 from tutelage.errors import UsageError
-from tutelage.objectives import cross_entropy, weighted_loss
-from tutelage.records import Observation, Progress, as_lesson
+from tutelage.losses.objectives import cross_entropy, weighted_loss
+from tutelage.types import Observation, Progress, as_lesson
 from tutelage.teachers import InternalState
 
 

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from tests.cases import B, stream
-from tutelage.objectives import weighted_loss
-from tutelage.records import Lesson, Observation, Progress, as_lesson
+from tutelage.losses.objectives import weighted_loss
+from tutelage.types import Lesson, Observation, Progress, as_lesson
 from tutelage.teachers import LossWeigher
-from tutelage.teaching import normalise_of
+from tutelage.teacher import normalise_of
 
 
 def shown(losses: torch.Tensor) -> tuple[Lesson, Observation]:

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from tests.teachers.finite import assert_exact, direct_term, train
 from tutelage.errors import UsageError
 from tutelage.models import MaskUNet
-from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
-from tutelage.sights import as_taken
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.functional.replay_context import as_taken
 from tutelage.signals import Implicit, Lookahead, Unrolled
 from tutelage.signals.solvers import Neumann
 from tutelage.teachers import AttentionMask, LossWeigher, Permuted, Plain, RandomMask, Together
 from tutelage.teachers.attention_mask import expected_place, gaussian
-from tutelage.teaching import acts_at_test, prepare, weigh
-from tutelage.tutor import Tutor
+from tutelage.teacher import acts_at_test, prepare, weigh
+from tutelage.training.tutor import Tutor
 
 H, W, C = 5, 6, 3
 

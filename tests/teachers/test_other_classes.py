@@ -6,8 +6,8 @@ from torch import nn
 
 from tests.cases import D
 from tutelage.errors import UsageError
-from tutelage.objectives import cross_entropy
-from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.losses.objectives import cross_entropy
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 from tutelage.teachers import InternalState, for_other_classes
 
 SURFACE = ("prediction", "margin", "loss")

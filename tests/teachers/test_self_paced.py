@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from tests.cases import stream
-from tutelage.records import Observation, Progress, as_lesson
+from tutelage.types import Observation, Progress, as_lesson
 from tutelage.teachers import SelfPaced
 
 

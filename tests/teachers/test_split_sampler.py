@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from tutelage.records import Batch
+from tutelage.types import Batch
 from tutelage.teachers import SplitSampler
 from tutelage.teachers.split_sampler import Policy
-from tutelage.trees import leaves
+from tutelage.functional.trees import leaves
 
 SIZES = (5, 1, 7, 3)
 

@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from tests.teachers.finite import assert_exact
 from tutelage.models import FourBlocks
-from tutelage.objectives import weighted_loss
-from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.losses.objectives import weighted_loss
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 from tutelage.teachers import SupportWeights
-from tutelage.teaching import normalise_of, uses_progress
+from tutelage.teacher import normalise_of, uses_progress
 
 SIZE, C = 4, 3
 

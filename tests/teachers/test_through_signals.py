@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from tests.teachers.finite import train
 from tutelage.models import MaskUNet
-from tutelage.objectives import Auxiliary, cross_entropy
-from tutelage.records import Batch
+from tutelage.losses.objectives import Auxiliary, cross_entropy
+from tutelage.types import Batch
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import DoubleBackward, ForwardOverReverse
 from tutelage.teachers import (

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tutelage.objectives import Auxiliary, cross_entropy
-from tutelage.records import Batch, Observation, Progress, as_lesson
-from tutelage.sights import as_taken
+from tutelage.losses.objectives import Auxiliary, cross_entropy
+from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.functional.replay_context import as_taken
 from tutelage.signals import Unrolled
 from tutelage.teachers import (
     Aligned,
@@ -24,8 +24,8 @@ from tutelage.teachers import (
     SupportWeights,
 )
 from tutelage.teachers.attention_mask import expected_place
-from tutelage.teaching import prepare
-from tutelage.tutor import Tutor
+from tutelage.teacher import prepare
+from tutelage.training.tutor import Tutor
 
 SIZE, C = 6, 3
 

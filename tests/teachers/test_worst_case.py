@@ -10,10 +10,10 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from tutelage.look import prepared
-from tutelage.objectives import cross_entropy, squared_error, weighted_loss
+from tutelage.training.forward import prepared
+from tutelage.losses.objectives import cross_entropy, squared_error, weighted_loss
 from tutelage.randomness import mixed_seed
-from tutelage.records import Batch, Lesson, Observation, Progress
+from tutelage.types import Batch, Lesson, Observation, Progress
 from tutelage.teachers import (
     Copies,
     Together,
@@ -24,7 +24,7 @@ from tutelage.teachers import (
 )
 from tutelage.teachers.within import softmax_within
 from tutelage.teachers.worst_case import worst_case_loss
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 B, K, C, D = 5, 4, 3, 6
 GROUP = torch.arange(B).repeat(K)

@@ -21,10 +21,10 @@ from tutelage.commentaries.weights import (
     unpacked_weights,
 )
 from tutelage.errors import UsageError, nearest
-from tutelage.exchange import fresh_folder, replace_folder
-from tutelage.files import write_atomically
-from tutelage.runs import environment, unwritten, write_json
-from tutelage.states import require_tensors
+from tutelage.storage.replace_folder import fresh_folder, replace_folder
+from tutelage.storage.atomic_files import write_atomically
+from tutelage_cli.runner.run_folder import environment, unwritten, write_json
+from tutelage.storage.state_dicts import require_tensors
 from tutelage.teachers import InternalState, for_other_classes
 
 SCHEMA = 1

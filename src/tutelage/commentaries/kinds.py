@@ -30,7 +30,7 @@ from tutelage.teachers import (
     SupportWeights,
     Together,
 )
-from tutelage.teaching import weighs_deeply
+from tutelage.teacher import weighs_deeply
 
 Settings = Mapping[str, Any]
 Types = dict[str, type | UnionType]

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, default_collate
 
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
-from tutelage.records import Batch
+from tutelage.types import Batch
 
 
 @runtime_checkable

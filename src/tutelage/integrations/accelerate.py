@@ -9,12 +9,12 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tutelage.checkpoints import save_checkpoint, telling_damage
-from tutelage.descent import require_norm, scale_gradient
+from tutelage.storage.checkpoint import save_checkpoint, telling_damage
+from tutelage.training.step_strategy import require_norm, scale_gradient
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.integrations.in_folders import read_kept
+from tutelage.integrations.checkpoint_folder import read_kept
 from tutelage.integrations.teaching import BesideStudent, Teaching
-from tutelage.tutor import Tutor
+from tutelage.training.tutor import Tutor
 
 try:
     from accelerate import Accelerator

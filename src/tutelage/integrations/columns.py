@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.errors import UnsupportedStudentError, UsageError
-from tutelage.integrations.trainers_loss import TrainersLoss as TrainersLoss
+from tutelage.integrations.trainer_loss import TrainersLoss as TrainersLoss
 from tutelage.randomness import seeded
-from tutelage.records import Batch
+from tutelage.types import Batch
 
 
 @contextmanager

@@ -9,12 +9,12 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from tutelage.data.loaders import as_batch, without_ids
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.integrations.by_lightning import ByLightning
+from tutelage.integrations.lightning_step import ByLightning
 from tutelage.integrations.teaching import BesideStudent, Teaching
-from tutelage.look import Record
-from tutelage.processes import Alone, Group, Processes
-from tutelage.records import Batch
-from tutelage.tutor import Tutor
+from tutelage.training.forward import Record
+from tutelage.distributed.groups import Alone, Group, Processes
+from tutelage.types import Batch
+from tutelage.training.tutor import Tutor
 
 try:
     import lightning as L

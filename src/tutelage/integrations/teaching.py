@@ -9,19 +9,19 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tutelage.data.loaders import as_batch, without_ids
-from tutelage.descent import Descent, Ordinary
-from tutelage.look import Record
-from tutelage.objectives import Objective, cross_entropy
-from tutelage.processes import Processes
-from tutelage.records import Batch
+from tutelage.training.step_strategy import Descent, Ordinary
+from tutelage.training.forward import Record
+from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.distributed.groups import Processes
+from tutelage.types import Batch
 from tutelage.signals import Signal
-from tutelage.states import load_module
-from tutelage.tutor import Tutor
+from tutelage.storage.state_dicts import load_module
+from tutelage.training.tutor import Tutor
 
 
 @dataclass(frozen=True)
 class Teaching:
-    """All that a training loop is told of its teacher; see ``tutelage.tutor.Tutor``.
+    """All that a training loop is told of its teacher; see ``tutelage.training.tutor.Tutor``.
 
     The teacher stays outside of the student's module, so that wrappers, optimisers and
     checkpoints of a framework see the student alone.

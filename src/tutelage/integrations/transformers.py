@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tutelage.checkpoints import save_checkpoint
+from tutelage.storage.checkpoint import save_checkpoint
 from tutelage.data.loaders import Draws, Indexed
-from tutelage.differentiable import original
+from tutelage.functional.differentiable import original
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.integrations.columns import (
     at_rest,
@@ -17,12 +17,12 @@ from tutelage.integrations.columns import (
     logits_without_labels,
     stacked,
 )
-from tutelage.integrations.in_folders import read_kept
+from tutelage.integrations.checkpoint_folder import read_kept
 from tutelage.integrations.teaching import BesideStudent, Teaching
-from tutelage.integrations.trainers_loss import TrainersLoss, trainers_loss
-from tutelage.objectives import Objective
-from tutelage.records import Batch
-from tutelage.tutor import Tutor
+from tutelage.integrations.trainer_loss import TrainersLoss, trainers_loss
+from tutelage.losses.objectives import Objective
+from tutelage.types import Batch
+from tutelage.training.tutor import Tutor
 
 try:
     from transformers import Trainer, TrainerCallback

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from tutelage.logs.numbers import weight_numbers
 from tutelage.logs.places import Log
-from tutelage.look import Record
-from tutelage.tutor import Tutor
+from tutelage.training.forward import Record
+from tutelage.training.tutor import Tutor
 
 
 class Reporter:

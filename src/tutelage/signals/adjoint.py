@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import torch
 
-from tutelage.differentiable import require_steps_with_derivative
-from tutelage.joint import Joint, update_jointly
-from tutelage.records import Params, Step, StudentState
-from tutelage.rules import Rule
+from tutelage.functional.differentiable import require_steps_with_derivative
+from tutelage.functional.flat_params import Joint, update_jointly
+from tutelage.types import Params, Step, StudentState
+from tutelage.functional.optim import Rule
 from tutelage.signals.products import Linearised, Product
-from tutelage.task import Task
-from tutelage.trees import leaves, plus
+from tutelage.bilevel import Task
+from tutelage.functional.trees import leaves, plus
 
 
 class Adjoint(NamedTuple):

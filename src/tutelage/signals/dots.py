@@ -3,16 +3,16 @@
 import torch
 from torch import Tensor
 
-from tutelage.alignments import forward_difference_dots, forward_dots
-from tutelage.alignments.recording import Recording
+from tutelage.per_example import forward_difference_dots, forward_dots
+from tutelage.per_example.recording import Recording
 from tutelage.errors import UnsupportedStudentError
 from tutelage.precision import FULL
-from tutelage.records import Lesson, Params, Step, StudentState, Witness
-from tutelage.sights import detach
+from tutelage.types import Lesson, Params, Step, StudentState, Witness
+from tutelage.functional.replay_context import detach
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.products.alignment import CLOSE, losses_near
-from tutelage.task import Task
-from tutelage.trees import detached, wide
+from tutelage.bilevel import Task
+from tutelage.functional.trees import detached, wide
 
 
 def dots_of(

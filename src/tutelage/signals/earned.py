@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
-from tutelage.alignments import load_forward_mode
+from tutelage.per_example import load_forward_mode
 from tutelage.errors import UsageError
-from tutelage.records import Lesson, Observation, Params, Step, StudentState, Window, Witness
+from tutelage.types import Lesson, Observation, Params, Step, StudentState, Window, Witness
 from tutelage.signals.dots import dots_of, weighted_slopes
 from tutelage.signals.policy_gradients import counted_actions
 from tutelage.signals.products import Alignment, Automatic, DoubleBackward, only_weighs
 from tutelage.signals.pseudo_values import pseudo_values
-from tutelage.task import Task
-from tutelage.teaching import is_deep
-from tutelage.trees import detached, named_grad, wide
+from tutelage.bilevel import Task
+from tutelage.teacher import is_deep
+from tutelage.functional.trees import detached, named_grad, wide
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tutelage.joint import join
-from tutelage.records import Params
-from tutelage.rules import Settings
+from tutelage.functional.flat_params import join
+from tutelage.types import Params
+from tutelage.functional.optim import Settings
 from tutelage.signals.fixed_point import UNSET, fixed, power, refitted, value_of
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from tutelage.joint import alike, join, part
-from tutelage.records import Params, Step
+from tutelage.functional.flat_params import alike, join, part
+from tutelage.types import Params, Step
 from tutelage.signals.fixed_point import (
     ROOM,
     exponent_for,

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tutelage.errors import UnsupportedStudentError
-from tutelage.records import Batch, Estimate, Params, Step, Window
+from tutelage.types import Batch, Estimate, Params, Step, Window
 from tutelage.signals.products import DoubleBackward, Product
 from tutelage.signals.solvers import Solver
-from tutelage.task import Task
-from tutelage.trees import plus
+from tutelage.bilevel import Task
+from tutelage.functional.trees import plus
 
 
 @dataclass(frozen=True)

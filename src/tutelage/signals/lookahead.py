@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from tutelage.records import (
+from tutelage.types import (
     Batch,
     Estimate,
     Params,
@@ -20,8 +20,8 @@ from tutelage.records import (
 from tutelage.signals.dots import dots_of
 from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
 from tutelage.signals.protocol import Judge, judging_gradient
-from tutelage.task import Task
-from tutelage.trees import leaves, named_grad, plus
+from tutelage.bilevel import Task
+from tutelage.functional.trees import leaves, named_grad, plus
 
 Mode = Literal["online", "restep", "virtual"]
 

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage.ranges import require_not_negative
-from tutelage.records import Batch, Estimate, Judgement, Lesson, Params, Step, Window, Witness
-from tutelage.reduction import nonzero
+from tutelage.validation.ranges import require_not_negative
+from tutelage.types import Batch, Estimate, Judgement, Lesson, Params, Step, Window, Witness
+from tutelage.losses.reduction import nonzero
 from tutelage.signals.dots import seen_again
 from tutelage.signals.protocol import Judge
-from tutelage.task import Task
-from tutelage.teaching import acts_at_test, entropy
-from tutelage.trees import named_grad, plus, wide
+from tutelage.bilevel import Task
+from tutelage.teacher import acts_at_test, entropy
+from tutelage.functional.trees import named_grad, plus, wide
 
 Normalise = Literal["standard", "mean", "none"]
 TINY = 1e-8

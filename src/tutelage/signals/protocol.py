@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from tutelage.errors import UnsupportedStudentError
-from tutelage.records import Batch, Estimate, Judgement, Params, Step, StudentState, Window
-from tutelage.task import Task
+from tutelage.types import Batch, Estimate, Judgement, Params, Step, StudentState, Window
+from tutelage.bilevel import Task
 
 
 @runtime_checkable

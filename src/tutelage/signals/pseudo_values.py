@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from tutelage.objectives import nonzero
-from tutelage.records import Lesson
-from tutelage.task import Task
-from tutelage.teaching import normalise_of
-from tutelage.trees import wide
+from tutelage.losses.objectives import nonzero
+from tutelage.types import Lesson
+from tutelage.bilevel import Task
+from tutelage.teacher import normalise_of
+from tutelage.functional.trees import wide
 
 
 def pseudo_values(

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal, NamedTuple
 
 import torch
 
-from tutelage.records import Batch, Estimate, Judgement, Params, Step, StudentState, Window
+from tutelage.types import Batch, Estimate, Judgement, Params, Step, StudentState, Window
 from tutelage.signals.adjoint import Adjoint, Link, link
 from tutelage.signals.paths import facts_of
 from tutelage.signals.products import Automatic, Product
-from tutelage.task import Task
+from tutelage.bilevel import Task
 
 
 @dataclass(frozen=True)

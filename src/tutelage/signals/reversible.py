@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UnsupportedStudentError
-from tutelage.records import Batch, Estimate, Params, Step, StudentState, Window
-from tutelage.rules import MomentumSGD, Rule, Settings
+from tutelage.types import Batch, Estimate, Params, Step, StudentState, Window
+from tutelage.functional.optim import MomentumSGD, Rule, Settings
 from tutelage.signals.drift import WORST_DRIFT as WORST_DRIFT
 from tutelage.signals.drift import Undone, entries_of, require_little_drift, require_undone
 from tutelage.signals.histories import ExactHistory, FloatHistory
 from tutelage.signals.paths import facts_of
 from tutelage.signals.products import Automatic, Product
-from tutelage.task import Task
-from tutelage.trees import is_finite, plus, wide
+from tutelage.bilevel import Task
+from tutelage.functional.trees import is_finite, plus, wide
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Reversible:
         if self.exact:
             raise ValueError(
                 "Reversible(exact=True) must take the student's steps itself, in fixed point: "
-                "use it for whole runs, as tutelage.loops.episodic does, or exact=False here."
+                "use it for whole runs, as tutelage.training.loops.episodic does, or exact=False here."
             )
         require_reversible(task.rule, window.steps)
         require_little_drift(window.steps, window.end.params)

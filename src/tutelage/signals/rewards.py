@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import torch
 
-from tutelage.records import Batch, Estimate, Judgement, Params, Window
-from tutelage.reduction import nonzero
+from tutelage.types import Batch, Estimate, Judgement, Params, Window
+from tutelage.losses.reduction import nonzero
 from tutelage.signals.earned import Earned
 from tutelage.signals.policy_gradients import (
     Normalise,
@@ -21,8 +21,8 @@ from tutelage.signals.policy_gradients import (
 )
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.protocol import Judge, judging_gradient
-from tutelage.task import Task
-from tutelage.trees import plus, wide
+from tutelage.bilevel import Task
+from tutelage.functional.trees import plus, wide
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,17 @@ from typing import ClassVar
 
 import torch
 
-from tutelage.records import Batch, Estimate, Params, Window
+from tutelage.types import Batch, Estimate, Params, Window
 from tutelage.signals.policy_gradients import policy_gradient
 from tutelage.signals.protocol import Judge
-from tutelage.task import Task
+from tutelage.bilevel import Task
 
 
 @dataclass(frozen=True)
 class Score:
     """``-(1/B) sum_i d log p(a_i) / d phi``: to be multiplied by a reward once it is known.
 
-    The held-out batch is not looked at. See ``tutelage.rewarded`` for who uses it.
+    The held-out batch is not looked at. See ``tutelage.training.accuracy_reward`` for who uses it.
 
     Source: Williams 1992, Simple Statistical Gradient-Following Algorithms (REINFORCE).
     """

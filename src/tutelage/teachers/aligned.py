@@ -5,8 +5,8 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError
-from tutelage.objectives import Normalise
-from tutelage.records import Lesson, Observation
+from tutelage.losses.objectives import Normalise
+from tutelage.types import Lesson, Observation
 
 
 class Aligned(nn.Module):

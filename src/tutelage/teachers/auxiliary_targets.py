@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from tutelage.records import Batch, Lesson, as_lesson
+from tutelage.types import Batch, Lesson, as_lesson
 
 
 class AuxiliaryTargets(nn.Module):

@@ -5,10 +5,10 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError
-from tutelage.labels import one_hot
+from tutelage.losses.targets import one_hot
 from tutelage.precision import FULL, autocast_to
-from tutelage.records import Batch, Lesson, as_lesson
-from tutelage.shapes import described
+from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.validation.shapes import described
 
 
 class Blending(nn.Module):

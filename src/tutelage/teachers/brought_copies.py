@@ -3,7 +3,7 @@
 from torch import nn
 
 from tutelage.errors import UsageError
-from tutelage.records import Batch, Lesson
+from tutelage.types import Batch, Lesson
 from tutelage.teachers.copies import repeated
 
 
@@ -11,7 +11,7 @@ class BroughtCopies(nn.Module):
     """Prepares a row for each copy where inputs are [B, k, ...], made by what reads the data.
 
     For copies that are cut from an image as it is stored, in the processes that read it (see
-    ``tutelage.data.crops``). Rows come copy by copy, as those of ``Copies``: the first copy of
+    ``papers.data.crops``). Rows come copy by copy, as those of ``Copies``: the first copy of
     all examples, then the second. Where the first is the example as it is, ``WorstCaseSoft``
     may stand beside it.
     """

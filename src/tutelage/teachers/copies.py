@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.randomness import mixed_seed
-from tutelage.records import Batch, Lesson
+from tutelage.types import Batch, Lesson
 
 _ONLINE, _OFFLINE = 1, 2
 """first part of a seed: keeps the two ways of drawing copies apart"""

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from tutelage.labels import one_hot
+from tutelage.losses.targets import one_hot
 from tutelage.precision import FULL, autocast_to
-from tutelage.records import Lesson, Observation
-from tutelage.trees import wide
+from tutelage.types import Lesson, Observation
+from tutelage.functional.trees import wide
 
 FACTS = 4
 """how many facts about the student's training the teacher sees"""

@@ -6,7 +6,7 @@ from torch import nn
 
 from tutelage.augment import Policy, performed_on, require_statistics
 from tutelage.augment.draws import Draws
-from tutelage.records import Batch, Lesson, as_lesson
+from tutelage.types import Batch, Lesson, as_lesson
 
 
 class FixedAugmentation(nn.Module):

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError, first_few
-from tutelage.objectives import Normalise
-from tutelage.records import Lesson, Observation
+from tutelage.losses.objectives import Normalise
+from tutelage.types import Lesson, Observation
 
 
 class GivenWeights(nn.Module):

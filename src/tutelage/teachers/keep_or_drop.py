@@ -6,10 +6,10 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from tutelage.objectives import Normalise
-from tutelage.records import Lesson, Observation
-from tutelage.teaching import taps_of, uses_progress
-from tutelage.trees import wide
+from tutelage.losses.objectives import Normalise
+from tutelage.types import Lesson, Observation
+from tutelage.teacher import taps_of, uses_progress
+from tutelage.functional.trees import wide
 
 TINY = 1e-6
 """probabilities are kept this far from 0 and 1, so that their logarithms are finite"""
@@ -20,7 +20,7 @@ class KeepOrDrop(nn.Module):
 
     The student's loss is the mean over what is kept; a batch of which all is dropped teaches
     nothing. It learns by a reward for what it drew: at each step (``GradientAlignment``,
-    ``NextStepLoss``) or for a whole run (``tutelage.rewarded``).
+    ``NextStepLoss``) or for a whole run (``tutelage.training.accuracy_reward``).
 
     Source: Fan et al. 2018, Learning to Teach (L2T-data), which is
     ``KeepOrDrop(KeepProbability(classes))``.

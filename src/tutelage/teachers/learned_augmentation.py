@@ -18,7 +18,7 @@ from tutelage.augment import (
     with_signs,
 )
 from tutelage.augment.draws import Draws
-from tutelage.records import Batch, Lesson, Observation, Params, as_lesson
+from tutelage.types import Batch, Lesson, Observation, Params, as_lesson
 
 COUNT, OPERATION, LEVEL, KEPT = 1, 2, 3, 4
 """streams of draws: how many, which, how strong, and whether"""

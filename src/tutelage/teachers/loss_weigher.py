@@ -2,15 +2,15 @@
 
 from torch import Tensor, nn
 
-from tutelage.objectives import Normalise
-from tutelage.records import Lesson, Observation
+from tutelage.losses.objectives import Normalise
+from tutelage.types import Lesson, Observation
 
 
 class LossWeigher(nn.Module):
     """``w = sigma(MLP(loss))`` with one hidden ReLU layer.
 
     Source: Shu et al. 2019, Meta-Weight-Net (hidden width 100); see
-    ``tutelage.meta_weight_net`` for both of its scripts.
+    ``tutelage.training.meta_weight_net`` for both of its scripts.
 
     Args:
         width: Units of the hidden layer.

@@ -5,10 +5,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.labels import require_classes_of
-from tutelage.objectives import Normalise
-from tutelage.ranges import require_not_negative
-from tutelage.records import Lesson, Observation
+from tutelage.losses.targets import require_classes_of
+from tutelage.losses.objectives import Normalise
+from tutelage.validation.ranges import require_not_negative
+from tutelage.types import Lesson, Observation
 from tutelage.teachers.loss_percentile import LossPercentile
 
 EPOCHS = 100

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 from torch.distributions import Beta
 
-from tutelage.ranges import require_above_zero
-from tutelage.records import Batch, Lesson
+from tutelage.validation.ranges import require_above_zero
+from tutelage.types import Batch, Lesson
 from tutelage.teachers.blending import blend, drawn_partner
 
 

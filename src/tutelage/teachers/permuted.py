@@ -6,9 +6,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from tutelage.objectives import Normalise
-from tutelage.records import Batch, Lesson, Observation, as_lesson
-from tutelage.teaching import (
+from tutelage.losses.objectives import Normalise
+from tutelage.types import Batch, Lesson, Observation, as_lesson
+from tutelage.teacher import (
     acts_at_test,
     normalise_of,
     taps_of,

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from tutelage.records import Batch, Lesson, as_lesson
+from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.teachers.attention_mask import checked_sigma, gaussian
 
 

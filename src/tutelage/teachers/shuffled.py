@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from tutelage.records import Batch, Lesson
+from tutelage.types import Batch, Lesson
 from tutelage.teachers.blending import Blending, blend_by_class
 
 

@@ -9,8 +9,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from tutelage.errors import nearest
-from tutelage.records import Batch, Lesson, as_lesson
-from tutelage.shapes import require_known_ids
+from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.validation.shapes import require_known_ids
 
 Policy = Literal["inverted", "softmax"]
 

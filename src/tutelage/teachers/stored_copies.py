@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from tutelage.labels import one_hot
-from tutelage.records import Batch, Lesson
+from tutelage.losses.targets import one_hot
+from tutelage.types import Batch, Lesson
 from tutelage.teachers.copies import repeated
 from tutelage.teachers.worst_case_soft import probabilities
 

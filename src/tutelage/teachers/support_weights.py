@@ -5,9 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.labels import one_hot
-from tutelage.objectives import Normalise, nonzero
-from tutelage.records import Lesson, Observation
+from tutelage.losses.targets import one_hot
+from tutelage.losses.objectives import Normalise, nonzero
+from tutelage.types import Lesson, Observation
 
 
 class SupportWeights(nn.Module):

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from tutelage.objectives import Normalise
-from tutelage.records import Batch, Lesson, Observation
-from tutelage.teaching import (
+from tutelage.losses.objectives import Normalise
+from tutelage.types import Batch, Lesson, Observation
+from tutelage.teacher import (
     acts_at_test,
     drop_below_of,
     normalise_of,

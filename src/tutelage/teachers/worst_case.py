@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tutelage.objectives import Normalise
-from tutelage.records import Lesson, Observation
+from tutelage.losses.objectives import Normalise
+from tutelage.types import Lesson, Observation
 from tutelage.teachers.within import maximum_within, softmax_within, sum_within
-from tutelage.trees import wide
+from tutelage.functional.trees import wide
 
 
 class WorstCase(nn.Module):
@@ -26,7 +26,7 @@ class WorstCase(nn.Module):
     Args:
         temperature: ``lambda_P``, in the unit of the losses; infinity weighs all the same.
         drop_below: Share of the rows' gradients that a step may leave out to be cheaper, see
-            ``tutelage.lighter``; 0 leaves out none.
+            ``tutelage.training.skip_rows``; 0 leaves out none.
         deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
             several steps leaves out what an earlier step does to later weights.
 

@@ -7,12 +7,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.objectives import Normalise, Objective, cross_entropy, losses_of
-from tutelage.ranges import require_above_zero
-from tutelage.records import Lesson, Observation
+from tutelage.losses.objectives import Normalise, Objective, cross_entropy, losses_of
+from tutelage.validation.ranges import require_above_zero
+from tutelage.types import Lesson, Observation
 from tutelage.teachers.within import first_within, softmax_within
 from tutelage.teachers.worst_case import require_positive, require_share
-from tutelage.trees import wide
+from tutelage.functional.trees import wide
 
 TargetRule = Callable[[Lesson, Tensor], Tensor]
 """from the lesson and what the student predicts of each row's original, [L, C] probabilities or

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tutelage.augment.text import LanguageModel, Substitution, kept
+from papers.text_augment import LanguageModel, Substitution, kept
 from tutelage.errors import UsageError
 
 V, PAD, BEGIN, END, MASK = 23, 0, 1, 2, 3

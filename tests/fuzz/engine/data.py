@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.fuzz.engine.objectives import C, Objective
 from tests.fuzz.engine.students import D
-from tutelage.records import Batch
+from tutelage.types import Batch
 
 N, M, B = 12, 7, 5
 """training rows, held-out rows, rows of a batch"""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from tutelage.records import Observation
+from tutelage.types import Observation
 
 Phi = dict[str, Tensor]
 

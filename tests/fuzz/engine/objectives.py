@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tutelage import objectives
+from tutelage.losses import objectives
 from tutelage.integrations.columns import TrainersLoss
-from tutelage.labels import CrossEntropy
+from tutelage.losses.targets import CrossEntropy
 
 C = 3
 Losses = Callable[[Tensor, Tensor], Tensor]

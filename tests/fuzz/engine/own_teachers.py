@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from tests.fuzz.engine.data import N
 from tests.fuzz.engine.objectives import C
-from tutelage.objectives import Normalise
-from tutelage.records import Batch, Lesson, Observation, as_lesson
+from tutelage.losses.objectives import Normalise
+from tutelage.types import Batch, Lesson, Observation, as_lesson
 from tutelage.teachers import KeepOrDrop, SplitSampler
 
 

@@ -11,9 +11,9 @@ from tests.fuzz.engine.notes import Asked, Note, Phi
 from tests.fuzz.engine.objectives import JUDGES
 from tests.fuzz.engine.own_teachers import Remembering
 from tests.fuzz.engine.reduction import cast_to, cut, placed, reduced, renew, rows_of, seen_of
-from tutelage.objectives import Normalise
+from tutelage.losses.objectives import Normalise
 from tutelage.randomness import mixed_seed
-from tutelage.records import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 
 
 class Loop:

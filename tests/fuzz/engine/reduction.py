@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tutelage.objectives import Normalise
-from tutelage.records import Lesson, Observation
+from tutelage.losses.objectives import Normalise
+from tutelage.types import Lesson, Observation
 
 
 def reduced(

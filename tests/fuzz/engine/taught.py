@@ -14,10 +14,10 @@ from tests.fuzz.engine.data import Delivery
 from tests.fuzz.engine.differences import Course, Looked
 from tests.fuzz.engine.made import Made, Parts
 from tests.fuzz.engine.notes import Phi
-from tutelage.descent import Ordinary
-from tutelage.loops import episodic
-from tutelage.records import Batch
-from tutelage.tutor import Tutor
+from tutelage.training.step_strategy import Ordinary
+from tutelage.training.loops import episodic
+from tutelage.types import Batch
+from tutelage.training.tutor import Tutor
 
 RATE = 0.01
 """of the teacher"""

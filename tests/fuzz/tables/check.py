@@ -17,9 +17,9 @@ from tests.fuzz.tables.content import Content, Row, colour_of, content_of, name_
 from tests.fuzz.tables.reasons import MUST, REASONS
 from tests.fuzz.tables.situation import Files
 from tests.fuzz.tables.writing import written
-from tutelage.data.reading import Reading
-from tutelage.data.sources import load
-from tutelage.data.text.own_tables import read_own_texts, text_columns
+from tutelage_cli.data.reading import Reading
+from tutelage_cli.data.sources import load
+from tutelage_cli.data.text.own_tables import read_own_texts, text_columns
 
 MEMORY = 2**30
 """bytes more than there are, which a reader may ask for"""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-from tutelage.alignments import (
+from tutelage.per_example import (
     Losses,
     Recorder,
     central_dots,
@@ -15,12 +15,12 @@ from tutelage.alignments import (
     forward_dots,
 )
 from tutelage.errors import UnsupportedStudentError
-from tutelage.records import Lesson, Observation, Params, Step, StudentState
-from tutelage.sights import detach
+from tutelage.types import Lesson, Observation, Params, Step, StudentState
+from tutelage.functional.replay_context import detach
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
-from tutelage.task import Task
-from tutelage.teaching import is_deep
-from tutelage.trees import leaves, named_grad, wide
+from tutelage.bilevel import Task
+from tutelage.teacher import is_deep
+from tutelage.functional.trees import leaves, named_grad, wide
 
 Method = Literal["forward", "ghost", "difference", "one-sided"]
 CLOSE = 3e-4
@@ -34,7 +34,7 @@ class Alignment:
 
     Where the teacher enters through weights only, the loss is linear in the per-example losses,
     so that ``<dL/dtheta, v>`` is the same reduction of the dot products ``<dl_i/dtheta, v>``,
-    and a backward pass through the teacher alone is left to do. See ``tutelage.alignments`` for
+    and a backward pass through the teacher alone is left to do. See ``tutelage.per_example`` for
     the methods: ``"forward"`` is exact for every student, ``"ghost"`` is exact without batch
     statistics, and ``"difference"`` (of losses, central) is inexact and takes hardly any
     memory; ``"one-sided"`` takes a forward pass less where the losses at the step are known.

@@ -7,13 +7,21 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage.processes import Processes
-from tutelage.ranges import above_zero
-from tutelage.reached import summed_over
-from tutelage.records import Params, Step, StudentState
+from tutelage.distributed.groups import Processes
+from tutelage.validation.ranges import above_zero
+from tutelage.distributed.reduce import summed_over
+from tutelage.types import Params, Step, StudentState
 from tutelage.signals.products.view import Loss, loss_near
-from tutelage.task import Task
-from tutelage.trees import detached, grads_of_both, inner, leaves, plus, reached_grad, wide
+from tutelage.bilevel import Task
+from tutelage.functional.trees import (
+    detached,
+    grads_of_both,
+    inner,
+    leaves,
+    plus,
+    reached_grad,
+    wide,
+)
 
 
 @dataclass(frozen=True)

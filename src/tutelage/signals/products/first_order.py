@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tutelage.records import Params, Step, StudentState
+from tutelage.types import Params, Step, StudentState
 from tutelage.signals.products.automatic import Automatic
 from tutelage.signals.products.protocol import Linearised, Product
-from tutelage.task import Task
+from tutelage.bilevel import Task
 
 
 @dataclass(frozen=True)

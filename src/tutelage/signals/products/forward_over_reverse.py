@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import torch
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
-from tutelage.alignments import load_forward_mode
-from tutelage.derivatives import named_operators
-from tutelage.processes import Processes
-from tutelage.reached import summed_over
-from tutelage.records import Params, Step, StudentState
+from tutelage.per_example import load_forward_mode
+from tutelage.functional.derivatives import named_operators
+from tutelage.distributed.groups import Processes
+from tutelage.distributed.reduce import summed_over
+from tutelage.types import Params, Step, StudentState
 from tutelage.signals.products.view import Loss, loss_near
-from tutelage.task import Task
-from tutelage.trees import detached, leaves, named_grad, reached_grad
+from tutelage.bilevel import Task
+from tutelage.functional.trees import detached, leaves, named_grad, reached_grad
 
 _INSTEAD = "Use DoubleBackward or FiniteDifference in place of ForwardOverReverse."
 

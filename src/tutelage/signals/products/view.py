@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tutelage.records import Params, Step, StudentState
-from tutelage.sights import detach
-from tutelage.task import Task
-from tutelage.teaching import weighs_deeply
+from tutelage.types import Params, Step, StudentState
+from tutelage.functional.replay_context import detach
+from tutelage.bilevel import Task
+from tutelage.teacher import weighs_deeply
 
 Loss = Callable[[Params, Params], Tensor]
 

@@ -1,0 +1,152 @@
+"""Tasks drawn from a labelled image set: N ways, K shots, Q queries."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float32
+from torch import Tensor
+
+from papers.data.few_shot.spoiling import UNSPOILT, Spoiling
+from tutelage_cli.data.images import ImageSet
+from tutelage.errors import UsageError
+from tutelage.randomness import mixed_seed
+from tutelage.types import Batch
+
+_TASK, _SPOIL, _SUPPORT, _QUERY = 1, 2, 3, 4
+"""first part of a seed: keeps the streams of random numbers apart"""
+
+
+class Episode(NamedTuple):
+    """One task; targets are numbers of its classes, 0..ways - 1, and ids the set's own."""
+
+    support: Batch
+    """ways * shots examples to learn from, class by class"""
+    query: Batch
+    """ways * queries other examples of the same classes, class by class"""
+    spoilt: Tensor
+    """[ways * shots] bool: support examples that were spoilt"""
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """The tasks that a set of images gives.
+
+    Classes are drawn without replacement, then shots + queries different images of each. The
+    same seed and number give the same task. Inputs are float32 ``(x/255 - mean)/std``.
+
+    Raises:
+        UsageError: If there are too few classes with images, a class has too few of them, or a
+            number is too small.
+    """
+
+    images: ImageSet
+    """classes without an image do not count"""
+    ways: int
+    """classes in a task, at least 2"""
+    shots: int
+    """support examples of each class"""
+    queries: int
+    """query examples of each class"""
+    seed: int
+    """of all tasks"""
+    mean: Float32[Tensor, "channels"]
+    """in 0..1; see :func:`tutelage_cli.data.batches.statistics`"""
+    std: Float32[Tensor, "channels"]
+    """in 0..1"""
+    device: torch.device
+    """where the tasks go"""
+    spoil: Spoiling = UNSPOILT
+    """what is done to the support sets"""
+
+    def __post_init__(self) -> None:
+        """Check that every class can give a task its examples.
+
+        Raises:
+            UsageError: See the class.
+        """
+        if self.ways < 2 or min(self.shots, self.queries) < 1:
+            raise UsageError(
+                f"tasks have {self.ways} ways, {self.shots} shots and {self.queries} queries; "
+                "allowed: at least 2, 1 and 1."
+            )
+        _refuse_few(self.images, self.ways, self.shots + self.queries)
+
+    def task(self, number: int) -> Episode:
+        """One task.
+
+        Args:
+            number: Which, from 0; the same one gives the same task again.
+
+        Returns:
+            The task.
+        """
+        seed = mixed_seed(_TASK, self.seed, number)
+        rows = self._drawn(torch.Generator().manual_seed(seed))
+        targets = torch.arange(self.ways)[:, None].expand_as(rows)
+        support, query = rows[:, : self.shots].flatten(), rows[:, self.shots :].flatten()
+        spoilt = self.spoil(
+            self.images.images[support],
+            targets[:, : self.shots].flatten(),
+            self.ways,
+            seed=mixed_seed(_SPOIL, seed),
+        )
+        named = targets[:, self.shots :].flatten()
+        return Episode(
+            self._batch(spoilt.images, spoilt.targets, support, mixed_seed(_SUPPORT, seed)),
+            self._batch(self.images.images[query], named, query, mixed_seed(_QUERY, seed)),
+            spoilt.chosen.to(self.device),
+        )
+
+    def tasks(self, count: int, start: int = 0) -> Iterator[Episode]:
+        """Some tasks in turn.
+
+        Args:
+            count: How many.
+            start: The number of the first.
+
+        Yields:
+            Tasks ``start``..``start + count - 1``.
+        """
+        for number in range(start, start + count):
+            yield self.task(number)
+
+    @cached_property
+    def _rows(self) -> list[Tensor]:
+        # The rows of every class that has any.
+        order = self.images.labels.argsort(stable=True)
+        counts = torch.bincount(self.images.labels, minlength=len(self.images.classes))
+        return [rows for rows in order.split(counts.tolist()) if len(rows)]
+
+    def _drawn(self, generator: torch.Generator) -> Tensor:
+        classes = torch.randperm(len(self._rows), generator=generator)[: self.ways]
+        needed = self.shots + self.queries
+        return torch.stack([
+            rows[torch.randperm(len(rows), generator=generator)[:needed]]
+            for rows in (self._rows[place] for place in classes.tolist())
+        ])
+
+    def _batch(self, pixels: Tensor, targets: Tensor, rows: Tensor, seed: int) -> Batch:
+        mean, std = (values.to(self.device).view(-1, 1, 1) for values in (self.mean, self.std))
+        inputs = (pixels.to(self.device).float() / 255 - mean) / std
+        ids = self.images.ids[rows]
+        return Batch(inputs, targets.to(self.device), ids.to(self.device), seed)
+
+
+def _refuse_few(images: ImageSet, ways: int, needed: int) -> None:
+    counts = torch.bincount(images.labels, minlength=len(images.classes))
+    there = int((counts > 0).sum())
+    if there < ways:
+        raise UsageError(
+            f"{images.name} has images of {there} classes; allowed: {ways} and above, one for "
+            "each way."
+        )
+    poor = ((counts > 0) & (counts < needed)).nonzero().flatten()
+    if len(poor):
+        raise UsageError(
+            f"class '{images.classes[int(poor[0])]}' of {images.name} has "
+            f"{int(counts[poor[0]])} images, but a task takes {needed} (shots + queries); ask "
+            "for fewer, or leave the class out."
+        )

@@ -1,0 +1,72 @@
+"""Birds on places: the place gives the species away, and misleads in the test."""
+
+from pathlib import Path
+
+import torch
+
+from tutelage_cli.data.described import ThreeParts
+from tutelage_cli.data.images import ImageSet
+from papers.data.published.cub import read_cub
+from papers.data.published.places import place_categories, read_places
+from tutelage_cli.data.resize import Size
+from tutelage_cli.data.synthetic.compositing import drawn_mapping
+from tutelage_cli.data.synthetic.pools import Pools
+from tutelage_cli.data.synthetic.shifted import shifted_backgrounds
+from tutelage.errors import UsageError
+from tutelage.randomness import mixed_seed
+
+HELD_OUT = 0.2
+"""share of the official training images"""
+_CUT = 1
+"""first part of a seed: keeps the streams of random numbers apart"""
+
+
+def birds_on_places(
+    cub: Path, places: Path, size: Size, *, pictures: int, seed: int
+) -> ThreeParts:
+    """Every bird, cut out by its segmentation, on a picture of its species' place.
+
+    A category of places is drawn for each species; at the test, the mapping is rolled by one.
+    The pictures behind the birds of the test are others than those behind all other birds.
+
+    Args:
+        cub: See :func:`papers.data.published.cub.read_cub`.
+        places: See :func:`papers.data.published.places.read_places`.
+        size: Of an image; the paper takes 224x224.
+        pictures: Of each category behind the birds that are not of the test, and as many
+            behind those of the test: 1..50. The published generator takes 1: all training birds
+            of a species have the same picture behind them.
+        seed: Of the mapping, of the held-out fifth and of which picture lies behind which bird.
+
+    Returns:
+        RGB images with the facts ``mask``, ``box``, ``background`` and ``background_id``.
+
+    Raises:
+        UsageError: If a category that is needed has too few pictures.
+
+    Source: Raghu et al., 2021, "Teaching with Commentaries", section 5.2 and table 3; Koh et
+        al., 2020, "Concept Bottleneck Models", and the generator in its code.
+    """
+    birds = read_cub(cub, size, held_out=HELD_OUT, seed=seed)
+    classes, categories = len(birds.train.images.classes), len(place_categories(places))
+    mapping = drawn_mapping(classes, categories, seed=seed)
+    behind = read_places(places, size, categories=mapping.tolist())
+    fewest = int(torch.bincount(behind.labels, minlength=categories)[mapping].min())
+    if not 1 <= pictures <= fewest // 2:
+        raise UsageError(
+            f"{pictures} pictures of each category cannot be taken twice from {places}, where "
+            f"the rarest one needed has {fewest}; allowed: 1..{fewest // 2}."
+        )
+    backgrounds = _two_sets(behind, pictures, mixed_seed(_CUT, seed))
+    return shifted_backgrounds(birds, backgrounds, mapping_seed=seed, seed=seed)
+
+
+def _two_sets(behind: ImageSet, pictures: int, seed: int) -> Pools:
+    # Of each category, some pictures for the training split and as many others for the test.
+    order = torch.randperm(len(behind), generator=torch.Generator().manual_seed(seed))
+    order = order[behind.labels[order].argsort(stable=True)]
+    counts = torch.bincount(behind.labels, minlength=len(behind.classes))
+    starts = counts.cumsum(0) - counts
+    place = (torch.arange(len(order)) - starts[behind.labels[order]]) // pictures
+    learned, tested = (behind.rows(order[place == part]) for part in (0, 1))
+    return Pools(learned, learned, tested)

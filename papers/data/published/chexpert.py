@@ -1,0 +1,119 @@
+"""CheXpert: chest X-rays, each labelled by one finding."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tutelage_cli.data.csv_files import read_csv
+from tutelage_cli.data.described import Described, ThreeParts
+from tutelage_cli.data.images import ImageSet
+from papers.data.published.layout import found, held_out_share
+from papers.data.published.pictures import read_pictures
+from tutelage_cli.data.resize import Size
+from tutelage_cli.data.row_numbers import FIRST, listed
+from tutelage.errors import UsageError, nearest
+
+FINDINGS = (
+    "No Finding",
+    "Enlarged Cardiomediastinum",
+    "Cardiomegaly",
+    "Lung Opacity",
+    "Lung Lesion",
+    "Edema",
+    "Consolidation",
+    "Pneumonia",
+    "Atelectasis",
+    "Pneumothorax",
+    "Pleural Effusion",
+    "Pleural Other",
+    "Fracture",
+    "Support Devices",
+)
+UNCERTAIN: Mapping[str, int | None] = {"ignore": None, "zeros": 0, "ones": 1}
+"""what an uncertain finding counts as, by the name it has in the paper (U-Ignore, ...)"""
+_OF = "CheXpert"
+_GET = "give the folder CheXpert-v1.0 or CheXpert-v1.0-small, as its zip file unpacks"
+_PATIENT = re.compile(r"(?:^|/)(?P<split>train|valid)/(?P<patient>patient(?P<number>\d+))/")
+_ANSWERS = {"": 0, "0": 0, "1": 1, "-1": -1}
+
+
+def read_chexpert(
+    root: Path, finding: str, size: Size, *, uncertain: str, held_out: float, seed: int
+) -> ThreeParts:
+    """Frontal chest X-rays with and without a finding.
+
+    A finding that a report does not mention counts as absent.
+
+    Args:
+        root: The folder with ``train.csv``, ``valid.csv``, ``train`` and ``valid``.
+        finding: One of ``FINDINGS``; Raghu et al. take Cardiomegaly.
+        size: What every image gets, about its centre; Raghu et al. give 320 x 200.
+        uncertain: One of ``UNCERTAIN``: ``ignore`` leaves such images out; the published
+            validation set has none.
+        held_out: Share of the training patients to hold out.
+        seed: Of that choice.
+
+    Returns:
+        Grey images of the classes ``absent`` and ``present``, with the fact ``patient`` [N]
+        int64; no patient of ``train`` is in ``held_out``, and ``test`` is the published
+        validation set. Ids are row numbers of the csv file, from 0.
+
+    Raises:
+        UsageError: If a file is missing or broken, or an argument is none of those allowed.
+
+    Source: Irvin et al., 2019, "CheXpert: A Large Chest Radiograph Dataset", section 3.
+    """
+    for value, allowed in ((finding, FINDINGS), (uncertain, UNCERTAIN)):
+        if value not in allowed:
+            raise UsageError(f"{_OF} has no '{value}'. {nearest(value, allowed)}")
+    counted = UNCERTAIN[uncertain]
+    learned, test = (
+        _part(root, name, finding, size, counted) for name in ("train.csv", "valid.csv")
+    )
+    kept, judged = held_out_share(learned.facts["patient"], held_out, seed=seed)
+    return ThreeParts(learned.rows(kept), learned.rows(judged), test)
+
+
+def _part(root: Path, name: str, finding: str, size: Size, counted: int | None) -> Described:
+    file = found(root, name, of=_OF, get=_GET)
+    columns = read_csv(file)
+    for column in ("Path", "Frontal/Lateral", finding):
+        if column not in columns:
+            raise UsageError(f"{file} has no column '{column}'. {nearest(column, columns)}")
+    answers = _answers(columns[finding], finding, file)
+    frontal = torch.tensor([view == "Frontal" for view in columns["Frontal/Lateral"]])
+    known = frontal if counted is not None else frontal & (answers >= 0)
+    rows = known.nonzero().flatten()
+    labels = answers.where(answers >= 0, counted or 0)[rows]
+    matches = [_matched(columns["Path"][row], row, file) for row in rows.tolist()]
+    # The csv files name the folder that is given first: whatever it is called now, it is root.
+    paths = [root / match.string[match.start("split") :] for match in matches]
+    images = read_pictures(paths, size, channels=1, where=f"the frontal ones of {file}")
+    patients = torch.tensor([int(match["number"]) for match in matches])
+    classes = ("absent", "present")
+    name = f"{_OF}, {finding}"
+    return Described(ImageSet(images, labels, rows, classes, name), {"patient": patients})
+
+
+def _answers(texts: Sequence[str], finding: str, file: Path) -> Tensor:
+    plain = [text.strip().removesuffix(".0") for text in texts]
+    for row, text in enumerate(plain):
+        if text not in _ANSWERS:
+            raise UsageError(
+                f"{listed([row + FIRST])} of {file} has '{texts[row]}' for {finding}; "
+                "allowed: 1.0, 0.0, -1.0 or nothing."
+            )
+    return torch.tensor([_ANSWERS[text] for text in plain])
+
+
+def _matched(path: str, row: int, file: Path) -> re.Match[str]:
+    match = _PATIENT.search(path)
+    if match is None:
+        raise UsageError(
+            f"{listed([row + FIRST])} of {file} has the path '{path}'; allowed: one with "
+            "train/patient and a number, or valid/patient. Unpack the list again."
+        )
+    return match

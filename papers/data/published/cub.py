@@ -1,0 +1,130 @@
+"""CUB-200-2011: birds, with their segmentations and boxes."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tutelage_cli.data.described import Described, ThreeParts
+from tutelage_cli.data.images import ImageSet
+from papers.data.published.layout import found, held_out_share, listed_rows, numbers
+from papers.data.published.pictures import picture
+from tutelage_cli.data.resize import Size, centre_cut, covering
+from tutelage.errors import UsageError
+
+_OF = "CUB-200-2011"
+_PICTURES = "give the folder CUB_200_2011 that CUB_200_2011.tgz unpacks to"
+_MASKS = "unpack segmentations.tgz of the same page into it, or beside it"
+
+
+def read_cub(root: Path, size: Size, *, held_out: float, seed: int) -> ThreeParts:
+    """Birds of 200 species with their segmentations.
+
+    It is a UsageError if a file is missing or broken, or lists disagree.
+
+    Args:
+        root: The folder ``CUB_200_2011`` with ``images``, ``images.txt``,
+            ``image_class_labels.txt``, ``classes.txt``, ``train_test_split.txt`` and
+            ``bounding_boxes.txt``; the folder ``segmentations`` lies in it or beside it.
+        size: What every image gets, about its centre.
+        held_out: Share of the official training images to hold out; Koh et al. take 0.2.
+        seed: Of that choice.
+
+    Returns:
+        RGB images with the facts ``mask``, uint8 [N, H, W], grey where annotators disagreed,
+        and ``box`` [N, 4] float32: top, left, bottom, right of the bird in pixels of the new
+        image, cut at its rim. Ids are the official numbers.
+
+    Source: Wah et al., 2011, "The Caltech-UCSD Birds-200-2011 Dataset"; Koh et al., 2020,
+        "Concept Bottleneck Models", for the held-out share.
+    """
+    birds, learned = _whole(root, size)
+    train = learned.nonzero().flatten()
+    kept, judged = held_out_share(train, held_out, seed=seed)
+    return ThreeParts(
+        birds.rows(train[kept]),
+        birds.rows(train[judged]),
+        birds.rows((~learned).nonzero().flatten()),
+    )
+
+
+def _whole(root: Path, size: Size) -> tuple[Described, Tensor]:
+    # All birds, and which of them are for training.
+    numbered = _column(root, "images.txt")
+    labels, learned, boxes = (
+        _in_order(numbered, _column(root, name), root / name)
+        for name in ("image_class_labels.txt", "train_test_split.txt", "bounding_boxes.txt")
+    )
+    species = _column(root, "classes.txt")
+    classes = tuple(species[number].partition(".")[2] for number in sorted(species))
+    corners = [_box_of(box, root / "bounding_boxes.txt") for box in boxes]
+    facts = _birds(root, numbered, corners, size)
+    kinds = torch.tensor(numbers(labels, where=root / "image_class_labels.txt")) - 1
+    images = ImageSet(facts.pop("pixels"), kinds, torch.tensor(list(numbered)), classes, _OF)
+    marks = numbers(learned, where=root / "train_test_split.txt")
+    return Described(images, facts), torch.tensor(marks) == 1
+
+
+def _birds(
+    root: Path, numbered: Mapping[int, str], boxes: Sequence[Sequence[float]], size: Size
+) -> dict[str, Tensor]:
+    pictures = found(root, "images", of=_OF, get=_PICTURES)
+    masks = found(root, "segmentations", "../segmentations", of=_OF, get=_MASKS)
+    count = len(numbered)
+    birds = {
+        "pixels": torch.empty(count, 3, *size, dtype=torch.uint8),
+        "mask": torch.empty(count, *size, dtype=torch.uint8),
+        "box": torch.empty(count, 4),
+    }
+    for row, (number, name) in enumerate(numbered.items()):
+        bird = picture(pictures / name, where=f"line {row + 1} of images.txt")
+        mask = picture((masks / name).with_suffix(".png"), where=f"the mask of bird {number}")
+        if mask.shape[1:] != bird.shape[1:]:
+            raise UsageError(
+                f"the mask of {pictures / name} has the size {tuple(mask.shape[1:])}, but the "
+                f"picture {tuple(bird.shape[1:])} (height, width); unpack both again."
+            )
+        birds["pixels"][row] = covering(bird[None], size)[0].expand(3, -1, -1)
+        birds["mask"][row] = covering(mask[None, :1], size)[0, 0]
+        birds["box"][row] = _in_new_pixels(boxes[row], Size(*bird.shape[1:]), size)
+    return birds
+
+
+def _in_new_pixels(box: Sequence[float], old: Size, new: Size) -> Tensor:
+    # From x, y, width, height in the picture to top, left, bottom, right in what is kept of it.
+    left, top, width, height = box
+    cut = centre_cut(old, new)
+    down, right = new.height / cut.height, new.width / cut.width
+    rows = torch.tensor([top, top + height]).sub(cut.top).mul(down).clamp(0, new.height)
+    columns = torch.tensor([left, left + width]).sub(cut.left).mul(right).clamp(0, new.width)
+    return torch.stack([rows, columns], 1).flatten()
+
+
+def _box_of(text: str, file: Path) -> list[float]:
+    try:
+        left, top, width, height = (float(value) for value in text.split())
+    except ValueError as error:
+        raise UsageError(
+            f"{file} has the box '{text}'; allowed: x, y, width and height. Unpack it again."
+        ) from error
+    return [left, top, width, height]
+
+
+def _column(root: Path, name: str) -> dict[int, str]:
+    file = found(root, name, of=_OF, get=_PICTURES)
+    rows = listed_rows(file, columns=2)
+    return dict(
+        zip(
+            numbers([row[0] for row in rows], where=file), (row[1] for row in rows), strict=True
+        )
+    )
+
+
+def _in_order(order: Mapping[int, str], column: Mapping[int, str], file: Path) -> list[str]:
+    if column.keys() != order.keys():
+        raise UsageError(
+            f"{file} has {len(column)} numbers, other ones than images.txt ({len(order)}); "
+            "unpack the lists again."
+        )
+    return [column[number] for number in order]

@@ -1,0 +1,205 @@
+"""How a student is trained on weighted examples, for every table about deep interactions."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.optim import SGD, Adam
+
+from tutelage.errors import UsageError
+from tutelage.models.catalogue import Images, build_student
+from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.randomness import seeded
+from papers.fan2021interactions.reweighting_settings import Settings, asked, material_of, shown
+from tutelage.signals import Reversible, Signal
+from tutelage_cli.train.evaluation import Opinion, accuracy, opinion, trust
+from tutelage_cli.train.material import Material, Streams, open_streams
+from tutelage_cli.train.trainee import learning_rate
+from tutelage.teachers import Plain
+from tutelage.training.tutor import Tutor
+
+
+class Way(NamedTuple):
+    """How the students of an arm are taught."""
+
+    build: Callable[[nn.Module, Images], nn.Module]
+    """the teacher, from the student and what it is shown"""
+    signal: Callable[[int], Signal] | None = Reversible
+    """from the steps to look back over; None where nothing is learnt"""
+    every: int | None = None
+    """student steps between two teacher steps; the settings' where None"""
+    look_back: int | None = None
+    """the settings' where None"""
+    objective: Objective = cross_entropy
+    """what the student descends"""
+    metric: Objective | None = None
+    """what held-out images judge by; the objective where None"""
+    teacher_lr: float | None = None
+    """the settings' where None"""
+
+
+def _plain(_student: nn.Module, _images: Images) -> Plain:
+    return Plain()
+
+
+TRUST = ("weight_right", "weight_wrong", "auroc")
+PLAIN = Way(_plain, signal=None)
+"""no teacher"""
+
+
+class Trained(NamedTuple):
+    """A student at the end of its schedule."""
+
+    tutor: Tutor
+    material: Material
+    streams: Streams
+    series: Mapping[str, list[float]]
+    """one number per epoch"""
+
+    def errors(self) -> dict[str, float]:
+        """Error on the test images, the same ones throughout.
+
+        Returns:
+            In %: ``error`` at the end; ``chosen_error`` of the epoch with the least held-out
+            error; ``best_error``, the least of any epoch, which is chosen on the test images.
+        """
+        held_out, test = self.series["held-out error"], self.series["test error"]
+        chosen = test[held_out.index(min(held_out))]
+        return {"error": test[-1], "chosen_error": chosen, "best_error": min(test)}
+
+    def opinion(self) -> Opinion:
+        """What student and teacher make of the training set at the end.
+
+        Returns:
+            Per training example.
+        """
+        return opinion(self.tutor, self.streams.train, self.streams.held_out.draw(0))
+
+    def trust(self) -> dict[str, float]:
+        """How the teacher's weights tell right from wrong labels at the end.
+
+        Returns:
+            ``weight_right``, ``weight_wrong``, ``auroc``; NaN where there are none.
+        """
+        wrong = self.material.wrong
+        none: dict[str, float] = {}
+        found = none if wrong is None else trust(self.opinion().weights, wrong)
+        return {k: found.get(k, float("nan")) for k in TRUST}
+
+
+def tutored(
+    way: Way, seed: int, of: Settings, images: Images, steps: int, device: torch.device
+) -> Tutor:
+    """A fresh student of a seed with its teacher.
+
+    Args:
+        way: How it is taught.
+        seed: The same one gives every arm the same student.
+        of: The scale's settings.
+        images: What the student sees.
+        steps: Of the whole run.
+        device: Where.
+
+    Returns:
+        The tutor.
+    """
+    made = build_student(of.student, **images._asdict(), seed=seed)
+    student = made.to(device)
+    rule = SGD(student.parameters(), of.lr, momentum=0.9, weight_decay=of.weight_decay)
+    with seeded(seed, torch.device("cpu")):
+        teacher = way.build(student, images).to(device)
+    if way.signal is None:
+        objective = way.objective
+        return Tutor(student, rule, teacher, total_steps=steps, objective=objective, seed=seed)
+    return Tutor(
+        student,
+        rule,
+        teacher,
+        Adam(teacher.parameters(), way.teacher_lr or of.teacher_lr),
+        signal=way.signal(way.look_back or of.look_back),
+        teacher_every=way.every or of.every,
+        total_steps=steps,
+        objective=way.objective,
+        metric=way.metric,
+        seed=seed,
+    )
+
+
+def train(way: Way, seed: int, of: Settings, device: torch.device) -> Trained:
+    """Train one student by the schedule, on the data of its seed.
+
+    Args:
+        way: How it is taught.
+        seed: Of everything that is drawn.
+        of: The scale's settings.
+        device: Where.
+
+    Returns:
+        The student at the end, with what was measured after each epoch.
+    """
+    return train_on(material_of(of, seed), way, seed, of, device)
+
+
+def train_on(
+    material: Material, way: Way, seed: int, of: Settings, device: torch.device
+) -> Trained:
+    """Train one student by the schedule, on given data.
+
+    Args:
+        material: The data.
+        way: How it is taught.
+        seed: Of the student, the order and the augmentation.
+        of: The scale's settings.
+        device: Where.
+
+    Returns:
+        The student at the end, with what was measured after each epoch.
+    """
+    how = asked(of)
+    streams = open_streams(material, how, seed, device)
+    steps = len(streams.train) * of.epochs
+    tutor = tutored(way, seed, of, shown(material), steps, device)
+    series: dict[str, list[float]] = {"test error": [], "held-out error": []}
+    for epoch in range(of.epochs):
+        for group in tutor.optimizer.param_groups:
+            group["lr"] = learning_rate(how, epoch)
+        tutor.student.train()
+        for batch in streams.train.epoch(epoch):
+            held_out = streams.held_out.draw(tutor.steps) if tutor.wants_held_out else None
+            tutor.step(batch, held_out)
+        held = accuracy(tutor, streams.held_out)
+        tutor.best_accuracy = max(tutor.best_accuracy, held)
+        series["held-out error"].append(100 * (1 - held))
+        series["test error"].append(100 * (1 - accuracy(tutor, streams.test)))
+    return Trained(tutor, material, streams, series)
+
+
+def ready(ways: Mapping[str, Way], of: Settings) -> None:
+    """Read the data, so that it is cached, and find what does not fit it before any job.
+
+    Args:
+        ways: Of all arms.
+        of: The scale's settings.
+
+    Raises:
+        UsageError: If there are too few images, or an arm cannot be built for this student.
+    """
+    material = material_of(of, 0)
+    images = shown(material)
+    if of.batch > len(material.train):
+        raise UsageError(
+            f"batch is {of.batch}, but there are {len(material.train)} images to train on: "
+            "give that or less."
+        )
+    for arm, way in ways.items():
+        try:
+            tutored(way, 0, of, images, of.epochs, torch.device("cpu"))
+        except UsageError:
+            raise
+        except (RuntimeError, ValueError) as error:  # torch's own, by any layer
+            reason = " ".join(str(error).split())
+            raise UsageError(
+                f"{of.student} taught by {arm} cannot be made for {images.size}x{images.size} "
+                f"images of {images.channels} channels: {reason}"
+            ) from error

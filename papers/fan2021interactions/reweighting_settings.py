@@ -1,0 +1,133 @@
+"""What decides a job about deep interactions, and the data that it names."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from torch import Tensor
+
+from tutelage_cli.data.noise import require_noise
+from tutelage_cli.data.sources import read
+from tutelage_cli.data.splits import limit_rows
+from tutelage.errors import UsageError
+from tutelage.models.catalogue import Images, require_student
+from tutelage.validation.ranges import at_least_one, factor, not_negative, shares
+from tutelage_cli.train.material import Material, Source, given_labels, seed_material
+from tutelage_cli.train.settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides a job; the defaults are the paper's with labels flipped."""
+
+    data: str = "cifar10"
+    student: str = "resnet32"
+    examples: int | None = None
+    """training images, class balanced, beside the held-out ones; None: all"""
+    held_out: int = 1000
+    tested: int | None = None
+    """test images, class balanced; None: all"""
+    noise: str = "flip2:0.4"
+    imbalance: float | None = None
+    augment: Literal["none", "crop", "crop-flip"] = "crop-flip"
+    batch: int = 100
+    epochs: int = 60
+    lr: float = 0.1
+    weight_decay: float = 5e-4
+    decay_at: tuple[float, ...] = (2 / 3, 5 / 6)
+    """shares of the run after which the learning rate is divided by ten"""
+    teacher_lr: float = 1e-3
+    every: int = 20
+    """student steps between two teacher steps"""
+    look_back: int = 2
+    """student steps that the teacher's gradient looks back over"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data.
+
+        Raises:
+            UsageError: If a number is out of range, or the noise is unknown.
+        """
+        counts = ("held_out", "batch", "epochs", "every", "look_back")
+        at_least_one(self, *counts, "examples", "tested")
+        factor(self, "imbalance")
+        not_negative(self, "lr", "weight_decay", "teacher_lr")
+        shares(self, "decay_at")
+        require_noise(self.noise, self.data)
+        require_student(self.student)
+        if self.look_back > self.every:
+            raise UsageError(
+                f"look_back is {self.look_back}, but there are only {self.every} student steps "
+                f"between two teacher steps: give every {self.look_back} or more."
+            )
+
+
+@cache
+def source(data: str, noise: str) -> Source:
+    """The data, read once in each process.
+
+    Args:
+        data: A source as ``tutelage train`` takes it.
+        noise: Wrong labels, likewise.
+
+    Returns:
+        The data before a seed has been chosen.
+    """
+    splits = read(data)
+    return Source(splits, given_labels(splits.train, TrainSettings(data=data, noise=noise)))
+
+
+def asked(of: Settings) -> TrainSettings:
+    """The settings as ``tutelage train`` would be given them.
+
+    Args:
+        of: The scale's.
+
+    Returns:
+        Those that data, batches and schedule are made from.
+    """
+    return TrainSettings(
+        data=of.data,
+        student=of.student,
+        noise=of.noise,
+        imbalance=of.imbalance,
+        held_out=of.held_out,
+        limit=of.examples,
+        augment=of.augment,
+        epochs=of.epochs,
+        batch_size=of.batch,
+        lr=of.lr,
+        weight_decay=of.weight_decay,
+        decay_at=of.decay_at,
+    )
+
+
+def material_of(of: Settings, seed: int) -> Material:
+    """What the students of a seed are trained and tested on.
+
+    Args:
+        of: The scale's settings.
+        seed: The seed.
+
+    Returns:
+        The data.
+    """
+    material = seed_material(source(of.data, of.noise), asked(of), seed)
+    test = material.test
+    if of.tested is None:
+        return material
+    rows: Tensor = limit_rows(test.labels, of.tested, len(test.classes), seed=0)
+    return Material(material.train, material.truth, material.held_out, test.rows(rows))
+
+
+def shown(material: Material) -> Images:
+    """What a student must be made for.
+
+    Args:
+        material: The data.
+
+    Returns:
+        Classes, channels and size.
+    """
+    images = material.train.images
+    return Images(len(material.train.classes), images.shape[1], images.shape[2])

@@ -1,0 +1,232 @@
+"""A teacher that has been learnt, frozen, for another student and for another data set.
+
+Fan et al. 2021, Appendix B. Figures: ``docs/results.md``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from tutelage.errors import UsageError
+from tutelage.models import internal_state
+from tutelage.models.catalogue import Images, build_student, require_student
+from tutelage.randomness import mixed_seed
+from tutelage.validation.ranges import at_least_one
+from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS, below
+from papers.fan2021interactions.reweighting import PLAIN, Trained, Way, ready, train, train_on
+from papers.fan2021interactions.reweighting_settings import Settings, material_of, shown
+from papers.fan2021interactions.reweighting_ways import interactions
+from papers.framework.claims import Claim, Comparison
+from papers.framework.recipe import Outcome, Plot, Recipe
+from tutelage.teachers import InternalState, for_other_classes
+
+
+@dataclass(frozen=True)
+class Transfer(Settings):
+    """What decides a job: what the teacher is learnt with, and what it then teaches."""
+
+    other_student: str = "resnet110"
+    other_data: str = "cifar100"
+    other_examples: int | None = None
+    """training images of the other set; None: all"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data."""
+        super().__post_init__()
+        at_least_one(self, "other_examples")
+        require_student(self.other_student)
+
+    def target(self, where: str) -> Settings:
+        """The student and data that are taught.
+
+        Args:
+            where: One of ``WHERE``.
+
+        Returns:
+            Their settings.
+        """
+        if where == "student":
+            return replace(self, student=self.other_student)
+        if where == "data":
+            return replace(self, data=self.other_data, examples=self.other_examples)
+        return self
+
+
+WHERE = ("same", "student", "data")
+"""whom the frozen teacher teaches: a fresh student of the kind and data it was learnt with,
+another network, the same network on another data set"""
+ARMS = tuple(f"{where}.{how}" for where in WHERE for how in ("plain", "frozen"))
+SOURCE = interactions()
+
+
+@cache
+def learnt(seed: int, settings: Transfer, device: torch.device) -> InternalState:
+    """The teacher as it is at the end of its first student's schedule.
+
+    That student starts from other weights than those of ``seed``, which are to be taught later,
+    and is trained on the same images.
+
+    Args:
+        seed: Of data, and of what the student's own seed is made from.
+        settings: The scale's.
+        device: Where.
+
+    Returns:
+        It, with nothing left to learn.
+    """
+    material, own = material_of(settings, seed), mixed_seed(seed, 1)
+    teacher = train_on(material, SOURCE, own, settings, device).tutor.teacher
+    assert isinstance(teacher, InternalState)
+    return teacher.requires_grad_(requires_grad=False)
+
+
+def frozen(teacher: InternalState) -> Way:
+    """A way to teach by a teacher that learns no more.
+
+    Args:
+        teacher: The teacher; for students of other classes, one that is blind to classes.
+
+    Returns:
+        The way.
+    """
+    return Way(partial(_fitted, teacher), signal=None)
+
+
+def _fitted(teacher: InternalState, student: nn.Module, of: Images) -> InternalState:
+    tap = internal_state(student, "I0", (of.channels, of.size, of.size))
+    if tap.width != teacher.tap_width:
+        raise UsageError(
+            f"The teacher was learnt with {teacher.tap_width} features, but "
+            f"{type(student).__name__} gives {tap.width} of {of.size}x{of.size} images: give "
+            "other_student and other_data with as many."
+        )
+    if of.classes == teacher.classes:
+        return teacher
+    return for_other_classes(teacher, student, of.classes)
+
+
+def counted(trained: Trained) -> float:
+    """How many training images a student's weights amount to: ``(sum w)^2 / sum w^2``.
+
+    Args:
+        trained: The student at the end.
+
+    Returns:
+        As a share of them, in %; 100 where all weigh the same.
+    """
+    w = trained.opinion().weights.double()
+    return float(100 * w.sum().square() / (len(w) * w.square().sum()).clamp(min=1e-300))
+
+
+def run(arm: str, seed: int, settings: Transfer, device: torch.device) -> Outcome:
+    """Train one student with one seed, under no teacher or a frozen one.
+
+    Args:
+        arm: One of ``ARMS``.
+        seed: Of data, students and order.
+        settings: The scale's.
+        device: Where.
+
+    Returns:
+        Test errors, and how many images count.
+    """
+    where, _, how = arm.partition(".")
+    way = PLAIN if how == "plain" else frozen(learnt(seed, settings, device))
+    trained = train(way, seed, settings.target(where), device)
+    errors = trained.errors()
+    found = {name: errors[name] for name in METRICS}
+    return Outcome(found | {"counted": counted(trained)}, trained.series)
+
+
+def prepare(settings: Transfer) -> None:
+    """Read both data sets once, and refuse what could not be run.
+
+    Args:
+        settings: The scale's.
+    """
+    ready({"the teacher": SOURCE}, settings)
+    images = shown(material_of(settings, 0))
+    student = build_student(settings.student, **images._asdict(), seed=0)
+    untaught = SOURCE.build(student, images)
+    assert isinstance(untaught, InternalState)
+    for where in WHERE:
+        ready({"a frozen teacher": frozen(untaught)}, settings.target(where))
+
+
+def _worse(where: str) -> tuple[Comparison, ...]:
+    return (Comparison((f"{where}.frozen", "error"), "above", (f"{where}.plain", "error")),)
+
+
+_SMALL = {"student": "cnn", "other_student": "cnn4", "augment": "none"}
+_TINY = {"examples": 100, "held_out": 50, "tested": 20, "batch": 50, "other_examples": 100}
+_SCALES: Mapping[str, Mapping[str, Any]] = {
+    "smoke": {**_SMALL, **_TINY},
+    "mini": {**_SMALL, "examples": 2000, "epochs": 20, "other_examples": 5000},
+    "gpu": {"other_student": "resnet32", "other_examples": 5000},
+    "paper": {},
+}
+RECIPE = Recipe(
+    name="interactions-transfer",
+    title="A frozen teacher of internal states does not serve another network or data set.",
+    paper="l2tdi",
+    where="Appendix B",
+    arms=ARMS,
+    metrics=METRICS
+    | {"counted": "(sum w)^2 / sum w^2 of the weights at the end, % of training images"},
+    settings={k: Transfer(**{**asdict(CLEAN[k]), **new}) for k, new in _SCALES.items()},
+    minutes={"smoke": 0.5, "mini": 8, "gpu": 10, "paper": 700},
+    run=run,
+    claims=(
+        Claim(
+            "On another network it does worse than no teacher.",
+            _worse("student"),
+        ),
+        Claim(
+            "On another data set, blind to its classes, it does worse than no teacher.",
+            _worse("data"),
+        ),
+        Claim(
+            "On a fresh student of its own kind and data it does no worse than no teacher.",
+            below("same.frozen", "same.plain", margin=-1.0),
+            of_paper=False,
+        ),
+    ),
+    table="Appendix B",
+    printed={
+        ("student.frozen", "chosen_error"): (
+            "teacher transfer ResNet-32 -> ResNet-110 (CIFAR-10)",
+            "Error rate",
+        ),
+        ("data.frozen", "chosen_error"): (
+            "teacher transfer CIFAR-10 -> CIFAR-100 (ResNet-32)",
+            "Error rate",
+        ),
+    },
+    plots=(
+        Plot(
+            "Test error, the same data",
+            "%",
+            {a: (a, "test error") for a in ARMS if not a.startswith("data")},
+        ),
+        Plot(
+            "Test error, another data set",
+            "%",
+            {a: (a, "test error") for a in ARMS if a.startswith("data")},
+        ),
+    ),
+    prepare=prepare,
+    notes=(
+        CHOSEN,
+        "A hundred classes where the teacher knows ten: its label embedding has another size, "
+        "and is refused. The paper does not say what was done; here the embedding is zeroed "
+        "(teachers.for_other_classes), and what is left weighs by the internal state alone.",
+        "The student that the teacher was learnt with, and those that it teaches, start from "
+        "different weights and see the images in different orders; the paper does not say.",
+        "At mini scale, 2,000 images and 20 epochs of the small network; from there to one of "
+        "four blocks, and to 5,000 images of CIFAR-100.",
+    ),
+)

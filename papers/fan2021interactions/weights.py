@@ -1,0 +1,256 @@
+"""What the weights depend on: loss for a teacher of surface facts, class for one of I0 and M0.
+
+Fan et al. 2021, Figure 2. Figures: ``docs/results.md``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from sklearn.manifold import TSNE
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+from tutelage_cli.data.noise import HUMAN, Noise
+from tutelage.errors import UsageError
+from tutelage.models import default_tap
+from papers.fan2021interactions.confident_learning import (
+    FOLDS,
+    label_quality,
+    out_of_sample,
+    probabilities,
+    scores,
+)
+from papers.fan2021interactions.noise_columns import DIGITS, SMOKE
+from papers.fan2021interactions.reweighting import Settings, Trained, Way, ready, train
+from papers.fan2021interactions.reweighting_settings import material_of
+from papers.fan2021interactions.reweighting_ways import interactions, margin_loss
+from papers.framework.claims import Claim, Comparison
+from papers.framework.drawings import Drawing, scatter
+from papers.framework.recipe import Outcome, Panel, Recipe
+from tutelage.functional.student import tapped
+from tutelage_cli.train.evaluation import AT_ONCE, Opinion
+from tutelage_cli.train.material import Material
+
+WAYS: Mapping[str, Way] = {
+    "T0": interactions("M1"),
+    "T1": interactions("I0+M0"),
+    "margin-loss": margin_loss("free"),
+}
+OUT_OF_SAMPLE = "confident-learning"
+DRAWN = 300
+"""images in a picture"""
+
+
+def between_classes(weights: Tensor, classes: Tensor) -> float:
+    """``eta^2``: the share of the weights' variance that lies between classes.
+
+    Args:
+        weights: [N].
+        classes: [N] class numbers.
+
+    Returns:
+        In 0..1; 0 where all weights are the same.
+    """
+    w = weights.double()
+    total = (w - w.mean()).square().sum()
+    counts = torch.bincount(classes)
+    sums = torch.zeros(len(counts), dtype=w.dtype).index_add(0, classes, w)
+    present = counts > 0
+    means = sums[present] / counts[present]
+    share = (counts[present] * (means - w.mean()).square()).sum() / total
+    return float(share) if total > 0 else 0.0
+
+
+def correlation(weights: Tensor, losses: Tensor) -> float:
+    """Pearson's, of weight and loss.
+
+    Args:
+        weights: [N].
+        losses: [N], nats.
+
+    Returns:
+        In -1..1; 0 where either is the same throughout.
+    """
+    pair = torch.stack([weights.double(), losses.double()])
+    return float(torch.corrcoef(pair)[0, 1].nan_to_num())
+
+
+@torch.no_grad()
+def internal_states(trained: Trained, rows: Tensor) -> Tensor:
+    """I0 of some training images, the student in evaluation mode.
+
+    Args:
+        trained: The student at the end.
+        rows: [M] which.
+
+    Returns:
+        [M, D], on the CPU.
+    """
+    student, tap = trained.tutor.student.eval(), default_tap(trained.tutor.student)
+    chosen = replace(trained.streams.train, images=trained.material.train.rows(rows))
+    states = []
+    for batch in chosen.whole(AT_ONCE):
+        with tapped(student, (tap,)) as features:
+            student(batch.inputs)
+        states.append(features[tap].flatten(1).cpu())
+    return torch.cat(states)
+
+
+def _pictures(trained: Trained, seen: Opinion, seed: int) -> dict[str, Drawing]:
+    draws = torch.Generator().manual_seed(seed)
+    rows = torch.randperm(len(seen.weights), generator=draws)[:DRAWN]
+    names = trained.material.train.classes
+    classes = [names[c] for c in trained.material.train.labels[rows].tolist()]
+    w, losses = seen.weights[rows].tolist(), seen.losses[rows].tolist()
+    near = TSNE(perplexity=min(30, len(rows) / 4), random_state=seed)
+    place = np.asarray(near.fit_transform(internal_states(trained, rows).numpy()))
+    first, second = place[:, 0].tolist(), place[:, 1].tolist()
+    axes = ("first axis", "second axis")
+    return {
+        "loss": scatter(losses, w, ("loss, nats", "weight"), colours=classes, colour="label"),
+        "classes": scatter(first, second, axes, colours=classes, colour="label"),
+        "weights": scatter(first, second, axes, colours=w, colour="weight"),
+    }
+
+
+def _facts(
+    weights: Tensor, losses: Tensor, probabilities: Tensor, material: Material
+) -> dict[str, float]:
+    labels, wrong = material.train.labels, material.wrong
+    assert wrong is not None
+    quality = label_quality(labels, probabilities)
+    return {
+        "weight_loss": correlation(weights, losses),
+        "eta2": between_classes(weights, labels),
+        "auroc": float(roc_auc_score(~wrong, weights)),
+        "auroc_loss": float(roc_auc_score(~wrong, -losses)),
+        "auroc_confident": float(roc_auc_score(~wrong, quality)),
+    }
+
+
+def _unseen(seed: int, settings: Settings, device: torch.device) -> Outcome:
+    found, material = out_of_sample(seed, settings, device), material_of(settings, seed)
+    labels = material.train.labels
+    least = torch.finfo(found.probabilities.dtype).tiny
+    losses = -found.probabilities.gather(1, labels[:, None])[:, 0].clamp(min=least).log()
+    quality = label_quality(labels, found.probabilities)
+    errors = [student.errors()["error"] for student in found.students]
+    facts = _facts(quality, losses, found.probabilities, material)
+    return Outcome(facts | {"error": sum(errors) / len(errors)})
+
+
+def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
+    """Train one student with one seed, and look at the weights of its training set.
+
+    Args:
+        arm: One of ``WAYS``, or ``OUT_OF_SAMPLE``.
+        seed: Of data, student and order.
+        settings: The scale's.
+        device: Where.
+
+    Returns:
+        What the weights depend on, and how well they find wrong labels; pictures.
+    """
+    if arm == OUT_OF_SAMPLE:
+        return _unseen(seed, settings, device)
+    trained = train(WAYS[arm], seed, settings, device)
+    seen, own = trained.opinion(), probabilities(trained, trained.streams.train)
+    facts = _facts(seen.weights, seen.losses, own, trained.material)
+    metrics = facts | {"error": trained.errors()["error"]}
+    return Outcome(metrics, trained.series, _pictures(trained, seen, seed))
+
+
+def _prepare(settings: Settings) -> None:
+    refused = UsageError(
+        f"noise is {settings.noise}, but this recipe looks for wrong labels among right "
+        "ones: give a kind and a rate that leaves both, such as flip2:0.4."
+    )
+    noise = Noise.parse(settings.noise)
+    if noise.kind != HUMAN and noise.rate == 0:
+        raise refused
+    scores()
+    ready(WAYS, settings)
+    wrong = material_of(settings, 0).wrong
+    if wrong is None or not 0 < int(wrong.sum()) < len(wrong):
+        raise refused
+
+
+RECIPE = Recipe(
+    name="interactions-weights",
+    title="Weights from surface facts fall with the loss; those from I0 and M0 go by class.",
+    paper="l2tdi",
+    where="Figure 2",
+    arms=(*WAYS, OUT_OF_SAMPLE),
+    metrics={
+        "weight_loss": "correlation of weight and loss over the training set",
+        "eta2": "share of the weights' variance between the classes of the labels",
+        "auroc": "chance that a wrong label weighs less than a right one",
+        "auroc_loss": "chance that a wrong label has the larger loss, of the same student",
+        "auroc_confident": "chance that confident learning rates a wrong label lower, from the "
+        "same student's predictions at the end",
+        "error": "test error at the end, %",
+    },
+    settings={
+        "smoke": SMOKE,
+        "mini": DIGITS,
+        "gpu": Settings(student="resnet20", examples=9000, epochs=20, every=5, teacher_lr=0.02),
+        "paper": Settings(held_out=5000, batch=128, epochs=300, decay_at=(80 / 300, 120 / 300)),
+    },
+    minutes={"smoke": 0.5, "mini": 3, "gpu": 5, "paper": 120},
+    run=run,
+    claims=(
+        Claim(
+            "The weights of a teacher of surface facts (M1; T0) fall with the loss.",
+            (Comparison(("T0", "weight_loss"), "below", 0.0),),
+        ),
+        Claim(
+            "Those of a teacher of internal state and label (I0 and M0; T1) go by the class "
+            "more than those of T0.",
+            (Comparison(("T1", "eta2"), "above", ("T0", "eta2")),),
+        ),
+        Claim(
+            "Low weights of the teacher of margin and loss find wrong labels as well as the "
+            "loss alone does, or better.",
+            (
+                Comparison(
+                    ("margin-loss", "auroc"),
+                    "above",
+                    ("margin-loss", "auroc_loss"),
+                    margin=-0.01,
+                ),
+            ),
+            of_paper=False,
+        ),
+        Claim(
+            "They do so as well as confident learning, or better: from the same student's "
+            "predictions, and from those of students that never saw the image.",
+            tuple(
+                Comparison(("margin-loss", "auroc"), "above", other, margin=-0.01)
+                for other in (("margin-loss", "auroc_confident"), (OUT_OF_SAMPLE, "auroc"))
+            ),
+            of_paper=False,
+        ),
+    ),
+    plots=(
+        *(Panel(f"Weight against loss, {arm}", arm, "loss") for arm in ("T0", "T1")),
+        Panel("Internal states by label, T1", "T1", "classes"),
+        Panel("Internal states by weight, T1", "T1", "weights"),
+    ),
+    prepare=_prepare,
+    notes=(
+        "The paper draws the figure for clean CIFAR-10; here 40% of the labels are flipped, so "
+        "that weights have wrong labels to find. Settings at mini scale are those of "
+        "interactions-noise-flip.",
+        "In a linear teacher whose weights sum to one, the facts of M1 that a whole batch "
+        "shares (progress, mean loss, best accuracy) only move the level of the weights.",
+        "Confident learning is cleanlab's label quality by normalised margin, with the "
+        "thresholds of the classes taken off. It is meant for predictions out of sample: in "
+        f"the arm {OUT_OF_SAMPLE}, {FOLDS} untaught students each judge the quarter that they "
+        "were not trained on, the rating stands for the weight, and the error is the mean of "
+        f"{FOLDS} students with fewer images.",
+        f"The pictures show {DRAWN} training images of the first seed, drawn at random, and "
+        "the labels that they were given; internal states are laid out by t-SNE.",
+    ),
+)

@@ -1,0 +1,231 @@
+"""Learning where a student starts, so that a few steps on a few examples are enough.
+
+The start is one more set of parameters outside of the student's own steps, beside the
+teacher's: a signal's adjoint, carried back to before the first step, is its gradient.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from papers.data.few_shot.episodes import Episode
+from tutelage.errors import UsageError
+from tutelage.losses.targets import answered_rightly
+from tutelage.training.teacher_update import step_if_finite
+from tutelage.training.loops import whole_run
+from tutelage.training.teacher_buffers import require_no_memory
+from tutelage.functional.module_state import attributes_kept
+from tutelage.precision import FULL, autocast_now, autocast_to
+from tutelage.randomness import mixed_seed
+from tutelage.types import Batch, Judgement, Params, Progress, Step, StudentState
+from tutelage.losses.reduction import counts_of
+from tutelage.functional.replay_context import copied
+from tutelage.signals import FromStart
+from tutelage.functional.student import in_full_precision
+from tutelage.bilevel import Task
+
+_NORMS = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+
+
+class MetaStep(NamedTuple):
+    """One step of the start, and of the teacher."""
+
+    number: int
+    query_loss: Tensor
+    """scalar: mean over the group's tasks, of the students after their steps"""
+    skipped: bool
+    """whether the gradient was not finite, so that nothing moved"""
+
+
+def learn_start(
+    task: Task,
+    optimizer: Optimizer,
+    groups: Iterable[Sequence[Episode]],
+    *,
+    steps: int,
+    signal: FromStart,
+    seed: int = 0,
+) -> Iterator[MetaStep]:
+    """Move the student's own parameters, and the teacher's, to where adapted students do well.
+
+    ``theta_K`` is the student after K steps on a task's support set, each on the taught loss;
+    the gradient of ``mean over tasks of L_query(theta_K)`` in ``theta_0`` and ``phi`` is what
+    the optimiser gets.
+
+    Source: Finn et al. 2017, Model-Agnostic Meta-Learning, algorithm 2 (``Unrolled`` or
+    ``Replayed``; first order with ``Replayed(K, product=FirstOrder())``); Raghu et al. 2021,
+    Teaching with Commentaries, appendix B.3 (with the teacher).
+
+    Args:
+        task: The student at its start, whose optimiser gives the steps on a support set; and
+            the teacher, ``Plain`` for none.
+        optimizer: Holds the student's parameters, and the teacher's where these learn.
+        groups: Tasks, some for every step of the optimiser.
+        steps: K.
+        signal: How the gradient through the K steps is taken.
+        seed: Where the randomness of lessons and of dropout starts from.
+
+    Yields:
+        One record for each group.
+
+    Raises:
+        UsageError: If the student is in evaluation mode, or a group is empty.
+    """
+    require_batch_statistics(task)
+    for number, group in enumerate(groups):
+        if not group:
+            raise UsageError(f"group {number} holds no tasks; allowed: 1 and above.")
+        seeds = [mixed_seed(seed, number, place) for place in range(len(group))]
+        verdicts = [
+            judge_start(task, episode, signal, steps, seed=own)
+            for episode, own in zip(group, seeds, strict=True)
+        ]
+        moved = _step(task, optimizer, verdicts)
+        loss = torch.stack([verdict.loss for verdict in verdicts]).mean()
+        yield MetaStep(number, loss, skipped=not moved)
+
+
+def judge_start(
+    task: Task, episode: Episode, signal: FromStart, steps: int, *, seed: int
+) -> Judgement:
+    """The loss on a task's query set after K steps on its support set, with its gradients.
+
+    Args:
+        task: The student at its start, and the teacher.
+        episode: The task.
+        signal: How the gradient is taken.
+        steps: K.
+        seed: Where the randomness of the steps starts from.
+
+    Returns:
+        The verdict on the start.
+    """
+    require_no_memory(task.teacher)
+    teacher: Params = {k: p for k, p in task.teacher.named_parameters() if p.requires_grad}
+    taken = adaptation(task, episode.support, steps, of=steps, seed=seed)
+    now = autocast_now(task.student.device)
+    query = episode.query._replace(seed=mixed_seed(seed, steps), autocast=now)
+    with autocast_to(FULL, task.student.device):
+        start = in_full_precision(task.student.state())
+        return signal.to_start(task, teacher, start, taken, query)[0]
+
+
+def adaptation(task: Task, support: Batch, steps: int, *, of: int, seed: int) -> list[Step]:
+    """Steps on a support set, all of it in every one.
+
+    Args:
+        task: The student at its start, and the teacher.
+        support: S examples.
+        steps: How many.
+        of: K, the steps with which the start was learned: step k has progress k / K.
+        seed: Where their randomness starts from.
+
+    Returns:
+        The steps, not yet taken.
+    """
+    taken = whole_run(task.student, [support] * steps, seed)
+    return [step._replace(progress=Progress(k / of)) for k, step in enumerate(taken)]
+
+
+def adapt(task: Task, steps: Sequence[Step]) -> StudentState:
+    """The student after some steps from its start, which stays where it is.
+
+    Args:
+        task: The student at its start, and the teacher; with ``Plain`` in the teacher's place
+            a start learned with weights is adapted without.
+        steps: The steps.
+
+    Returns:
+        The student after them.
+    """
+    teacher: Params = dict(task.teacher.named_parameters())
+    state = task.student.state()
+    for step in steps:
+        state = task.take(state, teacher, step)
+    return state
+
+
+@torch.no_grad()
+def accuracy(task: Task, state: StudentState, query: Batch) -> float:
+    """How many queries a student answers rightly.
+
+    Batch normalisation is by the query set, as in the source.
+
+    Args:
+        task: Whose student it is.
+        state: The student, adapted.
+        query: The query set.
+
+    Returns:
+        In 0..1.
+    """
+    require_batch_statistics(task)
+    own = copied(query)
+    with attributes_kept(task.student.module):
+        outputs, _, _ = task.student.evaluate(state.params, state.buffers, own.inputs, ())
+    counts = counts_of(task.objective, query.targets)
+    right = answered_rightly(outputs, query.targets, counts)
+    return int(right.sum()) / max(len(right), 1)
+
+
+@torch.no_grad()
+def weights_at(task: Task, step: Step) -> Tensor:
+    """How much the teacher counts each support example, seen from the student's start.
+
+    Args:
+        task: The student at its start, and the teacher.
+        step: The step.
+
+    Returns:
+        [S].
+    """
+    teacher: Params = dict(task.teacher.named_parameters())
+    lesson = task.lesson(teacher, step.batch)
+    seen, _ = task.observe(task.student.state(), lesson, step)
+    return task.weights(teacher, lesson, seen, step.batch.seed)
+
+
+def require_batch_statistics(task: Task) -> None:
+    """Refuse a student whose batch normalisation would not be by the batch at hand.
+
+    Args:
+        task: The student.
+
+    Raises:
+        UsageError: If a normalisation is in evaluation mode: averages over steps that start
+            anew with every task mean nothing.
+    """
+    for name, part in task.student.module.named_modules():
+        if isinstance(part, _NORMS) and not part.training:
+            raise UsageError(
+                f"'{name}' of the student is in evaluation mode; allowed: training mode, in "
+                "which batch statistics count. Call train() on it."
+            )
+
+
+def _step(task: Task, optimizer: Optimizer, verdicts: Sequence[Judgement]) -> bool:
+    # whether the gradient was finite
+    students = mean_of([verdict.student for verdict in verdicts])
+    teachers = mean_of([verdict.teacher for verdict in verdicts])
+    learning = dict(task.teacher.named_parameters())
+    params = {f"student/{k}": task.student.params[k] for k in students}
+    params |= {f"teacher/{k}": learning[k] for k in teachers}
+    grads = {f"student/{k}": g for k, g in students.items()}
+    return step_if_finite(
+        optimizer, params, grads | {f"teacher/{k}": g for k, g in teachers.items()}
+    )
+
+
+def mean_of(grads: Sequence[Params]) -> Params:
+    """The mean of gradients.
+
+    Args:
+        grads: At least one, all of the same names.
+
+    Returns:
+        Keyed like each.
+    """
+    return {k: torch.stack([grad[k] for grad in grads]).mean(0) for k in grads[0]}

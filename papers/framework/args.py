@@ -1,0 +1,94 @@
+"""What ``tutelage reproduce`` can be asked; light, so that ``--help`` need not wait."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from tutelage.errors import UsageError, nearest
+from tutelage_cli.terminal import Speech
+
+SCALES = {
+    "smoke": "two steps on a handful of examples: shows that it runs, decides nothing",
+    "mini": "minutes on two CPU cores, real data",
+    "gpu": "inside ten minutes on one H100-class card",
+    "paper": "the paper's own settings",
+}
+BACKENDS = {
+    "processes": "processes on this machine",
+    "ray": "a Ray cluster, or a local Ray where none is named by RAY_ADDRESS",
+}
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """What ``tutelage reproduce`` was asked."""
+
+    recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")]
+    """Which one; `tutelage list` shows them."""
+
+    scale: str = "mini"
+    """smoke (two steps), mini (minutes on two CPU cores), gpu (inside ten minutes on one
+    H100-class card) or paper (the paper's own settings)."""
+
+    seeds: int = 3
+    """How often every arm runs, with seeds 0, 1, ...; the same for every arm."""
+
+    out: Path = Path()
+    """Folder that gets results/, docs/results.md, and runs/reproduce/ with the finished jobs;
+    by default the current one."""
+
+    backend: str = "processes"
+    """processes, or ray: a Ray cluster, local where RAY_ADDRESS names none (extra cluster)."""
+
+    jobs: int | None = None
+    """Jobs at the same time; the number of CPU cores if not given, 1 on a GPU."""
+
+    device: str = "auto"
+    """cpu, cuda, or auto: cuda where there is one."""
+
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
+    """Settings that replace the scale's own; needs a folder of its own (--out), so that
+    published results stay as they are."""
+
+    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+
+
+def check(asked: Reproduce) -> None:
+    """Refuse what can be refused without the recipe.
+
+    Args:
+        asked: What was asked.
+
+    Raises:
+        UsageError: If a word is unknown, a number out of range, or --set lacks its --out.
+    """
+    check_word("scale", asked.scale, SCALES)
+    check_word("backend", asked.backend, BACKENDS)
+    check_word("device", asked.device, DEVICES)
+    for name, value in (("seeds", asked.seeds), ("jobs", asked.jobs)):
+        if value is not None and value < 1:
+            raise UsageError(f"{name} must be at least 1, got {value}.")
+    if asked.set and asked.out == Path():
+        raise UsageError(
+            "--set changes the settings of the scale, so its results are not those of the "
+            "scale: name a folder of their own with --out."
+        )
+
+
+def check_word(kind: str, word: str, allowed: Iterable[str]) -> None:
+    """Refuse a word that is not among those allowed.
+
+    Args:
+        kind: What the word names.
+        word: The word.
+        allowed: The words there are.
+
+    Raises:
+        UsageError: If it is unknown; the message names the nearest one and all of them.
+    """
+    if word not in allowed:
+        raise UsageError(f"Unknown {kind} '{word}'. {nearest(word, allowed)}")

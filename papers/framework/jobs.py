@@ -1,0 +1,167 @@
+"""Running one job, in whatever process it lands, and reading what it left."""
+
+import json
+import math
+import multiprocessing
+import os
+import platform
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+
+from tutelage.storage.checkpoint import telling_damage
+from tutelage.errors import UsageError
+from tutelage.storage.atomic_files import write_atomically
+from papers.framework.plan import Job
+from papers.framework.recipe import Outcome, Run
+from tutelage_cli.runner.run_folder import as_json, environment
+
+
+class Failure(NamedTuple):
+    """A job that did not end well."""
+
+    arm: str
+    seed: int
+    reason: str
+    """one line; the traceback lies beside the job's place"""
+
+
+def run_job(run: Run, job: Job, settings: Any, device: str) -> dict[str, Any] | Failure:
+    """Run one job on one thread and write down what it measured.
+
+    Args:
+        run: The recipe's function.
+        job: The arm, the seed, and where the measurements go.
+        settings: The recipe's settings.
+        device: cpu or cuda.
+
+    Returns:
+        What it wrote down, or what went wrong: an error is no reason to lose the others.
+
+    Note: raises ``OSError`` where what was measured cannot be kept; nor could the others' be.
+    """
+    torch.set_num_threads(1)  # two threads made these small models 5 to 20 times slower
+    if multiprocessing.parent_process() is not None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asked
+        _end_with_parent()
+    # CPU time, to which others on the machine do not add; it says nothing of a card's work
+    clock = time.perf_counter if device == "cuda" else time.process_time
+    began = clock()
+    try:
+        outcome = run(job.arm, job.seed, settings, torch.device(device))
+        record = _record(job, outcome, device, clock() - began)
+        content = as_json(record)
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is told with arm and seed
+        return _failed(job, error)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(job.file, content)
+    return record
+
+
+@cache
+def _end_with_parent() -> None:
+    # An orphan would do the same job beside the run that goes on with it.
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _failed(job: Job, error: Exception) -> Failure:
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    try:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(job.error_file, "".join(traceback.format_exception(error)).encode())
+    except OSError:
+        pass  # a full disk may be what went wrong; the reason is still told
+    return Failure(job.arm, job.seed, reason)
+
+
+def _record(job: Job, outcome: Outcome, device: str, seconds: float) -> dict[str, Any]:
+    return {
+        "arm": job.arm,
+        "seed": job.seed,
+        "metrics": {name: finite(value) for name, value in outcome.metrics.items()},
+        "series": {name: [finite(v) for v in line] for name, line in outcome.series.items()},
+        "drawings": dict(outcome.drawings),
+        "seconds": round(seconds, 3),
+        "hardware": hardware(device),
+        "versions": environment(),
+    }
+
+
+def finite(value: float) -> float | None:
+    """A number as JSON can say it.
+
+    Args:
+        value: Any number.
+
+    Returns:
+        The number; None where it is not finite, as after divergence.
+    """
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def hardware(device: str) -> str:
+    """What a job ran on, in words.
+
+    Args:
+        device: cpu or cuda.
+
+    Returns:
+        The name of the card, or the kind of processor, with one thread.
+    """
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"CPU ({platform.machine()}), one thread"
+
+
+def finished(job: Job, metrics: Sequence[str]) -> Mapping[str, Any] | None:
+    """What a job measured.
+
+    Args:
+        job: The job.
+        metrics: The names that the recipe measures.
+
+    Returns:
+        The record; None where it has not been finished.
+
+    Raises:
+        UsageError: If its file measures something else, or is damaged.
+    """
+    try:
+        text = job.file.read_bytes()
+    except FileNotFoundError:
+        return None
+    with telling_damage(job.file, "Delete it to run that job again."):
+        record = json.loads(text)
+        _require_parts(record)
+    if set(record["metrics"]) != set(metrics):
+        raise UsageError(
+            f"{job.file} does not measure {', '.join(metrics)}; delete it to run it again."
+        )
+    return record
+
+
+def _require_parts(record: Any) -> None:
+    measured = list(record["metrics"].values())
+    for line in record["series"].values():
+        measured += line
+    measured.append(record["seconds"])
+    if not all(value is None or type(value) in (int, float) for value in measured):
+        raise ValueError("it holds what is no number")
+    if record["seconds"] is None or not isinstance(record["hardware"], str):
+        raise ValueError("it does not say how long it took, or on what")
+    if not all(isinstance(record[name], dict) for name in ("drawings", "versions")):
+        raise ValueError("it holds no drawings or versions")

@@ -1,0 +1,150 @@
+"""Drawings of ``papers.framework.drawings`` as the SVG of a panel."""
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.ticker import MaxNLocator
+
+from tutelage_cli.report import styles as looks
+from tutelage_cli.report.styles import FONT
+from papers.framework.svg import NAMESPACE, panel
+
+NAMED = 30
+"""names up to which a grid says them"""
+HEAD, FOOT, GAP = 40, 12, 2
+"""points left of images, below them and between them"""
+SHADES = LinearSegmentedColormap.from_list("shades", ["#f4f6f8", looks.BLUE, "#0b2540"])
+VALUES = LinearSegmentedColormap.from_list("values", [looks.BLUE, "#c9b458", looks.VERMILION])
+MOST_TICKS = 5
+MANY = matplotlib.colormaps["tab10"]
+"""colours of groups where they are too many for those of arms"""
+
+
+def painted(drawing: Mapping[str, Any], title: str, mark: str, size: tuple[int, int]) -> str:
+    """A drawing as an SVG element.
+
+    Args:
+        drawing: As one of the functions of ``papers.framework.drawings`` gave it.
+        title: What it shows, in words.
+        mark: Begins every id in the drawing; must be unique in the figure.
+        size: Width and height it gets, in points.
+
+    Returns:
+        An ``<svg>`` element that scales; the same text every time.
+    """
+    if drawing["kind"] == "images":
+        return _images(drawing, title, mark, size)
+    paint = PAINTED[drawing["kind"]]
+    return panel(lambda axes: paint(axes, drawing), mark=mark, title=title)
+
+
+def _images(drawing: Mapping[str, Any], title: str, mark: str, size: tuple[int, int]) -> str:
+    (width, height), rows, captions = size, drawing["rows"], drawing["captions"]
+    tall = drawing["tall"]
+    wide = min(
+        (width - HEAD - 6) / len(captions), (height - FOOT) / len(rows) / tall
+    )  # of a column
+    high = wide * tall
+    parts = []
+    for down, (name, images) in enumerate(rows.items()):
+        middle = down * high + high / 2 + 3
+        parts.append(_text(HEAD - 4.0, middle, name, "end", 9.0))
+        parts += [
+            f'<image x="{HEAD + n * wide:g}" y="{down * high:g}" width="{wide - GAP:g}" '
+            f'height="{high - GAP:g}" style="image-rendering: pixelated" '
+            f'href="data:image/png;base64,{image}"/>'
+            for n, image in enumerate(images)
+        ]
+    below = len(rows) * high + 8
+    letter = min(7.5, 1.6 * wide / max(len(caption) for caption in captions))
+    parts += [
+        _text(HEAD + (n + 0.5) * wide - GAP / 2, below, caption, "middle", letter)
+        for n, caption in enumerate(captions)
+    ]
+    return (
+        f'<svg xmlns="{NAMESPACE}" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-labelledby="{mark}-title"><title id="{mark}-title">{escape(title)}</title>'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _text(x: float, y: float, text: str, anchor: str, size: float) -> str:
+    return (
+        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size:g}" '
+        f'font-family="{FONT}">{escape(text)}</text>'
+    )
+
+
+def _grid(axes: Axes, drawing: Mapping[str, Any]) -> None:
+    values, names = np.array(drawing["values"], dtype=np.float64), drawing["names"]
+    axes.grid(visible=False)
+    shown = axes.imshow(values, cmap=SHADES, interpolation="nearest")
+    _bar(axes, shown, drawing["label"])
+    axes.set(xlabel=_plain(drawing["columns"]), ylabel=_plain(drawing["rows"]))
+    places = range(len(names)) if len(names) <= NAMED else ()
+    said = [_plain(names[n]) for n in places]
+    axes.set_xticks(list(places), said, rotation=90, fontsize=7)
+    axes.set_yticks(list(places), said, fontsize=7)
+    axes.tick_params(length=0)
+
+
+def _scatter(axes: Axes, drawing: Mapping[str, Any]) -> None:
+    x, y = (np.array(drawing[side], dtype=np.float64) for side in ("x", "y"))
+    colours = drawing["colours"]
+    labels = [_plain(label) for label in drawing["labels"]]
+    axes.set(xlabel=labels[0], ylabel=labels[1])
+    axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS))
+    if colours and isinstance(colours[0], str):
+        _grouped(axes, x, y, colours, drawing["colour"])
+        return
+    values = np.array(colours, dtype=np.float64)
+    shown = axes.scatter(x, y, c=values, cmap=VALUES, s=7, linewidths=0)
+    _bar(axes, shown, drawing["colour"])
+
+
+def _grouped(axes: Axes, x: np.ndarray, y: np.ndarray, of: list[str], colour: str) -> None:
+    names = sorted(set(of))
+    for place, name in enumerate(names):
+        kept = np.array([one == name for one in of])
+        look = looks.ARMS[place % len(looks.ARMS)]
+        axes.scatter(
+            x[kept],
+            y[kept],
+            color=MANY(place % MANY.N) if len(names) > len(looks.ARMS) else look.colour,
+            marker=look.marker,
+            s=8,
+            linewidths=0,
+            label=_plain(name),
+        )
+    axes.legend(
+        title=_plain(colour),
+        fontsize=7,
+        title_fontsize=7.5,
+        frameon=False,
+        loc="center left",
+        bbox_to_anchor=(1, 0.5),
+    )
+
+
+def _bar(axes: Axes, shown: ScalarMappable, label: str) -> None:
+    bar = axes.figure.colorbar(shown, ax=axes, fraction=0.05, pad=0.02)
+    bar.set_label(_plain(label))
+    bar.ax.grid(visible=False)
+    bar.ax.tick_params(labelsize=7)
+
+
+def _plain(text: str) -> str:
+    return text.replace("$", r"\$")  # else taken for mathematics
+
+
+PAINTED: dict[str, Callable[[Axes, Mapping[str, Any]], None]] = {
+    "grid": _grid,
+    "scatter": _scatter,
+}
+"""how each kind is painted in a pair of axes"""

@@ -1,0 +1,108 @@
+"""What is to be run: arms x seeds as jobs, and where each leaves what it measured."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import yaml
+
+from tutelage_cli.config.settings_files import changed as replaced
+from tutelage_cli.config.settings_files import to_plain
+from tutelage.errors import UsageError
+from papers.framework.args import Reproduce
+from papers.framework.recipe import Recipe
+from tutelage_cli.runner.run_folder import environment
+
+DECIDING = ("tutelage", "torch")
+"""packages whose release decides what a job measures"""
+
+
+class Job(NamedTuple):
+    """One arm with one seed."""
+
+    folder: Path
+    arm: str
+    seed: int
+
+    @property
+    def file(self) -> Path:
+        """Where its measurements go; there as soon as it is finished, never half written."""
+        return self.folder / f"{self.arm}-seed{self.seed}.json"
+
+    @property
+    def error_file(self) -> Path:
+        """Where its traceback goes if it fails."""
+        return self.file.with_suffix(".error.txt")
+
+
+class Plan(NamedTuple):
+    """A recipe at a scale, for a number of seeds."""
+
+    recipe: Recipe
+    scale: str
+    settings: Any
+    changed: Mapping[str, Any]
+    """settings that are not those of the scale"""
+    seeds: int
+    device: str
+    """cpu or cuda"""
+    root: Path
+    """folder of results/, docs/ and runs/"""
+
+    @property
+    def folder(self) -> Path:
+        """Where finished jobs lie: another folder for every change of what decides them."""
+        decides = {
+            "settings": to_plain(self.settings),
+            "device": self.device,
+            **{name: environment().get(name, "") for name in DECIDING},
+        }
+        key = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:10]
+        runs = self.root.absolute() / "runs" / "reproduce"  # workers may run elsewhere
+        return runs / self.scale / f"{self.recipe.name}-{key}"
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All jobs, every arm once before the second seed begins."""
+        folder = self.folder
+        return [Job(folder, arm, s) for s in range(self.seeds) for arm in self.recipe.arms]
+
+
+def plan(recipe: Recipe, asked: Reproduce) -> Plan:
+    """What was asked, as jobs.
+
+    Args:
+        recipe: The recipe that was named.
+        asked: What was asked.
+
+    Returns:
+        The plan.
+
+    Raises:
+        UsageError: If a setting is unknown or wrong, or there is no such device.
+    """
+    base = recipe.settings[asked.scale]
+    given = dict(_pair(text) for text in asked.set)
+    settings = replaced(base, given, "--set")
+    before = to_plain(base)
+    changed = {k: v for k, v in to_plain(settings).items() if v != before[k]}
+    if asked.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device is cuda, but torch sees none here; leave it out, or give cpu.")
+    device = asked.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    root = asked.out.expanduser()
+    return Plan(recipe, asked.scale, settings, changed, asked.seeds, device, root)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--set takes KEY=VALUE, got '{text}'.")
+    try:
+        return key.replace("-", "_"), yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--set {key}: '{value}' cannot be read; quote it.") from error

@@ -1,0 +1,226 @@
+"""What a reproduction found, as plain values: the one source of terminal, page and figure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from scipy.stats import t as student_t
+
+from tutelage_cli.config.settings_files import to_plain
+from tutelage.errors import UsageError
+from papers.framework.args import SCALES
+from papers.framework.claims import RULE, UNDECIDED, Arms, Claim, judge, together
+from papers.framework.jobs import Failure, finished
+from papers.framework.plan import Plan
+from papers.framework.paper_tables import PAPERS, printed
+from papers.framework.recipe import Panel, Recipe
+from tutelage_cli.runner.run_folder import write_json
+
+WITHIN, MISSED, OPEN = "within our interval", "not reproduced", "open"
+NUMBERS_RULE = (
+    "A printed number is within our interval where it lies in the 95% interval of our mean, "
+    "widened by the spread that is printed beside it and by half a unit of its last decimal, "
+    "and not reproduced where it lies outside; a wide interval holds much, so look at ± and n. "
+    "It is open with one seed, without a finite number in every seed, and at smoke scale."
+)
+
+
+class Row(NamedTuple):
+    """One metric of one arm beside the paper's number."""
+
+    arm: str
+    metric: str
+    values: tuple[float | None, ...]
+    """one a seed"""
+    paper: Mapping[str, Any] | None
+    """the printed number as plain values; None where none is printed"""
+    match: str
+    """``WITHIN``, ``MISSED``, ``OPEN``, or nothing where none is printed"""
+
+    @property
+    def known(self) -> list[float]:
+        """The finite values."""
+        return [value for value in self.values if value is not None]
+
+
+def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
+    """The content of ``results/<scale>/<recipe>.json``.
+
+    Args:
+        plan: What was run.
+        failures: The jobs that failed; each leaves a gap in its arm.
+
+    Returns:
+        Plain values that the same jobs always give again.
+    """
+    recipe = plan.recipe
+    names = tuple(recipe.metrics)
+    records = {(job.arm, job.seed): finished(job, names) or {} for job in plan.jobs}
+    arms = {a: {m: _column(plan, records, a, "metrics", m) for m in names} for a in recipe.arms}
+    found = [record for record in records.values() if record]
+    lines = sorted({name for record in found for name in record["series"]})
+    series = {
+        a: {s: _column(plan, records, a, "series", s) for s in lines} for a in recipe.arms
+    }
+    return {
+        "recipe": recipe.name,
+        "scale": plan.scale,
+        "title": recipe.title,
+        "paper": PAPERS[recipe.paper],
+        "where": recipe.where,
+        "seeds": list(range(plan.seeds)),
+        "arms": arms,
+        "metrics": dict(recipe.metrics),
+        "printed": _printed(recipe),
+        **_verdicts(recipe.claims, arms, plan.scale),
+        "failed": [failure._asdict() for failure in failures],
+        "settings": to_plain(plan.settings),
+        "changed": dict(plan.changed),
+        "notes": list(recipe.notes),
+        "hardware": sorted({record["hardware"] for record in found}),
+        "versions": _versions(found),
+        "seconds": round(sum(record["seconds"] for record in found), 1),
+        "series": {a: {s: v for s, v in of.items() if any(v)} for a, of in series.items()},
+        "plots": [plot._asdict() for plot in recipe.plots],
+        "drawings": _drawings(plan, records),
+    }
+
+
+def _column(
+    plan: Plan, records: Mapping[tuple[str, int], Any], arm: str, part: str, name: str
+) -> list[Any]:
+    return [records[arm, seed].get(part, {}).get(name) for seed in range(plan.seeds)]
+
+
+def _drawings(plan: Plan, records: Mapping[tuple[str, int], Any]) -> dict[str, dict[str, Any]]:
+    # those that the figure shows, of one seed: they are large
+    drawn: dict[str, dict[str, Any]] = {}
+    for panel in plan.recipe.plots:
+        if isinstance(panel, Panel):
+            seeds = [records[panel.arm, s].get("drawings", {}) for s in range(plan.seeds)]
+            if has := [of[panel.drawing] for of in seeds if panel.drawing in of]:
+                drawn.setdefault(panel.arm, {})[panel.drawing] = has[0]
+    return drawn
+
+
+def _printed(recipe: Recipe) -> list[dict[str, Any]]:
+    cells = recipe.printed.items()
+    return [
+        {"arm": arm, "metric": metric}
+        | printed(recipe.paper, recipe.table, row, column)._asdict()
+        for (arm, metric), (row, column) in cells
+    ]
+
+
+def _verdicts(claims: Sequence[Claim], arms: Arms, scale: str) -> dict[str, Any]:
+    told = []
+    for claim in claims:
+        judged = [judge(comparison, arms) for comparison in claim.comparisons]
+        if scale == "smoke":
+            judged = [j._replace(verdict=UNDECIDED, why="smoke scale") for j in judged]
+        verdict = together([j.verdict for j in judged])
+        each = [j._asdict() for j in judged]
+        told.append({
+            "text": claim.text,
+            "of_paper": claim.of_paper,
+            "verdict": verdict,
+            "comparisons": each,
+        })
+    papers = [claim for claim in told if claim["of_paper"]] or told
+    whole = {
+        "text": " ".join(claim["text"] for claim in papers),
+        "rule": RULE if scale != "smoke" else f"Not decided at smoke scale: {SCALES['smoke']}.",
+        "verdict": together([claim["verdict"] for claim in papers]),
+    }
+    return {"claim": whole, "claims": told}
+
+
+def _versions(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    each = [record["versions"] for record in found]
+    names = sorted({name for versions in each for name in versions})
+    return {n: ", ".join(sorted({str(v[n]) for v in each if n in v})) for n in names}
+
+
+def rows(content: Mapping[str, Any]) -> list[Row]:
+    """The table of a result: every metric of every arm, beside the paper's number.
+
+    Args:
+        content: As ``result`` gave it.
+
+    Returns:
+        The rows, arm by arm.
+    """
+    cells = {(cell["arm"], cell["metric"]): cell for cell in content["printed"]}
+    return [
+        Row(arm, m, tuple(values), cell, _match(values, cell, content["scale"]))
+        for arm, measured in content["arms"].items()
+        for m, values in measured.items()
+        for cell in [cells.get((arm, m))]
+    ]
+
+
+def _match(values: Sequence[float | None], cell: Mapping[str, Any] | None, scale: str) -> str:
+    if cell is None:
+        return ""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or len(known) < 2 or scale == "smoke":
+        return OPEN
+    reach = float(student_t.ppf(0.975, len(known) - 1)) * stdev(known) / len(known) ** 0.5
+    reach += (cell["spread"] or 0.0) + 0.5 * 10.0 ** -cell["decimals"]
+    return WITHIN if abs(fmean(known) - cell["value"]) <= reach + 1e-12 else MISSED
+
+
+def result_file(root: Path, scale: str, recipe: str) -> Path:
+    """Where a result lies.
+
+    Args:
+        root: The folder that holds results/.
+        scale: The scale.
+        recipe: The recipe's name.
+
+    Returns:
+        The path of its JSON file.
+    """
+    return root / "results" / scale / f"{recipe}.json"
+
+
+def store(root: Path, content: Mapping[str, Any]) -> Path:
+    """Write a result down.
+
+    Args:
+        root: The folder that holds results/.
+        content: As ``result`` gave it.
+
+    Returns:
+        The file.
+    """
+    file = result_file(root, content["scale"], content["recipe"])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, content)
+    return file
+
+
+def stored(root: Path) -> list[dict[str, Any]]:
+    """All results there are, by recipe and then from the smallest scale to the largest.
+
+    Args:
+        root: The folder that holds results/.
+
+    Returns:
+        Their contents; JSON files that are something else are passed over.
+
+    Raises:
+        UsageError: If a file is not JSON.
+    """
+    found = []
+    for file in sorted((root / "results").glob("*/*.json")):
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{file} is damaged; delete it, or run that again.") from error
+        if isinstance(content, dict) and {"recipe", "scale", "claims"} <= content.keys():
+            found.append(content)
+    order = list(SCALES)
+    return sorted(found, key=lambda c: (c["recipe"], order.index(c["scale"])))

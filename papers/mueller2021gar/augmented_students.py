@@ -1,0 +1,332 @@
+"""Students that learn under a policy of augmentation: none, fixed, or learned on the way."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import cos, pi
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import SGD, Adam
+
+from tutelage.augment import StandardAugmentation, UniformAugment
+from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.sources import read
+from tutelage_cli.data.splits import limit_rows
+from tutelage.errors import UsageError
+from tutelage.models import build_student
+from tutelage.models.catalogue import require_student
+from tutelage.randomness import mixed_seed
+from tutelage.validation.ranges import at_least_one, not_negative
+from papers.new_students import sgd, tested
+from tutelage.types import Batch, Estimate, Params, Window
+from tutelage.signals import GradientAlignment
+from tutelage.signals.policy_gradients import normalised, policy_gradient
+from tutelage.signals.protocol import Judge
+from tutelage.bilevel import Task
+from tutelage.teachers import LearnedAugmentation, Plain
+from tutelage.training.tutor import Tutor
+
+STILL = ("frozen", "random")
+"""policies that do not learn"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides a job; the defaults are the paper's, or those of its code's base recipe."""
+
+    student: str = "wrn-28-10"
+    examples: int = 50_000
+    """training images, class balanced"""
+    tested: int = 10_000
+    """test images, class balanced"""
+    batch: int = 256
+    """images per student step"""
+    epochs: int = 200
+    """every step's images count, augmented or not"""
+    lr: float = 0.2
+    """of SGD with Nesterov momentum, falling to 0 along a cosine"""
+    warm_up: float = 0.025
+    """share of the run in which it rises to that"""
+    cutout: int = 16
+    """side of the square that is cut out in training, pixels; 0 for none"""
+    teacher_lr: float = 0.1
+    """of Adam on the policy's logits"""
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises:
+            UsageError: If a number is out of its range.
+        """
+        at_least_one(self, "examples", "tested", "batch", "epochs")
+        not_negative(self, "lr", "cutout", "teacher_lr")
+        if not 0 <= self.warm_up < 1:
+            raise UsageError(f"warm_up is a share in [0, 1), got {self.warm_up:g}.")
+        require_student(self.student)
+
+
+class Trained(NamedTuple):
+    """A student at the end, and what became of its policy."""
+
+    test: dict[str, float]
+    """``test_accuracy`` in percent, ``test_loss`` in nats"""
+    losses: list[float]
+    """mean training loss of each epoch, nats"""
+    teacher: LearnedAugmentation | None
+    effect: "KeepEffect"
+    """of its policy's operations; empty without one"""
+    fitted: float
+    """accuracy on the training images as they are, percent"""
+
+
+@dataclass(frozen=True)
+class KeepEffect:
+    """What a reward said of each operation: where it was done against where it was dropped."""
+
+    done: np.ndarray = field(default_factory=lambda: np.zeros((64, 2)))
+    """sum of normalised rewards and number of cases, by place in the space"""
+    dropped: np.ndarray = field(default_factory=lambda: np.zeros((64, 2)))
+
+    def add(self, teacher: LearnedAugmentation, batch: Batch, rewards: Tensor) -> None:
+        """Count a step.
+
+        Args:
+            teacher: As it was when it drew.
+            batch: The step's.
+            rewards: [B], normalised.
+        """
+        count, actions = teacher.draw(batch.seed, batch.ids)
+        given = np.arange(teacher.most) < count[:, None]
+        each = np.broadcast_to(rewards.double().cpu().numpy()[:, None], given.shape)
+        for total, where in (
+            (self.done, actions.kept),
+            (self.dropped, given & ~actions.kept),
+        ):
+            np.add.at(total[:, 0], actions.operation[where], each[where])
+            np.add.at(total[:, 1], actions.operation[where], 1)
+
+    def difference(self, operations: int) -> np.ndarray:
+        """Mean normalised reward where an operation was done less that where it was dropped.
+
+        Args:
+            operations: How many the space has.
+
+        Returns:
+            One number for each.
+        """
+        done, dropped = (
+            total[:operations, 0] / np.maximum(total[:operations, 1], 1)
+            for total in (self.done, self.dropped)
+        )
+        return done - dropped
+
+
+@dataclass(frozen=True)
+class Tallied:
+    """Gradient alignment, whose rewards are counted by operation, too, and may be permuted."""
+
+    effect: KeepEffect
+    permuted: bool = False
+    """hand each example another one's reward: a control that learns from noise alone"""
+    inner: GradientAlignment = field(default_factory=lambda: GradientAlignment(judge="plain"))
+    judge: Judge = field(default="plain", init=False)
+    steps: int = field(default=1, init=False)
+    keeps_start: ClassVar[bool] = True
+    retakes: ClassVar[bool] = False
+
+    def records(self, task: Task) -> bool:
+        """Whether the step's passes are to be recorded.
+
+        Args:
+            task: The student learning under the teacher.
+
+        Returns:
+            As of the reward.
+        """
+        return self.inner.records(task)
+
+    def __call__(
+        self, task: Task, teacher: Params, window: Window, held_out: Batch
+    ) -> Estimate:
+        """Estimate the policy gradient.
+
+        Args:
+            task: The student learning under the teacher.
+            teacher: Teacher parameters, requiring grad.
+            window: The last step.
+            held_out: The plain step's batch.
+
+        Returns:
+            What a teacher that descends should follow.
+        """
+        assert isinstance(task.teacher, LearnedAugmentation)
+        earned, verdict = self.inner.earned(task, teacher, window, held_out)
+        reward = earned.rewards()
+        weights, step = normalised(reward, "standard"), earned.step
+        self.effect.add(task.teacher, step.batch, weights)
+        if self.permuted:
+            generator = torch.Generator().manual_seed(mixed_seed(step.batch.seed, 1))
+            order = torch.randperm(len(weights), generator=generator)
+            weights = weights[order.to(weights.device)]
+        found = policy_gradient(task, teacher, step, earned.witness, weights, earned.lesson)
+        return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
+
+
+@cache
+def splits(data: str) -> Splits:
+    """Images by name, read once in each process.
+
+    Args:
+        data: cifar10, cifar100, or another word for data.
+
+    Returns:
+        Train and test.
+    """
+    return read(data)
+
+
+def train(
+    data: str,
+    how: str,
+    space: str,
+    settings: Settings,
+    seed: int,
+    device: torch.device,
+    *,
+    moved: bool = True,
+) -> Trained:
+    """Train one student.
+
+    Crops, mirrors and the cutout are the student's first layer, behind every policy.
+
+    Args:
+        data: cifar10, cifar100, or another word for data.
+        how: ``none``; ``uniform``: UniformAugment at every step; ``learned``: OLA, every other
+            step plain; ``frozen``: the same with its policy left uniform; ``random``: with
+            one whose logits were drawn from a normal distribution; ``permuted``: OLA by
+            rewards of other examples.
+        space: The policy's search space.
+        settings: The scale's.
+        seed: Of everything that is drawn.
+        device: Where.
+        moved: Whether to crop and to mirror.
+
+    Returns:
+        What came of it.
+    """
+    training = _limited(splits(data).train, settings.examples, seed)
+    test = _limited(splits(data).test, settings.tested, 0)
+    mean, std = (values.tolist() for values in statistics(training))
+    network = build_student(
+        settings.student,
+        classes=len(training.classes),
+        channels=len(mean),
+        size=training.images.shape[2],
+        seed=mixed_seed(seed, 0),
+    )
+    standard = StandardAugmentation(
+        mean, std, pad=4 if moved else 0, flip=moved, side=settings.cutout
+    )
+    student = nn.Sequential(standard, network)
+    student = student.to(device)
+    effect = KeepEffect()
+    tutor = _tutored(student, how, space, settings, seed, effect)
+    policy = UniformAugment(space_name=space)
+    as_they_are = torch.zeros(len(mean)), torch.ones(len(mean))
+    batches = Batches(training, settings.batch, mixed_seed(seed, 1), *as_they_are, None, device)
+    if how == "uniform":
+        batches = replace(batches, augment=lambda images, drawn: policy(images, seed=drawn))
+    losses = _trained(tutor, batches, settings)
+    found, own = (
+        tested(tutor, Batches(images, settings.batch, 0, *as_they_are, None, device))
+        for images in (test, training)
+    )
+    teacher = tutor.teacher if isinstance(tutor.teacher, LearnedAugmentation) else None
+    return Trained(found, losses, teacher, effect, own["test_accuracy"])
+
+
+def kept(
+    teacher: LearnedAugmentation, names: Collection[str], epochs: int
+) -> tuple[list[float], list[float]]:
+    """The mean keep probability of some operations, and of the others, over epochs.
+
+    Args:
+        teacher: The policy, at the end.
+        names: The operations.
+        epochs: Of the run.
+
+    Returns:
+        At the end of each epoch, as far as the policy remembers.
+    """
+    steps, past = teacher.history()
+    last = [
+        max(
+            i
+            for i, step in enumerate(steps)
+            if step <= (epoch + 1) / epochs * int(teacher.taken)
+        )
+        for epoch in range(epochs)
+    ]
+    these = torch.tensor([name in names for name in teacher.space.operations])
+    keep = past[last, :, 0].cpu()
+    return keep[:, these].mean(1).tolist(), keep[:, ~these].mean(1).tolist()
+
+
+def _limited(images: ImageSet, limit: int, seed: int) -> ImageSet:
+    rows = limit_rows(images.labels, limit, len(images.classes), seed=mixed_seed(seed, 2))
+    return images.rows(rows)
+
+
+def _tutored(
+    student: nn.Module, how: str, space: str, of: Settings, seed: int, effect: KeepEffect
+) -> Tutor:
+    rule: SGD = sgd(student, of.lr)
+    rule.register_step_pre_hook(lambda *_: _clip(student))
+    if how in ("none", "uniform"):
+        return Tutor(student, rule, Plain(), seed=seed)
+    teacher = LearnedAugmentation(space).to(next(student.parameters()).device)
+    if how == "random":
+        generator = torch.Generator().manual_seed(mixed_seed(seed, 3))
+        with torch.no_grad():
+            for p in teacher.parameters():
+                p.copy_(torch.randn(p.shape, generator=generator))
+    learner = Adam(teacher.parameters(), 0.0 if how in STILL else of.teacher_lr)
+    signal = Tallied(effect, permuted=how == "permuted")
+    return Tutor(student, rule, teacher, learner, signal=signal, teacher_every=2, seed=seed)
+
+
+def _clip(student: nn.Module) -> None:
+    clip_grad_norm_(student.parameters(), 5.0)
+
+
+def _trained(tutor: Tutor, batches: Batches, of: Settings) -> list[float]:
+    total, means = of.epochs * len(batches), []
+    for epoch in range(of.epochs):
+        losses: list[Tensor] = []
+        for batch in batches.epoch(epoch):
+            rate = of.lr * rate_at(tutor.steps, total, of.warm_up)
+            for group in tutor.optimizer.param_groups:
+                group["lr"] = rate
+            losses.append(tutor.step(batch).loss)
+        means.append(float(torch.stack(losses).mean()))
+    return means
+
+
+def rate_at(step: int, total: int, warm_up: float) -> float:
+    """The learning rate as a share of its highest value.
+
+    Args:
+        step: Steps taken before.
+        total: Steps of the run.
+        warm_up: Share of the run in which it rises evenly.
+
+    Returns:
+        In 0..1.
+    """
+    rising = min(1.0, (step + 1) / max(warm_up * total, 1))
+    return rising * (1 + cos(pi * step / total)) / 2

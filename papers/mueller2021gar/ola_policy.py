@@ -1,0 +1,163 @@
+"""What OLA's policy learns: to drop the operations whose reward says so, and from it alone.
+
+Müller et al. 2021, section 4: augmentation that is learned along with one student. The control
+hands every example another one's reward. Figures: ``docs/results.md``.
+"""
+
+import numpy as np
+import torch
+
+from papers.mueller2021gar.augmented_students import Settings, Trained, kept, splits, train
+from papers.framework.claims import Claim, Comparison
+from papers.framework.drawings import Drawing, scatter
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+
+SPACE = "wide-long"
+HARSH = ("invert", "solarize", "equalize", "flip_ud", "posterize")
+"""operations that leave little of what an image looks like at many strengths"""
+
+
+def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
+    """Train one student with its policy.
+
+    Args:
+        arm: ``learned`` or ``permuted``.
+        seed: Of everything that is drawn.
+        settings: The scale's.
+        device: Where.
+
+    Returns:
+        How the policy lies to what its rewards said, and how the student does.
+    """
+    trained = train("cifar10", arm, SPACE, settings, seed, device)
+    teacher = trained.teacher
+    assert teacher is not None
+    logits = teacher.keep.detach().double().cpu().numpy()
+    effect = trained.effect.difference(len(logits))
+    policy, levels = teacher.policy(), np.arange(teacher.space.levels)
+    metrics = {
+        "keep_correlation": correlation(logits, effect),
+        "keep_spread": float(logits.std()),
+        "mean_operations": float(policy.how_many @ np.arange(1, teacher.most + 1)),
+        "mean_level": float((policy.strength @ levels)[teacher.space.has_strength].mean()),
+        "test_accuracy": trained.test["test_accuracy"],
+        "test_loss": trained.test["test_loss"],
+    }
+    drawing = _drawn(trained, effect, logits)
+    return Outcome(metrics, _series(trained, settings.epochs), {"operations": drawing})
+
+
+def correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """Pearson's correlation.
+
+    Args:
+        one: Numbers.
+        other: As many.
+
+    Returns:
+        In -1..1; 0 where one of them does not vary.
+    """
+    if not one.std() or not other.std():
+        return 0.0
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+def _series(trained: Trained, epochs: int) -> dict[str, list[float]]:
+    assert trained.teacher is not None
+    harsh, others = kept(trained.teacher, HARSH, epochs)
+    return {
+        "harsh": harsh,
+        "others": others,
+        "training loss": trained.losses,
+    }
+
+
+def _drawn(trained: Trained, effect: np.ndarray, logits: np.ndarray) -> Drawing:
+    assert trained.teacher is not None
+    return scatter(
+        effect.tolist(),
+        logits.tolist(),
+        ("mean reward where kept less where dropped", "keep logit"),
+        colours=[
+            "harsh" if name in HARSH else "other" for name in trained.teacher.space.operations
+        ],
+        colour="operation",
+    )
+
+
+RECIPE = Recipe(
+    name="ola-policy",
+    title="A learned augmentation keeps the operations that its rewards speak for.",
+    paper="gar",
+    where="Section 4, online learned augmentation",
+    arms=("learned", "permuted"),
+    metrics={
+        "keep_correlation": "of the final keep logits with the run's own measured effect of "
+        "keeping, over operations",
+        "keep_spread": "standard deviation of the keep logits over operations",
+        "mean_operations": "expected operations for an image, kept or not, 1 to 4",
+        "mean_level": "expected level of operations that have one, 0 to 30; 15 at first",
+        "test_accuracy": "at the end, %",
+        "test_loss": "at the end, nats",
+    },
+    settings={
+        "smoke": Settings("cnn", examples=40, tested=20, batch=10, epochs=2),
+        "mini": Settings(
+            "cnn",
+            examples=5000,
+            tested=4000,
+            batch=128,
+            epochs=20,
+            lr=0.02,
+            warm_up=0.04,
+            cutout=0,
+            teacher_lr=0.05,
+        ),
+        "gpu": Settings("resnet8", examples=20_000, batch=128, epochs=15, lr=0.1),
+        "paper": Settings(),
+    },
+    minutes={"smoke": 0.2, "mini": 6, "gpu": 6, "paper": 1000},
+    run=run,
+    claims=(
+        Claim(
+            "The keep logits end up in the order of what keeping each operation was measured "
+            "to do to the reward.",
+            (Comparison(("learned", "keep_correlation"), "above", 0.7),),
+            of_paper=False,
+        ),
+        Claim(
+            "They do not where every example is handed another one's reward, though the policy "
+            "moves there, too.",
+            (
+                Comparison(("permuted", "keep_correlation"), "below", 0.5),
+                Comparison(("permuted", "keep_correlation"), "above", -0.5),
+                Comparison(("permuted", "keep_spread"), "above", 0.1),
+            ),
+            of_paper=False,
+        ),
+    ),
+    plots=(
+        Panel("Learned: every operation", "learned", "operations"),
+        Panel("By rewards of others", "permuted", "operations"),
+        Plot(
+            "Keep probability",
+            "probability",
+            {
+                "learned, harsh": ("learned", "harsh"),
+                "learned, others": ("learned", "others"),
+                "permuted, harsh": ("permuted", "harsh"),
+                "permuted, others": ("permuted", "others"),
+            },
+        ),
+    ),
+    prepare=lambda _settings: splits("cifar10"),
+    notes=(
+        "The paper shows no policy; what it would have to look like is our question.",
+        "The measured effect is the mean normalised reward of the images for which an "
+        "operation was drawn and kept, less that of those where it was drawn and dropped.",
+        "A policy that moves is no evidence: Adam divides by the size of the gradient, so that "
+        "noise moves it as far. Settings at mini are those of a pilot with other seeds.",
+        "Harsh, in the figure, are invert, solarize, equalize, posterize and upside down; this "
+        "was set after the pilot and enters no claim.",
+    ),
+)

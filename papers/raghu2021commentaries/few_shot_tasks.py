@@ -1,0 +1,205 @@
+"""Few-shot tasks for the recipe that learns where a student starts: data and measures."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.optim import SGD
+
+from tutelage_cli.data.batches import statistics
+from papers.data.few_shot.benchmarks import few_shot
+from papers.data.few_shot.class_sets import ClassParts
+from papers.data.few_shot.episodes import Episode, Episodes
+from papers.data.few_shot.spoiling import UNSPOILT, Spoiling
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.local import load_known
+from papers.few_shot import accuracy, adapt, adaptation, weights_at
+from tutelage.models import FourBlockCNN, FourBlocks
+from tutelage.losses.objectives import cross_entropy
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.validation.ranges import at_least_one, not_negative, parts
+from tutelage.functional.student import StudentView
+from tutelage.bilevel import Task
+from tutelage.teachers import Plain, SupportWeights
+
+WAYS = 5
+
+
+class Source(NamedTuple):
+    """What tasks are drawn from."""
+
+    classes: ClassParts
+    other: ImageSet
+    """images of another kind, of the same size"""
+    mean: Tensor
+    """[C] of the classes that the start is learned from"""
+    std: Tensor
+    """[C]"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides a job; the defaults are the paper's, or ours where it says nothing."""
+
+    width: int = 32
+    """channels of student and teacher"""
+    queries: int = 15
+    """of each class in a task"""
+    steps: int = 5
+    """of a student on a support set, while the start is learned"""
+    test_steps: int = 15
+    lr: float = 0.01
+    """of SGD on a support set"""
+    start_steps: int = 15_000
+    """of the start and of the teacher"""
+    spoilt_start_steps: int = 15_000
+    """the same, in the arms with spoilt images"""
+    start_lr: float = 1e-3
+    """of Adam on both"""
+    group: int = 4
+    """tasks for each of these steps"""
+    tested: int = 1000
+    """tasks"""
+    spoilt: float = 0.4
+    """probability that a support image's pixels are shuffled, in the arms that say so"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "width", "queries", "steps", "test_steps", "start_steps")
+        at_least_one(self, "spoilt_start_steps", "group", "tested")
+        not_negative(self, "lr", "start_lr")
+        parts(self, "spoilt")
+
+
+def source(arm: str) -> Source:
+    """What an arm's tasks are drawn from: photographs, or characters where some are spoilt.
+
+    Args:
+        arm: One of the recipe's arms.
+
+    Returns:
+        The classes of CIFAR-FS with MNIST's test digits in colour, or those of Omniglot, grey,
+        with the same digits dark on white.
+    """
+    return _characters() if "spoilt" in arm else _photographs()
+
+
+@cache
+def _photographs() -> Source:
+    digits, classes = load_known("mnist").test, few_shot("cifar-fs")
+    wide = F.pad(digits.images, (2, 2, 2, 2)).expand(-1, 3, -1, -1)
+    return Source(classes, replace(digits, images=wide), *statistics(classes.train))
+
+
+@cache
+def _characters() -> Source:
+    digits, classes = load_known("mnist").test, few_shot("omniglot")
+    dark = replace(digits, images=255 - digits.images)
+    return Source(classes, dark, *statistics(classes.train))
+
+
+def task_for(arm: str, of: Settings, seed: int, device: torch.device) -> Task:
+    """A student at a random start, and a teacher that knows nothing yet.
+
+    Args:
+        arm: One of the recipe's arms.
+        of: The settings.
+        seed: Of both.
+        device: Where they live.
+
+    Returns:
+        Both, with plain SGD for the steps on a support set.
+    """
+    channels, side = source(arm).other.images.shape[1:3]
+    with seeded(mixed_seed(seed, 0), torch.device("cpu")):
+        student = FourBlockCNN(channels, WAYS, side, width=of.width).to(device)
+        blocks = FourBlocks(channels + 1, side, width=of.width)
+        weights = SupportWeights(blocks, features=blocks.features, classes=WAYS).to(device)
+    teacher = weights if arm.endswith(".weights") else Plain()
+    return Task(StudentView(student, SGD(student.parameters(), of.lr)), teacher, cross_entropy)
+
+
+def episodes_for(
+    arm: str, images: ImageSet, of: Settings, seed: int, device: torch.device
+) -> Episodes:
+    """The tasks of an arm.
+
+    Args:
+        arm: One of the recipe's arms, which begins with the number of shots.
+        images: What they are drawn from.
+        of: The settings.
+        seed: Of all tasks.
+        device: Where they go.
+
+    Returns:
+        The tasks, the support sets spoilt where the arm says so.
+    """
+    spoil = Spoiling("images", of.spoilt) if "spoilt" in arm else UNSPOILT
+    mean, std = source(arm)[2:]
+    return Episodes(images, WAYS, int(arm[0]), of.queries, seed, mean, std, device, spoil)
+
+
+def groups(arm: str, episodes: Episodes, of: Settings) -> Iterator[Sequence[Episode]]:
+    """Tasks to learn from.
+
+    Args:
+        arm: One of the recipe's arms.
+        episodes: All tasks.
+        of: The settings.
+
+    Yields:
+        Those of one step of the start.
+    """
+    steps = of.spoilt_start_steps if "spoilt" in arm else of.start_steps
+    for number in range(steps):
+        yield list(episodes.tasks(of.group, number * of.group))
+
+
+def accuracies(task: Task, episodes: Episodes, of: Settings) -> list[float]:
+    """How well the start, adapted to each task, answers its queries.
+
+    Args:
+        task: The student at its start, and the teacher that weighs at test.
+        episodes: The tasks.
+        of: The settings.
+
+    Returns:
+        In percent, one for each task.
+    """
+    found = []
+    for number, episode in enumerate(episodes.tasks(of.tested)):
+        steps = adaptation(task, episode.support, of.test_steps, of=of.steps, seed=number)
+        found.append(100 * accuracy(task, adapt(task, steps), episode.query))
+    return found
+
+
+def weight_metrics(task: Task, episodes: Episodes, of: Settings) -> dict[str, float]:
+    """What the teacher makes of good and of spoilt examples, at the first step of a student.
+
+    Args:
+        task: The student at its start, and the teacher.
+        episodes: The tasks.
+        of: The settings.
+
+    Returns:
+        Mean weight of each kind, 1 for spoilt ones where none is; and the standard deviation
+        within a support set, mean over tasks.
+    """
+    weights, spoilt = [], []
+    for episode in episodes.tasks(of.tested):
+        steps = adaptation(task, episode.support, 1, of=of.steps, seed=0)
+        weights.append(weights_at(task, steps[0]).cpu())
+        spoilt.append(episode.spoilt.cpu())
+    every, bad = torch.stack(weights), torch.stack(spoilt)
+    good = float(every[~bad].mean())
+    found = float(every[bad].mean()) if bad.any() else 1.0
+    return {
+        "good_weight": good,
+        "spoilt_weight": found,
+        "weight_ratio": good / found,
+        "weight_spread": float(every.std(1).mean()),
+    }

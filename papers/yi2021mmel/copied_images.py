@@ -1,0 +1,244 @@
+"""Students that see many copies of every image: data, schedule, and how copies count."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import SGD
+from torch.optim.lr_scheduler import MultiStepLR
+
+from tutelage.augment import crop_and_flip
+from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.local import load_known
+from tutelage_cli.data.splits import limit_rows
+from tutelage.models import CifarResNet, build_student
+from tutelage.models.catalogue import require_student
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
+from papers.framework.recipe import Outcome
+from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
+from tutelage.teachers.worst_case import require_positive
+from tutelage.training.tutor import Tutor
+
+METRICS = {
+    "accuracy": "test accuracy at the end, %",
+    "loss": "test loss at the end, nats",
+    "fitted": "accuracy on the training images as they are, at the end, %",
+}
+SLIM = "resnet8-slim"
+"""ResNet-8 of 8 channels, which stands in at small scales"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides a job; the defaults are the paper's for CIFAR-10 and ResNet-20."""
+
+    data: str = "cifar10"
+    student: str = "resnet20"
+    examples: int | None = None
+    """training images, class balanced; None: all"""
+    tested: int | None = None
+    """test images, class balanced; None: all"""
+    copies: int = 10
+    """rows of every image, itself among them"""
+    offline: bool = False
+    """whether an image has the same copies in every epoch"""
+    pad: int = 4
+    """black pixels on every side before cropping"""
+    flip: bool = True
+    temperature: float = 1.0
+    """lambda_P"""
+    weight: float = 1.0
+    """lambda_T, of the soft loss"""
+    batch: int = 128
+    """images, each with its copies"""
+    epochs: int = 200
+    lr: float = 0.1
+    decay_at: tuple[float, ...] = (0.3, 0.6, 0.8)
+    """shares of the run after which the learning rate is multiplied"""
+    decay: float = 0.2
+    """by what"""
+    weight_decay: float = 5e-4
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "examples", "tested", "copies", "batch", "epochs")
+        above_zero(self, "weight")
+        require_positive("temperature", self.temperature)  # infinity weighs copies alike
+        not_negative(self, "pad", "lr", "decay", "weight_decay")
+        shares(self, "decay_at")
+        require_student(self.student)
+
+
+class Way(NamedTuple):
+    """How the copies of an image count."""
+
+    loss: str
+    """``uniform``, ``hard`` or ``soft``"""
+    copies: int | None = None
+    """rows of an image; the settings' where None; 1: one augmented copy, as ever"""
+    longer: bool = False
+    """as many times the epochs as the settings have copies"""
+
+
+BASELINE = Way("uniform", 1)
+"""one augmented copy of every image (DA)"""
+
+
+class Normalised(nn.Module):
+    """A student of images in 0..1."""
+
+    def __init__(self, student: nn.Module, mean: Tensor, std: Tensor) -> None:
+        super().__init__()
+        self.student = student
+        self.mean: Tensor
+        self.std: Tensor
+        self.register_buffer("mean", mean.view(-1, 1, 1))
+        self.register_buffer("std", std.view(-1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits.
+
+        Args:
+            images: [L, C, H, W], in 0..1.
+
+        Returns:
+            [L, classes].
+        """
+        return self.student((images - self.mean) / self.std)
+
+
+@cache
+def splits(name: str) -> Splits:
+    """A data set, read once in each process.
+
+    Args:
+        name: Of a data set that is known.
+
+    Returns:
+        Its splits.
+    """
+    return load_known(name)
+
+
+def read(of: Settings) -> object:
+    """Read the data once, so that it is cached.
+
+    Args:
+        of: The scale's settings.
+
+    Returns:
+        The data.
+    """
+    return splits(of.data)
+
+
+def trained(
+    ways: Mapping[str, Way], arm: str, seed: int, of: Settings, device: torch.device
+) -> Outcome:
+    """Train one student on copies.
+
+    Args:
+        ways: How they count, by arm.
+        arm: One of them.
+        seed: Of the images chosen, the student, order and copies; the same for all ways.
+        of: The scale's settings.
+        device: Where.
+
+    Returns:
+        ``METRICS``.
+    """
+    way = ways[arm]
+    train, test = (
+        _limited(part, size, seed)
+        for part, size in (
+            (splits(of.data).train, of.examples),
+            (splits(of.data).test, of.tested),
+        )
+    )
+    student = _student(of, train, seed).to(device)
+    rule = SGD(student.parameters(), of.lr, momentum=0.9, weight_decay=of.weight_decay)
+    epochs = of.epochs * (of.copies if way.longer else 1)
+    pace = MultiStepLR(rule, [int(share * epochs) for share in of.decay_at], of.decay)
+    tutor = Tutor(student, rule, teacher_of(way, of), seed=mixed_seed(seed, 3))
+    channels = train.images.shape[1]
+    whole = torch.zeros(channels), torch.ones(channels)  # images stay in 0..1
+    batches, testing = (
+        Batches(part, of.batch, mixed_seed(seed, 2), *whole, None, device)
+        for part in (train, test)
+    )
+    for epoch in range(epochs):
+        for batch in batches.epoch(epoch):
+            tutor.step(batch)
+        pace.step()
+    accuracy, loss = _judged(student, testing)
+    fitted, _ = _judged(student, batches)
+    return Outcome({"accuracy": accuracy, "loss": loss, "fitted": fitted})
+
+
+def teacher_of(way: Way, of: Settings) -> nn.Module:
+    """Makes copies and weighs them.
+
+    Args:
+        way: How they count.
+        of: The scale's settings.
+
+    Returns:
+        The teacher.
+    """
+    augment = partial(crop_and_flip, pad=of.pad, mode="zeros", flip=of.flip)
+    k = way.copies or of.copies
+    copies = Copies(k, augment, include_original=k > 1, offline=of.offline)
+    return Together(copies, weigher(way, of.temperature, of.weight))
+
+
+def weigher(way: Way, temperature: float, weight: float) -> nn.Module:
+    """What weighs the copies of an image.
+
+    Args:
+        way: How they count.
+        temperature: lambda_P.
+        weight: lambda_T, of the soft loss.
+
+    Returns:
+        A teacher that weighs.
+    """
+    weighers = {
+        "uniform": UniformCopies(),
+        "hard": WorstCase(temperature),
+        "soft": WorstCaseSoft(temperature, weight),
+    }
+    return weighers[way.loss]
+
+
+def _limited(images: ImageSet, size: int | None, seed: int) -> ImageSet:
+    if size is None:
+        return images
+    chosen = limit_rows(images.labels, size, len(images.classes), seed=mixed_seed(seed, 0))
+    return images.rows(chosen)
+
+
+def _student(of: Settings, images: ImageSet, seed: int) -> nn.Module:
+    classes, (channels, size) = len(images.classes), images.images.shape[1:3]
+    mean, std = statistics(images)
+    start = mixed_seed(seed, 1)
+    if of.student == SLIM:
+        with seeded(start, torch.device("cpu")):
+            return Normalised(CifarResNet(8, classes, channels, 8), mean, std)
+    named = build_student(of.student, classes=classes, channels=channels, size=size, seed=start)
+    return Normalised(named, mean, std)
+
+
+@torch.no_grad()
+def _judged(student: nn.Module, batches: Batches) -> tuple[float, float]:
+    # accuracy, %, and mean loss, nats
+    student.eval()
+    seen = [(student(b.inputs), b.targets) for b in batches.whole(500)]
+    logits, labels = (torch.cat(column) for column in zip(*seen, strict=True))
+    right = (logits.argmax(1) == labels).float().mean()
+    return 100 * float(right), float(F.cross_entropy(logits, labels))

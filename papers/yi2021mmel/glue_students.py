@@ -1,0 +1,300 @@
+"""Text classifiers that see copies of every text: data, labels of copies, and a run."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+from papers.data.text.text_batches import TextBatches
+from papers.metrics.glue import GLUE, accuracy
+from tutelage.models.text_classifier import SMALL, text_classifier
+from tutelage.losses.objectives import Objective, cross_entropy, squared_error
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.validation.ranges import above_zero, at_least_one, not_negative, parts
+from papers.yi2021mmel.glue_texts import Material, Source, bare, copies_of, material
+from papers.yi2021mmel.pretrained_texts import encoder
+from papers.framework.recipe import Outcome
+from tutelage.teachers import (
+    Plain,
+    StoredCopies,
+    Together,
+    UniformCopies,
+    UnlessChanged,
+    WorstCase,
+    WorstCaseSoft,
+    predicted,
+)
+from tutelage.teachers.worst_case import require_positive
+from tutelage.teachers.worst_case_soft import TargetRule, own_prediction, probabilities
+from tutelage.training.tutor import Tutor
+
+METRICS = {
+    "score": "of held-out texts by the task's own measure, at the end, %",
+    "loss": "of held-out texts at the end, nats (squared error for numbers)",
+    "best": "score of the best epoch, %",
+    "fitted": "the same measure on the training texts at the end, %",
+}
+
+
+LARGE = ("mnli", "qqp")
+"""tasks that the paper trains on for 3 epochs, by the names of their folders"""
+NEW = "small"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides a job; the defaults are the paper's, or ours where it says nothing."""
+
+    source: Source = field(default_factory=Source)
+    """texts and their copies"""
+    student: str = ""
+    """folder of an encoder of transformers, or its name in ``$TUTELAGE_DATA``; nothing: that of
+    the texts' language model; ``small``, and nothing without one: a small new student"""
+    dropout: float = 0.1
+    """in hidden layers and attention; the paper chose each from 0 and 0.1"""
+    temperature: float = 1.0
+    """lambda_P"""
+    weight: float = 1.0
+    """lambda_T"""
+    smoothing: float = 0.1
+    """of labels, where they are smoothed"""
+    batch: int = 32
+    """texts, each with its copies"""
+    epochs: int | None = None
+    """None: 3 for the tasks of ``LARGE``, 10 for others"""
+    lr: float = 3e-5
+    """of AdamW at its height; falls to 0 in a line"""
+    warm_up: int = 0
+    """steps in which it rises"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "batch", "epochs")
+        above_zero(self, "weight")
+        require_positive("temperature", self.temperature)  # infinity weighs copies alike
+        not_negative(self, "lr", "warm_up")
+        parts(self, "dropout", "smoothing")
+
+    @property
+    def epochs_or_default(self) -> int:
+        """Times that every text is seen, the default filled in."""
+        if self.epochs is not None:
+            return self.epochs
+        return 3 if Path(self.source.task).name in LARGE else 10
+
+
+class Way(NamedTuple):
+    """How copies count, and which labels they have."""
+
+    loss: str
+    """``none``, ``long``, ``smoothed``, ``uniform``, ``hard`` or ``soft``"""
+    labels: str = "predicted"
+    """``predicted`` by a student that was trained without copies, or ``original``"""
+
+
+class _Kind(NamedTuple):
+    # what differs between classes and numbers
+    objective: Objective
+    predict: Callable[[Tensor], Tensor]
+    answer: Callable[[Tensor], Tensor]
+
+
+def _number(outputs: Tensor) -> Tensor:
+    return outputs.squeeze(1)
+
+
+CLASSES = _Kind(cross_entropy, probabilities, partial(torch.argmax, dim=1))
+NUMBERS = _Kind(squared_error, _number, _number)
+
+
+def _kind(of: Material) -> _Kind:
+    return CLASSES if of.classes > 1 else NUMBERS
+
+
+def student_of(of: Settings, texts: Material, seed: int) -> nn.Module:
+    """The student before it has learned anything of the task.
+
+    Args:
+        of: The scale's settings.
+        texts: Its material.
+        seed: Of the weights that are new.
+
+    Returns:
+        A classifier.
+    """
+    name = of.student or of.source.model or NEW
+    with seeded(mixed_seed(seed, 0), torch.device("cpu")):
+        if name != NEW:
+            kept = {"classes": texts.classes, "dropout": of.dropout}
+            return encoder(name, words=texts.tokenizer, **kept)
+        words = max(len(texts.tokenizer), int(texts.train.inputs[:, 0].max()) + 1)
+        small = SMALL | {"vocab_size": words}
+        return text_classifier(small, classes=texts.classes, dropout=of.dropout)
+
+
+def trained(
+    ways: Mapping[str, Way], arm: str, seed: int, of: Settings, device: torch.device
+) -> Outcome:
+    """Train one student.
+
+    Args:
+        ways: How copies count, by arm.
+        arm: One of them.
+        seed: Of student and order, the same for all ways; texts and copies are the same for
+            all seeds.
+        of: The scale's settings.
+        device: Where.
+
+    Returns:
+        ``METRICS``, and score and loss after each epoch.
+    """
+    way = ways[arm]
+    if way.loss == "none":
+        return _plain(seed, _without_copies(of), device)[1]
+    texts = material(of.source)
+    objective = _kind(texts).objective
+    if way.loss == "smoothed" and texts.classes > 1:
+        objective = partial(F.cross_entropy, reduction="none", label_smoothing=of.smoothing)
+    student = student_of(of, texts, seed).to(device)
+    batches, teacher = _batches(of, texts, seed, device), Plain()
+    if way.loss != "smoothed":
+        labels = None if way.labels == "original" else _labels(seed, of, device)
+        if way.loss == "long":
+            batches = _all_alike(of, texts, labels, seed, device)
+        else:
+            teacher = _teacher(way, of, texts, labels)
+    return _run(student, teacher, batches, objective, seed, of)
+
+
+def _without_copies(of: Settings) -> Settings:
+    return replace(of, source=bare(of.source))
+
+
+@cache
+def _plain(seed: int, of: Settings, device: torch.device) -> tuple[nn.Module, Outcome]:
+    # the student without copies, which predicts their labels
+    texts = material(of.source)
+    student = student_of(of, texts, seed).to(device)
+    batches = _batches(of, texts, seed, device)
+    return student, _run(student, Plain(), batches, _kind(texts).objective, seed, of)
+
+
+@cache
+def _labels(seed: int, of: Settings, device: torch.device) -> tuple[Tensor, Tensor]:
+    # of the training texts [N, ...], and of their copies [N, K, ...]
+    texts, copies = material(of.source), copies_of(of.source)
+    student, predict = _plain(seed, _without_copies(of), device)[0], _kind(texts).predict
+    own = predicted(student, texts.train.inputs, predict=predict)
+    theirs = predicted(student, copies.flatten(0, 1), predict=predict)
+    return own, theirs.view(*copies.shape[:2], *theirs.shape[1:])
+
+
+def _teacher(
+    way: Way, of: Settings, texts: Material, labels: tuple[Tensor, Tensor] | None
+) -> nn.Module:
+    theirs = None if labels is None else labels[1]
+    stored = StoredCopies(copies_of(of.source), texts.ids, theirs)
+    kind, rule = _kind(texts), own_prediction
+    if labels is not None:
+        rule = UnlessChanged(labels[0], texts.ids)
+    return Together(stored, _weigher(way, of, kind, rule))
+
+
+def _weigher(way: Way, of: Settings, kind: _Kind, rule: TargetRule) -> nn.Module:
+    if way.loss == "soft":
+        return WorstCaseSoft(
+            of.temperature,
+            of.weight,
+            rule=rule,
+            objective=kind.objective,
+            predict=kind.predict,
+        )
+    return WorstCase(of.temperature) if way.loss == "hard" else UniformCopies()
+
+
+def _batches(of: Settings, texts: Material, seed: int, device: torch.device) -> TextBatches:
+    inputs, labels = texts.train.inputs, texts.labels
+    return TextBatches(inputs, labels, texts.ids, of.batch, mixed_seed(seed, 1), device)
+
+
+def _all_alike(
+    of: Settings,
+    texts: Material,
+    labels: tuple[Tensor, Tensor] | None,
+    seed: int,
+    device: torch.device,
+) -> TextBatches:
+    # copies among the texts, as if they were others
+    copies = copies_of(of.source)
+    k, own = copies.shape[1], texts.labels
+    if labels is None:
+        found = own.repeat_interleave(k)
+    else:
+        found = labels[1].flatten(0, 1)
+        own = F.one_hot(own, texts.classes).to(found.dtype) if found.ndim == 2 else own
+    return TextBatches(
+        torch.cat([texts.train.inputs, copies.flatten(0, 1)]),
+        torch.cat([own, found]),
+        torch.arange(len(own) * (1 + k)),
+        of.batch,
+        mixed_seed(seed, 1),
+        device,
+    )
+
+
+def _run(
+    student: nn.Module,
+    teacher: nn.Module,
+    batches: TextBatches,
+    objective: Objective,
+    seed: int,
+    of: Settings,
+) -> Outcome:
+    rule = AdamW(student.parameters(), of.lr, weight_decay=0.0)
+
+    def clip(*_: object) -> None:
+        nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+
+    rule.register_step_pre_hook(clip)
+    steps = of.epochs_or_default * len(batches)
+    pace = LambdaLR(rule, partial(_line, steps=steps, warm_up=of.warm_up))
+    tutor = Tutor(student, rule, teacher, objective=objective, seed=mixed_seed(seed, 2))
+    texts = material(of.source)
+    curves: Mapping[str, list[float]] = {"score": [], "loss": []}
+    for epoch in range(of.epochs_or_default):
+        student.train()
+        for batch in batches.epoch(epoch):
+            tutor.step(batch)
+            pace.step()
+        score, loss = _judged(student, texts.held_out.inputs, texts.judging, of)
+        curves["score"].append(score)
+        curves["loss"].append(loss)
+    fitted, _ = _judged(student, texts.train.inputs, texts.labels, of)
+    ends = {"score": curves["score"][-1], "loss": curves["loss"][-1]}
+    return Outcome(ends | {"best": max(curves["score"]), "fitted": fitted}, curves)
+
+
+def _line(step: int, steps: int, warm_up: int) -> float:
+    rising = min(1.0, (step + 1) / warm_up) if warm_up else 1.0
+    return rising * max(0.0, 1 - step / steps)
+
+
+@torch.no_grad()
+def _judged(
+    student: nn.Module, inputs: Tensor, labels: Tensor, of: Settings
+) -> tuple[float, float]:
+    texts, kind = material(of.source), _kind(material(of.source))
+    student.eval()
+    device = next(student.parameters()).device
+    rows = TextBatches(inputs, labels, torch.arange(len(labels)), 1, 0, device)
+    seen = [(student(b.inputs), b.targets) for b in rows.whole(128)]
+    outputs, right = (torch.cat(column).cpu() for column in zip(*seen, strict=True))
+    score = GLUE.get(Path(of.source.task).name, accuracy if texts.classes > 1 else GLUE["stsb"])
+    return score(kind.answer(outputs), right), float(kind.objective(outputs, right).mean())

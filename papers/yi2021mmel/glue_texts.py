@@ -1,0 +1,203 @@
+"""A task's texts as tokens, and their copies by a masked language model, made once."""
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from joblib import Memory
+from torch import Tensor
+
+from papers.text_augment import LanguageModel, Substitution, kept
+from papers.text_augment.substitution import SEARCHES
+from tutelage_cli.data.cache import cache_folder
+from tutelage_cli.data.local import local_folder
+from tutelage_cli.data.text.labelled import LabelledTexts, TextSplits, read_texts
+from tutelage_cli.data.text.tokens import Tokens, tokenised
+from tutelage.errors import UsageError, nearest
+from tutelage.validation.ranges import at_least_one, parts
+from papers.yi2021mmel.pretrained_texts import masked_language_model
+from papers.yi2021mmel.small_language_model import (
+    Language,
+    empty_model,
+    learned_model,
+    learned_tokenizer,
+)
+from tutelage_cli.runner.run_folder import environment
+
+CHOSEN_AT, LEARNED_AT, REPLACED_AT = 0, 1, 2
+"""seeds of the texts chosen, of the language model and of the words replaced: one for all, as
+copies are made once"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which texts and copies; the defaults are the paper's."""
+
+    task: str = "sst2"
+    """folder of a GLUE task in ``$TUTELAGE_DATA``/glue, or a path"""
+    examples: int | None = None
+    """training texts; None: all"""
+    tested: int | None = None
+    """held-out texts; None: all"""
+    longest: int = 128
+    """tokens of a text"""
+    copies: int = 4
+    """of every text, beside itself"""
+    share: float = 0.4
+    """of tokens that are replaced"""
+    search: str = "greedy"
+    """or ``beam``"""
+    separate: bool = True
+    """whether the sentences of a pair are changed one by one"""
+    model: str = "bert-base-uncased"
+    """folder of a masked language model of transformers with its tokenizer, which is the
+    student's, too, or its name in ``$TUTELAGE_DATA``; nothing: a small one that learns from the
+    task's texts"""
+    language: Language = field(default_factory=Language)
+    """how the small one is trained"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data.
+
+        Raises:
+            UsageError: If a number is out of range, or the search unknown.
+        """
+        at_least_one(self, "examples", "tested", "longest", "copies")
+        parts(self, "share")
+        if self.search not in SEARCHES:
+            raise UsageError(
+                f"Unknown search '{self.search}'. {nearest(self.search, SEARCHES)}"
+            )
+
+
+class Material(NamedTuple):
+    """Texts as tokens."""
+
+    train: Tokens
+    labels: Tensor
+    ids: Tensor
+    held_out: Tokens
+    judging: Tensor
+    """labels of the held-out texts"""
+    classes: int
+    """1 for numbers"""
+    tokenizer: Any
+
+
+def _folder(task: str) -> Path:
+    if (place := Path(task).expanduser()).is_dir():
+        return place
+    copy = local_folder("glue")
+    if copy is None or not (copy / task).is_dir():
+        raise UsageError(
+            f"{task} is not here: set TUTELAGE_DATA to a folder that holds glue/{task}, or "
+            "give a folder of parquet files with columns sentence, or sentence1 and sentence2, "
+            "and label."
+        )
+    return copy / task
+
+
+@cache
+def _texts(task: str) -> TextSplits:
+    return read_texts(_folder(task))
+
+
+def _limited(texts: LabelledTexts, size: int | None) -> LabelledTexts:
+    if size is None or size >= len(texts):
+        return texts
+    draws = torch.Generator().manual_seed(CHOSEN_AT)
+    return texts.rows(torch.randperm(len(texts), generator=draws)[:size])
+
+
+def bare(of: Source) -> Source:
+    """The same texts, whatever their copies are like.
+
+    Args:
+        of: Which texts and copies.
+
+    Returns:
+        With the copies of every other such source.
+    """
+    return replace(of, copies=1, share=0.0, search="greedy", separate=True)
+
+
+def material(of: Source) -> Material:
+    """The texts, read once in each process.
+
+    Args:
+        of: Which.
+
+    Returns:
+        As tokens of the language model.
+    """
+    return _material(bare(of))
+
+
+@cache
+def _material(of: Source) -> Material:
+    train, held_out = _texts(of.task)
+    train, held_out = _limited(train, of.examples), _limited(held_out, of.tested)
+    words = _language(of)[0]
+    shown = (tokenised(part.sides, words, of.longest) for part in (train, held_out))
+    first, second = shown
+    return Material(
+        first, train.labels, train.ids, second, held_out.labels, train.classes, words
+    )
+
+
+@cache
+def copies_of(of: Source) -> Tensor:
+    """Copies of the training texts, made once and kept in the user's cache folder.
+
+    Args:
+        of: Which.
+
+    Returns:
+        int32 [N, K, 3, L].
+    """
+    texts, (words, model) = material(of), _language(bare(of))
+    quick = torch.accelerator.current_accelerator(check_available=True)
+    language = LanguageModel.of(model.to(quick or "cpu"), words)
+    made = Substitution(language, of.copies, of.share, of.search, of.separate)
+    folder = cache_folder() / "copies"
+    return kept(made, *texts.train, seed=REPLACED_AT, folder=folder)
+
+
+def read(of: Source) -> object:
+    """Make the copies, so that jobs find them.
+
+    Args:
+        of: Which.
+
+    Returns:
+        The copies.
+    """
+    return copies_of(of)
+
+
+@cache
+def _language(of: Source) -> tuple[Any, Any]:
+    # tokenizer and masked language model
+    if of.model:
+        return masked_language_model(of.model, of.longest)
+    learned: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_learned)
+    state = learned(of.task, str(_folder(of.task)), of.language, str(environment()))
+    words = learned_tokenizer(_sentences(of.task, of.language), of.language.words)
+    model = empty_model(words, LEARNED_AT)
+    model.load_state_dict(state)
+    return words, model.eval()
+
+
+def _learned(task: str, _folder: str, of: Language, _releases: str) -> dict[str, Tensor]:
+    sentences = _sentences(task, of)
+    words = learned_tokenizer(sentences, of.words)
+    return learned_model(sentences, words, of, seed=LEARNED_AT).state_dict()
+
+
+def _sentences(task: str, of: Language) -> list[str]:
+    both = [text for side in _texts(task).train.sides for text in side]
+    draws = torch.Generator().manual_seed(CHOSEN_AT)
+    order = torch.randperm(len(both), generator=draws)[: of.sentences]
+    return [both[place] for place in order.tolist()]

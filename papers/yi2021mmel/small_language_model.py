@@ -1,0 +1,142 @@
+"""A small masked language model, trained on a task's own texts where no other is at hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import AdamW
+
+from tutelage_cli.data.text.tokens import tokenised
+from tutelage.errors import MissingExtraError
+from tutelage.models.text_classifier import SMALL, arguments
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.validation.ranges import at_least_one, not_negative
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+GAPS = 0.25
+"""share of tokens that are gaps in training"""
+_WARM_UP = 100
+
+
+@dataclass(frozen=True)
+class Language:
+    """How a language model is trained; the numbers are ours."""
+
+    words: int = 4000
+    """WordPiece tokens"""
+    steps: int = 800
+    batch: int = 64
+    lr: float = 1e-3
+    longest: int = 32
+    """tokens of a sentence"""
+    sentences: int = 20_000
+    """that it learns from, at most"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
+        at_least_one(self, "words", "steps", "batch", "longest", "sentences")
+        not_negative(self, "lr")
+
+
+def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:
+    """A WordPiece tokenizer in lower case.
+
+    Args:
+        sentences: What it is learned from.
+        words: Tokens in all, at most.
+
+    Returns:
+        One of ``transformers``.
+
+    Raises:
+        MissingExtraError: If tokenizers or transformers is not installed.
+    """
+    try:
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+        from tokenizers.trainers import WordPieceTrainer
+        from transformers import PreTrainedTokenizerFast
+    except ImportError as error:
+        raise MissingExtraError("transformers", "text") from error
+    made = Tokenizer(models.WordPiece(unk_token=SPECIAL[1]))  # pyright: ignore[reportCallIssue]
+    made.normalizer = normalizers.BertNormalizer()
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = WordPieceTrainer(
+        vocab_size=words, special_tokens=list(SPECIAL), show_progress=False
+    )
+    made.train_from_iterator(sentences, trainer)
+    made.post_processor = processors.BertProcessing((SPECIAL[3], 3), (SPECIAL[2], 2))
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    said = dict(zip(names, SPECIAL, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=made, **said)
+
+
+def learned_model(
+    sentences: Sequence[str], tokenizer: Any, of: Language, *, seed: int
+) -> nn.Module:
+    """A BERT of two layers that fills gaps.
+
+    Args:
+        sentences: What it is trained on, on the CPU.
+        tokenizer: Makes tokens of them.
+        of: How.
+        seed: Of weights, order and gaps.
+
+    Returns:
+        A ``BertForMaskedLM`` in evaluation mode.
+    """
+    model = empty_model(tokenizer, seed)
+    inputs = tokenised([sentences], tokenizer, of.longest).inputs.long()
+    rule = AdamW(model.parameters(), of.lr, weight_decay=0.01)
+    draws = torch.Generator().manual_seed(mixed_seed(seed, 1))
+    special = torch.tensor(sorted(tokenizer.all_special_ids))
+    with seeded(mixed_seed(seed, 2), torch.device("cpu")):
+        for step in range(of.steps):
+            pace = min((step + 1) / _WARM_UP, 1.0) * max(0.1, 1 - step / of.steps)
+            for group in rule.param_groups:
+                group["lr"] = of.lr * pace
+            rows = inputs[torch.randint(len(inputs), (of.batch,), generator=draws)]
+            _step(model, rule, rows, special, tokenizer.mask_token_id, draws)
+    return model.eval()
+
+
+def empty_model(tokenizer: Any, seed: int) -> Any:
+    """The same before it has learned anything.
+
+    Args:
+        tokenizer: Whose tokens it knows.
+        seed: Of its weights.
+
+    Returns:
+        A ``BertForMaskedLM``.
+    """
+    from transformers import BertConfig, BertForMaskedLM
+
+    with seeded(mixed_seed(seed, 0), torch.device("cpu")):
+        return BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **SMALL))
+
+
+def _step(
+    model: Any,
+    rule: AdamW,
+    rows: Tensor,
+    special: Tensor,
+    mask: int,
+    draws: torch.Generator,
+) -> None:
+    ids = rows[:, 0]
+    gaps = (torch.rand(ids.shape, generator=draws) < GAPS) & ~torch.isin(ids, special)
+    if not gaps.any():
+        return
+    given = rows.clone()
+    given[:, 0] = ids.masked_fill(gaps, mask)
+    called = arguments(given, typed=False)
+    length = called["input_ids"].shape[1]
+    hidden = model.bert(**called).last_hidden_state
+    logits = model.cls(hidden[gaps[:, :length]])  # words at gaps alone
+    rule.zero_grad()
+    F.cross_entropy(logits, ids[gaps]).backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    rule.step()

@@ -1,0 +1,407 @@
+"""A student learning under a teacher, as pure functions of both their parameters."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.functional.differentiable import require_hessian, require_steps_with_derivative
+from tutelage.functional.flat_params import update_jointly
+from tutelage.losses.targets import of_labelled, of_labelled_examples, with_classes
+from tutelage.functional.module_state import attributes_kept
+from tutelage.losses.objectives import Objective, logits_of, losses_of, weighted_loss
+from tutelage.precision import autocast_to
+from tutelage.distributed.groups import Alone, Processes
+from tutelage.randomness import mixed_seed
+from tutelage.distributed.reduce import summed_over
+from tutelage.types import (
+    Batch,
+    Judgement,
+    Lesson,
+    Observation,
+    Params,
+    Step,
+    StudentState,
+    as_lesson,
+)
+from tutelage.losses.reduction import counted_mean, counts_of, counts_to_judge
+from tutelage.functional.optim import Rule, rule_for
+from tutelage.functional.replay_context import as_taken, copied, cut, detach, joined
+from tutelage.functional.student import StudentView
+from tutelage.teacher import (
+    acts_at_test,
+    grade,
+    log_prob,
+    normalise_of,
+    prepare,
+    taps_of,
+    weigh,
+    weighs_deeply,
+)
+from tutelage.functional.trees import detached, grads_of_both, leaves, reached_grad, wide
+
+ALONE = Alone()
+
+
+@dataclass(frozen=True)
+class Task:
+    """What learning signals differentiate; nothing here changes the user's modules."""
+
+    student: StudentView
+    teacher: nn.Module
+    objective: Objective
+    """see ``tutelage.losses.objectives.Objective``"""
+    metric: Objective | None = None
+    """what the student is judged by on held-out examples; the objective where None"""
+    max_norm: float | None = None
+    """norm to which gradients are clipped before the optimiser sees them; None: they are not"""
+    processes: Processes = ALONE
+    """those that train the student together: losses and derivatives with respect to the teacher
+    are shares, which add up over them; what concerns the student is whole in each"""
+    micro_batch: int | None = None
+    """rows that the student sees at a time; None: all"""
+
+    @property
+    def rule(self) -> Rule:
+        """The pure update rule of the student's optimiser, clipping included."""
+        return rule_for(self.student.optimizer, self.max_norm)
+
+    def lesson(self, teacher: Params, batch: Batch) -> Lesson:
+        """What the teacher makes of a batch; the same again for the same seed.
+
+        Args:
+            teacher: Teacher parameters.
+            batch: The batch as it came.
+
+        Returns:
+            The lesson.
+        """
+        if hasattr(self.teacher, "prepare"):
+            batch = copied(batch)
+        with as_taken(batch, batch.seed):
+            return prepare(self.teacher, teacher, batch)
+
+    def observe(
+        self, state: StudentState, lesson: Lesson, step: Step
+    ) -> tuple[Observation, Params]:
+        """Run the student on a lesson, with the dropout of that step.
+
+        Args:
+            state: The student.
+            lesson: What it sees.
+            step: The step whose seed and progress apply.
+
+        Returns:
+            The observation, attached to the graph of ``state.params``; the buffers afterwards.
+        """
+        buffers, seen = state.buffers, []
+        for number, rows in enumerate(self.parts(lesson)):
+            part, seed = copied(rows), self.own(step.batch.seed + 1, number)
+            with as_taken(part, seed), attributes_kept(self.student.module):
+                outputs, features, buffers = self.student.evaluate(
+                    state.params, buffers, part.inputs, taps_of(self.teacher)
+                )
+                losses = losses_of(self.objective, outputs, part)
+            seen.append(Observation(losses, logits_of(outputs), features, step.progress))
+        return joined(seen), buffers
+
+    def parts(self, lesson: Lesson) -> list[Lesson]:
+        """A lesson's rows, as many at a time as the student sees together.
+
+        Args:
+            lesson: A lesson.
+
+        Returns:
+            At least one; without what is known of examples rather than rows.
+        """
+        return [lesson] if self.micro_batch is None else cut(lesson, self.micro_batch)
+
+    def shown(
+        self, state: StudentState, lesson: Lesson, step: Step, seen: Observation
+    ) -> Observation:
+        """What the teacher weighs by: blind to the student's graph unless the teacher is deep.
+
+        It keeps the path from what the teacher has prepared, through the student as it is.
+
+        Args:
+            state: The student before the step.
+            lesson: What was prepared.
+            step: The step.
+            seen: What the student's forward pass on it revealed.
+
+        Returns:
+            The same values.
+        """
+        if weighs_deeply(self.teacher):
+            return seen
+        made = lesson.inputs, lesson.targets, lesson.aux
+        followed = any(part is not None and part.requires_grad for part in made)
+        if not followed or not hasattr(self.teacher, "weigh"):
+            return detach(seen)
+        return self.observe(state._replace(params=detached(state.params)), lesson, step)[0]
+
+    def weights(
+        self,
+        teacher: Params,
+        lesson: Lesson,
+        seen: Observation,
+        seed: int,
+        *,
+        attached: bool = False,
+        renewed: Params | None = None,
+    ) -> Tensor:
+        """How much each row counts; blind to the student's graph unless the teacher is deep.
+
+        Args:
+            teacher: Teacher parameters.
+            lesson: What the student saw.
+            seen: What its forward pass revealed.
+            seed: That of the step's batch.
+            attached: Whether ``seen`` is what ``shown`` gives, to be taken with its graph.
+            renewed: Where the teacher's buffers that it writes to go; None: nowhere.
+
+        Returns:
+            Weights [L], before normalisation; 0 for rows without a label, which the teacher
+            does not see.
+        """
+        shown = seen if attached or weighs_deeply(self.teacher) else detach(seen)
+        counts = counts_of(self.objective, lesson.targets)
+        if not hasattr(self.teacher, "weigh"):
+            ones = torch.ones_like(shown.losses)
+            return ones if counts is None else ones.where(counts > 0, 0)
+        with as_taken(lesson, self.own(seed + 2)):
+            own = partial(weigh, self.teacher, teacher, renewed=renewed)
+            return of_labelled(own, lesson, shown, counts)
+
+    def descended(
+        self,
+        teacher: Params,
+        lesson: Lesson,
+        seen: Observation,
+        seed: int,
+        renewed: Params | None = None,
+    ) -> Tensor:
+        """What the student descends for each row, before weights.
+
+        Args:
+            teacher: Teacher parameters.
+            lesson: What the student saw.
+            seen: What its forward pass revealed, attached to its graph.
+            seed: That of the step's batch.
+            renewed: Where the teacher's buffers that it writes to go; None: nowhere.
+
+        Returns:
+            [L]: the objective's losses, or the teacher's grades.
+        """
+        if not hasattr(self.teacher, "grade"):
+            return seen.losses
+        counts = counts_of(self.objective, lesson.targets)
+        with as_taken(lesson, self.own(seed + 2)):
+            own = partial(grade, self.teacher, teacher, renewed=renewed)
+            return of_labelled(own, lesson, seen, counts)
+
+    def log_prob(
+        self, teacher: Params, step: Step, seen: Observation, lesson: Lesson | None = None
+    ) -> Tensor:
+        """The log-probability of what the teacher sampled at a step.
+
+        Args:
+            teacher: Teacher parameters as they were.
+            step: The step.
+            seen: What the student's forward pass revealed, detached.
+            lesson: What these parameters make of the step's batch; None: to be made.
+
+        Returns:
+            [B], differentiable in ``teacher``.
+        """
+        lesson = self.lesson(teacher, step.batch) if lesson is None else lesson
+        counts = counts_of(self.objective, lesson.targets)
+        own = partial(log_prob, self.teacher, teacher)
+        drawn = lesson.log_prob  # in a lesson, an example's action counts without a label, too
+        if drawn is not None and not hasattr(self.teacher, "log_prob"):
+            return drawn
+        with as_taken(lesson, self.own(step.batch.seed + 2)):
+            alone = lesson._replace(log_prob=None)
+            chosen = of_labelled_examples(own, alone, seen, counts)
+        return chosen if drawn is None else drawn + chosen
+
+    def counted(self, lesson: Lesson, examples: int) -> Tensor | None:
+        """Which examples of a batch count: those of which a row has a label.
+
+        Args:
+            lesson: What was made of the batch.
+            examples: B.
+
+        Returns:
+            bool [B]; None where all do.
+        """
+        counts = counts_of(self.objective, lesson.targets)
+        if counts is None:
+            return None
+        return counts.new_zeros(examples).index_add(0, lesson.group, counts) > 0
+
+    def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
+        """The weighted loss, or the same reduction of any other quantity per row.
+
+        Args:
+            values: One number per row [L].
+            weights: One weight per row [L].
+            lesson: The lesson the rows belong to.
+
+        Returns:
+            A scalar, linear in ``values``.
+        """
+        rule, total = normalise_of(self.teacher), self.processes.total
+        counts = counts_of(self.objective, lesson.targets)
+        return weighted_loss(values, weights, lesson.group, rule, total, counts)
+
+    def own(self, seed: int, part: int = 0) -> int:
+        """A seed that no two processes or micro-batches share, since they have other rows.
+
+        Args:
+            seed: What is the same in all of them.
+            part: Which of a lesson's parts.
+
+        Returns:
+            This one's.
+        """
+        place = self.processes.rank, part
+        return seed if place == (0, 0) else mixed_seed(seed, *place)
+
+    def taught_loss(
+        self, state: StudentState, teacher: Params, step: Step
+    ) -> tuple[Tensor, Params]:
+        """The loss that the student descends at a step.
+
+        Args:
+            state: The student before the step.
+            teacher: Teacher parameters.
+            step: The step.
+
+        Returns:
+            A scalar, differentiable in both; the student's buffers afterwards.
+        """
+        lesson = self.lesson(teacher, step.batch)
+        seen, buffers = self.observe(state, lesson, step)
+        shown, seed = self.shown(state, lesson, step, seen), step.batch.seed
+        weights = self.weights(teacher, lesson, shown, seed, attached=True)
+        losses = self.descended(teacher, lesson, seen, step.batch.seed)
+        return self.reduce(losses, weights, lesson), buffers
+
+    def advance(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
+        """Take one differentiable student step.
+
+        Args:
+            state: The student; its parameters must require grad.
+            teacher: Teacher parameters.
+            step: The step.
+
+        Returns:
+            The student afterwards, attached to the graph of ``state`` and ``teacher``.
+        """
+        # tensors of this step's own: one that it leaves alone must not lead into earlier steps
+        self.student.require(require_steps_with_derivative)
+        self.student.require(require_hessian)
+        own = {name: p.view_as(p) for name, p in state.params.items()}
+        state = state._replace(params=own)
+        loss, buffers = self.taught_loss(state, teacher, step)
+        moved = {name: state.params[name] for name in step.settings}
+        with autocast_to(step.batch.autocast, loss.device):
+            own_grads = reached_grad(loss, moved, create_graph=True)
+            self.student.require_second_derivatives(own_grads)
+            grads = summed_over(self.processes, own_grads, moved)
+        return update_jointly(self.rule, state, grads, step.settings)._replace(buffers=buffers)
+
+    def gradient(
+        self, state: StudentState, teacher: Params, step: Step
+    ) -> tuple[Params, Params]:
+        """The gradient that the student's optimiser sees at a step.
+
+        Args:
+            state: The student before it.
+            teacher: Teacher parameters.
+            step: The step.
+
+        Returns:
+            The gradient, detached, for the parameters that the step moves and the loss reaches;
+            the student's buffers afterwards.
+        """
+        theta = leaves(state.params)
+        loss, buffers = self.taught_loss(state._replace(params=theta), detached(teacher), step)
+        moved = {name: theta[name] for name in step.settings}
+        with autocast_to(step.batch.autocast, loss.device):
+            return summed_over(self.processes, reached_grad(loss, moved), moved), buffers
+
+    def take(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
+        """Take one student step, keeping no graph.
+
+        Args:
+            state: The student.
+            teacher: Teacher parameters.
+            step: The step.
+
+        Returns:
+            The student afterwards; bit for bit the same again for the same arguments.
+        """
+        return self.take_planned(state, teacher, step)[0]
+
+    def take_planned(
+        self, state: StudentState, teacher: Params, step: Step
+    ) -> tuple[StudentState, Step]:
+        """``take`` a step of which it is not known yet which parameters its loss reaches.
+
+        Args:
+            state: The student.
+            teacher: Teacher parameters.
+            step: The step, with settings for all that may be moved.
+
+        Returns:
+            The student afterwards, and the step with the settings of what it moved.
+        """
+        grads, buffers = self.gradient(state, teacher, step)
+        with torch.no_grad():
+            after = update_jointly(self.rule, state, grads, step.settings)
+        return after._replace(buffers=buffers), step.moving(grads.keys())
+
+    def held_out_loss(self, state: StudentState, teacher: Params, held_out: Batch) -> Tensor:
+        """The mean metric on held-out examples, unweighted and without auxiliary targets.
+
+        Of several processes' examples: this one's share of the mean.
+
+        Args:
+            state: The student.
+            teacher: Teacher parameters; they matter where the teacher acts at test.
+            held_out: The batch that judges.
+
+        Returns:
+            A scalar.
+        """
+        shown = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
+        lesson, seed = copied(shown), self.own(held_out.seed + 1)
+        metric = self.metric or self.objective
+        counts = counts_to_judge(self.objective, self.metric, lesson.targets)
+        judged = as_lesson(held_out)._replace(inputs=lesson.inputs, targets=lesson.targets)
+        if self.metric is not None:
+            judged = with_classes(judged, counts_of(self.objective, lesson.targets))
+        with as_taken(held_out, seed), attributes_kept(self.student.module):
+            out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
+            found = losses_of(metric, out, judged)
+        return counted_mean(wide(found), counts, self.processes.total)  # half counts to 256
+
+    def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> Judgement:
+        """The held-out loss with its gradients.
+
+        Args:
+            state: The student.
+            teacher: Teacher parameters, requiring grad.
+            held_out: The batch that judges.
+
+        Returns:
+            The verdict: of several processes, all but the teacher's gradient is of all.
+        """
+        theta = leaves(state.params)
+        loss = self.held_out_loss(state._replace(params=theta), teacher, held_out)
+        student, own = grads_of_both(loss, theta, teacher)
+        everywhere = self.processes
+        return Judgement(everywhere.total(loss.detach()), everywhere.summed(student), own)

@@ -1,0 +1,109 @@
+"""Students whose parameters are spread over processes by ``fully_shard``."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from tutelage.types import Params
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Whether ``fully_shard`` has been applied to a module.
+
+    Args:
+        module: The student.
+
+    Returns:
+        False also where that part of torch, which takes half a second, was never loaded.
+    """
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    return fsdp is not None and isinstance(module, fsdp.FSDPModule)
+
+
+def whole(x: Tensor) -> Tensor:
+    """All of a tensor of which every process has a part; a message where it is one.
+
+    Args:
+        x: Any tensor.
+
+    Returns:
+        An ordinary one.
+    """
+    gather = getattr(x, "full_tensor", None)  # of a DTensor
+    return x if gather is None else gather()
+
+
+def all_whole(params: Params) -> Params:
+    """The same for named tensors.
+
+    Args:
+        params: Named tensors.
+
+    Returns:
+        Ordinary ones.
+    """
+    return {name: whole(x) for name, x in params.items()}
+
+
+def as_stored(module: nn.Module) -> None:
+    """Let go of whole parameters that a pass without a gradient has left behind.
+
+    Args:
+        module: The student.
+    """
+    if is_sharded(module):
+        for part in module.modules():
+            reshard = getattr(part, "reshard", None)
+            if is_sharded(part) and reshard is not None:
+                reshard()
+
+
+def group_of(module: nn.Module) -> Any:
+    """The processes that a sharded module is spread over.
+
+    Args:
+        module: One that ``fully_shard`` was applied to.
+
+    Returns:
+        Their group; None, which is all, where they are laid out in more than one dimension.
+    """
+    meshes = [getattr(p, "device_mesh", None) for p in module.parameters()]
+    mesh = next(mesh for mesh in meshes if mesh is not None)
+    return mesh.get_group() if mesh.ndim == 1 else None
+
+
+@contextmanager
+def without_gathering(module: nn.Module) -> Iterator[None]:
+    """Run a sharded module's forward pass on whole parameters, as it is given them.
+
+    Args:
+        module: The student; one that is not sharded is left alone.
+
+    Yields:
+        Nothing.
+    """
+    if not is_sharded(module):
+        yield
+        return
+    parts = list(module.modules())
+    tables = [
+        table for part in parts for table in (part._forward_pre_hooks, part._forward_hooks)
+    ]
+    before = [dict(table) for table in tables]
+    try:
+        for table in tables:
+            for key in [key for key, hook in table.items() if _gathers(hook)]:
+                del table[key]
+        yield
+    finally:
+        for table, hooks in zip(tables, before, strict=True):
+            table.clear()
+            table.update(hooks)
+
+
+def _gathers(hook: object) -> bool:
+    home = getattr(hook, "__module__", "")
+    return home.startswith("torch.distributed.") and "fsdp" in home

@@ -1,0 +1,248 @@
+"""What processes that train one student together tell one another."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from tutelage.errors import UnsupportedStudentError
+from tutelage.types import Batch, Params
+from tutelage.distributed.fsdp import group_of, is_sharded
+from tutelage.distributed.wrappers import data_parallel, uncompiled
+
+
+@runtime_checkable
+class Processes(Protocol):
+    """Sums over all processes.
+
+    Every process has its share of the rows of each batch. A loss is a share, too: the shares of
+    all processes add up to the loss over all rows, and so do gradients and products of shares.
+    """
+
+    @property
+    def averages(self) -> bool:
+        """Whether the student's wrapper leaves the mean of all processes' gradients behind."""
+        ...
+
+    @property
+    def rank(self) -> int:
+        """Of this process, from 0."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
+
+    def total(self, x: Tensor) -> Tensor:
+        """The sum of a tensor over all processes, differentiable as often as one likes.
+
+        Args:
+            x: This process's share, of the same shape in all.
+
+        Returns:
+            The sum; the same in all.
+        """
+        ...
+
+    def summed(self, params: Params) -> Params:
+        """The same for named tensors, by one message.
+
+        Args:
+            params: This process's shares, of the same names and shapes in all.
+
+        Returns:
+            The sums.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One process: nothing to tell."""
+
+    rank: int = 0
+    averages: bool = False
+    size: int = 1
+
+    def total(self, x: Tensor) -> Tensor:
+        """The tensor itself.
+
+        Args:
+            x: A tensor.
+
+        Returns:
+            The same.
+        """
+        return x
+
+    def summed(self, params: Params) -> Params:
+        """The tensors themselves.
+
+        Args:
+            params: Named tensors.
+
+        Returns:
+            The same.
+        """
+        return params
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of a ``torch.distributed`` group.
+
+    Args:
+        group: None: all.
+        averages: Whether the student's wrapper leaves the mean of all processes' gradients
+            behind, as ``DistributedDataParallel`` and ``fully_shard`` do. False: nothing does.
+    """
+
+    group: dist.ProcessGroup | None = None
+    averages: bool = True
+
+    @property
+    def rank(self) -> int:
+        """Of this process, from 0."""
+        return dist.get_rank(self.group)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return dist.get_world_size(self.group)
+
+    def total(self, x: Tensor) -> Tensor:
+        """The sum over all processes, by one message.
+
+        Args:
+            x: This process's share, of the same shape in all.
+
+        Returns:
+            The sum; its derivative is the sum of all processes' derivatives.
+        """
+        found = _Total.apply(x, self.group)
+        assert isinstance(found, Tensor)
+        return found
+
+    def summed(self, params: Params) -> Params:
+        """The sums over all processes, by one message for each type of number.
+
+        Args:
+            params: This process's shares, of the same names and shapes in all.
+
+        Returns:
+            The sums.
+        """
+        sums: Params = {}
+        for dtype in sorted({x.dtype for x in params.values()}, key=str):
+            names = [name for name, x in params.items() if x.dtype == dtype]
+            flat = self.total(torch.cat([params[name].reshape(-1) for name in names]))
+            parts = flat.split([params[name].numel() for name in names])
+            sums |= {k: x.view(params[k].shape) for k, x in zip(names, parts, strict=True)}
+        return {name: sums[name] for name in params}
+
+
+class _Total(torch.autograd.Function):
+    """Each process differentiates its share of a sum, so derivatives are summed as well."""
+
+    @staticmethod
+    def forward(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+        total = x.detach().clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=group)
+        return total
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
+        ctx.group = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, None]:
+        return _Total.apply(grads[0], ctx.group), None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        return _Total.apply(tangents[0], ctx.group)
+
+
+def processes_of(student: nn.Module) -> Processes:
+    """The processes that train a student together.
+
+    Args:
+        student: As the user wrapped it.
+
+    Returns:
+        Those of its ``DistributedDataParallel`` or ``fully_shard``; this one alone for others.
+
+    Raises:
+        UnsupportedStudentError: If only a part of it is wrapped, or it is by
+            ``FullyShardedDataParallel``: each process would teach by its own rows.
+    """
+    inner, wrapper = uncompiled(student), data_parallel(student)
+    if wrapper is not None:
+        return Group(wrapper.process_group)
+    if is_sharded(inner):
+        return Group(group_of(inner))
+    for part in inner.modules():
+        name = type(part).__name__
+        if isinstance(part, DistributedDataParallel) or name == "FullyShardedDataParallel":
+            raise UnsupportedStudentError(
+                f"The student holds a {name}: wrap all of it, by DistributedDataParallel or "
+                "fully_shard, and give that to the tutor."
+            )
+    return Alone()
+
+
+def even(
+    batches: Iterable[Batch], processes: Processes, device: torch.device | str = "cpu"
+) -> Iterator[Batch]:
+    """The batches of each process, and empty ones where another has more of them.
+
+    All take the same number of steps then, and none waits for one that has gone. An empty
+    batch changes neither loss nor gradient. Costs a message of two numbers a step.
+
+    Args:
+        batches: Those of this process, one at least.
+        processes: All of them.
+        device: Where messages are sent from; a GPU where the group is NCCL's.
+
+    Yields:
+        As many batches in every process as the one with the most of them has.
+
+    Raises:
+        ValueError: In every process, if one of them has no batch at all.
+    """
+    own, last = iter(batches), None
+    while True:
+        batch = next(own, None)
+        told = [batch is not None, batch is None and last is None]
+        some, missing = processes.total(torch.tensor(told, dtype=torch.float32, device=device))
+        if float(some) and float(missing):
+            raise ValueError(
+                f"{int(missing)} of {processes.size} processes have no batch at all, so that "
+                "the shape of an empty one is not known: give every process one at least."
+            )
+        if not float(some):
+            return
+        if batch is not None:
+            last = batch
+        else:
+            assert last is not None
+            last = nothing_of(last)
+        yield last
+
+
+def nothing_of(batch: Batch) -> Batch:
+    """A batch without a row.
+
+    Args:
+        batch: Any batch.
+
+    Returns:
+        No row of it.
+    """
+    none = (batch.inputs[:0], batch.targets[:0], batch.ids[:0])
+    return batch._replace(inputs=none[0], targets=none[1], ids=none[2])

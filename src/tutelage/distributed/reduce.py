@@ -1,0 +1,108 @@
+"""Gradients of several processes, whose rows need not reach the same parameters."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.errors import UnsupportedStudentError
+from tutelage.distributed.groups import Processes
+from tutelage.types import Params
+from tutelage.distributed.wrappers import data_parallel
+
+_REACHED = "reached by any process"
+
+
+def summed_over(processes: Processes, found: Params, moved: Params) -> Params:
+    """The sums of gradients over all processes, for parameters that some process reaches.
+
+    Args:
+        processes: All of them.
+        found: This process's gradients, for the parameters that its rows reach.
+        moved: The parameters that a step moves, so that the rows of some process reach them.
+
+    Returns:
+        The sums; one process's own gradients as they are.
+    """
+    if processes.size == 1:
+        return found
+    zeros = {k: torch.zeros_like(p) for k, p in moved.items() if k not in found}
+    return processes.summed({k: zeros[k] if k in zeros else found[k] for k in moved})
+
+
+def leave_sums(processes: Processes, parameters: Iterable[Tensor]) -> None:
+    """Leave the sum of all processes' gradients in the parameters, by one message.
+
+    Args:
+        processes: All of them.
+        parameters: Those whose gradients are set, in the same order in all; one that no process
+            reaches is left without.
+    """
+    own = list(parameters)
+    if processes.size == 1 or not own:
+        return
+    known = {
+        str(n): torch.zeros_like(p) if p.grad is None else p.grad for n, p in enumerate(own)
+    }
+    flags = own[0].new_tensor([p.grad is not None for p in own])
+    sums = processes.summed({_REACHED: flags, **known})
+    for n, (p, reached) in enumerate(zip(own, sums[_REACHED].tolist(), strict=True)):
+        p.grad = sums[str(n)] if reached else None
+
+
+def gather(processes: Processes, parameters: Iterable[Tensor]) -> None:
+    """Leave the sum of all processes' gradients in the parameters.
+
+    Args:
+        processes: All of them.
+        parameters: Those whose gradients are set, by wrapper or not.
+    """
+    if not processes.averages:
+        leave_sums(processes, parameters)
+    elif processes.size > 1:
+        for p in parameters:
+            if p.grad is not None:
+                p.grad *= processes.size
+
+
+def require_no_static_graph(student: nn.Module) -> None:
+    """Refuse a wrapper that takes a tried step's backward pass for the one that it sums after.
+
+    Args:
+        student: The module as the user gave it.
+
+    Raises:
+        UnsupportedStudentError: If it is one.
+    """
+    wrapper = data_parallel(student)
+    if wrapper is not None and wrapper.static_graph:
+        raise UnsupportedStudentError(
+            "DistributedDataParallel(static_graph=True) allows one backward pass a step, but "
+            "this signal tries each step before it is taken: leave static_graph away, or use "
+            "Lookahead(mode='online')."
+        )
+
+
+def tried_together(
+    processes: Processes, loss: Tensor, parameters: Iterable[nn.Parameter]
+) -> None:
+    """Leave the sum of all processes' gradients in the parameters, and the graph as it is.
+
+    Args:
+        processes: All of them.
+        loss: This process's share.
+        parameters: Those to set the gradients of; one that the loss does not reach gets none.
+
+    Raises:
+        UnsupportedStudentError: If the parameters are sharded.
+    """
+    own = [p for p in parameters if p.requires_grad]
+    if any(hasattr(p, "device_mesh") for p in own):
+        raise UnsupportedStudentError(
+            "A sharded student's step cannot be tried before it is taken: use "
+            "Lookahead(mode='online')."
+        )
+    grads = torch.autograd.grad(loss, own, retain_graph=True, allow_unused=True)
+    for p, grad in zip(own, grads, strict=True):
+        p.grad = grad
+    leave_sums(processes, own)

@@ -1,0 +1,241 @@
+"""Activation checkpoints of a module that is run on other parameters than its own.
+
+They run parts of it once more while gradients are taken, which is after the forward pass has
+given the module's own parameters back; ``tutelage.functional.replay`` says under what they are run then.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from inspect import signature
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+import torch.utils.checkpoint as torch_checkpoint
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tutelage.errors import UnsupportedStudentError
+from tutelage.types import Params
+
+GENERATORS = (
+    "_checkpoint_without_reentrant_generator_impl",
+    "_checkpoint_without_reentrant_generator",
+)
+"""what ``torch.utils.checkpoint`` wraps around a call: the first that this torch has"""
+COMPOSABLE = "torch.distributed._composable.checkpoint_activation"
+"""holds a name of its own for it"""
+_THREAD = threading.local()
+
+
+@runtime_checkable
+class Running(Protocol):
+    """A module that is being run on other parameters than its own, see ``replays.Replay``."""
+
+    module: nn.Module
+    open: int
+
+    def copies(self) -> Params:
+        """The buffers as they are now."""
+        ...
+
+    def changed(self) -> list[str]:
+        """The buffers that have changed since."""
+        ...
+
+    def again(self, function: Callable[..., Any], buffers: Params) -> Callable[..., Any]:
+        """A part of the module, to be run from buffers as they once were.
+
+        Args:
+            function: The part.
+            buffers: Those.
+
+        Returns:
+            The part.
+        """
+        ...
+
+
+@contextmanager
+def checkpoints_of(running: Running) -> Iterator[None]:
+    """Have the checkpoints that are reached inside recompute on the parameters of this run.
+
+    Args:
+        running: The run.
+
+    Yields:
+        Nothing.
+    """
+    before = getattr(_THREAD, "running", None)
+    _THREAD.running = running
+    try:
+        with _exchanged():
+            yield
+    finally:
+        _THREAD.running = before
+
+
+class Checkpoint:
+    """A call of ``torch.utils.checkpoint.checkpoint``.
+
+    Args:
+        running: The run that it is a part of.
+        given: What torch's own generator was given, by name.
+    """
+
+    def __init__(self, running: Running, given: Mapping[str, Any]) -> None:
+        self.running = running
+        self.function: Callable[..., Any] = given["fn"]
+        self.args = tuple(given["args"])
+        self.kwargs = dict(given["kwargs"])
+        self.contexts: Callable[[], tuple[Any, Any]] = given["context_fn"]
+        self.preserves: bool = given["preserve_rng_state"]
+        self.before = running.copies()
+        self.drawn = torch.get_rng_state()
+        self.devices, self.drawn_there = torch_checkpoint.get_device_states(*self.args)
+
+    def finish(self) -> None:
+        """Do to the buffers what the recomputation of a student in training does to them.
+
+        Torch's recomputation starts from the buffers that the forward pass left. It may stop
+        before the part's end, which matters to the statistics of nested checkpoints alone.
+
+        Raises:
+            UnsupportedStudentError: If running the part again gives something else.
+        """
+        if not self.preserves and not torch.equal(self.drawn, torch.get_rng_state()):
+            raise UnsupportedStudentError(
+                "A part of the student in checkpoint(preserve_rng_state=False) draws random "
+                "numbers, so that its backward pass sees others than its forward pass, and no "
+                "step can be taken again. Leave preserve_rng_state at True."
+            )
+        changed = [] if self.running.open else self.running.changed()
+        if not changed:
+            return
+        for name in changed:  # the forward pass's graph may hold the one there is
+            home, _, own = name.rpartition(".")
+            part = self.running.module.get_submodule(home)
+            setattr(part, own, getattr(part, own).clone())
+        with torch.no_grad():
+            second = self._run(self.function)
+            if all(self._is_blind(name) for name in changed):
+                return
+            first = self._run(self.running.again(self.function, self.before))
+        if not _agree(first, second):
+            raise UnsupportedStudentError(
+                "A checkpointed part of the student gives other numbers each time it is run, "
+                f"since it changes {', '.join(changed)}: its backward pass sees others than "
+                "its forward pass, and no step can be taken again. Leave it out of the "
+                "checkpoint."
+            )
+
+    def _run(self, function: Callable[..., Any]) -> object:
+        kind = next((a.device.type for a in self.args if isinstance(a, Tensor)), "cpu")
+        kind = "cuda" if kind == "cpu" else kind
+        context = _unless_selective(self.contexts()[1])
+        with torch.random.fork_rng(self.devices, device_type=kind), context:
+            torch.set_rng_state(self.drawn)
+            torch_checkpoint.set_device_states(self.devices, self.drawn_there, device_type=kind)
+            return function(*self.args, **self.kwargs)
+
+    def _is_blind(self, name: str) -> bool:
+        # these layers do not see the statistics that they are changing
+        module = self.running.module.get_submodule(name.rpartition(".")[0])
+        return isinstance(module, _BatchNorm | _InstanceNorm)
+
+
+def _unless_selective(context: Any) -> Any:
+    # what selective checkpoints keep can be used in one backward pass only
+    return nullcontext() if isinstance(context, TorchDispatchMode) else context
+
+
+def _agree(first: object, second: object) -> bool:
+    pairs = zip(tree_leaves(first), tree_leaves(second), strict=True)
+    return all(
+        torch.allclose(a, b, rtol=torch.finfo(a.dtype).eps ** 0.5, equal_nan=True)
+        for a, b in pairs
+        if isinstance(a, Tensor) and a.is_floating_point()
+    )
+
+
+@contextmanager
+def _exchanged() -> Iterator[None]:
+    # people hold the function ``checkpoint`` itself, so what it calls is exchanged
+    reentrant = torch_checkpoint.CheckpointFunction
+    if isinstance(vars(reentrant).get("apply"), partial):
+        yield
+        return
+    name = next(name for name in GENERATORS if hasattr(torch_checkpoint, name))
+    homes = [torch_checkpoint, sys.modules.get(COMPOSABLE)]
+    homes, generator = [h for h in homes if hasattr(h, name)], getattr(torch_checkpoint, name)
+    for home in homes:
+        setattr(home, name, partial(_checkpointed, generator))
+    reentrant.apply = partial(_reentrant, reentrant.apply)  # type: ignore[method-assign]
+    try:
+        with torch_checkpoint.set_checkpoint_debug_enabled(None):
+            yield
+    finally:
+        del reentrant.apply
+        for home in homes:
+            setattr(home, name, generator)
+
+
+def _checkpointed(
+    original: Callable[..., Generator[None]], *given: Any, **options: Any
+) -> Generator[None]:
+    current: Running | None = getattr(_THREAD, "running", None)
+    if current is None:
+        yield from original(*given, **options)
+        return
+    bound = signature(original).bind(*given, **options)
+    bound.apply_defaults()
+    known = bound.arguments
+    call, contexts = Checkpoint(current, known), known["context_fn"]
+    if contexts is torch_checkpoint.noop_context_fn:
+        known["fn"] = current.again(call.function, call.before)
+        known["debug"] = False
+        around = original(*bound.args, **bound.kwargs)
+    else:
+        around = _kept(contexts)
+    current.open += 1
+    try:
+        yield from around
+    finally:
+        current.open -= 1
+    call.finish()
+
+
+def _kept(contexts: Callable[[], tuple[Any, Any]]) -> Generator[None]:
+    # nothing is recomputed
+    with _unless_selective(contexts()[0]):
+        yield
+
+
+def _reentrant(
+    original: Callable[..., Any], function: Callable[..., Any], preserve: bool, *args: Any
+) -> Any:
+    """A reentrant checkpoint in the other form, since no gradient of its gradient can be taken.
+
+    Args:
+        original: Torch's own.
+        function: The part.
+        preserve: Whether random numbers are to be drawn again as they were.
+        *args: The part's arguments.
+
+    Returns:
+        What it gives; where no argument needs a gradient, the part gets none either.
+    """
+    if getattr(_THREAD, "running", None) is None:
+        return original(function, preserve, *args)
+    reached = any(isinstance(a, Tensor) and a.requires_grad for a in args)
+    if torch.is_grad_enabled() and not reached:
+        with torch.no_grad():
+            return function(*args)
+    return torch_checkpoint.checkpoint(
+        function, *args, use_reentrant=False, preserve_rng_state=preserve
+    )

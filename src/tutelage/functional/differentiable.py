@@ -1,0 +1,199 @@
+"""Where a module can be differentiated twice, or in forward mode, and what forbids it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.parametrize import ParametrizationList
+from torch.nn.utils.spectral_norm import SpectralNorm
+
+from tutelage.errors import UnsupportedStudentError
+from tutelage.types import Batch
+from tutelage.distributed.wrappers import data_parallel, uncompiled
+
+
+@contextmanager
+def differentiable(module: nn.Module) -> Iterator[None]:
+    """Keep a module to operators that have a second derivative, and restore the user's choice.
+
+    Fused attention and cuDNN's recurrent layers have none, compiled code has none and does not
+    run hooks that were set after it was compiled.
+
+    Args:
+        module: The module that will be run inside.
+
+    Yields:
+        Nothing.
+    """
+    recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
+    aside = without_cudnn() if recurrent else nullcontext()
+    with eager(module), sdpa_kernel(SDPBackend.MATH), without_fast_path(), aside:
+        yield
+
+
+@contextmanager
+def without_fast_path() -> Iterator[None]:
+    """Keep attention layers from their fused evaluation, which has no forward mode.
+
+    Yields:
+        Nothing.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
+def eager(module: nn.Module) -> Iterator[None]:
+    """Run the original code of a module that is compiled; others are left alone.
+
+    Args:
+        module: The module that will be run inside.
+
+    Yields:
+        Nothing.
+    """
+    compiled = compiled_parts(module)
+    with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
+        yield
+
+
+@contextmanager
+def without_cudnn() -> Iterator[None]:
+    """Leave cuDNN aside; unlike ``torch.backends.cudnn.flags``, touch no other flag of it.
+
+    Yields:
+        Nothing.
+    """
+    before = torch.backends.cudnn.enabled
+    torch.backends.cudnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
+
+
+def compiled_parts(module: nn.Module) -> list[str]:
+    """The submodules that ``torch.compile`` or ``nn.Module.compile`` has been applied to.
+
+    Args:
+        module: The student.
+
+    Returns:
+        Their names; the empty string is the module itself.
+    """
+    return [
+        name
+        for name, part in module.named_modules()
+        if hasattr(part, "_orig_mod") or part._compiled_call_impl is not None
+    ]
+
+
+def original(module: nn.Module) -> nn.Module:
+    """The module itself, where it came wrapped by ``torch.compile`` or for several processes.
+
+    One that was compiled in place, or in parts, is itself; see ``differentiable`` for those.
+
+    Args:
+        module: The student.
+
+    Returns:
+        The module that was wrapped, which shares its parameters; else ``module``.
+    """
+    wrapper = data_parallel(module)
+    return uncompiled(module) if wrapper is None else original(wrapper.module)
+
+
+def require_steps_with_derivative(module: nn.Module) -> None:
+    """Refuse layers that overwrite their own parameters while they are run.
+
+    Args:
+        module: The student.
+
+    Raises:
+        UnsupportedStudentError: If a look-up rescales the rows of a table in place.
+    """
+    for name in overwritten(module):
+        if module.get_parameter(name).requires_grad:
+            raise UnsupportedStudentError(
+                f"The embedding of '{name}' has max_norm and rescales its rows in place at "
+                "each look-up, of which there is no derivative. Leave max_norm away, or use "
+                "Lookahead, which takes no step again."
+            )
+
+
+def require_hessian(module: nn.Module) -> None:
+    """Refuse layers that renew what they compute with from the weights, without a derivative.
+
+    Args:
+        module: The student.
+
+    Raises:
+        UnsupportedStudentError: If a spectral norm takes power iterations.
+    """
+    for name, part in module.named_modules():
+        if _iterates(part):
+            raise UnsupportedStudentError(
+                f"The spectral norm of '{name.partition('.parametrizations')[0]}' takes a "
+                "power iteration in each forward pass, which depends on the weight without a "
+                "derivative: a second derivative would be off. Put it into evaluation mode, "
+                "or take products by FiniteDifference(), which follows it within a step."
+            )
+
+
+def overwritten(module: nn.Module) -> list[str]:
+    """The parameters of embeddings whose rows are rescaled in place when they are looked up.
+
+    Args:
+        module: The student.
+
+    Returns:
+        Their names.
+    """
+    tables = [
+        part.weight
+        for part in module.modules()
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None
+    ]
+    if not tables:
+        return []
+    names: dict[Tensor, str] = {p: name for name, p in module.named_parameters()}
+    return [names[table] for table in tables]
+
+
+def _iterates(part: nn.Module) -> bool:
+    if not part.training:
+        return False
+    if isinstance(part, ParametrizationList):
+        inside = any(isinstance(p, _SpectralNorm) and p.training for p in part)
+        return inside and any(p.requires_grad for p in part.parameters())
+    hooks = [h for h in part._forward_pre_hooks.values() if isinstance(h, SpectralNorm)]
+    return any(getattr(part, f"{hook.name}_orig").requires_grad for hook in hooks)
+
+
+def require_learnable(name: str, batch: Batch) -> None:
+    """Refuse a batch from which no gradient can be had.
+
+    Args:
+        name: What the message calls it.
+        batch: The batch.
+
+    Raises:
+        ValueError: If it was made under ``torch.inference_mode``, or gradients are off now.
+    """
+    if not torch.is_grad_enabled():
+        raise ValueError(
+            "A step cannot be taken where gradients are switched off: call step outside "
+            "torch.no_grad and torch.inference_mode."
+        )
+    if batch.inputs.is_inference() or batch.targets.is_inference():
+        raise ValueError(
+            f"{name} was made under torch.inference_mode, so nothing can be learnt from it: "
+            "make it under torch.no_grad, or clone it outside."
+        )

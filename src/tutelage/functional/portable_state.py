@@ -1,0 +1,156 @@
+"""States that a student has whatever it is wrapped by: compiled, in parts, or for processes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from tutelage.functional.differentiable import original
+from tutelage.storage.state_dicts import load_module
+
+COMPILED = "_orig_mod"
+"""the name by which what ``torch.compile`` gives holds what it was given"""
+PARALLEL = "module"
+"""the same of ``DistributedDataParallel``"""
+Rename = Callable[[str], str]
+
+
+def plain_names(module: nn.Module) -> Rename:
+    """Names of parameters and buffers without those of the wrappers within a module.
+
+    Args:
+        module: The student, without wrappers around the whole of it.
+
+    Returns:
+        From a name in ``module`` to the name that it has where nothing is wrapped.
+    """
+    marks: list[tuple[str, str]] = []
+    for name, part in module.named_modules():
+        before = f"{name}." if name else ""
+        if COMPILED in part._modules:
+            marks.append((before, COMPILED))
+        elif isinstance(part, DistributedDataParallel):
+            marks.append((before, PARALLEL))
+    marks.sort(key=lambda mark: len(mark[0]), reverse=True)
+
+    def plain(name: str) -> str:
+        for before, own in marks:
+            if name.startswith(f"{before}{own}."):
+                name = before + name.removeprefix(f"{before}{own}.")
+        return name
+
+    return plain
+
+
+def names_in(module: nn.Module) -> Rename:
+    """The way back, also from the names that any wrapping gives.
+
+    Args:
+        module: The student, without wrappers around the whole of it.
+
+    Returns:
+        From a name in a stored state to a name in ``module``; one that it has not stays.
+    """
+    plain = plain_names(module)
+    known = [*module.state_dict(), *dict(module.named_buffers())]
+    own = {plain(name): name for name in known}
+
+    def found(name: str) -> str:
+        bare = ".".join(word for word in name.split(".") if word != COMPILED)
+        for known in (name, bare, bare.removeprefix(f"{PARALLEL}.")):
+            if known in own:
+                return own[known]
+        return name
+
+    return found
+
+
+def state_of(module: nn.Module) -> dict[str, Any]:
+    """A module's state under the names that it has where nothing is wrapped.
+
+    Args:
+        module: The module as the user gave it.
+
+    Returns:
+        As ``module.state_dict()``.
+    """
+    inner = original(module)
+    return renamed(inner.state_dict(), plain_names(inner))
+
+
+def load_state(module: nn.Module, state: Any, what: str) -> None:
+    """Load a module's state, whatever it or the module is wrapped by.
+
+    Args:
+        module: The module as the user gave it.
+        state: As ``state_of``, or the ``state_dict`` of a wrapper, gave it.
+        what: What the module is, for the message where names or shapes differ.
+
+    Note: raises as ``states.load_module`` does.
+    """
+    inner = original(module)
+    named = renamed(state, names_in(inner)) if isinstance(state, Mapping) else state
+    load_module(inner, named, what)
+
+
+def renamed(named: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
+    """Values under other names; the mapping itself where no name changes.
+
+    Args:
+        named: Values by name.
+        rename: From name to name.
+
+    Returns:
+        Those.
+    """
+    names = {name: rename(name) for name in named}
+    if isinstance(named, dict) and all(old == new for old, new in names.items()):
+        return named  # which may know the versions of its parts
+    return {names[name]: value for name, value in named.items()}
+
+
+def optimizer_state_of(optimizer: Optimizer, module: nn.Module) -> dict[str, Any]:
+    """An optimiser's state, the names of its parameters those where nothing is wrapped.
+
+    Args:
+        optimizer: The student's.
+        module: The student as the user gave it.
+
+    Returns:
+        As ``optimizer.state_dict()``.
+    """
+    state, inner = optimizer.state_dict(), original(module)
+    plain = plain_names(inner)
+    names = {p: plain(name) for name, p in inner.named_parameters()}
+    groups = zip(state["param_groups"], optimizer.param_groups, strict=True)
+    return {
+        **state,
+        "param_groups": [
+            {**kept, "param_names": [names[p] for p in own["params"]]}
+            if "param_names" in kept
+            else kept
+            for kept, own in groups
+        ],
+    }
+
+
+def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
+    """Load an optimiser's state; its parameters keep their names here.
+
+    Args:
+        optimizer: The student's.
+        state: As ``optimizer_state_of``, or any ``state_dict``, gave it.
+    """
+    kept, own = state["param_groups"], optimizer.param_groups
+    if len(kept) == len(own):  # else torch says what is wrong
+        kept = [
+            {k: v for k, v in {**new, **_names(old)}.items() if k != "param_names" or k in old}
+            for new, old in zip(kept, own, strict=True)
+        ]
+    optimizer.load_state_dict({**state, "param_groups": kept})
+
+
+def _names(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in group.items() if k == "param_names"}

@@ -1,0 +1,163 @@
+"""Running a module again on other parameters, in the forward pass and in any recomputation.
+
+Activation checkpoints run parts of a module once more while gradients are taken. Within a
+replay they run under what held when the part was first run: parameters, buffers, kernels,
+precision and random numbers.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from tutelage.functional.activation_checkpoints import checkpoints_of
+from tutelage.functional.decompositions import decomposed
+from tutelage.functional.differentiable import differentiable
+from tutelage.functional.recomputation import note_replay, recomputing
+from tutelage.types import Params
+from tutelage.distributed.fsdp import without_gathering
+from tutelage.functional.trees import cloned
+
+Context = Callable[[nn.Module], AbstractContextManager[None]]
+
+_ONE_AT_A_TIME = threading.RLock()
+"""two devices' backward passes must not exchange a module's parameters at once"""
+
+
+@contextmanager
+def twice_differentiable(module: nn.Module) -> Iterator[None]:
+    """What a student is run under wherever a step of it is taken again.
+
+    Args:
+        module: The student.
+
+    Yields:
+        Nothing.
+    """
+    with differentiable(module), without_gathering(module), decomposed():
+        yield
+
+
+def replay(
+    module: nn.Module,
+    own: dict[str, Any],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    within: Context = twice_differentiable,
+    tie_weights: bool = True,
+) -> Any:
+    """``torch.func.functional_call`` whose recomputations see what its forward pass saw.
+
+    Args:
+        module: The module; its own state is left alone.
+        own: Parameters and buffers to run on; holds the buffers afterwards.
+        args: The module's arguments.
+        kwargs: Its keyword arguments.
+        within: What it is run under.
+        tie_weights: As in ``functional_call``.
+
+    Returns:
+        What the module gives.
+    """
+    note_replay(module)
+    now, given = Replay(module, own, within, tie_weights), dict(kwargs or {})
+    with within(module), checkpoints_of(now):
+        return functional_call(module, own, args, given, tie_weights=tie_weights)
+
+
+class Kept(NamedTuple):
+    """A buffer as it was."""
+
+    tensor: Tensor
+    version: int
+    copy: Tensor
+
+
+@dataclass
+class Replay:
+    """A module that is being run on other parameters and buffers than its own."""
+
+    module: nn.Module
+    own: dict[str, Any]
+    within: Context
+    tie_weights: bool
+    open: int = 0
+    """checkpoints that are being run"""
+    kept: dict[str, Kept] = field(default_factory=dict)
+    """the buffers at the last checkpoint"""
+
+    def copies(self) -> Params:
+        """The buffers as they are now, while the module is run.
+
+        Returns:
+            Copies, shared by the checkpoints between which a buffer has not changed.
+        """
+        for name, x in self.module.named_buffers():
+            if not self._is_kept(name, x):
+                self.kept[name] = Kept(x, x._version, x.detach().clone())
+        return {name: kept.copy for name, kept in self.kept.items()}
+
+    def changed(self) -> list[str]:
+        """The buffers that have changed since they were copied.
+
+        Returns:
+            Their names.
+        """
+        return [k for k, x in self.module.named_buffers() if not self._is_kept(k, x)]
+
+    def _is_kept(self, name: str, now: Tensor) -> bool:
+        kept = self.kept.get(name)
+        return kept is not None and kept.tensor is now and kept.version == now._version
+
+    def again(self, function: Callable[..., Any], buffers: Params) -> Callable[..., Any]:
+        """A part of the module, to be run from buffers as they once were.
+
+        Args:
+            function: The part.
+            buffers: Those.
+
+        Returns:
+            The part; it leaves ``buffers`` as they are.
+        """
+
+        def run(*args: object, **kwargs: object) -> Any:
+            own = {**self.own, **cloned(buffers)}
+            inner = Replay(self.module, own, self.within, self.tie_weights, open=1)
+            named = {f"module.{name}": x for name, x in own.items()}
+            part, ties = Part(self.module, function), self.tie_weights
+            with _ONE_AT_A_TIME, recomputing(), self.within(self.module), checkpoints_of(inner):
+                return functional_call(part, named, args, kwargs, tie_weights=ties)
+
+        return run
+
+
+class Part(nn.Module):
+    """A function that calls some of a module's parts.
+
+    Args:
+        module: The module.
+        function: The function.
+    """
+
+    def __init__(self, module: nn.Module, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.module = module
+        # not as a part of this one: its parameters would be exchanged under two names
+        self.function = (function,)
+
+    def forward(self, *args: object, **kwargs: object) -> object:
+        """Call the function.
+
+        Args:
+            *args: Its arguments.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            What it gives.
+        """
+        return self.function[0](*args, **kwargs)

@@ -1,0 +1,110 @@
+"""Lessons and observations: drawn and rounded again as they were, detached, cut and joined."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from tutelage.precision import autocast_to
+from tutelage.randomness import seeded
+from tutelage.types import Batch, Lesson, Observation
+
+Rows = TypeVar("Rows", bound=Batch | Lesson)
+
+
+def copied(rows: Rows) -> Rows:
+    """The same rows in memory of their own, which no later write to the others reaches.
+
+    Args:
+        rows: A batch or what was made of it.
+
+    Returns:
+        Copies, attached to the graph of ``rows``.
+    """
+    own = {name: x.clone() for name, x in rows._asdict().items() if isinstance(x, Tensor)}
+    return rows._replace(**own)
+
+
+def write_back(copies: Lesson, rows: Lesson) -> None:
+    """Write to rows what was written to copies of them.
+
+    Args:
+        copies: As ``copied`` gave them.
+        rows: What they are copies of.
+    """
+    for copy, row in zip(copies, rows, strict=True):
+        if isinstance(copy, Tensor) and isinstance(row, Tensor) and copy._version > 0:
+            row.copy_(copy)
+
+
+@contextmanager
+def as_taken(rows: Batch | Lesson, seed: int) -> Iterator[None]:
+    """Draw and round inside as where these rows were first looked at.
+
+    Args:
+        rows: A batch or what was made of it.
+        seed: What is drawn from.
+
+    Yields:
+        Nothing.
+    """
+    device = rows.inputs.device
+    with seeded(seed, device), autocast_to(rows.autocast, device):
+        yield
+
+
+def detach(seen: Observation) -> Observation:
+    """An observation without its graph.
+
+    Args:
+        seen: What the student's forward pass revealed.
+
+    Returns:
+        The same values.
+    """
+    features = {name: feature.detach() for name, feature in seen.features.items()}
+    losses, logits = seen.losses.detach(), seen.logits.detach()
+    return seen._replace(losses=losses, logits=logits, features=features)
+
+
+def joined(parts: list[Observation]) -> Observation:
+    """What a student's passes over parts of a lesson revealed of all of it.
+
+    Args:
+        parts: In the order of the rows.
+
+    Returns:
+        One observation.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    return parts[0]._replace(
+        losses=torch.cat([seen.losses for seen in parts]),
+        logits=torch.cat([seen.logits for seen in parts]),
+        features={
+            name: torch.cat([seen.features[name] for seen in parts])
+            for name in parts[0].features
+        },
+    )
+
+
+def cut(lesson: Lesson, most: int) -> list[Lesson]:
+    """A lesson's rows in order, a few at a time.
+
+    Args:
+        lesson: A lesson.
+        most: Rows of a part; the last one may have fewer.
+
+    Returns:
+        At least one; without what is known of examples rather than rows.
+    """
+    if len(lesson.ids) <= most:
+        return [lesson]
+    rows = [x for x in (*lesson[:4], lesson.aux) if x is not None]
+    parts = zip(*(x.split(most) for x in rows), strict=True)
+    return [
+        Lesson(*own[:4], aux=own[4] if len(own) > 4 else None, autocast=lesson.autocast)
+        for own in parts
+    ]

@@ -1,0 +1,348 @@
+"""A student's module seen as a pure function of its parameters and buffers."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tutelage.functional.derivatives import require_second_derivatives
+from tutelage.functional.differentiable import eager, original, overwritten
+from tutelage.errors import UnsupportedStudentError, UsageError, nearest
+from tutelage.types import Params, StudentState
+from tutelage.functional.replay import replay
+from tutelage.functional.optim import settings_of, slots_of
+from tutelage.distributed.fsdp import all_whole, as_stored, whole
+from tutelage.functional.trees import cloned, detached, wide
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+class StudentView:
+    """The user's module and optimiser, read but never edited or copied.
+
+    Args:
+        module: The student.
+        optimizer: Its optimiser; what it moves is what learning signals look at.
+
+    Raises:
+        UnsupportedStudentError: If the optimiser moves none of the module's parameters.
+    """
+
+    def __init__(self, module: nn.Module, optimizer: Optimizer) -> None:
+        self.module = original(module)
+        self.optimizer = optimizer
+        if not any(p.requires_grad for p in self.params.values()):
+            raise UnsupportedStudentError(
+                "The optimiser moves no trainable parameter of the student. "
+                f"The student has: {', '.join(self.names.values()) or 'none'}."
+            )
+        settings_of(optimizer, self.names)  # refuses parameters of somebody else's
+        self._checked: set[Callable[..., None]] = set()
+
+    @property
+    def names(self) -> dict[Tensor, str]:
+        """The name of each of the module's parameters, as they are now."""
+        as_stored(self.module)
+        return {p: name for name, p in self.module.named_parameters()}
+
+    @property
+    def params(self) -> dict[str, nn.Parameter]:
+        """The parameters that the optimiser holds now, frozen for the moment or not."""
+        as_stored(self.module)
+        moved = {p for group in self.optimizer.param_groups for p in group["params"]}
+        return {name: p for name, p in self.module.named_parameters() if p in moved}
+
+    @property
+    def device(self) -> torch.device:
+        """Where the student lives."""
+        return next(iter(self.params.values())).device
+
+    def state(self) -> StudentState:
+        """The state as it stands, sharing the module's and the optimiser's memory.
+
+        Returns:
+            References, valid until the next real step; of a sharded student, whole copies.
+        """
+        buffers = dict(self.module.named_buffers())
+        slots = slots_of(self.optimizer, self.names)
+        known = {k: all_whole(detached(v)) for k, v in slots.items()}
+        params = all_whole(detached(dict(self.params)))
+        return StudentState(params, detached(buffers), known)
+
+    def gradient(self) -> Params:
+        """The gradient that the optimiser is about to use.
+
+        Returns:
+            One tensor per trainable parameter of the optimiser; zeros where none has come.
+        """
+        own = {k: p for k, p in self.params.items() if p.requires_grad}.items()
+        return {k: whole(torch.zeros_like(p) if p.grad is None else p.grad) for k, p in own}
+
+    def completed(self, state: StudentState, names: Collection[str]) -> StudentState:
+        """A state with parameters added that the optimiser came to hold, or no longer holds.
+
+        Args:
+            state: The student at some step of a window.
+            names: Parameters that steps of the window move; one that ``state`` lacks has been
+                left alone since then.
+
+        Returns:
+            The state with copies of these, and of what the optimiser remembers of them.
+
+        Raises:
+            UnsupportedStudentError: If the student has no such parameter any more.
+        """
+        missing = [k for k in names if k not in state.params]
+        if not missing:
+            return state
+        own = {name: p for p, name in self.names.items()}
+        if gone := [k for k in missing if k not in own]:
+            raise UnsupportedStudentError(
+                f"The student's steps moved {', '.join(gone)}, which it has no longer: change "
+                "its modules between two looks of the signal, not within a window."
+            )
+        params = cloned(all_whole({k: own[k] for k in missing}))
+        slots = dict(state.slots)
+        for slot, memory in slots_of(self.optimizer, self.names).items():
+            known = cloned(all_whole({k: memory[k] for k in missing if k in memory}))
+            if known:
+                slots[slot] = known | slots.get(slot, {})
+        return StudentState(state.params | params, state.buffers, slots)
+
+    def snapshot(self) -> StudentState:
+        """A copy of the state that later steps leave alone.
+
+        Returns:
+            Tensors with memory of their own.
+        """
+        params, buffers, slots = self.state()
+        return StudentState(
+            cloned(params), cloned(buffers), {k: cloned(v) for k, v in slots.items()}
+        )
+
+    def require_second_derivatives(self, gradient: Params) -> None:
+        """Refuse, the first time, a gradient that torch cannot differentiate as a whole.
+
+        Args:
+            gradient: Of a step, with its graph.
+        """
+        if require_second_derivatives not in self._checked:
+            require_second_derivatives(gradient.values())
+            self._checked.add(require_second_derivatives)
+
+    def require(self, check: Callable[[nn.Module], None]) -> None:
+        """Make a check of the module, the first time.
+
+        Args:
+            check: Refuses what it does not allow.
+        """
+        if check not in self._checked:
+            check(self.module)
+            self._checked.add(check)
+
+    def evaluate(
+        self, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str]
+    ) -> tuple[Any, Params, Params]:
+        """Run the student on other parameters; the module's own state is left alone.
+
+        Args:
+            params: Parameters to run on.
+            buffers: Buffers to start from; not changed.
+            inputs: Model inputs [L, ...].
+            taps: Names of submodules whose outputs are wanted.
+
+        Returns:
+            What it gives, see ``records.Outputs``; features by tap; the buffers afterwards.
+        """
+        return evaluate(self.module, params, buffers, inputs, taps)
+
+
+def in_full_precision(state: StudentState) -> StudentState:
+    """A student's parameters and its optimiser's memory in float32 or better.
+
+    What looks back over many steps adds up small numbers, which half precision loses.
+
+    Args:
+        state: The student, in any precision.
+
+    Returns:
+        The tensors themselves where they are so already; buffers as they are.
+    """
+    slots = {
+        slot: {k: wide(x) for k, x in known.items()} for slot, known in state.slots.items()
+    }
+    return StudentState({k: wide(p) for k, p in state.params.items()}, state.buffers, slots)
+
+
+def evaluate(
+    module: nn.Module, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str] = ()
+) -> tuple[Any, Params, Params]:
+    """Run a module on other parameters, where second derivatives and forward mode work.
+
+    A module in half precision may be given parameters in float32: all of it runs in that then.
+
+    Args:
+        module: The module; its own state is left alone.
+        params: Parameters to run on.
+        buffers: Buffers to start from; not changed.
+        inputs: Model inputs [L, ...].
+        taps: Names of submodules whose outputs are wanted.
+
+    Returns:
+        What it gives, see ``records.Outputs``; features by tap; the buffers afterwards.
+    """
+    own = params | cloned(buffers)
+    for name in overwritten(module):
+        own[name] = own.get(name, module.get_parameter(name)).clone()
+    if next(module.parameters()).dtype in _HALF and (full := _full(module, params)):
+        own = full | {k: wide(b) if b.is_floating_point() else b for k, b in own.items()}
+        inputs = wide(inputs) if inputs.is_floating_point() else inputs
+    with tapped(module, taps) as features:
+        outputs = replay(module, own, (inputs,))
+    return outputs, features, {name: own[name].to(b.dtype) for name, b in buffers.items()}
+
+
+def _full(module: nn.Module, params: Params) -> Params:
+    # all parameters in float32, where one of those given is in more than the module's own
+    own = dict(module.named_parameters())
+    same = all(p.dtype == own[name].dtype for name, p in params.items())
+    return {} if same else {name: wide(p) for name, p in own.items()}
+
+
+@contextmanager
+def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
+    """Collect the outputs of named submodules during one forward pass, run eagerly.
+
+    Args:
+        module: The module that will be run inside.
+        taps: Names of its submodules.
+
+    Yields:
+        A dictionary that fills up, tap by tap.
+
+    Raises:
+        UsageError: If a tap is not reached, or gives something else than a tensor.
+    """
+    features: Params = {}
+
+    def keep(name: str) -> Callable[[nn.Module, object, object], None]:
+        def hook(_module: nn.Module, _args: object, output: object) -> None:
+            if not isinstance(output, Tensor):
+                raise UsageError(
+                    f"The student's module '{name}' gives a {type(output).__name__}, not a "
+                    "tensor. Tap a module that gives a tensor."
+                )
+            features[name] = output
+
+        return hook
+
+    parts = [(tap, find_tap(module, tap)) for tap in taps]
+    handles = [part.register_forward_hook(keep(tap)) for tap, part in parts]
+    try:
+        with eager(module) if taps else nullcontext():
+            yield features
+        for tap in taps:
+            if tap not in features:
+                raise UsageError(
+                    f"The student's forward pass does not reach its module '{tap}'. "
+                    "Tap one that it does."
+                )
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def find_tap(module: nn.Module, tap: str) -> nn.Module:
+    """The submodule of that name.
+
+    Args:
+        module: The student.
+        tap: A name as in ``module.named_modules()``.
+
+    Returns:
+        The submodule.
+
+    Raises:
+        UsageError: If there is none; the message lists the names there are.
+    """
+    modules, name = submodules(module), plain(tap)
+    if name not in modules or not name:
+        names = [name for name in modules if name]
+        raise UsageError(f"The student has no module '{tap}' to tap. {nearest(tap, names)}")
+    return modules[name]
+
+
+def submodules(module: nn.Module) -> dict[str, nn.Module]:
+    """The submodules by the names that they have where nothing is compiled.
+
+    Args:
+        module: The student.
+
+    Returns:
+        All of them; the empty string is the module itself.
+    """
+    return {plain(name): part for name, part in module.named_modules()}
+
+
+def plain(name: str) -> str:
+    """A submodule's name without the wrappers of ``torch.compile``.
+
+    Args:
+        name: As in ``module.named_modules()``.
+
+    Returns:
+        The name.
+    """
+    return ".".join(word for word in name.split(".") if word != "_orig_mod")
+
+
+def tap_width(module: nn.Module, tap: str) -> int:
+    """How many features per example a tap gives, read off the layers around it.
+
+    Args:
+        module: The student.
+        tap: The name of the submodule.
+
+    Returns:
+        The number of features D.
+
+    Raises:
+        UsageError: If the width cannot be told; the message says how to give it.
+    """
+    width = known_width(module, tap)
+    if width is None:
+        raise UsageError(
+            f"The width of tap '{tap}' cannot be read off the student. Give the width of the "
+            "flattened output of that module: tap_width=..."
+        )
+    return width
+
+
+def known_width(module: nn.Module, tap: str) -> int | None:
+    """The width of a tap where it can be known without running the student.
+
+    That is so for a linear layer, and for a module whose output is what the last linear layer
+    takes.
+
+    Args:
+        module: The student.
+        tap: The name of the submodule.
+
+    Returns:
+        The number of features D, or None.
+    """
+    tapped_module = find_tap(module, tap)
+    if isinstance(tapped_module, nn.Linear):
+        return tapped_module.out_features
+    parts = submodules(module)
+    names = [name for name, part in parts.items() if not list(part.children())]
+    linear = [name for name in names if isinstance(parts[name], nn.Linear)]
+    before, tap = names[: names.index(linear[-1])] if linear else [], plain(tap)
+    if before and (before[-1] == tap or before[-1].startswith(f"{tap}.")):
+        last = parts[linear[-1]]
+        assert isinstance(last, nn.Linear)
+        return last.in_features
+    return None

@@ -1,0 +1,58 @@
+"""What a framework's checkpoint folder keeps of a tutor, in a file of its own."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tutelage.storage.checkpoint import DAMAGE, load_checkpoint, telling_damage
+from tutelage.errors import UsageError
+
+_CPU = torch.device("cpu")
+_NUMBERED = re.compile(r"(.*\D)(\d+)")
+"""a folder of checkpoints, such as checkpoint-200 or checkpoint_3"""
+
+
+def read_kept(file: Path) -> dict[str, Any]:
+    """What ``checkpoints.save_checkpoint`` wrote into a checkpoint folder.
+
+    Args:
+        file: The file.
+
+    Returns:
+        Its content, on the CPU.
+
+    Raises:
+        UsageError: If it is missing or damaged; the message names the newest checkpoint beside
+            it that is whole.
+    """
+    if not file.is_file():
+        raise UsageError(
+            f"{file} is missing: that checkpoint knows of no teacher. {_another(file)}"
+        )
+    with telling_damage(file, _another(file)):
+        return load_checkpoint(file, _CPU)
+
+
+def _another(file: Path) -> str:
+    for folder in _others(file.parent):
+        try:
+            load_checkpoint(folder / file.name, _CPU)
+        except (*DAMAGE, OSError):
+            continue
+        return f"The newest checkpoint that is whole is {folder}: go on from that."
+    return "There is no other checkpoint beside it that is whole: begin anew."
+
+
+def _others(folder: Path) -> list[Path]:
+    # from the newest to the oldest
+    own = _NUMBERED.fullmatch(folder.name)
+    if own is None:
+        return []
+    found = [
+        (int(other[2]), path)
+        for path in folder.parent.iterdir()
+        if path != folder and (other := _NUMBERED.fullmatch(path.name)) and other[1] == own[1]
+    ]
+    return [path for _, path in sorted(found, reverse=True)]

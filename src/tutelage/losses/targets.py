@@ -1,0 +1,272 @@
+"""Labels that are no classes: examples without a label, and labels that nobody declared."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from tutelage.errors import UnknownLabelError, UsageError
+from tutelage.losses.objectives import cross_entropy, logits_of
+from tutelage.types import Batch, Lesson, Observation, Outputs
+from tutelage.validation.shapes import described, is_none_of
+from tutelage.validation.shapes import require_classes as require_classes
+
+_ROUNDING = 2e-2
+"""by how much soft labels in half precision may miss a sum of one"""
+Rows = TypeVar("Rows", bound=Batch | Lesson)
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """Cross entropy of every example in nats, where some labels stand for none.
+
+    An example with an ignored label has loss 0 and, whatever its teacher says, weight 0: it
+    counts in no mean and gives no gradient. A batch without a label leaves the student alone.
+    Teachers that weigh or grade do not see such examples. One that mixes examples before the
+    student sees them (``Blending``, ``Mixup``) needs labels for all.
+    """
+
+    ignored: tuple[int, ...] = ()
+    """labels that stand for none, such as 255 and -1"""
+
+    def __call__(self, logits: Float[Tensor, "B C"], targets: Tensor) -> Tensor:
+        """One loss per example.
+
+        Args:
+            logits: Unnormalised log-probabilities.
+            targets: Class ids or ignored labels [B], or soft labels [B, C].
+
+        Returns:
+            [B].
+        """
+        if targets.is_floating_point():
+            return cross_entropy(logits, targets)
+        known = self.labelled(targets)
+        return cross_entropy(logits, targets.where(known, 0)).where(known, 0)
+
+    def counts(self, targets: Tensor) -> Tensor | None:
+        """Which examples count in a mean of losses.
+
+        Args:
+            targets: Class ids or ignored labels [B], or soft labels [B, C].
+
+        Returns:
+            bool [B]; None for soft labels.
+        """
+        return None if targets.is_floating_point() else self.labelled(targets)
+
+    def labelled(self, targets: Int[Tensor, "B"]) -> Bool[Tensor, "B"]:
+        """Which examples have a label.
+
+        Args:
+            targets: Class ids, or ignored labels.
+
+        Returns:
+            False where the label is an ignored one.
+        """
+        return is_none_of(targets, self.ignored)
+
+
+def with_classes(rows: Rows, counts: Tensor | None) -> Rows:
+    """Class 0 in place of labels that are none, which would index beyond the classes.
+
+    Args:
+        rows: The lesson or batch.
+        counts: As ``reduction.counts_of`` gives them.
+
+    Returns:
+        The same one where all rows have a label, or a label is more than a class id.
+    """
+    if counts is None or rows.targets.ndim > 1 or rows.targets.is_floating_point():
+        return rows
+    return rows._replace(targets=rows.targets.where(counts > 0, 0))
+
+
+Moment = Callable[[Lesson, Observation], Tensor]
+
+
+def of_labelled(
+    moment: Moment, lesson: Lesson, seen: Observation, counts: Tensor | None
+) -> Tensor:
+    """What a teacher gives for each row, made for those that have a label; 0 for the others.
+
+    The teacher sees the labelled rows alone, so that the others are in no mean, rank or draw
+    of its own. Where some may be without a label, this waits for a GPU.
+
+    Args:
+        moment: From what the student saw and what that revealed to numbers, one for each row.
+        lesson: What the student saw.
+        seen: What its forward pass revealed.
+        counts: As ``reduction.counts_of`` gives them.
+
+    Returns:
+        [L], or as the moment gives them where all rows have a label.
+    """
+    if counts is None:
+        return moment(lesson, seen)
+    rows = (counts > 0).nonzero().squeeze(1)
+    if len(rows) == len(counts):
+        return moment(lesson, seen)
+    if not len(rows):
+        return seen.losses  # all 0, on the student's graph where grades are asked for
+    found = moment(*_only(rows, lesson, seen)).reshape(len(rows))
+    return found.new_zeros(len(counts)).index_copy(0, rows, found)
+
+
+def of_labelled_examples(
+    moment: Moment, lesson: Lesson, seen: Observation, counts: Tensor | None
+) -> Tensor:
+    """The same of a moment that gives a number for each example of the batch.
+
+    Args:
+        moment: From what the student saw and what that revealed to numbers, one an example.
+        lesson: What the student saw.
+        seen: What its forward pass revealed.
+        counts: As ``reduction.counts_of`` gives them.
+
+    Returns:
+        [B].
+    """
+    if counts is None:
+        return moment(lesson, seen)
+    rows = (counts > 0).nonzero().squeeze(1)
+    if len(rows) == len(counts):
+        return moment(lesson, seen)
+    examples = int(lesson.group.max()) + 1
+    if not len(rows):
+        return seen.losses.new_zeros(examples)
+    found = moment(*_only(rows, lesson, seen))
+    return found.new_zeros(examples).index_copy(0, lesson.group[rows].unique(), found)
+
+
+def counted_rows(
+    lesson: Lesson, seen: Observation, counts: Tensor | None
+) -> tuple[Lesson, Observation]:
+    """The rows of a lesson that have a label, and what was seen of them.
+
+    Args:
+        lesson: What the student saw.
+        seen: What its forward pass revealed.
+        counts: As ``reduction.counts_of`` gives them.
+
+    Returns:
+        Both, their examples numbered anew; all of it where all rows have a label.
+    """
+    if counts is None:
+        return lesson, seen
+    rows = (counts > 0).nonzero().squeeze(1)
+    return (lesson, seen) if len(rows) == len(counts) else _only(rows, lesson, seen)
+
+
+def _only(rows: Tensor, lesson: Lesson, seen: Observation) -> tuple[Lesson, Observation]:
+    examples, group = lesson.group[rows].unique(return_inverse=True)
+    log_prob = None if lesson.log_prob is None else lesson.log_prob[examples]
+    shown = lesson._replace(
+        inputs=lesson.inputs[rows],
+        targets=lesson.targets[rows],
+        ids=lesson.ids[rows],
+        group=group,
+        log_prob=log_prob,
+        aux=None if lesson.aux is None else lesson.aux[rows],
+    )
+    revealed = seen._replace(
+        losses=seen.losses[rows],
+        logits=seen.logits[rows],
+        features={name: feature[rows] for name, feature in seen.features.items()},
+        alignments=None if seen.alignments is None else seen.alignments[rows],
+    )
+    return shown, revealed
+
+
+def answered_rightly(outputs: Outputs, targets: Tensor, counts: Tensor | None = None) -> Tensor:
+    """Which examples a student names the class of; those without a label are left out.
+
+    Args:
+        outputs: What it gives, logits [L, C] first.
+        targets: Class ids [L], or soft labels [L, C].
+        counts: As ``reduction.counts_of`` gives them.
+
+    Returns:
+        bool, one for each example with a label.
+
+    Raises:
+        UsageError: If outputs and targets do not fit, which might broadcast.
+    """
+    logits = logits_of(outputs)
+    labels = targets.argmax(1) if targets.ndim == 2 else targets
+    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        raise UsageError(
+            f"an accuracy needs logits [L, C] and class ids [L]; the logits are "
+            f"{described(logits)}, the targets {described(targets)}."
+        )
+    right = logits.argmax(1) == labels
+    return right if counts is None else right[counts > 0]
+
+
+def require_distributions(targets: Tensor, objective: object) -> None:
+    """Refuse soft labels that are no probabilities, by cross entropy; waits for the device.
+
+    Args:
+        targets: What the student is trained on.
+        objective: By what it is.
+
+    Raises:
+        UsageError: If a row has a negative number, or does not sum to one.
+    """
+    mixes = objective is cross_entropy or isinstance(objective, CrossEntropy)
+    if not mixes or not targets.is_floating_point():
+        return
+    sums = targets.double().sum(1)
+    wrong = ~((sums - 1).abs() <= _ROUNDING) | (targets < 0).any(1)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise UsageError(
+            f"the soft labels of row {row} of the batch sum to {float(sums[row]):g}; allowed: "
+            "probabilities, which sum to 1. For several labels of one example take "
+            "objectives.binary_cross_entropy."
+        )
+
+
+def one_hot(targets: Tensor, classes: int, owner: str) -> Tensor:
+    """Class ids as rows of a one and zeros.
+
+    Args:
+        targets: Class ids [L].
+        classes: C.
+        owner: Who needs them, for the message.
+
+    Returns:
+        int64 [L, C].
+
+    Note: class ids that are none are a ``UsageError`` on the CPU.
+    """
+    if targets.device.type == "cpu":
+        require_classes_of(targets, classes, owner)
+    return F.one_hot(targets.long(), classes)
+
+
+def require_classes_of(targets: Tensor, classes: int, owner: str) -> None:
+    """Refuse labels that a teacher made for C classes does not know.
+
+    Args:
+        targets: Class ids [L].
+        classes: C.
+        owner: Who needs them, for the message.
+
+    Raises:
+        UsageError: If targets are no class ids.
+        UnknownLabelError: If a label is outside of 0..C-1.
+    """
+    if targets.is_floating_point() or targets.ndim != 1:
+        raise UsageError(f"{owner} takes class ids [L], got {described(targets)}.")
+    wrong = (targets < 0) | (targets >= classes)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise UnknownLabelError(
+            f"row {row} of the batch has label {int(targets[row])}, but {owner} knows the "
+            f"classes 0..{classes - 1}. Make it for all classes; leave examples without a "
+            "label out."
+        )

@@ -1,0 +1,21 @@
+"""How every example's gradient lies to a direction, without per-example gradients."""
+
+from tutelage.per_example.gradient_dots import alignment, dots_or_forward
+from tutelage.per_example.coupling import couples_rows
+from tutelage.per_example.finite_difference import central_dots, forward_difference_dots
+from tutelage.per_example.forward import Losses, forward_dots, load_forward_mode
+from tutelage.per_example.recorder import Recorder
+from tutelage.per_example.recording import Recording
+
+__all__ = [
+    "Losses",
+    "Recorder",
+    "Recording",
+    "alignment",
+    "central_dots",
+    "couples_rows",
+    "dots_or_forward",
+    "forward_difference_dots",
+    "forward_dots",
+    "load_forward_mode",
+]

@@ -1,0 +1,202 @@
+"""Finding which dimension of a module's output counts the rows of a batch."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tutelage.per_example.coupling import varied
+from tutelage.per_example.inputs import Given
+from tutelage.per_example.row_arithmetic import mapped, tensors_in
+from tutelage.per_example.units import Unit, takes_statistics
+from tutelage.functional.module_state import attributes_kept
+from tutelage.randomness import each_from, seeded
+from tutelage.functional.replay import replay
+from tutelage.functional.trees import cloned
+
+Places = Mapping[tuple[str, int], Sequence[int | None]]
+"""row dimension of every output, by the module's name and the number of its call"""
+FEW = 3
+"""rows that are enough to tell where they are"""
+MANY = 64
+"""rows that are looked at where nothing else tells whether they depend on one another"""
+TOLERANCE = 1e-4
+"""of the largest gradient, by which a gradient may miss its multiple"""
+UNKNOWN = -1
+"""where two dimensions would do, as for an output that has no gradient"""
+
+
+def find_places(
+    student: nn.Module, units: Sequence[Unit], given: Given, rows: int
+) -> Places | None:
+    """Run a few rows through the student and see what scales with each row's own loss.
+
+    Where the loss of row i is multiplied, row i of every gradient is, and nothing else: that
+    tells positions from examples where their numbers agree, and finds modules that mix rows.
+
+    Args:
+        student: The student; its state is left alone.
+        units: The modules to look at.
+        given: The student's arguments.
+        rows: B.
+
+    Returns:
+        By output: its dimension, None where none counts rows, ``UNKNOWN`` where several might.
+        Empty where the student gives nothing row by row; None where it cannot be run on a few
+        rows, so that nothing is known.
+    """
+    few = min(rows, MANY if any(map(takes_statistics, student.modules())) else FEW)
+    outputs: dict[tuple[str, int], list[Tensor]] = {}
+    device = next(student.parameters()).device
+    try:
+        with ExitStack() as stack, each_from(), seeded(0, device), torch.enable_grad():
+            stack.enter_context(without_statistics(student))
+            stack.enter_context(attributes_kept(student))
+            for unit in units:
+                gather(unit, outputs, stack)
+            return places_in(outputs, run(student, given, rows, few), (few, rows))
+    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError):
+        return None  # a student may insist on whole batches
+
+
+def run(student: nn.Module, given: Given, rows: int, few: int) -> object:
+    """What the student gives for a few rows, on copies of these and of its buffers.
+
+    Args:
+        student: The student.
+        given: Its arguments.
+        rows: B.
+        few: How many rows.
+
+    Returns:
+        Anything.
+    """
+
+    def sliced(tensor: Tensor) -> Tensor:
+        return (tensor[:few] if tensor.shape[:1] == (rows,) else tensor).clone()
+
+    args, kwargs = mapped(given.args, sliced), mapped(given.kwargs, sliced)
+    assert isinstance(args, tuple)
+    assert isinstance(kwargs, dict)
+    own = {**dict(student.named_parameters()), **cloned(dict(student.named_buffers()))}
+    return replay(student, own, args, kwargs)
+
+
+@contextmanager
+def without_statistics(student: nn.Module) -> Iterator[None]:
+    """Batch normalisations in evaluation mode where they can be: these leave rows apart.
+
+    Args:
+        student: The student; in its own modes again afterwards.
+
+    Yields:
+        Nothing.
+    """
+    norms = [m for m in student.modules() if isinstance(m, _BatchNorm)]
+    changed = [m for m in norms if m.training and m.running_mean is not None]
+    try:
+        for norm in changed:
+            norm.training = False
+        yield
+    finally:
+        for norm in changed:
+            norm.training = True
+
+
+def gather(unit: Unit, outputs: dict[tuple[str, int], list[Tensor]], stack: ExitStack) -> None:
+    """Keep what a module gives, call by call.
+
+    Args:
+        unit: The module.
+        outputs: Where to.
+        stack: Undoes the hook.
+    """
+    calls: list[None] = []
+
+    def after(_module: nn.Module, _args: object, given: object) -> None:
+        found = tensors_in(given)
+        if any(t.requires_grad for t in found):
+            outputs[unit.name, len(calls)] = found
+            calls.append(None)
+
+    handle = unit.module.register_forward_hook(after, prepend=unit.linear)
+    stack.callback(handle.remove)
+
+
+def places_in(
+    outputs: Mapping[tuple[str, int], list[Tensor]], result: object, sizes: tuple[int, int]
+) -> Places:
+    """See what scales with the rows of a result.
+
+    Args:
+        outputs: Of every call of every module.
+        result: What the student gave.
+        sizes: How many rows that may have.
+
+    Returns:
+        As ``find_places``.
+    """
+    scores = row_scores(result, sizes)
+    if scores is None:
+        return {}
+    flat = [t for tensors in outputs.values() for t in tensors if t.requires_grad]
+    # powers of two first: what they scale is scaled without rounding
+    factors = 2.0 ** torch.arange(-1, len(scores) - 1).clamp(max=FEW - 2)
+    factors = factors + torch.arange(len(scores)).sub(FEW - 1).clamp(min=0) / len(scores)
+    factors = factors.to(scores)
+    once, scaled = (
+        torch.autograd.grad(
+            scores, flat, weights, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        for weights in (torch.ones_like(factors), factors)
+    )
+    found: dict[int, int | None] = {
+        id(t): scaling_dim(a, b, factors) for t, a, b in zip(flat, once, scaled, strict=True)
+    }
+    return {
+        key: [found.get(id(t), UNKNOWN) for t in tensors] for key, tensors in outputs.items()
+    }
+
+
+def row_scores(result: object, sizes: tuple[int, int]) -> Tensor | None:
+    """One differentiable number per row of what the student gave.
+
+    Args:
+        result: Tensors whose first dimension counts rows.
+        sizes: How many these may be; the first that fits counts.
+
+    Returns:
+        [rows]; None where there is none.
+    """
+    for rows in sizes:
+        fitting = [t for t in tensors_in(result) if t.requires_grad and t.shape[:1] == (rows,)]
+        if fitting:
+            return torch.stack([varied(t.reshape(rows, -1)) for t in fitting]).sum(0)
+    return None
+
+
+def scaling_dim(once: Tensor, scaled: Tensor, factors: Tensor) -> int | None:
+    """The dimension along which one tensor is the other times the factors.
+
+    Args:
+        once: A gradient.
+        scaled: The gradient for losses multiplied by the factors.
+        factors: One per row.
+
+    Returns:
+        That dimension; None if there is none, ``UNKNOWN`` if there are several.
+    """
+    rows = len(factors)
+    once, scaled, factors = (t.detach().to(torch.float64) for t in (once, scaled, factors))
+    bound = TOLERANCE * float(scaled.abs().max()) if scaled.numel() else 0.0
+    found = []
+    for dim in range(once.ndim):
+        if once.shape[dim] == rows:
+            shape = [rows if d == dim else 1 for d in range(once.ndim)]
+            if float((once * factors.view(shape) - scaled).abs().max()) <= bound:
+                found.append(dim)
+    if len(found) > 1:
+        return UNKNOWN
+    return found[0] if found else None

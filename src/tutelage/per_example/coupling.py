@@ -1,0 +1,318 @@
+"""Whether rows of a batch depend on one another, found from the graph of their own losses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.per_example.row_arithmetic import tensors_in
+from tutelage.per_example.units import scales_by_frequency, takes_statistics
+from tutelage.functional.module_state import on_state, state_of
+from tutelage.functional.trees import wide
+
+FIRST = 4
+"""passes of a student that are all checked; after them those numbered by powers of two"""
+MOST = 64
+"""different graphs of one student up to which a new one is checked"""
+DIGIT = 16
+"""factors that tell rows apart: powers of two, by which numbers are multiplied exactly"""
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
+"""largest gap relative to the sum of absolute values; ``ROUNDED`` for shorter floats"""
+ROUNDED = 3e-2
+UNKNOWN = "it is not known whether the loss of a row depends on other rows"
+OBJECTIVE = "the objective's loss of a row depends on what the student gives for other rows"
+STUDENT = "what the student gives for a row depends on other rows"
+
+
+@dataclass
+class Checked:
+    """What is known of a student's graphs."""
+
+    passes: int = 0
+    graphs: set[int] = field(default_factory=set)
+    known: set[tuple[int, int]] = field(default_factory=set)
+    """graphs and numbers of rows that were checked"""
+    coupled: dict[tuple[int, int], str] = field(default_factory=dict)
+    """those whose rows depend on one another, and how"""
+
+    def due(self, key: tuple[int, int]) -> bool:
+        """Count a pass, and say whether it is to be checked.
+
+        Args:
+            key: Its graph, and how many rows it has.
+
+        Returns:
+            True for the first passes, now and then, and for whatever is new.
+        """
+        self.passes += 1
+        new = key not in self.known
+        self.known.add(key)
+        self.graphs.add(key[0])
+        return new or self.passes <= FIRST or self.passes & (self.passes - 1) == 0
+
+
+def couples_rows(student: nn.Module) -> bool:
+    """Whether the gradient of one example depends on the others of its batch, where known.
+
+    Args:
+        student: The student.
+
+    Returns:
+        True where a batch normalisation is in training mode, or keeps no statistics, where an
+        embedding divides its gradient by how often the batch holds a token, and where the check
+        of a recorded pass has found that rows of the student's losses depend on one another.
+    """
+    found = CHECKED.get(student)
+    return (found is not None and bool(found.coupled)) or any(
+        takes_statistics(m) or scales_by_frequency(m) for m in student.modules()
+    )
+
+
+CHECKED: WeakKeyDictionary[nn.Module, Checked] = WeakKeyDictionary()
+
+
+class RowCheck:
+    """Checks one recorded pass of a student.
+
+    The gradient of ``sum_i u_i l_i`` in row i of any output is ``u_i`` times that of
+    ``sum_i l_i`` where no other row's loss depends on it. That is checked between student and
+    objective at every pass, and at every recorded module now and then: at the first passes, and
+    whenever the graph has other operators or the batch another number of rows than before.
+
+    Args:
+        student: The student.
+        rows: B.
+        params: What it runs on.
+    """
+
+    def __init__(self, student: nn.Module, rows: int, params: Sequence[Tensor]) -> None:
+        self.student = student
+        self.rows = rows
+        self.params = params
+        self.outputs: list[Tensor] = []
+        """what the student gave, call by call"""
+        self.found: dict[tuple[int, int], tuple[Tensor, Tensor]] | None = None
+        """what came to the modules' outputs in a backward pass of the check; else None"""
+        self.reason = ""
+        """why rows cannot be told apart; empty where they can"""
+
+    def gave(self, result: object) -> None:
+        """Keep what a call of the student gave.
+
+        Args:
+            result: Anything.
+        """
+        self.outputs += [t for t in tensors_in(result) if t.requires_grad]
+
+    def note(self, output: tuple[int, int], dim: int, delta: Tensor) -> None:
+        """Keep one number for each row of a gradient.
+
+        Args:
+            output: Which output of which call it came to.
+            dim: Its dimension that counts rows.
+            delta: The gradient.
+        """
+        assert self.found is not None
+        by_row = wide(delta.detach().movedim(dim, 0).reshape(self.rows, -1))
+        steps = torch.arange(1, by_row.shape[1] + 1, dtype=by_row.dtype, device=by_row.device)
+        numbers = by_row * torch.cos(steps)
+        # the tolerance is that of the gradient's own type
+        bound = numbers.abs().sum(1) * TOLERANCE.get(delta.dtype, ROUNDED)
+        self.found[output] = numbers.sum(1), bound
+
+    def verify(self, losses: Tensor, *, row_by_row: bool = False) -> None:
+        """Check a pass between the student's forward and backward pass.
+
+        Args:
+            losses: One per row, attached to the student's graph.
+            row_by_row: Whether the objective is known to look at one row at a time.
+        """
+        if losses.shape != (self.rows,) or not losses.requires_grad:
+            self.reason = self.reason or UNKNOWN
+            return
+        if self.rows == 1:
+            return
+        checked = CHECKED.setdefault(self.student, Checked())
+        key = graph_of(losses), self.rows
+        if key in checked.coupled:
+            self.reason = checked.coupled[key]
+            return
+        self.found = {}
+        try:
+            reason = self._reason(losses, checked, key, row_by_row=row_by_row)
+        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError):
+            reason = UNKNOWN
+        finally:
+            self.found = None
+        if reason:
+            self.reason = reason
+            if bool(losses.isfinite().all()):
+                checked.coupled[key] = reason
+
+    def verify_outputs(self, result: object) -> None:
+        """Check the student alone, whose losses are not known.
+
+        Args:
+            result: What it gave.
+        """
+        fitting = [
+            t for t in tensors_in(result) if t.requires_grad and t.shape[:1] == (self.rows,)
+        ]
+        if fitting:
+            numbers = [varied(t.reshape(self.rows, -1)) for t in fitting]
+            scores = torch.stack([n.to(numbers[0].dtype) for n in numbers]).sum(0)
+            self.verify(scores, row_by_row=True)
+        elif not self.reason:
+            self.reason = UNKNOWN
+
+    def _reason(
+        self, losses: Tensor, checked: Checked, key: tuple[int, int], *, row_by_row: bool
+    ) -> str:
+        due = checked.due(key)
+        if row_by_row and not due:
+            return ""
+        factors = factors_for(losses, checked.passes, digits=2 if due else 1)
+        if reason := self._reason_in_objective(losses, factors):
+            return reason
+        if not due or any(map(takes_statistics, self.student.modules())):
+            return ""  # each row's share of batch statistics is what is wanted there
+        if len(checked.graphs) > MOST:
+            return UNKNOWN
+        return "" if self._apart_in_student(losses, factors) else STUDENT
+
+    def _reason_in_objective(self, losses: Tensor, factors: list[Tensor]) -> str:
+        found = [
+            [g for g in gradients_of(losses, self.outputs, u) if g is not None] for u in factors
+        ]
+        if not found[0] or any(g.shape[:1] != (self.rows,) for g in found[0]):
+            return UNKNOWN
+        once = [rows_of(g) for g in found[0]]
+        apart = all(
+            in_proportion(first, rows_of(g), u)
+            for u, grads in zip(factors[1:], found[1:], strict=True)
+            for first, g in zip(once, grads, strict=True)
+        )
+        return "" if apart else OBJECTIVE
+
+    def _apart_in_student(self, losses: Tensor, factors: list[Tensor]) -> bool:
+        passes = [self._pass(losses, u) for u in factors]
+        return all(
+            found.keys() == passes[0].keys()
+            and all(in_proportion(passes[0][k], found[k], u) for k in found)
+            for u, found in zip(factors[1:], passes[1:], strict=True)
+        )
+
+    def _pass(
+        self, losses: Tensor, factors: Tensor
+    ) -> dict[tuple[int, int], tuple[Tensor, Tensor]]:
+        self.found = found = {}
+        # a part that is run again in the backward pass writes to its buffers again
+        with on_state(self.student, state_of(self.student)):
+            gradients_of(losses, self.params, factors)
+        return found
+
+
+def gradients_of(
+    losses: Tensor, tensors: Sequence[Tensor], factors: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Gradients of the losses times factors, the graph kept.
+
+    Args:
+        losses: [rows].
+        tensors: With respect to what.
+        factors: [rows].
+
+    Returns:
+        One for each tensor; None where the losses do not depend on it.
+    """
+    if not tensors:
+        return ()
+    return torch.autograd.grad(losses, tensors, factors, retain_graph=True, allow_unused=True)
+
+
+def rows_of(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """A gradient's numbers row by row, and how much rounding may change them.
+
+    Args:
+        gradient: [rows, ...].
+
+    Returns:
+        [rows, n] and [rows, 1].
+    """
+    numbers = wide(gradient.reshape(len(gradient), -1))
+    bound = numbers.abs().sum(1, keepdim=True) * TOLERANCE.get(gradient.dtype, ROUNDED)
+    return numbers, bound
+
+
+def in_proportion(
+    once: tuple[Tensor, Tensor], scaled: tuple[Tensor, Tensor], factors: Tensor
+) -> bool:
+    """Whether numbers are others times the factors of their rows.
+
+    Args:
+        once: Numbers [rows, ...], with what rounding may change.
+        scaled: The same for losses times the factors.
+        factors: [rows].
+
+    Returns:
+        False also where a number is not finite.
+    """
+    u = factors.reshape(-1, *[1] * (once[0].ndim - 1)).to(once[0])
+    gap = (scaled[0] / u - once[0]).abs()
+    return bool((gap <= torch.maximum(once[1], scaled[1] / u)).all())
+
+
+def factors_for(losses: Tensor, number: int, digits: int) -> list[Tensor]:
+    """Ones, and powers of two: two sets of them, of which no two of 256 rows share both.
+
+    Args:
+        losses: [rows], for type and place.
+        number: Of the pass: another one gives rows other factors.
+        digits: How many sets; one is enough where rows are few.
+
+    Returns:
+        Two or three tensors [rows].
+    """
+    rows = len(losses)
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(number))
+    parts = [order % DIGIT, order // DIGIT % DIGIT][: digits if rows > DIGIT else 1]
+    powers = [2.0 ** (part - DIGIT // 2) for part in parts]
+    return [torch.ones_like(losses), *(p.to(losses) for p in powers)]
+
+
+def varied(values: Tensor) -> Tensor:
+    """Sums with fixed, all different factors, so that none is trivially constant.
+
+    Args:
+        values: [rows, n].
+
+    Returns:
+        [rows].
+    """
+    steps = torch.arange(1, values.shape[1] + 1, dtype=values.dtype, device=values.device)
+    return (values * torch.cos(steps)).sum(1)
+
+
+def graph_of(losses: Tensor) -> int:
+    """A number for the operators in a tensor's graph and how they hang together.
+
+    Args:
+        losses: Attached to a graph.
+
+    Returns:
+        The same for the same operators.
+    """
+    places: dict[object, int] = {}
+    operators: list[object] = []
+    waiting: list[object] = [losses.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in places:
+            operators.append(places.get(node, -1))
+            continue
+        places[node] = len(places)
+        operators.append(type(node).__name__)
+        waiting.extend(before for before, _ in node.next_functions)  # pyright: ignore
+    return hash(tuple(operators))

@@ -1,0 +1,93 @@
+"""Dot products by differences of the losses: hardly any memory, and inexact."""
+
+from math import isfinite, nan
+
+import torch
+from torch import Tensor
+
+from tutelage.per_example.forward import Losses
+from tutelage.types import Params
+from tutelage.functional.trees import inner, plus, wide
+
+SIZE = 1e-3
+"""norm of the step along the direction"""
+
+
+def central_dots(
+    losses: Losses, params: Params, direction: Params, size: float = SIZE
+) -> Tensor:
+    """``(l_i(theta + e g) - l_i(theta - e g)) / 2 e``: two forward passes without a graph.
+
+    Args:
+        losses: The losses as a function of the parameters.
+        params: Where to take the derivative.
+        direction: g, keyed like ``params``; a missing one counts as zero.
+        size: Norm of ``e g``.
+
+    Returns:
+        [L]; its error shrinks with ``size`` down to the rounding of the losses over ``size``.
+    """
+    with torch.no_grad():
+        here, direction = full(params, direction)
+        scale = step_of(direction, size)
+        if scale == 0.0:
+            return torch.zeros_like(losses(params))
+        up = losses(params | plus(here, direction, scale))
+        down = losses(params | plus(here, direction, -scale))
+        return (up - down) / (2 * scale)
+
+
+def forward_difference_dots(
+    losses: Losses, params: Params, direction: Params, here: Tensor, size: float = SIZE
+) -> Tensor:
+    """``(l_i(theta + e g) - l_i(theta)) / e``: one forward pass, with losses known already.
+
+    Args:
+        losses: The losses as a function of the parameters.
+        params: Where to take the derivative.
+        direction: g, keyed like ``params``; a missing one counts as zero.
+        here: The losses at ``params`` [L].
+        size: Norm of ``e g``.
+
+    Returns:
+        [L]; biased where g is nearly orthogonal to the gradients.
+    """
+    with torch.no_grad():
+        scale = step_of(direction, size)
+        if scale == 0.0:
+            return torch.zeros_like(here)
+        start, direction = full(params, direction)
+        return (losses(params | plus(start, direction, scale)) - here) / scale
+
+
+def full(params: Params, direction: Params) -> tuple[Params, Params]:
+    """Where a difference starts from and goes to, in float32 or better.
+
+    Half precision cannot tell two students apart that are so near.
+
+    Args:
+        params: Where to take the derivative.
+        direction: g, keyed like ``params``; a missing one counts as zero.
+
+    Returns:
+        Those of the parameters that move; the direction.
+    """
+    return {k: wide(params[k].detach()) for k in direction}, {
+        k: wide(g) for k, g in direction.items()
+    }
+
+
+def step_of(direction: Params, size: float) -> float:
+    """``e`` such that ``e g`` has the given norm.
+
+    Args:
+        direction: g.
+        size: That norm.
+
+    Returns:
+        ``size / |g|``; 0 where g is zero, and NaN where it is not finite.
+    """
+    norm = float(inner(direction, direction).sqrt()) if direction else 0.0
+    if not isfinite(norm):
+        return nan
+    return size / norm if norm > 0 else 0.0

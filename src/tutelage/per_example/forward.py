@@ -1,0 +1,162 @@
+"""Dot products by the forward-mode derivative of the losses: exact for every student."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
+
+from tutelage.functional.derivatives import is_once_differentiable, missing_operator
+from tutelage.functional.recomputation import no_other_recomputation
+from tutelage.types import Params
+from tutelage.functional.trees import inner, leaves, reached_grad
+
+Losses = Callable[[Params], Tensor]
+"""from the student's parameters to losses [L], the same again for the same parameters"""
+
+
+def forward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
+    """``<d l_i / d theta, g>`` for every row, along with the losses' forward pass.
+
+    With batch normalisation in training mode it includes the path through the batch statistics.
+    Where an operator has no formula for forward mode, ``backward_dots`` gives the same numbers.
+
+    Args:
+        losses: The losses as a function of the parameters.
+        params: Where to take the derivative.
+        direction: g, keyed like ``params``; a missing one counts as zero.
+
+    Returns:
+        [L].
+
+    Raises:
+        RuntimeError: If there is no memory left.
+    """
+    load_forward_mode()
+    try:
+        # dual tensors, not torch.func.jvp: under that, dropout may draw another mask
+        with torch.no_grad(), without_fast_attention(), dual_level(), as_constants():
+            moved = {k: make_dual(params[k].detach(), v) for k, v in direction.items()}
+            primal, tangent = unpack_dual(losses(params | moved))
+    except RuntimeError as error:  # what else may be wrong is so in a backward pass, too
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        return backward_dots(losses, params, direction)
+    return torch.zeros_like(primal) if tangent is None else tangent
+
+
+def backward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
+    """The same by ``d <g, v> / d u_i`` with ``g = d (sum_i u_i l_i) / d theta``.
+
+    It takes two backward passes; where an operator has no second derivative, one for each row.
+
+    Args:
+        losses: The losses as a function of the parameters.
+        params: Where to take the derivative.
+        direction: v, keyed like ``params``; a missing one counts as zero.
+
+    Returns:
+        [L].
+
+    Raises:
+        RuntimeError: As torch does for anything but a missing formula.
+    """
+    with torch.enable_grad():
+        theta = leaves({k: params[k] for k in direction})
+        found = losses(params | theta)
+        if not found.requires_grad:
+            return torch.zeros_like(found)
+        u = torch.ones_like(found, requires_grad=True)
+        g = reached_grad((u * found).sum(), theta, create_graph=True)
+        known = {k: x for k, x in g.items() if x.requires_grad}
+        if not is_once_differentiable(known.values()):
+            try:
+                return dots_in_rows(known, direction, u)
+            except RuntimeError as error:
+                if missing_operator(error) is None:
+                    raise
+        rows = [reached_grad(one, theta, retain_graph=True) for one in found]
+    zero = torch.zeros_like(found[0]).detach()
+    return torch.stack([inner(row, direction).to(zero) if row else zero for row in rows])
+
+
+def dots_in_rows(gradient: Params, direction: Params, u: Tensor) -> Tensor:
+    """``d <g, v> / d u``.
+
+    Args:
+        gradient: g, with its graph.
+        direction: v, under at least the names of g.
+        u: The rows' factors [L].
+
+    Returns:
+        [L].
+    """
+    if not gradient:
+        return torch.zeros_like(u)
+    pulls = [direction[k] for k in gradient]
+    with no_other_recomputation():
+        (dots,) = torch.autograd.grad(
+            list(gradient.values()), u, pulls, retain_graph=True, materialize_grads=True
+        )
+    return dots
+
+
+@contextmanager
+def as_constants() -> Iterator[None]:
+    """Let what is computed under ``torch.no_grad`` inside carry no tangent.
+
+    It has no part in the gradient, whose dot product is wanted; torch's forward mode would
+    follow it all the same.
+
+    Yields:
+        Nothing.
+    """
+    enter, leave = torch.no_grad.__enter__, torch.no_grad.__exit__
+    before: list[bool] = []
+
+    def enter_without(self: torch.no_grad) -> None:
+        enter(self)
+        before.append(torch._C._is_fwd_grad_enabled())
+        torch._C._set_fwd_grad_enabled(False)
+
+    def leave_without(self: torch.no_grad, *error: Any) -> None:
+        torch._C._set_fwd_grad_enabled(before.pop())
+        leave(self, *error)
+
+    def exchange(begin: object, end: object) -> None:
+        for name, method in (("__enter__", begin), ("__exit__", end)):
+            setattr(torch.no_grad, name, method)
+
+    exchange(enter_without, leave_without)
+    try:
+        yield
+    finally:
+        exchange(enter, leave)
+
+
+@cache
+def load_forward_mode() -> None:
+    """Let torch compile its forward-mode formulas, silencing its own deprecation warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        with dual_level():
+            make_dual(torch.zeros(()), torch.zeros(()))
+
+
+@contextmanager
+def without_fast_attention() -> Iterator[None]:
+    """Leave torch's inference path for attention aside: it has no derivative of any kind.
+
+    Yields:
+        Nothing.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)

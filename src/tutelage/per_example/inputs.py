@@ -1,0 +1,74 @@
+"""What a module was called with, kept without history and guarded against being overwritten."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tutelage.per_example.row_arithmetic import all_tensors, mapped
+
+
+@dataclass
+class Given:
+    """Arguments of one call."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    versions: list[tuple[Tensor, int]] = field(default_factory=list)
+    """tensors that share their memory with the caller's, and how often those were written to"""
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether somebody has written to an argument since."""
+        return any(tensor._version != version for tensor, version in self.versions)
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "Given":
+        """The arguments with every floating-point tensor changed.
+
+        Args:
+            change: What to do to a tensor.
+
+        Returns:
+            Arguments of their own; whatever kept its memory is still guarded.
+        """
+
+        def floating(tensor: Tensor) -> Tensor:
+            return change(tensor) if tensor.is_floating_point() else tensor
+
+        args, kwargs = mapped(self.args, floating), mapped(self.kwargs, floating)
+        assert isinstance(args, tuple)
+        assert isinstance(kwargs, dict)
+        same = {id(t) for t in all_tensors((args, kwargs))}
+        return Given(args, kwargs, [(t, v) for t, v in self.versions if id(t) in same])
+
+    def stored_as(self, kind: torch.dtype) -> "Given":
+        """The arguments with floating-point tensors of another type.
+
+        Args:
+            kind: That type.
+
+        Returns:
+            The arguments.
+        """
+        return self.changed(lambda t: t.to(kind))
+
+
+def given_to(args: tuple[object, ...], kwargs: dict[str, object]) -> Given:
+    """Arguments without history, in the memory they came in.
+
+    Args:
+        args: Positional ones.
+        kwargs: Those by keyword.
+
+    Returns:
+        What to keep of them.
+    """
+    kept_args, kept_kwargs = mapped(args, Tensor.detach), mapped(kwargs, Tensor.detach)
+    assert isinstance(kept_args, tuple)
+    assert isinstance(kept_kwargs, dict)
+    tensors = all_tensors((kept_args, kept_kwargs))
+    # a detached tensor counts along when the original is written to
+    versions = [(t, t._version) for t in tensors if not t.is_inference()]
+    return Given(kept_args, kept_kwargs, versions)

@@ -1,0 +1,186 @@
+"""One call of one of a student's modules, kept until its share of the dot products is known."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.per_example.inputs import Given
+from tutelage.per_example.output_tangents import (
+    Before,
+    dots_by_rows,
+    moved_forward,
+    moved_linearly,
+)
+from tutelage.per_example.row_arithmetic import row_dots
+from tutelage.per_example.row_gradients import keeps_sums, row_gradients
+from tutelage.per_example.units import Unit
+from tutelage.types import Params
+
+
+@dataclass
+class Output:
+    """One tensor that a module gave, and what the loss made of it."""
+
+    row_dim: int
+    delta: Tensor | None = None
+    """d loss / d output; None as long as no gradient has come"""
+
+
+@dataclass
+class Call:
+    """Inputs of a call and gradients of its outputs, from which each row's share follows."""
+
+    unit: Unit
+    rows: int
+    given: Given
+    store: torch.dtype | None
+    """how to keep tensors; None: as they are"""
+    before: Before | None = None
+    """the module as it was, where a derivative will be taken there"""
+    saved: tuple[Tensor, Tensor] | None = None
+    """a batch normalisation's mean and 1 / standard deviation"""
+    outputs: list[Output] = field(default_factory=list)
+    sums: Params = field(default_factory=dict)
+    """[rows, n] gradients of the parameters, row by row, where these are smaller"""
+
+    kind: torch.dtype | None = None
+    """of the gradient that came"""
+    repeated: bool = False
+    """whether another gradient came after the inputs had been let go"""
+
+    @property
+    def reached(self) -> bool:
+        """Whether the loss depends on what the call gave."""
+        return bool(self.sums) or any(out.delta is not None for out in self.outputs)
+
+    def receive(self, place: int, delta: Tensor) -> None:
+        """Take in the gradient of an output.
+
+        Args:
+            place: Which output.
+            delta: d loss / d output.
+        """
+        out, delta = self.outputs[place], delta.detach()
+        self.kind = delta.dtype
+        self.repeated = bool(self.sums)  # without inputs nothing can be made of a second one
+        if self.repeated:
+            return
+        if self.before is None and keeps_sums(self.unit, self.given, delta, out.row_dim):
+            self.take_sums(delta, out.row_dim)
+            return
+        if self.before is None and self.store is not None:
+            delta = delta.to(self.store)
+            self.given = self.given.stored_as(self.store)
+        out.delta = delta if out.delta is None else out.delta + delta
+
+    def take_sums(self, delta: Tensor, row_dim: int) -> None:
+        """Keep the parameters' gradients of every row, and nothing else.
+
+        Args:
+            delta: d loss / d output.
+            row_dim: Its dimension that counts rows.
+        """
+        device = delta.device.type
+        with torch.no_grad(), torch.autocast(device, enabled=False):
+            self.sums = row_gradients(self.unit, self.given, delta, row_dim, self.saved)
+        self.given, self.saved = Given((), {}), None
+
+    def dots(self, direction: Params) -> Tensor:
+        """This call's share of every row's dot product.
+
+        Args:
+            direction: Keyed by the student's parameter names; a missing one counts as zero.
+
+        Returns:
+            [rows].
+
+        Raises:
+            RuntimeError: If the inputs were overwritten since, or a graph was used twice.
+        """
+        if self.repeated:
+            raise RuntimeError(
+                "Two backward passes went through one graph of the student's while it was "
+                "recorded. Add up the losses, and run one backward pass."
+            )
+        names = self.unit.params
+        local = {k: direction[name] for k, name in names.items() if name in direction}
+        if not local or not self.reached:
+            some = next(iter(direction.values()))
+            return torch.zeros(self.rows, dtype=some.dtype, device=some.device)
+        if self.sums:
+            parts = [self.sums[k] @ v.flatten().to(self.sums[k]) for k, v in local.items()]
+            return torch.stack(parts).sum(0)
+        if self.given.overwritten:
+            raise RuntimeError(
+                f"The inputs of the student's module '{self.unit.name}' were overwritten "
+                "before the dot products were asked for. Give every batch its own memory."
+            )
+        with torch.autocast(next(iter(local.values())).device.type, enabled=False):
+            return self.moved_dots(local)
+
+    def moved_dots(self, local: Params) -> Tensor:
+        """This call's share, by moving the parameters along the direction.
+
+        Args:
+            local: Direction by the module's own names.
+
+        Returns:
+            [rows].
+
+        Raises:
+            RuntimeError: If there is no memory left.
+        """
+        known = [(out.delta, out.row_dim) for out in self.outputs]
+        if self.before is None:
+            moved = [moved_linearly(self.unit.module, self.given, local)]
+        else:
+            try:
+                moved = moved_forward(self.before, self.given, local)
+            except RuntimeError as error:  # torch has no forward-mode formula for what it does
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
+                return dots_by_rows(self.before, self.given, local, known)
+        shares = [
+            row_dots(delta, tangent, dim)
+            for (delta, dim), tangent in zip(known, moved, strict=True)
+            if delta is not None
+        ]
+        return torch.stack(shares).sum(0)
+
+
+def saved_statistics(output: object) -> tuple[Tensor, Tensor] | None:
+    """Mean and 1 / standard deviation that a batch normalisation's own pass has computed.
+
+    Args:
+        output: What it gave.
+
+    Returns:
+        One number per channel each; None where the pass did not keep them.
+    """
+    node = output.grad_fn if isinstance(output, Tensor) else None
+    mean = getattr(node, "_saved_result1", None)
+    inverse = getattr(node, "_saved_result2", None)
+    if not isinstance(mean, Tensor) or not isinstance(inverse, Tensor) or not mean.numel():
+        return None
+    return mean.detach(), inverse.detach()
+
+
+def open_call(
+    unit: Unit, rows: int, store: torch.dtype | None, given: Given, output: object
+) -> Call:
+    """Keep a layer's inputs.
+
+    Args:
+        unit: A layer that is linear in its parameters.
+        rows: B.
+        store: How to keep tensors.
+        given: Its arguments.
+        output: What it gave.
+
+    Returns:
+        The call, without its outputs.
+    """
+    norm = isinstance(unit.module, nn.modules.batchnorm._BatchNorm)
+    saved = saved_statistics(output) if norm and unit.module.training else None
+    return Call(unit, rows, given, store, saved=saved)

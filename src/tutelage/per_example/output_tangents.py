@@ -1,0 +1,242 @@
+"""How a module's output moves when its parameters do, and what that does to every row."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
+from torch.func import functional_call
+
+from tutelage.per_example.forward import as_constants, load_forward_mode
+from tutelage.per_example.inputs import Given
+from tutelage.per_example.row_arithmetic import inner_of, tensors_in
+from tutelage.per_example.units import scales_by_frequency
+from tutelage.types import Params
+from tutelage.functional.replay import replay
+from tutelage.functional.trees import wide
+
+
+class Direct(nn.Module):
+    """A module's own forward, without the hooks that were set on it."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args: object, **kwargs: object) -> object:
+        """Run the module's forward.
+
+        Args:
+            *args: Its arguments.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            What it gives.
+        """
+        return self.module.forward(*args, **kwargs)
+
+
+class Before:
+    """A module as it was when it was called, so that the call can be made again.
+
+    Args:
+        module: The module, about to be called.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        named = [
+            *module.named_parameters(remove_duplicate=False),
+            *module.named_buffers(remove_duplicate=False),
+        ]
+        self.tensors = {k: v.detach().clone() for k, v in named}
+        self.modes = [(part, part.training) for part in module.modules()]
+        self.device = next(module.parameters()).device
+        self.random_state = torch.get_rng_state()
+        cuda = self.device.type == "cuda"
+        self.cuda_state = torch.cuda.get_rng_state(self.device) if cuda else None
+        self.autocast = torch.is_autocast_enabled(self.device.type)
+
+    def arguments(self, given: Given) -> Given:
+        """Arguments in the type of the parameters, where autocast would have seen to that.
+
+        Args:
+            given: What the module was called with.
+
+        Returns:
+            The arguments to call it with again.
+        """
+        return given.stored_as(next(self.module.parameters()).dtype) if self.autocast else given
+
+    @contextmanager
+    def again(self) -> Iterator[Params]:
+        """Random state and modes as they were; the caller's own come back afterwards.
+
+        Yields:
+            Copies of the parameters and buffers, by their names in the module.
+        """
+        devices = [] if self.cuda_state is None else [self.device]
+        modes = [(part, part.training) for part in self.module.modules()]
+        with torch.random.fork_rng(devices):
+            torch.set_rng_state(self.random_state)
+            if self.cuda_state is not None:
+                torch.cuda.set_rng_state(self.cuda_state, self.device)
+            try:
+                set_modes(self.modes)
+                yield {k: v.clone() for k, v in self.tensors.items()}
+            finally:
+                set_modes(modes)
+
+
+def set_modes(modes: list[tuple[nn.Module, bool]]) -> None:
+    """Put every module, alone, into training or evaluation mode.
+
+    Args:
+        modes: Modules and whether they train.
+    """
+    for part, training in modes:
+        part.training = training
+
+
+def moved_linearly(module: nn.Module, given: Given, local: Params) -> Tensor:
+    """A layer evaluated at the direction.
+
+    Args:
+        module: A layer that is linear in its parameters.
+        given: Its arguments.
+        local: Direction by the layer's own names.
+
+    Returns:
+        A new tensor like its output, in float32 or better.
+    """
+    local = {k: wide(v) for k, v in local.items()}
+    with torch.no_grad():
+        if isinstance(module, nn.Embedding):
+            return looked_up(module, given.args[0], local["weight"])
+        own = {
+            f"module.{k}": local[k] if k in local else zeros_like(p, local)
+            for k, p in module.named_parameters(recurse=False)
+        }
+        fitting = given.stored_as(next(iter(local.values())).dtype)
+        moved = functional_call(Direct(module), own, fitting.args, fitting.kwargs)
+        assert isinstance(moved, Tensor)
+        return moved
+
+
+def zeros_like(parameter: Tensor, local: Params) -> Tensor:
+    """Zeros of a parameter's shape and of the direction's type.
+
+    Args:
+        parameter: A parameter that the direction leaves out.
+        local: The direction.
+
+    Returns:
+        Zeros.
+    """
+    return torch.zeros_like(parameter, dtype=next(iter(local.values())).dtype)
+
+
+def looked_up(module: nn.Embedding, tokens: Tensor, table: Tensor) -> Tensor:
+    """Rows of a table; zeros for padding, which gets no gradient.
+
+    Args:
+        module: The embedding.
+        tokens: Indices of any shape.
+        table: The direction's [n, D].
+
+    Returns:
+        [..., D]; divided by every token's count where the layer does so to its gradient.
+    """
+    moved = table[tokens]
+    if module.padding_idx is not None:
+        moved.masked_fill_((tokens == module.padding_idx).unsqueeze(-1), 0.0)
+    if scales_by_frequency(module):
+        counts = torch.bincount(tokens.flatten(), minlength=len(table))
+        moved.div_(counts[tokens].unsqueeze(-1))
+    return moved
+
+
+def moved_forward(before: Before, given: Given, local: Params) -> list[Tensor]:
+    """The forward-mode derivative of any module in its own parameters.
+
+    Args:
+        before: The module as it was.
+        given: Its arguments.
+        local: Direction by the module's own names.
+
+    Returns:
+        One new tensor per output.
+
+    Note: Raises NotImplementedError where torch has no forward-mode formula.
+    """
+    load_forward_mode()
+    fitting = before.arguments(given)
+    with torch.no_grad(), before.again() as own, dual_level(), as_constants():
+        duals = {k: make_dual(own[k], v.to(own[k].dtype)) for k, v in local.items()}
+        given_back = called(before.module, own | duals, fitting)
+        pairs = [unpack_dual(out) for out in tensors_in(given_back)]
+        return [torch.zeros_like(p) if t is None else t.clone() for p, t in pairs]
+
+
+def dots_by_rows(
+    before: Before, given: Given, local: Params, outputs: list[tuple[Tensor | None, int]]
+) -> Tensor:
+    """One backward pass through a module per row: for modules without a forward mode.
+
+    Args:
+        before: The module as it was.
+        given: Its arguments.
+        local: Direction by the module's own names.
+        outputs: d loss / d output and the dimension that counts rows, for every output.
+
+    Returns:
+        [rows].
+    """
+    with torch.enable_grad(), before.again() as own:
+        own = {k: v.requires_grad_(k in local) for k, v in own.items()}
+        tensors = tensors_in(called(before.module, own, before.arguments(given)))
+        known = [
+            (out.movedim(dim, 0), delta.to(out.dtype).movedim(dim, 0))
+            for out, (delta, dim) in zip(tensors, outputs, strict=True)
+            if delta is not None and out.requires_grad
+        ]
+        found = [
+            row_dot([(out[row], delta[row]) for out, delta in known], own, local)
+            for row in range(len(known[0][1]))
+        ]
+    return torch.stack(found).detach()
+
+
+def row_dot(row: list[tuple[Tensor, Tensor]], own: Params, local: Params) -> Tensor:
+    """Dot product of one row's gradient.
+
+    Args:
+        row: Its part of every output, with the gradient there.
+        own: The parameters, of which the outputs depend.
+        local: Direction by the module's own names.
+
+    Returns:
+        A scalar.
+    """
+    outs, deltas = [out for out, _ in row], [delta for _, delta in row]
+    leaves = [own[k] for k in local]
+    grads = torch.autograd.grad(outs, leaves, deltas, retain_graph=True, allow_unused=True)
+    pairs = zip(grads, local.values(), strict=True)
+    parts = [inner_of(g, v) for g, v in pairs if g is not None]
+    return torch.stack(parts).sum()
+
+
+def called(module: nn.Module, own: dict[str, Any], given: Given) -> object:
+    """What a module gives on other parameters and buffers.
+
+    Args:
+        module: The module.
+        own: All of its tensors, by name, tied ones under every name.
+        given: Its arguments.
+
+    Returns:
+        Anything.
+    """
+    return replay(module, own, given.args, given.kwargs, tie_weights=False)

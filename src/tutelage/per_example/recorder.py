@@ -1,0 +1,150 @@
+"""Recording the passes of anybody's training loop."""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.per_example.coupling import UNKNOWN, RowCheck
+from tutelage.per_example.inputs import Given, given_to
+from tutelage.per_example.batch_dimension import Places, find_places
+from tutelage.per_example.recording import Recording
+from tutelage.per_example.units import selected, takes_statistics, units_of
+from tutelage.per_example.hooks import Watch
+from tutelage.functional.differentiable import original
+from tutelage.types import Params
+
+
+class Recorder:
+    """Records a student's passes in anybody's training loop.
+
+    ::
+
+        recorder = Recorder(student)
+        for x, y in batches:
+            with recorder.record(len(y)) as recording:
+                loss = cross_entropy(student(x), y)
+                loss.backward()
+            ...
+            r = earlier.dots(gradient_now, torch.full([B], 1 / B))
+
+    Inputs of the student's modules and gradients of their outputs are kept until the recording
+    is let go; normalisations, and layers with few parameters for the size of what they work on,
+    keep their gradient of every row instead. Within the block compiled code runs as it was
+    before it was compiled. The first block runs some rows of its batch through the student
+    once more, to find which dimensions count rows. At the first blocks, at some later ones, and
+    wherever the student runs other operators or gets another number of rows, two or three
+    backward passes more check that no row's output depends on other rows. A loss that couples
+    rows is found where it is given to ``Recording.verify``.
+
+    With batch normalisation in training mode a row's number is its share of the batch's
+    gradient: the rows sum to ``<d (sum l) / d theta, g>`` exactly, but each leaves out how that
+    example moves the others through the statistics. ``forward_dots`` includes it.
+
+    Args:
+        student: The student; a compiled one is run as it was before.
+        layers: Names of the modules whose parameters count; None: all.
+        store: Keep inputs and gradients as this type, such as ``torch.bfloat16``; None: as is.
+
+    Raises:
+        UsageError: If ``layers`` names no module, or nothing trainable is left.
+
+    Source: Gradient-alignment reward, lemmas 2 and 3.
+    """
+
+    def __init__(
+        self,
+        student: nn.Module,
+        *,
+        layers: Collection[str] | None = None,
+        store: torch.dtype | None = None,
+    ) -> None:
+        self.student = original(student)
+        self.layers = layers
+        self.store = store
+        self._places: Places | None = None
+        selected(self.student, layers)
+
+    @contextmanager
+    def record(
+        self, rows: int, params: Params | None = None, *, verified: bool = False
+    ) -> Iterator[Recording]:
+        """Record the passes made inside; hooks are gone afterwards.
+
+        Args:
+            rows: B, the number of examples in the batch.
+            params: The parameters that the student runs on in place of its own.
+            verified: Whether ``Recording.verify`` will be called inside, which checks more.
+
+        Yields:
+            The recording, complete at the end of the block.
+        """
+        names = selected(self.student, self.layers)
+        everything = [name for name, _ in self.student.named_parameters()]
+        own: Params = dict(self.student.named_parameters()) | (params or {})
+        check = RowCheck(self.student, rows, [own[name] for name in names])
+        recording = Recording(names, everything, rows, check)
+        with ExitStack() as stack:
+            # hooks set after compiling are not run by compiled code
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+            for name in names:
+                keep = keeper(recording, name)
+                stack.callback(own[name].register_hook(keep).remove)
+            watch = Watch(recording, self.store, self._places or {}, check)
+            for unit in units_of(self.student, names):
+                watch.module(unit, stack)
+            self._watch_student(watch, stack, verified=verified)
+            yield recording
+        recording.finish()
+
+    def _watch_student(self, watch: Watch, stack: ExitStack, *, verified: bool) -> None:
+        def before(
+            student: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+        ) -> None:
+            if watch.paused:
+                return  # the probe calls the student, too
+            if self._places is None and watch.rows > 1 and torch.is_grad_enabled():
+                self._probe(watch, student, given_to(args, kwargs))
+            watch.start()
+
+        def after(_student: nn.Module, _args: object, out: object) -> None:
+            if watch.paused or not torch.is_grad_enabled():
+                return
+            watch.check.gave(out)
+            if not verified and watch.rows > 1:
+                watch.check.verify_outputs(out)
+
+        for hook in (
+            self.student.register_forward_pre_hook(before, prepend=True, with_kwargs=True),
+            self.student.register_forward_hook(after),
+        ):
+            stack.callback(hook.remove)
+
+    def _probe(self, watch: Watch, student: nn.Module, given: Given) -> None:
+        with watch.pause():
+            self._places = find_places(student, watch.units, given, watch.rows)
+        watch.places = self._places or {}
+        if self._places is None and any(map(takes_statistics, student.modules())):
+            watch.check.reason = UNKNOWN  # the check leaves batch statistics out
+
+
+def keeper(recording: Recording, name: str) -> Callable[[Tensor], None]:
+    """A hook that adds up a parameter's gradient.
+
+    Args:
+        recording: Where to.
+        name: Under which name.
+
+    Returns:
+        The hook.
+    """
+    gradient = recording.gradient
+
+    def keep(found: Tensor) -> None:
+        if recording.check.found is not None:
+            return  # a backward pass of the check
+        had = gradient.get(name)
+        gradient[name] = found.detach().clone() if had is None else had + found.detach()
+
+    return keep

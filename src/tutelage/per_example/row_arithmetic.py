@@ -1,0 +1,137 @@
+"""Arithmetic on tensors of which one dimension counts the rows of a batch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tutelage.functional.trees import wide
+
+
+def sum_over(values: Tensor, dims: Sequence[int]) -> Tensor:
+    """Sum over dimensions, over none where there is none, in float32 or better.
+
+    Args:
+        values: Any tensor.
+        dims: Its dimensions to sum over.
+
+    Returns:
+        The sums, in memory of their own.
+    """
+    kind = torch.promote_types(values.dtype, torch.float32)
+    if dims:
+        return values.sum(tuple(dims), dtype=kind)
+    return values.to(kind, copy=True)
+
+
+def row_dots(kept: Tensor, fresh: Tensor, row_dim: int) -> Tensor:
+    """Inner products row by row, in float32 or better.
+
+    Args:
+        kept: Any tensor.
+        fresh: Of the same shape and nobody else's: its memory is used.
+        row_dim: The dimension that counts rows.
+
+    Returns:
+        [rows].
+    """
+    others = [d for d in range(kept.ndim) if d != row_dim % kept.ndim]
+    return sum_over(wide(fresh).mul_(kept), others)
+
+
+def inner_of(gradient: Tensor, direction: Tensor) -> Tensor:
+    """Inner product of a gradient, dense or sparse, with a dense tensor.
+
+    Args:
+        gradient: Of a parameter.
+        direction: Of the same shape.
+
+    Returns:
+        A scalar, in float32 or better.
+    """
+    if gradient.is_sparse:
+        found = direction[tuple(gradient._indices())]
+        return (wide(gradient._values()) * wide(found)).sum()
+    return (wide(gradient) * wide(direction)).sum()
+
+
+def tensors_in(given: object) -> list[Tensor]:
+    """The floating-point tensors in what a module gave, in order, each once.
+
+    Args:
+        given: A tensor, or nested tuples, lists, mappings and dataclasses of them.
+
+    Returns:
+        Tensors.
+    """
+    found = {id(t): t for t in all_tensors(given) if t.is_floating_point()}
+    return list(found.values())
+
+
+def all_tensors(given: object) -> list[Tensor]:
+    """Every tensor in something nested, in order.
+
+    Args:
+        given: A tensor, or nested tuples, lists, mappings and dataclasses of them.
+
+    Returns:
+        Tensors.
+    """
+    if isinstance(given, Tensor):
+        return [given]
+    if isinstance(given, Mapping):
+        parts: Sequence[object] = list(given.values())
+    elif isinstance(given, (tuple, list)):
+        parts = given
+    elif is_dataclass(given):
+        parts = [getattr(given, field.name) for field in fields(given)]
+    else:
+        return []
+    return [t for part in parts for t in all_tensors(part)]
+
+
+def mapped(given: object, change: Callable[[Tensor], Tensor]) -> object:
+    """Something nested with every tensor in it changed.
+
+    Args:
+        given: A tensor, or nested tuples, lists, dicts and dataclasses of them.
+        change: What to do to a tensor.
+
+    Returns:
+        The same nest; what is neither a nest nor a tensor stays as it is.
+    """
+    if isinstance(given, Tensor):
+        return change(given)
+    if type(given) is dict:
+        return {k: mapped(v, change) for k, v in given.items()}
+    if isinstance(given, tuple):
+        parts = [mapped(part, change) for part in given]
+        kind: Any = type(given)
+        return kind(*parts) if hasattr(kind, "_fields") else tuple(parts)
+    if type(given) is list:
+        return [mapped(part, change) for part in given]
+    if is_dataclass(given) and not isinstance(given, type):
+        held = {f.name: getattr(given, f.name) for f in fields(given) if f.init}
+        return replace(given, **{name: mapped(part, change) for name, part in held.items()})
+    return given
+
+
+def apart(given: object) -> object:
+    """The same tensors as views, of which none is computed from another.
+
+    Args:
+        given: A tensor, or nested tuples, lists, dicts and dataclasses of them.
+
+    Returns:
+        The same nest; a tensor that occurs twice is one view.
+    """
+    views: dict[int, Tensor] = {}
+
+    def view(tensor: Tensor) -> Tensor:
+        if not tensor.requires_grad:
+            return tensor
+        return views.setdefault(id(tensor), tensor.view_as(tensor))
+
+    return mapped(given, view)

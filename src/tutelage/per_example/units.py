@@ -1,0 +1,215 @@
+"""Which parts of a student hold which of its parameters, and how these enter their outputs."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.utils.parametrize import is_parametrized
+
+from tutelage.errors import UsageError, nearest
+from tutelage.types import Params
+
+CHANNEL_NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm)
+"""scale and shift channels: dimension 1 of their input"""
+TRAILING_NORMS = (nn.LayerNorm, nn.RMSNorm)
+"""scale and shift the last dimensions of their input"""
+LAYERS = (
+    nn.Linear,
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+    nn.Embedding,
+    nn.EmbeddingBag,
+    nn.Bilinear,
+)
+NORMS = (
+    nn.BatchNorm1d,
+    nn.BatchNorm2d,
+    nn.BatchNorm3d,
+    nn.SyncBatchNorm,
+    nn.InstanceNorm1d,
+    nn.InstanceNorm2d,
+    nn.InstanceNorm3d,
+    nn.GroupNorm,
+    nn.LayerNorm,
+    nn.RMSNorm,
+)
+LINEAR_FORWARDS = {kind.forward for kind in (*LAYERS, *NORMS)}
+"""of layers whose output is linear in weight and bias; subclasses with their own are not"""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A module with parameters of which its output depends directly."""
+
+    name: str
+    module: nn.Module
+    params: dict[str, str]
+    """name in the module to name in the student, tied ones included"""
+    linear: bool
+    """the output is linear in these parameters, so that it moves by itself evaluated at them"""
+
+
+def units_of(student: nn.Module, wanted: Collection[str]) -> list[Unit]:
+    """Divide the wanted parameters among the modules that use them.
+
+    A module that reaches into its children's parameters, as ``nn.MultiheadAttention`` does, is
+    one unit with them.
+
+    Args:
+        student: The student.
+        wanted: Names of its parameters.
+
+    Returns:
+        Units; a tied parameter belongs to several of them.
+    """
+    names = {p: name for name, p in student.named_parameters()}
+    whole: list[str] = []
+    units: list[Unit] = []
+    for name, module in student.named_modules():
+        if any(name.startswith(above) for above in whole):
+            continue
+        entire = is_entire(module)
+        if entire:
+            whole.append(f"{name}." if name else "")
+        own = {
+            local: names[p]
+            for local, p in module.named_parameters(recurse=entire, remove_duplicate=False)
+            if names[p] in wanted
+        }
+        if own:
+            units.append(Unit(name, module, own, is_linear(module)))
+    return units
+
+
+def is_entire(module: nn.Module) -> bool:
+    """Whether a module uses parameters that lie in its children, without calling these.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        True for attention, and for modules with parametrised weights.
+    """
+    return isinstance(module, nn.MultiheadAttention) or is_parametrized(module)
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Whether a module's output is linear in all of its own parameters.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        True for the layers of ``LINEAR_FORWARDS`` as torch defines them.
+    """
+    plain = {name for name, _ in module.named_parameters(recurse=True)} <= {"weight", "bias"}
+    own_forward = "forward" in vars(module)
+    chosen = isinstance(module, nn.EmbeddingBag) and (
+        module.mode == "max" or module.max_norm is not None or module.scale_grad_by_freq
+    )
+    return plain and type(module).forward in LINEAR_FORWARDS and not (own_forward or chosen)
+
+
+def takes_statistics(module: nn.Module) -> bool:
+    """Whether it is a batch normalisation that normalises by the batch it is given.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        True if so.
+    """
+    return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
+
+
+def scales_by_frequency(module: nn.Module) -> bool:
+    """Whether it is an embedding whose gradient is divided by the frequency of tokens.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        True if so.
+    """
+    return isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.scale_grad_by_freq
+
+
+def selected(student: nn.Module, layers: Collection[str] | None) -> list[str]:
+    """Names of the trainable parameters within some modules.
+
+    Args:
+        student: The student.
+        layers: Names of modules, as in ``student.named_modules()``; None: all.
+
+    Returns:
+        Parameter names.
+
+    Raises:
+        UsageError: If a name is that of no module, or nothing trainable is left.
+    """
+    known = [name for name, _ in student.named_modules() if name]
+    for layer in layers or ():
+        if layer not in known:
+            raise UsageError(f"The student has no module '{layer}'. {nearest(layer, known)}")
+    chosen = [
+        name
+        for name, p in student.named_parameters()
+        if p.requires_grad and (layers is None or within(name, layers))
+    ]
+    if not chosen:
+        where = "The student" if layers is None else f"layers={list(layers)}"
+        raise UsageError(f"{where} has no trainable parameter to align.")
+    return chosen
+
+
+def within(name: str, layers: Collection[str]) -> bool:
+    """Whether a parameter lies in one of some modules.
+
+    Args:
+        name: The parameter's name.
+        layers: Names of modules.
+
+    Returns:
+        True if it does.
+    """
+    return any(name.startswith(f"{layer}.") for layer in layers)
+
+
+def own_of(module: nn.Module) -> list[nn.Parameter]:
+    """A module's parameters, without those of its children.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        Parameters.
+    """
+    return list(module.parameters(recurse=False))
+
+
+def without_padding(student: nn.Module, direction: Params) -> Params:
+    """A direction without what it has in padding rows of embeddings, which get no gradient.
+
+    Args:
+        student: The student.
+        direction: By the student's parameter names.
+
+    Returns:
+        The same, with zeros there.
+    """
+    names: dict[Tensor, str] = {p: name for name, p in student.named_parameters()}
+    found = dict(direction)
+    for module in student.modules():
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            name = names[module.weight]
+            uses = sum(module.weight is p for m in student.modules() for p in own_of(m))
+            if name in found and uses == 1:
+                found[name] = found[name].clone()
+                found[name][module.padding_idx] = 0.0
+    return found

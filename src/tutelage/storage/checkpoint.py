@@ -1,0 +1,179 @@
+"""Checkpoints: all of one moment in one file, read without running code."""
+
+import hashlib
+import io
+import pickle
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tutelage.errors import UsageError
+from tutelage.storage.atomic_files import write_atomically
+
+DIGEST = "digest"
+"""where a state keeps the checksum of another of its parts"""
+DAMAGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+)
+"""what reading a damaged file, or loading what it held, may raise"""
+
+
+def save_checkpoint(file: Path, state: Mapping[str, Any]) -> None:
+    """Replace a checkpoint in one go; killed at any moment, the file is the old or the new one.
+
+    Args:
+        file: The file; its folder is made where it is missing.
+        state: Plain dictionaries, lists, numbers, texts and tensors.
+
+    Note: raises ``OSError``, which names the file, if it cannot be written; the old one stays.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    content = io.BytesIO()
+    torch.save(dict(state), content)
+    write_atomically(file, content.getvalue())
+
+
+def load_checkpoint(file: Path, device: torch.device) -> dict[str, Any]:
+    """What a checkpoint holds, if no bit of it has changed since it was written.
+
+    Nothing is unpickled but tensors and plain values.
+
+    Args:
+        file: The file.
+        device: Where the tensors go.
+
+    Returns:
+        As it was saved.
+
+    Raises:
+        ValueError: If a checksum is wrong, which torch does not look at, it is compressed, or
+            no mapping was saved. See ``DAMAGE`` for what else may come of a damaged file.
+    """
+    content = io.BytesIO(file.read_bytes())
+    with zipfile.ZipFile(content) as parts:
+        if any(part.compress_type != zipfile.ZIP_STORED for part in parts.infolist()):
+            raise ValueError("it is compressed, which torch's files are not")
+        wrong = parts.testzip()
+    if wrong is not None:
+        raise ValueError(f"the checksum of {wrong} is wrong")
+    content.seek(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        state = torch.load(content, weights_only=True, map_location=device)
+    if not isinstance(state, dict):
+        raise ValueError(f"it holds a {type(state).__name__}")
+    return state
+
+
+def sealed(part: str, content: Any) -> dict[str, Any]:
+    """A part of a state with its checksum beside it.
+
+    Args:
+        part: Its name.
+        content: Plain dictionaries, lists, numbers, texts and tensors.
+
+    Returns:
+        Both, by name.
+    """
+    return {part: content, DIGEST: digest(content)}
+
+
+def unsealed(part: str, state: Mapping[str, Any]) -> Any:
+    """A part of a state that ``sealed`` gave.
+
+    Args:
+        part: Its name.
+        state: The state; one of an earlier release has no checksum.
+
+    Returns:
+        The content.
+
+    Raises:
+        ValueError: If it is not what was saved.
+    """
+    content = state[part]
+    if state.get(DIGEST, found := digest(content)) != found:
+        raise ValueError(f"its part '{part}' is not what was saved")
+    return content
+
+
+def digest(content: Any) -> str:
+    """A checksum of plain values and tensors: of what they are, wherever they lie.
+
+    Args:
+        content: Plain dictionaries, lists, numbers, texts and tensors.
+
+    Returns:
+        16 bytes in hexadecimal.
+    """
+    made = hashlib.blake2b(digest_size=16)
+    _add(made, content)
+    return made.hexdigest()
+
+
+def _add(made: "hashlib.blake2b", content: Any) -> None:
+    if isinstance(content, Tensor):
+        made.update(f"tensor {content.dtype} {list(content.shape)}\n".encode())
+        flat = content.detach().cpu().contiguous().reshape(-1)
+        made.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
+        return
+    if isinstance(content, Mapping):
+        made.update(f"mapping {len(content)}\n".encode())
+        content = [part for pair in content.items() for part in pair]
+    if isinstance(content, list | tuple):
+        made.update(f"list {len(content)}\n".encode())
+        for part in content:
+            _add(made, part)
+    else:
+        text = f"{type(content).__name__} {content!r}\n"
+        made.update(text.encode(errors="surrogatepass"))
+
+
+@contextmanager
+def telling_damage(file: Path, remedy: str, *, what: str = "is damaged") -> Iterator[None]:
+    """Turn what comes of a damaged file into one clear error.
+
+    Only reading goes inside: what is raised by code that runs later, such as a student's, is
+    the fault of that code, and is shown as it is.
+
+    Args:
+        file: What is read inside.
+        remedy: A sentence: what to do then.
+        what: What to say of the file.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        UsageError: If something of ``DAMAGE`` is raised inside.
+    """
+    try:
+        yield
+    except DAMAGE as error:
+        if isinstance(error, UsageError | torch.OutOfMemoryError):
+            raise
+        raise UsageError(f"{file} {what}{_why(error)}. {remedy}") from error
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, pickle.UnpicklingError):  # torch's text says how to switch safety off
+        return ", or holds more than tensors and plain values, which is never loaded"
+    reason = " ".join(str(error).split())[:200]
+    return f" ({reason})" if reason else ""

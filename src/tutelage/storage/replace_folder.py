@@ -1,0 +1,87 @@
+"""A folder put in the place of another at one moment."""
+
+import ctypes
+import os
+import shutil
+from pathlib import Path
+
+from tutelage.storage.atomic_files import left_beside
+
+_HERE = -100
+"""AT_FDCWD: paths are relative to the working folder"""
+_SWAP = 2
+"""RENAME_EXCHANGE"""
+
+
+def replace_folder(fresh: Path, folder: Path) -> None:
+    """Give a folder the name of another one, which is removed; killed, one of the two is there.
+
+    Where the system cannot swap two names (not Linux, or some network drives) there is a
+    moment with neither; ``take_back`` mends what is killed just then.
+
+    Args:
+        fresh: The new folder; its name begins with that of ``folder`` after a dot.
+        folder: What it becomes; need not exist.
+
+    Note: raises ``OSError`` where it cannot; the old folder is then in its place.
+    """
+    if not folder.exists():
+        fresh.rename(folder)
+        return
+    if swapped(fresh, folder):
+        shutil.rmtree(fresh, ignore_errors=True)
+        return
+    old = fresh.with_name(f"{fresh.name}.old")
+    try:
+        folder.rename(old)
+        fresh.rename(folder)
+    finally:
+        if not folder.exists() and old.exists():
+            old.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def swapped(one: Path, other: Path) -> bool:
+    """Swap two names at one moment.
+
+    Args:
+        one: A path.
+        other: Another on the same drive.
+
+    Returns:
+        False where the system cannot; nothing has happened then.
+    """
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    return rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP) == 0
+
+
+def fresh_folder(folder: Path) -> Path:
+    """Make the folder, beside another, that is to replace it; what dead processes left goes.
+
+    Args:
+        folder: The other; need not exist.
+
+    Returns:
+        An empty folder, named after this process.
+    """
+    take_back(folder)
+    fresh = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    return fresh
+
+
+def take_back(folder: Path) -> None:
+    """Put things as they were before a killed ``replace_folder``.
+
+    Args:
+        folder: What was to be replaced.
+    """
+    for left in filter(Path.is_dir, left_beside(folder)):
+        if left.suffix == ".old" and not folder.exists():
+            left.rename(folder)
+        else:
+            shutil.rmtree(left, ignore_errors=True)

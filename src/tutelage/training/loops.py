@@ -1,0 +1,156 @@
+"""Learning a commentary over whole student runs, or along one."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tutelage.errors import InexactWindowError
+from tutelage.training.teacher_update import step_if_finite
+from tutelage.training.forward import Record
+from tutelage.training.teacher_buffers import require_no_memory
+from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.precision import FULL, autocast_now, autocast_to
+from tutelage.randomness import mixed_seed
+from tutelage.types import Batch, Estimate, Progress, Step, StudentState
+from tutelage.functional.optim import settings_of
+from tutelage.functional.replay_context import copied
+from tutelage.signals import WholeRun
+from tutelage.functional.student import StudentView, in_full_precision
+from tutelage.bilevel import Task
+from tutelage.training.tutor import Tutor
+
+
+class Episode(NamedTuple):
+    """One student's whole run, and the teacher step after it."""
+
+    number: int
+    held_out_loss: Tensor
+    """scalar, of the student at the end"""
+    student: StudentState
+    """the student at the end"""
+    facts: dict[str, float]
+    """what the signal measured of itself"""
+    skipped: bool
+    """whether the hypergradient was not finite, or not good enough after a first one that was,
+    so that the teacher took no step"""
+
+
+def episodic(
+    make_student: Callable[[int], tuple[nn.Module, Optimizer]],
+    teacher: nn.Module,
+    teacher_optimizer: Optimizer,
+    batches: Callable[[int], Iterable[Batch]],
+    held_out: Callable[[int], Batch],
+    *,
+    signal: WholeRun,
+    objective: Objective = cross_entropy,
+    seed: int = 0,
+) -> Iterator[Episode]:
+    """Train fresh students one after the other, with a teacher step after each; endless.
+
+    Source: Raghu et al. 2021, Teaching with Commentaries, algorithm 1.
+
+    Args:
+        make_student: From an episode's number to a student and its optimiser. The same student
+            again for every number is the variant with a fixed start, which varies less.
+        teacher: The teacher; see ``tutelage.teacher``.
+        teacher_optimizer: Its optimiser.
+        batches: From an episode's number to the batches of that student's run.
+        held_out: From an episode's number to the batch that judges the student at the end.
+        signal: How the hypergradient through the whole run is taken.
+        objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses.objectives``.
+        seed: Where the randomness of lessons and of dropout starts from.
+
+    Yields:
+        One record per student; take as many as there shall be teacher steps.
+
+    Note: ``InexactWindowError`` where the signal loses too much at the first student; later
+    such students are skipped.
+    """
+    require_no_memory(teacher)
+    number = 0
+    while True:
+        module, optimizer = make_student(number)
+        task = Task(StudentView(module, optimizer), teacher, objective)
+        steps = whole_run(task.student, all_of(batches(number)), mixed_seed(seed, number))
+        now = autocast_now(task.student.device)
+        judge = held_out(number)._replace(seed=mixed_seed(seed, number, 1), autocast=now)
+        params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
+        start = in_full_precision(task.student.snapshot())
+        with autocast_to(FULL, task.student.device):
+            run = partial(signal.whole, task, dict(params), start, steps, judge)
+            estimate, end = _estimated(run, first=number == 0)
+        skipped = not step_if_finite(teacher_optimizer, params, estimate.grad)
+        yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts), skipped)
+        number += 1
+
+
+def _estimated(
+    run: Callable[[], tuple[Estimate, StudentState]], *, first: bool
+) -> tuple[Estimate, StudentState]:
+    try:
+        return run()
+    except InexactWindowError as error:
+        if first:  # nothing is lost yet
+            raise
+        return error.estimate, error.end
+
+
+def all_of(batches: Iterable[Batch]) -> list[Batch]:
+    """Every batch of a run at once.
+
+    Args:
+        batches: In order.
+
+    Returns:
+        The batches; of an iterator, which may fill the same memory again, copies.
+    """
+    if isinstance(batches, Sequence):
+        return list(batches)
+    return [copied(batch) for batch in batches]
+
+
+def whole_run(student: StudentView, batches: list[Batch], seed: int) -> list[Step]:
+    """The steps of a run that has not been taken yet, at the optimiser's present settings.
+
+    Args:
+        student: The student.
+        batches: The batches of the run, in order.
+        seed: Where the randomness of its steps starts from.
+
+    Returns:
+        One step per batch, with progress i / N.
+    """
+    settings, now = settings_of(student.optimizer, student.names), autocast_now(student.device)
+    moving = {k: s for k, s in settings.items() if student.params[k].requires_grad}
+    return [
+        Step(
+            batch._replace(seed=mixed_seed(seed, place), autocast=now),
+            Progress(place / len(batches)),
+            moving,
+        )
+        for place, batch in enumerate(batches)
+    ]
+
+
+def alternating(
+    tutor: Tutor, batches: Iterable[Batch], held_out: Iterator[Batch]
+) -> Iterator[Record]:
+    """Train one student with its teacher learning along, each batch once.
+
+    With ``Implicit`` and ``teacher_every=1`` this is algorithm 2 of Raghu et al. 2021, the
+    hypergradient being taken on the batch of the step just made.
+
+    Args:
+        tutor: The student with its teacher.
+        batches: Training batches.
+        held_out: Held-out batches; one is taken where a teacher step is due.
+
+    Yields:
+        What happened in each step.
+    """
+    for batch in batches:
+        yield tutor.step(batch, next(held_out) if tutor.wants_held_out else None)

@@ -1,0 +1,160 @@
+"""A step whose rows the student sees a few at a time: gradient accumulation."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.training.forward import Look, look
+from tutelage.functional.module_state import ModuleState, on_state, state_of
+from tutelage.losses.objectives import losses_of
+from tutelage.types import Lesson, Step
+from tutelage.distributed.fsdp import is_sharded
+from tutelage.functional.replay_context import as_taken, copied
+from tutelage.signals.products import Alignment
+from tutelage.bilevel import Task
+from tutelage.teacher import drop_below_of, is_deep
+from tutelage.distributed.wrappers import data_parallel
+
+
+def look_first(
+    task: Task,
+    student: nn.Module,
+    step: Step,
+    lesson: Lesson,
+    alignments: Tensor | None = None,
+    given: Lesson | None = None,
+) -> Look:
+    """``look`` without a graph: all rows' losses and weights, known before any gradient is.
+
+    A weight may count by what the other rows' are, so no micro-batch's share of the loss can be
+    told before all have been seen. ``shares`` gives the gradient.
+
+    Args:
+        task: The student learning under the teacher.
+        student: The module as the user gave it, compiled or wrapped.
+        step: The step that is about to be taken.
+        lesson: What was made of its batch.
+        alignments: [L], where the teacher uses them.
+        given: The lesson in memory that the student may write to; None: where ``lesson`` is.
+
+    Returns:
+        What came of it, its loss without a graph.
+    """
+    kept = copied(lesson) if given is None or given is lesson else lesson
+    with torch.no_grad(), starting_state(task, student) as states:
+        sight = look(task, student, step, kept, alignments, given or lesson)
+    return sight._replace(before=states[-1])
+
+
+@contextmanager
+def starting_state(task: Task, student: nn.Module) -> Iterator[list[ModuleState]]:
+    """Find the state from which a student starts its passes.
+
+    Args:
+        task: The student learning under the teacher.
+        student: The module as the user gave it, compiled or wrapped.
+
+    Yields:
+        States, the last one of which is it.
+    """
+    module, states = task.student.module, []
+    states.append(state_of(module))
+    if data_parallel(student) is None:
+        yield states
+        return
+
+    def after_broadcast(_module: nn.Module, _args: object) -> None:
+        if len(states) == 1:
+            states.append(state_of(module))
+
+    handle = module.register_forward_pre_hook(after_broadcast, prepend=True)
+    try:
+        yield states
+    finally:
+        handle.remove()
+
+
+def shares(task: Task, student: nn.Module, step: Step, sight: Look) -> Iterator[Tensor]:
+    """Each micro-batch's share of a step's loss, by a second pass that draws the same.
+
+    It starts from the buffers that the first one started from, and leaves those alone that the
+    first one left.
+
+    Args:
+        task: The student learning under the teacher.
+        student: The module as the user gave it, compiled or wrapped.
+        step: The step.
+        sight: The first look at it.
+
+    Yields:
+        Scalars with a graph, whose sum is the loss; let go of each before the next one comes.
+    """
+    losses = sight.seen.losses.detach().requires_grad_()
+    with torch.enable_grad():
+        whole = task.reduce(losses, sight.weights, sight.lesson)
+    (counts,) = torch.autograd.grad(whole, losses)
+    done, state = 0, sight.before
+    assert state is not None
+    for number, rows in enumerate(task.parts(sight.lesson)):
+        part, seed = copied(rows), task.own(step.batch.seed + 1, number)
+        with as_taken(part, seed), on_state(task.student.module, state):
+            found = losses_of(task.objective, student(part.inputs), part)
+        yield (counts[done : done + len(found)] * found).sum()
+        done += len(found)
+
+
+@contextmanager
+def unsummed(student: nn.Module) -> Iterator[None]:
+    """Leave the gradients of several processes apart, to be summed once, after all passes.
+
+    Args:
+        student: The module as the user gave it.
+
+    Yields:
+        Nothing.
+    """
+    wrapper = data_parallel(student)
+    if wrapper is None:
+        yield
+        return
+    with wrapper.no_sync():
+        yield
+    # it sends running statistics before the first pass after a sum, which has come by now
+    wrapper.require_forward_param_sync = True
+
+
+def require_parts(
+    task: Task, student: nn.Module, *, tries: bool, product: object = None
+) -> None:
+    """Refuse what cannot be done a few rows at a time.
+
+    Args:
+        task: The student learning under the teacher.
+        student: The module as the user gave it.
+        tries: Whether the signal tries steps before they are taken.
+        product: How the signal takes derivatives of a step, where it says so.
+
+    Raises:
+        ValueError: If micro-batches are asked for and one of the rest stands against them.
+    """
+    if task.micro_batch is None:
+        return
+    if task.micro_batch < 1:
+        raise ValueError(f"micro_batch must be at least 1, got {task.micro_batch}.")
+    name = type(task.teacher).__name__
+    summed = task.processes.averages and data_parallel(student) is None
+    ghost = isinstance(product, Alignment) and product.method == "ghost"
+    deep = f"{name} keeps the path from weights to the student, so it needs a graph of all rows"
+    reasons = {
+        deep: is_deep(task.teacher),
+        f"{name} leaves rows out by drop_below": drop_below_of(task.teacher) > 0,
+        "the signal tries each step before it is taken": tries,
+        "Alignment('ghost') reads one pass over all rows; 'forward' does not": ghost,
+        "the student is sharded": is_sharded(task.student.module),
+        "a wrapper around the student's own sums gradients": summed,
+    }
+    for reason, true in reasons.items():
+        if true:
+            raise ValueError(f"micro_batch={task.micro_batch} does not work here: {reason}.")

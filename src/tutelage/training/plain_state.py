@@ -1,0 +1,130 @@
+"""Steps and windows as plain values, for a checkpoint."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from tutelage.functional.portable_state import Rename, renamed
+from tutelage.types import Batch, Params, Progress, Step, StudentState, Window
+from tutelage.functional.trees import moved_to
+
+
+def packed(step: Step) -> dict[str, Any]:
+    """A step as ``torch.load`` reads it safely.
+
+    Args:
+        step: The step.
+
+    Returns:
+        Plain dictionaries, lists, numbers and tensors.
+    """
+    settings = {name: dict(own) for name, own in step.settings.items()}
+    *numbers, memory = step.progress
+    progress = [*numbers, dict(memory)]
+    *rows, buffers = step.batch
+    kept = None if buffers is None else dict(buffers)
+    return {"batch": [*rows, kept], "progress": progress, "settings": settings}
+
+
+def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
+    """The step that ``packed`` gave.
+
+    Args:
+        plain: That, on any device.
+        device: Where the student is now.
+
+    Returns:
+        The step.
+    """
+    inputs, targets, ids, *drawn = plain["batch"]
+    batch = Batch(inputs.to(device), targets.to(device), ids.to(device), *drawn)
+    if batch.teacher_buffers is not None:
+        buffers = moved_to(device, dict(batch.teacher_buffers))
+        batch = batch._replace(teacher_buffers=buffers)
+    *numbers, memory = plain["progress"]
+    progress = Progress(*numbers)._replace(memory=moved_to(device, memory))
+    return Step(batch, progress, plain["settings"])
+
+
+def unpacked_state(plain: Sequence[Any], device: torch.device) -> StudentState:
+    """The student's state that a list holds.
+
+    Args:
+        plain: Its fields, on any device.
+        device: Where the student is now.
+
+    Returns:
+        The state; what counts the optimiser's steps stays where torch keeps it.
+    """
+    params, buffers, slots = plain
+    kept = {k: x if k == "step" else moved_to(device, x) for k, x in slots.items()}
+    return StudentState(moved_to(device, params), moved_to(device, buffers), kept)
+
+
+def renamed_steps(state: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
+    """What a trail keeps, with other names for the student's parameters and buffers.
+
+    Args:
+        state: As ``Trail.state_dict`` gives it; may hold more.
+        rename: From name to name.
+
+    Returns:
+        The same.
+    """
+    start, waiting = state["start"], state["pending"]
+    entries = state.get("entries")  # a state of an older version has none
+    return {
+        "start": _renamed_state(start, rename) if start else start,
+        "entries": None if entries is None else renamed(entries, rename),
+        "window": [_renamed_step(step, rename) for step in state["window"]],
+        "pending": [
+            _renamed_state(waiting[0], rename),
+            _renamed_step(waiting[1], rename),
+            *waiting[2:],
+        ]
+        if waiting
+        else waiting,
+    }
+
+
+def _renamed_state(plain: Sequence[Any], rename: Rename) -> list[Any]:
+    params, buffers, slots = plain
+    memory = {slot: renamed(own, rename) for slot, own in slots.items()}
+    return [renamed(params, rename), renamed(buffers, rename), memory]
+
+
+def _renamed_step(plain: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
+    return {**plain, "settings": renamed(plain["settings"], rename)}
+
+
+def packed_window(window: Window, teacher: Params) -> list[Any]:
+    """A window of one step that waits for its judge.
+
+    Args:
+        window: The window, with its start.
+        teacher: Teacher parameters as they were.
+
+    Returns:
+        Plain lists, dictionaries and tensors.
+    """
+    assert window.start is not None
+    return [list(window.start), packed(window.steps[-1]), teacher]
+
+
+def unpacked_window(
+    plain: list[Any], end: StudentState, device: torch.device
+) -> tuple[Window, Params]:
+    """The window that ``packed_window`` gave; what was seen of its step is left out.
+
+    Args:
+        plain: That, on any device.
+        end: The student now.
+        device: Where it is.
+
+    Returns:
+        The window, and teacher parameters as they were.
+    """
+    start, step, teacher = plain
+    window = Window(unpacked_state(start, device), (unpacked(step, device),), end)
+    return window, moved_to(device, teacher)

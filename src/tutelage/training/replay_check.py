@@ -1,0 +1,134 @@
+"""The check, at a first step, that a student's steps can be taken again."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tutelage.functional.differentiable import compiled_parts
+from tutelage.errors import UnsupportedStudentError
+from tutelage.functional.module_state import ModuleState, on_state, state_of
+from tutelage.types import Lesson, Observation, Step, StudentState
+from tutelage.functional.student import StudentView
+from tutelage.bilevel import Task
+from tutelage.functional.trees import cloned
+
+
+class Start(NamedTuple):
+    """A student before its first step, all of it copies."""
+
+    state: StudentState
+    rest: ModuleState
+    """its plain attributes"""
+    drawn: tuple[object, ...]
+    """where NumPy's generator was"""
+
+    @classmethod
+    def of(cls, student: StudentView) -> "Start":
+        """The student as it is.
+
+        Args:
+            student: The student.
+
+        Returns:
+            Copies.
+        """
+        params, buffers, _ = student.state()
+        state = StudentState(cloned(params), cloned(buffers), {})
+        return cls(state, state_of(student.module), _numpy_state())
+
+
+def require_no_norm(student: nn.Module) -> None:
+    """Refuse embeddings that write to their own weight when they are called.
+
+    Args:
+        student: The student.
+
+    Raises:
+        UnsupportedStudentError: If one has ``max_norm``.
+    """
+    for name, part in student.named_modules():
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
+            raise UnsupportedStudentError(
+                f"The student's module '{name}' has max_norm={part.max_norm}, by which its "
+                "forward pass writes to its weight, so that a step cannot be taken again. "
+                "Leave max_norm away, or shorten the rows after optimizer.step()."
+            )
+
+
+def require_reproducible(
+    task: Task, start: Start, lesson: Lesson, step: Step, seen: Observation
+) -> None:
+    """Refuse a student whose step cannot be taken again with the same numbers.
+
+    Args:
+        task: The student learning under the teacher.
+        start: The student before the step.
+        lesson: What the student saw, in memory that it has not written to.
+        step: The step, of which the forward pass was taken.
+        seen: What that revealed.
+
+    Raises:
+        UnsupportedStudentError: If the student writes to its parameters, draws from other
+            generators than torch's own, or depends on attributes that a pass changes, or if
+            compiled code and the original differ.
+    """
+    _require_same_parameters(task, start.state)
+    _require_no_draws(start.drawn)
+    with torch.no_grad():
+        now, _ = task.observe(start.state, lesson, step)
+        with on_state(task.student.module, start.rest):
+            then, _ = task.observe(start.state, lesson, step)
+    name = type(task.student.module).__name__
+    if off := _apart(now.losses, then.losses):
+        raise UnsupportedStudentError(
+            f"{name} does not give the same losses for the same parameters, buffers, rows and "
+            f"seed: they differ by up to {off:.3g}, so that a step cannot be taken again. Keep "
+            "what its forward pass (or the objective) counts in buffers (register_buffer), and "
+            "draw random numbers from torch's own generator."
+        )
+    if compiled_parts(task.student.module) and (off := _apart(now.losses, seen.losses)):
+        raise UnsupportedStudentError(
+            f"The compiled {name} does not give the numbers of its original code for the same "
+            f"seed: its losses differ by up to {off:.3g}. If it has dropout, set "
+            "torch._inductor.config.fallback_random = True before the first step; else train "
+            "it without torch.compile."
+        )
+
+
+def _apart(losses: Tensor, others: Tensor) -> float:
+    # by how much they differ; 0 within rounding
+    others, rounding = others.detach(), torch.finfo(losses.dtype).eps ** 0.5
+    if torch.allclose(losses, others, rtol=rounding, atol=rounding, equal_nan=True):
+        return 0.0
+    return float((losses - others).abs().max())
+
+
+def _require_same_parameters(task: Task, before: StudentState) -> None:
+    params = task.student.state().params
+    moved = [name for name, p in params.items() if _differ(p, before.params[name])]
+    if moved:
+        raise UnsupportedStudentError(
+            f"{type(task.student.module).__name__} writes to its parameters "
+            f"({', '.join(moved)}) in its forward pass, so that a step cannot be taken again. "
+            "Write to them after optimizer.step(), or use torch.nn.utils.parametrize."
+        )
+
+
+def _differ(a: Tensor, b: Tensor) -> bool:
+    return bool(((a != b) & ~(a.isnan() & b.isnan())).any())
+
+
+def _require_no_draws(before: tuple[object, ...]) -> None:
+    if _numpy_state() != before:  # checkers of types draw from Python's
+        raise UnsupportedStudentError(
+            "The student, its teacher or the objective draws from NumPy's generator, which no "
+            "seed of a step governs, so that a step cannot be taken again. Draw from torch's "
+            "own generator."
+        )
+
+
+def _numpy_state() -> tuple[object, ...]:
+    name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - others draw from it
+    return name, np.asarray(keys).tobytes(), tuple(rest)

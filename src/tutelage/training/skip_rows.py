@@ -1,0 +1,118 @@
+"""A step whose backward pass leaves out the rows that hardly move the student."""
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from tutelage.errors import UnsupportedStudentError
+from tutelage.training.forward import Look, look, weighed
+from tutelage.functional.module_state import on_state, state_of
+from tutelage.losses.objectives import losses_of
+from tutelage.types import Lesson, Observation, Step
+from tutelage.functional.replay_context import as_taken, copied, detach
+from tutelage.training.batch_statistics import normalising
+from tutelage.bilevel import Task
+from tutelage.teacher import drop_below_of, taps_of, uses_alignments
+
+_FEWEST = 2
+"""rows of a pass: batch normalisation cannot treat a single one"""
+
+
+def look_or_lighter(
+    task: Task,
+    student: nn.Module,
+    step: Step,
+    lesson: Lesson,
+    alignments: Tensor | None = None,
+    given: Lesson | None = None,
+) -> Look:
+    """``look``, or where the teacher has ``drop_below`` a cheaper one with nearly its gradient.
+
+    All rows are seen in one pass without a graph, which gives losses, weights and the gradient
+    ``g_i`` of the loss with respect to each row's logits. Rows with the smallest ``|g_i|`` are
+    dropped as long as their ``|g_i|`` sum up to at most ``drop_below`` of that of all rows, and
+    ``sum_i J_i^T g_i`` is taken over the others by a second forward and a backward pass. What
+    is left out is at most ``drop_below`` times the sum of all ``|g_i|`` times the largest norm
+    of a row's Jacobian ``J_i``. It pays where fewer than two thirds of the rows are kept.
+
+    Note: without batch normalisation the kept rows' part of the gradient is exact. Batch
+    normalisation in training mode normalises the first pass, so losses, weights and running
+    statistics, by all rows as an ordinary step does, but the second pass by the kept rows'
+    own statistics, in whose gradient dropped rows have no part: the gradient is another one
+    then, and ``drop_below`` is no bound of how far off it is.
+
+    Args:
+        task: The student learning under the teacher.
+        student: The module as the user gave it, compiled or wrapped.
+        step: The step that is about to be taken.
+        lesson: What was made of its batch.
+        alignments: [L], where the teacher uses them.
+        given: The lesson in memory that the student may write to; None: where ``lesson`` is.
+
+    Returns:
+        What came of it, with the share that was left out.
+
+    Raises:
+        UnsupportedStudentError: If rows are to be left out of a student that gives more than
+            logits, or other logits for some rows of a batch than for all, as with dropout.
+    """
+    teacher = task.teacher
+    share = drop_below_of(teacher)
+    if not share or taps_of(teacher) or uses_alignments(teacher):
+        return look(task, student, step, lesson, alignments, given)
+    batch, given = step.batch, given or lesson
+    lesson = copied(lesson) if given is lesson else lesson
+    with as_taken(batch, task.own(batch.seed + 1)), torch.no_grad():
+        before = state_of(task.student.module)
+        outputs = student(given.inputs)
+    if not isinstance(outputs, Tensor):
+        raise UnsupportedStudentError(
+            f"A student that gives a {type(outputs).__name__} has no single gradient of each "
+            "row's logits: leave drop_below at 0."
+        )
+    logits = outputs.detach().requires_grad_()
+    with as_taken(batch, task.own(batch.seed + 1)):
+        losses = losses_of(task.objective, logits, lesson)
+    sight = weighed(task, batch, lesson, Observation(losses, logits, {}, step.progress))
+    (pull,) = torch.autograd.grad(sight.loss, logits)
+    rows, left_out = rows_that_matter(pull.flatten(1).norm(dim=1), share)
+    with as_taken(batch, task.own(batch.seed + 1)), on_state(task.student.module, before):
+        again = student(lesson.inputs[rows])
+    _require_same(task.student.module, again, outputs[rows])
+    moved = (again * pull[rows]).sum()
+    loss = sight.loss.detach() + moved - moved.detach()
+    return sight._replace(seen=detach(sight.seen), loss=loss, left_out=left_out)
+
+
+def rows_that_matter(
+    mass: Float[Tensor, "L"], drop_below: float
+) -> tuple[Int64[Tensor, "M"], Float[Tensor, ""]]:
+    """All rows but those of the smallest mass that together have at most a share of it.
+
+    Args:
+        mass: Not negative.
+        drop_below: The share, in 0..1.
+
+    Returns:
+        Their places in rising order, two at least; and the share of the others' mass.
+    """
+    values, order = mass.double().sort(stable=True)
+    sums = values.cumsum(0) / values.sum().clamp(min=torch.finfo(values.dtype).tiny)
+    dropped = int((sums <= drop_below).sum())  # none where a row's mass is not a number
+    dropped = max(0, min(dropped, len(mass) - _FEWEST))
+    left_out = sums[dropped - 1] if dropped else torch.zeros_like(sums.sum())
+    return order[dropped:].sort().values, left_out.to(mass.dtype)
+
+
+def _require_same(module: nn.Module, again: Tensor, before: Tensor) -> None:
+    if normalising(module):
+        return
+    rounding = torch.finfo(again.dtype).eps ** 0.5
+    found = again.detach()
+    if not torch.allclose(found, before, rtol=rounding, atol=rounding, equal_nan=True):
+        off = float((found - before).abs().max())
+        raise UnsupportedStudentError(
+            f"{type(module).__name__} gives some rows of a batch other logits than the whole "
+            f"batch has (by up to {off:.3g}), as dropout makes it: switch that off, or leave "
+            "drop_below at 0."
+        )

@@ -1,0 +1,145 @@
+"""The buffers of a teacher that real steps renew, and what it remembers by some of them.
+
+A teacher, or any part of one, names them in its trait ``memory`` and gives their new values by
+its method ``remember``. A step that is taken again sees them as they were, since they travel
+with its ``Progress``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.errors import UsageError
+from tutelage.types import Batch, Lesson, Observation, Params
+
+
+class BufferCopy(NamedTuple):
+    """A buffer's values at some moment."""
+
+    buffer: Tensor
+    version: int
+    """how often the buffer had been written to"""
+    values: Tensor
+
+
+class BufferCopies:
+    """Copies of a teacher's buffers, taken anew where these were written to since."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, BufferCopy] = {}
+
+    def of(self, teacher: nn.Module) -> Params | None:
+        """What a teacher's buffers hold now.
+
+        Args:
+            teacher: The teacher, always the same.
+
+        Returns:
+            Copies by name, which nobody writes to; None where it has no buffers.
+        """
+        for name, buffer in teacher.named_buffers():
+            version, known = buffer._version, self._known.get(name)
+            if known is None or known.buffer is not buffer or known.version != version:
+                values = buffer.detach().clone()
+                self._known[name] = BufferCopy(buffer, version, values)
+        return {name: known.values for name, known in self._known.items()} or None
+
+
+@torch.no_grad()
+def renew_buffers(
+    teacher: nn.Module, batch: Batch, lesson: Lesson, weighed: Mapping[str, Tensor]
+) -> None:
+    """Keep what a real step's moments wrote to the teacher's buffers.
+
+    Args:
+        teacher: The teacher.
+        batch: The step's batch.
+        lesson: What was made of it, with the buffers after that.
+        weighed: The buffers that were written to when the rows were weighed or graded.
+    """
+    before = batch.teacher_buffers or {}
+    prepared = (lesson.teacher_buffers or {}).items()
+    written = {name: b for name, b in prepared if b is not before.get(name)}
+    for name, values in {**written, **weighed}.items():
+        buffer = teacher.get_buffer(name)
+        if buffer.shape == values.shape:
+            buffer.copy_(values)
+        else:
+            part, _, local = name.rpartition(".")
+            teacher.get_submodule(part)._buffers[local] = values.clone()
+
+
+@torch.no_grad()
+def remember(teacher: nn.Module, lesson: Lesson, observation: Observation) -> None:
+    """Let the teacher's buffers take in a real step that was taken, what is finite of it.
+
+    Args:
+        teacher: The teacher.
+        lesson: What the student saw.
+        observation: What its forward pass revealed, detached.
+    """
+    for part in teacher.modules():
+        if memory_names(part):
+            renew = cast(Callable[..., Mapping[str, Tensor]], part.remember)
+            for name, value in renew(lesson, observation).items():
+                buffer = part.get_buffer(name)
+                value = value.to(buffer)
+                buffer.copy_(value.where(value.isfinite(), buffer))
+
+
+def has_memory(teacher: nn.Module) -> bool:
+    """Whether a teacher remembers the steps that were taken.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Whether it, or a part of it, has the trait ``memory``.
+    """
+    return any(memory_names(part) for part in teacher.modules())
+
+
+def memory_of(teacher: nn.Module) -> Params:
+    """What the teacher remembers of the steps that were taken.
+
+    Args:
+        teacher: The teacher.
+
+    Returns:
+        Copies of the buffers in question, by their names in ``teacher``; often none.
+    """
+    return {
+        f"{at}.{name}" if at else name: part.get_buffer(name).clone()
+        for at, part in teacher.named_modules()
+        for name in memory_names(part)
+    }
+
+
+def require_no_memory(teacher: nn.Module) -> None:
+    """Refuse a teacher that remembers steps, where nobody takes real ones.
+
+    Args:
+        teacher: The teacher.
+
+    Raises:
+        UsageError: If it does.
+    """
+    if names := ", ".join(memory_of(teacher)):
+        raise UsageError(
+            f"{type(teacher).__name__} remembers earlier steps ({names}), but whole runs that "
+            "a signal takes are not remembered: teach with a Tutor."
+        )
+
+
+def memory_names(part: nn.Module) -> Sequence[str]:
+    """The buffers that a teacher, or a part of one, remembers steps by; parts aside.
+
+    Args:
+        part: A teacher or any module in it.
+
+    Returns:
+        Its trait ``memory``.
+    """
+    return getattr(part, "memory", ())

@@ -1,0 +1,257 @@
+"""How a teacher learns: when its signal looks, and what its optimiser makes of it."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tutelage.errors import InexactWindowError
+from tutelage.precision import FULL, autocast_now, autocast_to
+from tutelage.types import Batch, Estimate, Params, Window
+from tutelage.signals import Combining, Implicit, OneStep, Signal
+from tutelage.functional.student import in_full_precision
+from tutelage.bilevel import Task
+from tutelage.teacher import drop_below_of
+from tutelage.functional.trees import is_finite, moved_to, plus, wide
+
+_LOG = logging.getLogger(__name__)
+
+
+def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Params) -> bool:
+    """Take an optimiser's step where its gradient is finite, so that its memory stays so.
+
+    Args:
+        optimizer: It holds the parameters.
+        params: Parameters by name.
+        grad: The gradient of some of them, of any type of number.
+
+    Returns:
+        False where a number of the gradient, in its parameter's type, or its square is not
+        finite: nothing has changed then.
+    """
+    found = {k: grad[k].to(p.dtype) for k, p in params.items() if k in grad}
+    if not is_finite({k: wide(g).square() for k, g in found.items()}):
+        return False
+    for name, g in found.items():
+        params[name].grad = g
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return True
+
+
+class Learner:
+    """The teacher's own optimiser and the signal that it follows.
+
+    Args:
+        teacher: The teacher.
+        signal: How it learns.
+        optimizer: Its optimiser.
+        every: Student steps between two looks of the signal.
+        aggregate: Looks that make one teacher step.
+
+    Raises:
+        ValueError: If the signal looks back further than ``every`` steps, needs steps between
+            its looks and has none, ``aggregate`` is below 1, or the teacher has no parameter or
+            leaves rows out of real steps.
+    """
+
+    def __init__(
+        self,
+        teacher: nn.Module,
+        signal: Signal,
+        optimizer: Optimizer,
+        every: int,
+        aggregate: int,
+    ) -> None:
+        if not 1 <= signal.steps <= every:
+            raise ValueError(
+                f"The signal looks back over {signal.steps} steps, but teacher_every is "
+                f"{every}: give teacher_every={signal.steps} or more."
+            )
+        if not any(p.requires_grad for p in teacher.parameters()):
+            raise ValueError(
+                f"{type(teacher).__name__} has no parameter to learn: leave signal and "
+                "teacher_optimizer away."
+            )
+        if drop_below_of(teacher) > 0:
+            raise ValueError(
+                f"{type(teacher).__name__} leaves rows out of real steps, which a signal takes "
+                "again with all of them: set its drop_below to 0."
+            )
+        if aggregate < 1:
+            raise ValueError(f"aggregate must be at least 1, got {aggregate}.")
+        self.teacher = teacher
+        self.signal = signal
+        self.optimizer = optimizer
+        self.every = every
+        self.aggregate = aggregate
+        self.skipped = 0
+        self.estimates: list[Estimate] = []
+        self._looked = self._warned = False
+        if self.plain_between and every < 2:
+            raise ValueError(
+                "judge='plain' needs a step without the teacher between two with it: give "
+                "teacher_every=2 or more."
+            )
+
+    @property
+    def one_step(self) -> OneStep | None:
+        """The signal, where it looks at one real step while it is taken."""
+        return self.signal if isinstance(self.signal, OneStep) else None
+
+    @property
+    def retakes(self) -> bool:
+        """Whether the real step is taken with the weights that came of looking ahead of it."""
+        return self.one_step is not None and self.one_step.retakes
+
+    @property
+    def next_judges(self) -> bool:
+        """Whether the next step's loss takes the place of a held-out batch."""
+        return self.one_step is not None and self.one_step.judge != "held-out"
+
+    @property
+    def plain_between(self) -> bool:
+        """Whether steps that are not judged are taken without the teacher."""
+        return self.one_step is not None and self.one_step.judge == "plain"
+
+    def records(self, task: Task) -> bool:
+        """Whether the judged step's passes are to be recorded.
+
+        Args:
+            task: The student learning under the teacher.
+
+        Returns:
+            What the signal says.
+        """
+        return self.one_step is not None and self.one_step.records(task)
+
+    def due(self, steps: int) -> bool:
+        """Whether the coming student step is one that the signal judges.
+
+        Args:
+            steps: Student steps taken so far.
+
+        Returns:
+            True if so.
+        """
+        return (steps + 1) % self.every == 0
+
+    def watches(self, steps: int) -> bool:
+        """Whether the coming student step is one that the signal will look back over.
+
+        Args:
+            steps: Student steps taken so far.
+
+        Returns:
+            True if so.
+        """
+        return steps % self.every >= self.every - self.signal.steps
+
+    @property
+    def params(self) -> Params:
+        """The teacher's trainable parameters."""
+        return {k: p for k, p in self.teacher.named_parameters() if p.requires_grad}
+
+    def learn(self, task: Task, window: Window, held_out: Batch, phi: Params) -> Tensor:
+        """Let the signal look, and take the teacher's step where enough has been seen.
+
+        A step whose gradient is not finite is left out and counted. So is one whose window
+        could not be undone well enough, with a warning, where an earlier one could.
+
+        Args:
+            task: The student learning under the teacher.
+            window: The steps to look back over.
+            held_out: The batch that judges.
+            phi: Teacher parameters as they were at the window's last step, requiring grad.
+
+        Returns:
+            The held-out loss.
+        """
+        device = held_out.inputs.device
+        held_out = held_out._replace(autocast=autocast_now(device))
+        with autocast_to(FULL, device):  # sums and products in full precision
+            estimate = self._look(task, window, held_out, phi)
+            grad = task.processes.summed(estimate.grad)
+            if not self._looked:
+                self._looked = True
+                self._tell_of_nothing(grad)
+            self.estimates.append(estimate._replace(grad=grad))
+            judged = self.estimates[-1].held_out_loss
+            if len(self.estimates) >= self.aggregate:  # more where fewer were wanted before
+                self._step(self._combined(task, phi))
+        return judged
+
+    def _in_full(self, window: Window) -> Window:
+        # one step's passes are the student's own; Reversible must know how its steps rounded
+        many = self.signal.keeps_start or isinstance(self.signal, Implicit)
+        if self.one_step is not None or not many:
+            return window
+        start = None if window.start is None else in_full_precision(window.start)
+        return replace(window, start=start, end=in_full_precision(window.end))
+
+    def _look(self, task: Task, window: Window, held_out: Batch, phi: Params) -> Estimate:
+        try:
+            return self.signal(task, phi, self._in_full(window), held_out)
+        except InexactWindowError as error:
+            if not self._looked:  # nothing is lost yet
+                raise
+            if not self._warned:
+                self._warned = True
+                _LOG.warning("%s This teacher step is left out.", error)
+            return error.estimate
+
+    def _tell_of_nothing(self, grad: Params) -> None:
+        if any(bool(g.count_nonzero()) for g in grad.values()):
+            return
+        name, signal = type(self.teacher).__name__, type(self.signal).__name__
+        _LOG.warning(
+            "The first gradient that %s gives %s is zero in every parameter. If the teacher "
+            "samples, there is no derivative of what was drawn: take GradientAlignment or "
+            "NextStepLoss.",
+            signal,
+            name,
+        )
+
+    def _combined(self, task: Task, phi: Params) -> Params:
+        estimates, self.estimates = self.estimates, []
+        if isinstance(self.signal, Combining):
+            return self.signal.combine(task, phi, estimates)
+        total = estimates[0].grad
+        for estimate in estimates[1:]:
+            total = plus(total, estimate.grad)
+        return {k: g / len(estimates) for k, g in total.items()}
+
+    def _step(self, grad: Params) -> None:
+        if not step_if_finite(self.optimizer, self.params, grad):
+            self.skipped += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it needs to continue.
+
+        Returns:
+            Plain dictionaries, lists, numbers and tensors.
+        """
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "skipped": self.skipped,
+            "looked": self._looked,
+            "estimates": [[e.grad, e.held_out_loss, dict(e.facts)] for e in self.estimates],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state that ``state_dict`` gave.
+
+        Args:
+            state: That state, on any device.
+        """
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.skipped = state["skipped"]
+        self._looked = state.get("looked", True)  # a state of an older version lacks it
+        device = next(self.teacher.parameters()).device
+        self.estimates = [
+            Estimate(moved_to(device, grad), loss.to(device), facts)
+            for grad, loss, facts in state["estimates"]
+        ]

@@ -1,0 +1,122 @@
+"""The real steps that a signal will look back over, kept until it does."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tutelage.training.plain_state import (
+    packed,
+    packed_window,
+    unpacked,
+    unpacked_state,
+    unpacked_window,
+)
+from tutelage.types import Judgement, Params, Step, StudentState, Window, Witness
+from tutelage.signals import Signal, Undoing
+from tutelage.signals.drift import entries_of
+from tutelage.functional.student import StudentView
+from tutelage.functional.trees import moved_to
+
+Waiting = tuple[Window, Params]
+"""a window that the next step's loss will judge, and the teacher's parameters as they were"""
+
+
+@dataclass
+class Trail:
+    """What is remembered of the steps taken since the signal last looked."""
+
+    start: StudentState | None = None
+    """the student before the first of them, where the signal needs it"""
+    entries: Params | None = None
+    """some of its parameters', where the signal rebuilds it"""
+    steps: list[Step] = field(default_factory=list)
+    waiting: Waiting | None = None
+
+    def reach(self, step: Step, student: StudentView) -> None:
+        """Complete the start by what a step is the first to move, as a group added since does.
+
+        Args:
+            step: The step that is about to be taken.
+            student: The student.
+        """
+        if self.start is not None:
+            self.start = student.completed(self.start, step.settings.keys())
+
+    def begin(self, signal: Signal, student: StudentView) -> None:
+        """Keep what a signal needs of the student before the first step.
+
+        Args:
+            signal: The signal.
+            student: The student as it is.
+        """
+        if signal.keeps_start:
+            self.start = student.snapshot()
+        if isinstance(signal, Undoing):
+            self.entries = entries_of(student.state().params)
+
+    def window(self, student: StudentView, witness: Witness | None) -> Window:
+        """The steps so far as a window; the trail begins anew.
+
+        Args:
+            student: The student after the last of them.
+            witness: Of the last of them, where the signal looks at it.
+
+        Returns:
+            The window.
+        """
+        moved = {name for step in self.steps for name in step.settings}
+        end = student.completed(student.state(), moved)
+        window = Window(self.start, tuple(self.steps), end, witness, entries=self.entries)
+        self.forget()
+        return window
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.start, self.entries, self.steps = None, None, []
+
+    def judged(self, loss: Tensor, gradient: Params) -> Waiting:
+        """What waited for the next step, now that this has come; nothing waits any more.
+
+        Args:
+            loss: That step's loss, a scalar.
+            gradient: Its gradient in the student.
+
+        Returns:
+            The window with its judgement, and the teacher's parameters as they were.
+        """
+        assert self.waiting is not None
+        (window, teacher), self.waiting = self.waiting, None
+        return replace(window, judgement=Judgement(loss, gradient, {})), teacher
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps.
+
+        Returns:
+            Plain dictionaries, lists, numbers and tensors.
+        """
+        return {
+            "start": [] if self.start is None else list(self.start),
+            "entries": self.entries,
+            "window": [packed(step) for step in self.steps],
+            "pending": [] if self.waiting is None else packed_window(*self.waiting),
+        }
+
+    def load_state_dict(
+        self, state: Mapping[str, Any], now: StudentState, device: torch.device
+    ) -> None:
+        """Go on from a state that ``state_dict`` gave.
+
+        Args:
+            state: That state, on any device; may hold more.
+            now: The student as it is.
+            device: Where it is.
+        """
+        self.start = unpacked_state(state["start"], device) if state["start"] else None
+        entries = state["entries"]
+        self.entries = None if entries is None else moved_to(device, entries)
+        self.steps = [unpacked(step, device) for step in state["window"]]
+        waiting = state["pending"]
+        self.waiting = unpacked_window(waiting, now, device) if waiting else None

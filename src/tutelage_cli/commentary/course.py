@@ -1,0 +1,235 @@
+"""How a commentary is learnt, round by round: over many students' runs, or along one."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, count, islice
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, Optimizer
+
+from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.commentary.settings import LearnSettings
+from tutelage.training.loops import alternating, episodic
+from tutelage.models import MaskUNet, build_student
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.types import Batch
+from tutelage.signals import Implicit, Neumann, Replayed
+from tutelage_cli.train.arms import TAUGHT, device_of
+from tutelage_cli.train.material import Streams
+from tutelage.teachers import AttentionMask, Blending
+from tutelage.training.tutor import Tutor
+
+
+@runtime_checkable
+class Course(Protocol):
+    """What learns a teacher, and can be stopped between two rounds."""
+
+    teacher: nn.Module
+
+    @property
+    def skipped(self) -> int:
+        """Teacher steps left out because their gradient was not finite."""
+        ...
+
+    def round(self, number: int) -> Tensor:
+        """Go on for a round.
+
+        Args:
+            number: From 0; every one once, in order.
+
+        Returns:
+            Held-out loss, a scalar: of the student at the end (unroll), or the mean over the
+            round's steps (implicit).
+        """
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has to be kept to go on."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there.
+
+        Args:
+            state: As ``state_dict`` gave it.
+        """
+        ...
+
+
+class ManyRuns:
+    """Algorithm 1 of Raghu et al. 2021: a fresh student in each round, a teacher step after it.
+
+    Args:
+        settings: What was asked.
+        streams: The batches.
+    """
+
+    def __init__(self, settings: LearnSettings, streams: Streams) -> None:
+        self.settings, self.train = settings, streams.train
+        self.judges = replace(streams.held_out, size=settings.judges_or_default)
+        self.teacher = build_teacher(settings, streams.train.images)
+        self.rule = Adam(self.teacher.parameters(), settings.teacher_lr_or_default)
+        self.skipped = 0
+
+    def round(self, number: int) -> Tensor:
+        """Train a fresh student and take a teacher step.
+
+        Args:
+            number: The round.
+
+        Returns:
+            The student's held-out loss at the end, a scalar.
+        """
+        settings = self.settings
+        first = number * settings.steps
+        episodes = episodic(
+            lambda _: fresh_student(settings, self.train.images, number),
+            self.teacher,
+            self.rule,
+            lambda _: islice(_onwards(self.train, first), settings.steps),
+            lambda _: self.judges.draw(number),
+            signal=Replayed(settings.steps),
+            seed=mixed_seed(settings.seed, number),
+        )
+        episode = next(episodes)
+        self.skipped += episode.skipped
+        return episode.held_out_loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has to be kept to go on.
+
+        Returns:
+            Tensors and plain values.
+        """
+        kept = {"teacher": self.teacher.state_dict(), "rule": self.rule.state_dict()}
+        return kept | {"skipped": self.skipped}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there.
+
+        Args:
+            state: As ``state_dict`` gave it.
+        """
+        self.teacher.load_state_dict(state["teacher"])
+        self.rule.load_state_dict(state["rule"])
+        self.skipped = state["skipped"]
+
+
+class OneRun:
+    """Algorithm 2 of Raghu et al. 2021: one student, a teacher step after each of its steps.
+
+    Args:
+        settings: What was asked.
+        streams: The batches.
+    """
+
+    def __init__(self, settings: LearnSettings, streams: Streams) -> None:
+        self.settings, self.train = settings, streams.train
+        self.judges = replace(streams.held_out, size=settings.judges_or_default)
+        self.teacher = build_teacher(settings, streams.train.images)
+        self.tutor = Tutor(
+            *fresh_student(settings, streams.train.images, 0),
+            self.teacher,
+            Adam(self.teacher.parameters(), settings.teacher_lr_or_default),
+            signal=Implicit(Neumann(1, settings.lr)),
+            total_steps=settings.steps * settings.rounds,
+            seed=settings.seed,
+        )
+
+    def round(self, number: int) -> Tensor:
+        """Take the steps of a round.
+
+        Args:
+            number: The round.
+
+        Returns:
+            The mean of the held-out losses in its steps, a scalar.
+        """
+        first, losses = number * self.settings.steps, []
+        batches = islice(_onwards(self.train, first), self.settings.steps)
+        for record in alternating(self.tutor, batches, map(self.judges.draw, count(first))):
+            assert record.held_out_loss is not None
+            losses.append(record.held_out_loss)
+        return torch.stack(losses).mean()
+
+    @property
+    def skipped(self) -> int:
+        """Teacher steps left out because their gradient was not finite."""
+        return self.tutor.skipped_teacher_steps
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has to be kept to go on.
+
+        Returns:
+            Tensors and plain values.
+        """
+        return self.tutor.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there.
+
+        Args:
+            state: As ``state_dict`` gave it.
+        """
+        self.tutor.load_state_dict(state)
+
+
+COURSES = {"unroll": ManyRuns, "implicit": OneRun}
+
+
+def build_teacher(settings: LearnSettings, images: ImageSet) -> nn.Module:
+    """The teacher that is to be learnt, new.
+
+    Args:
+        settings: What was asked.
+        images: The training set.
+
+    Returns:
+        The teacher, on the device that the settings name.
+    """
+    device, channels = device_of(settings.study), images.images.shape[1]
+    with seeded(mixed_seed(settings.seed, 1), torch.device("cpu")):
+        if settings.teacher == "blending":
+            teacher: nn.Module = Blending(len(images.classes))
+        elif settings.teacher == "mask":
+            sigma = settings.sigma or images.images.shape[2] / 4
+            teacher = AttentionMask(MaskUNet(channels, width=8, levels=1), sigma=sigma)
+        else:
+            student, _ = fresh_student(settings, images, 0)
+            teacher = TAUGHT[settings.teacher].build(student, images, settings.study)
+    return teacher.to(device)
+
+
+def fresh_student(
+    settings: LearnSettings, images: ImageSet, number: int
+) -> tuple[nn.Module, Optimizer]:
+    """The student of a round and its optimiser.
+
+    Args:
+        settings: What was asked.
+        images: The training set.
+        number: Every number gives another start.
+
+    Returns:
+        Both, on the device that the settings name.
+    """
+    _, channels, size, _ = images.images.shape
+    student = build_student(
+        settings.student,
+        classes=len(images.classes),
+        channels=channels,
+        size=size,
+        seed=mixed_seed(settings.seed, 0, number),
+    ).to(device_of(settings.study))
+    rule = {"adam": Adam, "sgd": SGD}[settings.optimizer]
+    return student, rule(student.parameters(), lr=settings.lr)
+
+
+def _onwards(batches: Batches, start: int) -> Iterator[Batch]:
+    # epoch after epoch, from a batch of that number on
+    epoch, place = divmod(start, len(batches))
+    later = chain.from_iterable(map(batches.epoch, count(epoch + 1)))
+    return chain(batches.epoch(epoch, place), later)

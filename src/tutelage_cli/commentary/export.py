@@ -1,0 +1,55 @@
+"""A learned augmentation as a file that others read without this package."""
+
+from pathlib import Path
+
+from tutelage.augment.exported import APPROXIMATE
+from tutelage.commentaries import load_commentary, read_card, write_policy
+from tutelage.errors import UsageError
+from tutelage_cli.commentary.show import stand_in
+from tutelage.teachers import LearnedAugmentation
+
+
+def export(folder: Path, size: tuple[int, int] | None, out: Path) -> list[str]:
+    """Write a commentary as JSON that names functions of torchvision.
+
+    Args:
+        folder: The commentary.
+        size: Height and width of the images that it is for, pixels; None for those it was
+            learnt on.
+        out: The file; an older one is replaced.
+
+    Returns:
+        Lines that say what was written.
+
+    Raises:
+        UsageError: If it is of another teacher, its images' size is not known, or the file
+            cannot be written.
+    """
+    card = read_card(folder)
+    if card["teacher"] != LearnedAugmentation.__name__:
+        raise UsageError(
+            f"{folder} is of the teacher {card['teacher']}; only a learned augmentation can be "
+            "written for torchvision."
+        )
+    size = _size_learnt_on(card) if size is None else size
+    if size is None:
+        raise UsageError(
+            f"{folder} does not say on images of which size it was learnt: give --size HEIGHT "
+            "WIDTH, in pixels."
+        )
+    if min(size) < 1:
+        raise UsageError(f"size is {size[0]} {size[1]}; allowed: 1 and above.")
+    teacher = load_commentary(folder, stand_in(card["settings"]))
+    assert isinstance(teacher, LearnedAugmentation)
+    write_policy(teacher, out, size)
+    near = [name for name in APPROXIMATE if name in teacher.space.operations]
+    told = [f"Policy: {out}, for images of {size[0]}x{size[1]} pixels"]
+    return told + [f"Approximate, torchvision has none: {', '.join(near)}"] * bool(near)
+
+
+def _size_learnt_on(card: dict) -> tuple[int, int] | None:
+    came = card.get("learnt_on")
+    sides = came.get("sides") if isinstance(came, dict) else None
+    if isinstance(sides, list) and len(sides) == 2 and all(type(n) is int for n in sides):
+        return sides[0], sides[1]
+    return None

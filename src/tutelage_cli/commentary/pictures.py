@@ -1,0 +1,212 @@
+"""Pictures of what a teacher learnt, by its kind, as sections of a page."""
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tutelage_cli.commentary.image_sections import Exhibit, curriculum, masks
+from tutelage_cli.commentary.policy_section import augmentation
+from tutelage_cli.commentary.surfaces import of_margin_and_loss
+from tutelage_cli.report import elements, formats, plots
+from tutelage_cli.report.grid import Grid, grid
+from tutelage.teachers import (
+    AttentionMask,
+    Blending,
+    Curriculum,
+    DynamicLoss,
+    InternalState,
+    KeepOrDrop,
+    LearnedAugmentation,
+    LossWeigher,
+    Permuted,
+    RandomBlending,
+    Shuffled,
+    Together,
+)
+from tutelage.teachers.internal_state import SURFACE
+from tutelage.teacher import normalise_of
+
+Parts = dict[str, tuple[str, str]]
+"""name and HTML of each section, by its anchor"""
+MOST_CLASSES = 30
+"""classes up to which every pair of them is shown"""
+PAIRS = 15
+"""pairs of classes that are named, most and least"""
+LOSSES = torch.linspace(0, 10, 101)
+"""nats"""
+
+
+@torch.no_grad()
+def drawn(of: Exhibit) -> Parts:
+    """The sections with pictures of what a teacher learnt, or its parts did.
+
+    Args:
+        of: The teacher, and images.
+
+    Returns:
+        At least one; it says so where nothing is known to draw.
+    """
+    found: Parts = {}
+    for title, html in _sections(of, ""):
+        anchor = f"learnt-{len(found) + 1}" if found else "learnt"
+        found[anchor] = (title, elements.section(title, html, anchor=anchor))
+    return found
+
+
+def _sections(of: Exhibit, note: str) -> Iterator[tuple[str, str]]:
+    told = elements.paragraph(note, style="note")
+    for kind, parts in PARTS_OF.items():
+        if isinstance(of.teacher, kind):
+            for name, said in parts.items():
+                part = of._replace(teacher=of.teacher.get_submodule(name))
+                yield from _sections(part, said)
+            return
+    for kind, draw in DRAWN.items():
+        if isinstance(of.teacher, kind):
+            title, html = draw(of)
+            yield title, told + html
+            return
+    nothing = f"Of the teacher {type(of.teacher).__name__} there is nothing to draw."
+    yield type(of.teacher).__name__, told + elements.paragraph(nothing, style="note")
+
+
+def _blending(of: Exhibit) -> tuple[str, str]:
+    assert isinstance(of.teacher, Blending | RandomBlending | Shuffled)
+    mixed = 1 - of.teacher.shares.numpy().astype(np.float64)
+    names = of.classes or tuple(map(str, range(len(mixed))))
+    html = ""
+    if len(names) <= MOST_CLASSES:
+        caption = "Share of the second image"
+        labels = ("class", "blended with", "share of the second image")
+        shown = grid(
+            Grid(names, names, mixed, labels),
+            mark="blending",
+            title=f"{caption}, by class and the class blended with.",
+        )
+        html += elements.chart(caption, shown)
+    order = np.argsort(mixed, axis=None)
+    apart = [(i, j) for i, j in zip(*np.unravel_index(order, mixed.shape), strict=True)]
+    ends = {"blended most": apart[::-1][:PAIRS], "blended least": apart[:PAIRS]}
+    tables = "".join(
+        elements.table(
+            f"Pairs {caption}",
+            ("class", "with", "share"),
+            [(names[i], names[j], formats.number(float(mixed[i, j]))) for i, j in pairs],
+            style="examples",
+        )
+        for caption, pairs in ends.items()
+    )
+    others = (mixed.sum(1) - mixed.diagonal()) / max(len(names) - 1, 1)
+    means = {names[i]: formats.number(others[i]) for i in np.argsort(-others)}
+    html += f'<div class="columns">{tables}'
+    html += f"{elements.pairs('Mean share of other classes', means)}</div>"
+    return "How much of another image each class is shown", html
+
+
+def _loss(of: Exhibit) -> tuple[str, str]:
+    weights = of.teacher.get_submodule("net")(LOSSES.unsqueeze(1)).sigmoid().squeeze(1)
+    drawing = plots.lines(
+        LOSSES.tolist(),
+        {"weight": weights.tolist()},
+        ("loss, nats", "weight"),
+        mark="loss",
+        title=f"Weight over loss, from {float(weights[0]):.3f} at 0 to "
+        f"{float(weights[-1]):.3f} at {float(LOSSES[-1]):g}.",
+    )
+    rescaled = normalise_of(of.teacher) == "mean"
+    note = "Weights are divided by their mean over the batch before they count." * rescaled
+    html = elements.chart("Weight over loss", drawing) + elements.paragraph(note, style="note")
+    return "How much an example counts, by its loss", html
+
+
+def _dynamic_loss(of: Exhibit) -> tuple[str, str]:
+    teacher = of.teacher
+    assert isinstance(teacher, DynamicLoss)
+    count = teacher.classes
+    names = of.classes or tuple(map(str, range(count)))
+    moments = {  # share of the run, mean loss, best and present accuracy
+        "at the start, of a student that guesses": (0.0, math.log(count), 1 / count, 1 / count),
+        "at the end, of a student without errors": (1.0, 0.0, 1.0, 1.0),
+    }
+    html = ""
+    for place, (moment, state) in enumerate(moments.items()):
+        w, b = teacher.coefficients(torch.tensor(state))
+        if count <= MOST_CLASSES:
+            shown = w.T.numpy().astype(np.float64)
+            caption = f"W {moment}"
+            cells = Grid(names, names, shown, ("label", "log p of", "W"))
+            title = f"{caption}: by row the label, by column log p."
+            html += elements.chart(caption, grid(cells, mark=f"w-{place}", title=title))
+        bias = {names[i]: formats.number(float(b[i])) for i in range(count)}
+        html += elements.pairs(f"b {moment}", bias)
+    note = "The loss of an example with label y is -sigma(sum_c W[c, y] log p_c + b_y)."
+    return "The loss that was learnt", html + elements.paragraph(note, style="note")
+
+
+def _internal_state(of: Exhibit) -> tuple[str, str]:
+    teacher = of.teacher
+    assert isinstance(teacher, InternalState)
+    first = next(layer for layer in teacher.net if isinstance(layer, nn.Linear))
+    assert isinstance(first.weight, Tensor)
+    linear = teacher.hidden_layers == 0
+    rows = []
+    for name, start, end in _columns(teacher, of.classes):
+        block = first.weight[:, start:end]
+        one = linear and end - start == 1
+        size = float(block) if one else float(block.norm())
+        rows.append((
+            name,
+            str(end - start),
+            "pull" if one else "strength",
+            formats.number(size),
+        ))
+    note = (
+        "Pull: what one unit more adds to the weight's logit. "
+        if linear
+        else "The teacher has hidden layers: which way a feature pulls depends on the others. "
+    ) + "Strength: Euclidean norm of the first layer's coefficients of all its features."
+    header = ("what is looked at", "features", "measure", "value")
+    table = elements.table("What pulls the weight", header, rows, style="examples")
+    html = of_margin_and_loss(teacher) + table + elements.paragraph(note, style="note")
+    return "What pulls the weight", html
+
+
+def _columns(teacher: InternalState, names: tuple[str, ...]) -> list[tuple[str, int, int]]:
+    classes = names or tuple(map(str, range(teacher.classes)))
+    widths = [(f"student's {tap}", teacher.tap_width) for tap in teacher.taps]
+    widths += [(f"label {name}", 1) for name in classes if teacher.label]
+    widths += [(f, teacher.classes if f == "prediction" else 1) for f in teacher.surface]
+    assert all(fact in SURFACE for fact in teacher.surface)
+    ends = np.cumsum([0, *(width for _, width in widths)]).tolist()
+    spans = pairwise(ends)
+    return [(name, *span) for (name, _), span in zip(widths, spans, strict=True)]
+
+
+DRAWN: dict[type[nn.Module], Callable[[Exhibit], tuple[str, str]]] = {
+    Blending: _blending,
+    DynamicLoss: _dynamic_loss,
+    RandomBlending: _blending,
+    Shuffled: _blending,
+    LearnedAugmentation: augmentation,
+    LossWeigher: _loss,
+    Curriculum: curriculum,
+    AttentionMask: masks,
+    InternalState: _internal_state,
+}
+"""how what a teacher learnt is drawn, by its kind"""
+PARTS_OF: dict[type[nn.Module], dict[str, str]] = {
+    KeepOrDrop: {"keeps": "Weights are chances here: of an example to be kept."},
+    Permuted: {
+        "learned": "What is shown here goes to other images: each gets the mask or weight of a "
+        "random one of its batch."
+    },
+    Together: {
+        "prepares": "One of two teachers: it decides what is seen.",
+        "weighs": "One of two teachers: it decides how much that counts.",
+    },
+}
+"""the parts of teachers that are made of others, and what to say above each"""

@@ -1,0 +1,19 @@
+"""What a learned augmentation came to, as a section of a page."""
+
+from tutelage_cli.commentary.image_sections import Exhibit
+from tutelage_cli.report.augmentation import drawn
+from tutelage_cli.train.policies import shown
+from tutelage.teachers import LearnedAugmentation
+
+
+def augmentation(of: Exhibit) -> tuple[str, str]:
+    """How likely every operation is kept, how strong it is, and how that came to be.
+
+    Args:
+        of: The teacher.
+
+    Returns:
+        Title and HTML.
+    """
+    assert isinstance(of.teacher, LearnedAugmentation)
+    return "Which augmentations were kept", drawn(shown("", [of.teacher]), mark="policy")

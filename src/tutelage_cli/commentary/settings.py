@@ -1,0 +1,168 @@
+"""The settings of ``tutelage commentary learn``, from which its flags are made; light."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from tutelage.errors import UsageError, nearest
+from tutelage.validation.ranges import above_zero, at_least_one
+from tutelage_cli.train.names import LEARNING, OLA, USED_BY
+from tutelage_cli.train.settings import EMBEDDED, TrainSettings
+
+LEARNT = LEARNING | {
+    "blending": "how much of a second image to mix in, for each pair of classes",
+    "mask": "which spot of each image the student sees, when it is tested, too",
+}
+"""the teachers by name, as the command line knows them"""
+TEACHER_LR = {"blending": 0.1, "margin-loss": 0.02, "internal-state": 0.02}
+"""learning rates where the settings do not say; ``OTHER_LR`` for the rest"""
+OTHER_LR = 1e-3
+WHOLE_JUDGE = 500
+"""held-out images that judge a whole run, where the settings do not say"""
+
+
+@dataclass(frozen=True)
+class LearnSettings:
+    """Everything that decides what ``tutelage commentary learn`` computes."""
+
+    data: Annotated[str, tyro.conf.Positional] = EMBEDDED
+    """Where the images come from, as for `tutelage train`: a name, a folder or a Hub id."""
+
+    teacher: str = "curriculum"
+    """What to learn: curriculum, blending, mask, loss, l2t-loss, margin-loss or
+    internal-state."""
+
+    student: str = "cnn"
+    """Network to learn with, as for `tutelage train`; the commentary trains others, too."""
+
+    algorithm: Literal["unroll", "implicit"] = "unroll"
+    """unroll: fresh students one after the other, with a teacher step through the whole run of
+    each. implicit: one student, with a teacher step after each of its steps."""
+
+    steps: int = 100
+    """Student steps in a round."""
+
+    rounds: int = 20
+    """unroll: students, and teacher steps. implicit: parts of the one student's run."""
+
+    batch_size: int = 50
+    """Images per student step."""
+
+    judges: int | None = None
+    """Held-out images that judge a student each time; if not given, 500 (or all, where there
+    are fewer) for unroll and as many as in a batch for implicit."""
+
+    optimizer: Literal["adam", "sgd"] = "adam"
+    """The student's optimiser; sgd has no momentum."""
+
+    lr: float = 1e-3
+    """Learning rate of the student."""
+
+    teacher_lr: float | None = None
+    """Learning rate of the teacher's Adam; if not given, 0.1 for blending, 0.02 for margin-loss
+    and internal-state, and 0.001 for the others."""
+
+    level: Literal["free", "centred"] = "free"
+    """Whether the level of the weights of margin-loss and internal-state is held, as for
+    `tutelage train`."""
+
+    sigma: float | None = None
+    """Standard deviation of a mask, pixels; a quarter of the image's height if not given."""
+
+    held_out: int = 500
+    """Images, class balanced, that judge students; taken from the training set and not trained
+    on."""
+
+    noise: str = "none"
+    """Wrong labels to add to what is trained on: none, uniform:RATE, flip:RATE, flip2:RATE or
+    hierarchical:RATE with RATE in 0..1, or human:WHO (docs/data.md)."""
+
+    limit: int | None = None
+    """Train on this many images only, class balanced, beside the held-out ones."""
+
+    image_column: str | None = None
+    """Image (or path) column of the data; guessed if not given."""
+
+    label_column: str | None = None
+    """Label column of the data; guessed if not given."""
+
+    broken_images: Literal["refuse", "skip"] = "refuse"
+    """skip: leave images out that cannot be read, and list them."""
+
+    empty_classes: Literal["refuse", "keep"] = "refuse"
+    """keep: take class folders without images as classes that no example has."""
+
+    missing_labels: Literal["refuse", "skip"] = "refuse"
+    """skip: leave rows out that have no label, and list them."""
+
+    ignore_labels: tuple[str, ...] = ()
+    """Labels that mark rows as unlabelled, such as 255 or -1: these rows are left out."""
+
+    image_size: int | None = None
+    """Pixels a side: cut the largest square about each image's centre and bring it to that
+    size. If not given, all images must be of one size."""
+
+    seed: int = 0
+    """Of everything that is drawn."""
+
+    device: str = "auto"
+    """cpu, cuda, or auto: cuda where there is one."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data.
+
+        Raises:
+            UsageError: If a value is out of range, or the teacher is unknown.
+        """
+        if self.teacher == OLA:
+            raise UsageError(
+                f"{OLA} learns along with a student: tutelage train --teacher {OLA}. Its "
+                "commentary is then in the run's folder."
+            )
+        if self.teacher not in LEARNT:
+            raise UsageError(
+                f"Unknown teacher '{self.teacher}'. {nearest(self.teacher, LEARNT)}"
+            )
+        at_least_one(self, "steps", "rounds", "judges")
+        above_zero(self, "lr", "teacher_lr", "sigma")
+        if self.sigma is not None and self.teacher != "mask":
+            raise UsageError(f"sigma is of masks; the teacher {self.teacher} has none.")
+        if self.level != "free" and self.teacher not in USED_BY["level"]:
+            levelled = " and ".join(USED_BY["level"])
+            raise UsageError(f"level is about {levelled}; {self.teacher} has none to hold.")
+        _ = self.study
+
+    @property
+    def study(self) -> TrainSettings:
+        """What a study with the same data and student would be asked; never augmented."""
+        return TrainSettings(
+            data=self.data,
+            student=self.student,
+            level=self.level,
+            noise=self.noise,
+            held_out=self.held_out,
+            limit=self.limit,
+            augment="none",
+            batch_size=self.batch_size,
+            image_column=self.image_column,
+            label_column=self.label_column,
+            broken_images=self.broken_images,
+            empty_classes=self.empty_classes,
+            missing_labels=self.missing_labels,
+            ignore_labels=self.ignore_labels,
+            image_size=self.image_size,
+            device=self.device,
+        )
+
+    @property
+    def teacher_lr_or_default(self) -> float:
+        """The teacher's learning rate, the default filled in."""
+        default = TEACHER_LR.get(self.teacher, OTHER_LR)
+        return default if self.teacher_lr is None else self.teacher_lr
+
+    @property
+    def judges_or_default(self) -> int:
+        """How many held-out images judge each time, the default filled in."""
+        default = WHOLE_JUDGE if self.algorithm == "unroll" else self.batch_size
+        return min(default if self.judges is None else self.judges, self.held_out)

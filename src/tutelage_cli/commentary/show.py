@@ -1,0 +1,177 @@
+"""What a commentary is, in words, and a page with pictures of what it learnt."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tutelage.commentaries import caution, load_commentary, read_card
+from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.reading import STRICT, Reading
+from tutelage_cli.data.sources import WORDS, load
+from tutelage_cli.data.splits import limit_rows
+from tutelage.errors import UsageError
+from tutelage_cli.commentary.image_sections import Exhibit
+from tutelage_cli.commentary.pictures import drawn
+from tutelage_cli.report import elements
+from tutelage_cli.report.page import document, write_page
+from tutelage_cli.runner.run_folder import unwritten
+
+SHOWN_ON = 500
+"""images, class balanced, that a commentary is shown on"""
+
+
+def show(folder: Path, data: str | None, out: Path, *, reading: Reading = STRICT) -> list[str]:
+    """Describe a commentary and write its page.
+
+    Args:
+        folder: The commentary.
+        data: Images to show it on; None for those of a name it was learnt on, if any.
+        out: The HTML page.
+        reading: What becomes of images that are not as they should be.
+
+    Returns:
+        Lines that say what it is.
+
+    Raises:
+        UsageError: If it, the data or the page's place will not do.
+    """
+    card = read_card(folder)
+    learnt_on = card.get("learnt_on")
+    came: dict[str, Any] = learnt_on if isinstance(learnt_on, dict) else {}
+    name = data if data is not None else came.get("data")
+    wanted = data is not None or (isinstance(name, str) and name in WORDS)
+    batches = _images(str(name), came, reading) if wanted else None
+    names = batches.images.classes if batches is not None else _names(came)
+    sides = batches.images.images.shape[2:] if batches is not None else None
+    teacher = load_commentary(
+        folder, stand_in(card["settings"]), classes=names or None, sides=sides
+    )
+    facts = _facts(card, came)
+    try:
+        parts = drawn(Exhibit(teacher, tuple(names), batches))
+    except RuntimeError as error:  # torch's own, by any layer
+        reason = " ".join(str(error).split())
+        raise UsageError(f"The commentary {folder} does not fit {name}: {reason}") from error
+    told = [f"{key}: {value}" for key, value in facts.items()]
+    told += filter(None, [caution(card)])
+    parts["what"] = ("What it is", _what(facts, card))
+    lead = f"Learnt on {facts['data']} with the student {facts['student']}."
+    page = document(f"Commentary: {card['teacher']}", f"Folder: {folder.name}", [lead], parts)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_page(page, out)
+    except OSError as error:
+        raise UsageError(unwritten(error, out, "or name another file with --out")) from error
+    return told
+
+
+def stand_in(settings: Mapping[str, Any]) -> nn.Module:
+    """A module with all the taps of a commentary, so that it can be loaded without a student.
+
+    Args:
+        settings: As they were stored; damaged ones are refused later.
+
+    Returns:
+        A module that computes nothing.
+    """
+    student = nn.Module()
+    for tap in (of.get("tap") for of in _with_parts(settings)):
+        if isinstance(tap, str) and tap:
+            at = student
+            for name in tap.split("."):
+                if name and name not in dict(at.named_children()):
+                    at.add_module(name, nn.Module())
+                at = at.get_submodule(name)
+    return student
+
+
+def _names(came: Mapping[str, Any]) -> Sequence[str]:
+    classes = came.get("classes")
+    return [str(name) for name in classes] if isinstance(classes, list) else []
+
+
+def _images(data: str, came: Mapping[str, Any], reading: Reading) -> Batches:
+    train = load(data, reading=reading).train
+    rows = limit_rows(train.labels, SHOWN_ON, len(train.classes), seed=0)
+    mean, std = statistics(train)
+    stored = _numbers(came.get("mean")), _numbers(came.get("std"))
+    if len(stored[0]) == len(stored[1]) == len(mean):
+        mean, std = (torch.tensor(values) for values in stored)
+        if not bool(mean.isfinite().all() & std.isfinite().all() & (std > 0).all()):
+            raise UsageError(
+                f"The commentary was learnt with mean {stored[0]} and deviation {stored[1]}: "
+                "its card is damaged; allowed: finite numbers, the deviation above 0."
+            )
+    cpu = torch.device("cpu")
+    return Batches(train.rows(rows), SHOWN_ON, 0, mean, std, None, cpu)
+
+
+def _numbers(values: object) -> list[float]:
+    numbers = values if isinstance(values, list) else []
+    return [float(n) for n in numbers if isinstance(n, int | float)]
+
+
+def _facts(card: Mapping[str, Any], came: Mapping[str, Any]) -> dict[str, str]:
+    settings = card["settings"]
+    facts = {"teacher": card["teacher"]}
+    facts |= {f"its {key}": _text(value) for key, value in settings.items()}
+    facts["expects of a student"] = _expects_of_student(settings)
+    facts["expects of data"] = _expects_of_data(settings)
+    facts["data"] = str(came.get("data") or "unnamed data")
+    facts["student"] = str(came.get("student") or "unnamed")
+    facts["classes"] = ", ".join(_names(came)) or "unnamed"
+    facts["learnt by"] = str(came.get("command") or "not recorded")
+    metrics = came.get("metrics")
+    for key, value in (metrics if isinstance(metrics, dict) else {}).items():
+        facts[str(key).replace("_", " ")] = _text(value)
+    return facts
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _expects_of_student(settings: Mapping[str, Any]) -> str:
+    wants = [
+        f"a module '{of['tap']}' of {of.get('tap_width')} features per example"
+        for of in _with_parts(settings)
+        if of.get("tap")
+    ]
+    return ", ".join(wants) or "nothing"
+
+
+def _expects_of_data(settings: Mapping[str, Any]) -> str:
+    wants = []
+    for of in _with_parts(settings):
+        if "classes" in of:
+            wants.append(f"{of['classes']} classes")
+        network = of.get("network")
+        if isinstance(network, dict):
+            extra = " (one of them the iteration)" if of.get("iteration") else ""
+            wants.append(f"{network.get('channels')} channels{extra}")
+            if "size" in network:
+                wants.append(f"images of {network['size']}x{network['size']} pixels")
+    return ", ".join(dict.fromkeys(wants)) or "nothing"
+
+
+def _with_parts(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    # the settings of a teacher, then of those that are parts of it
+    inner = [part.get("settings") for part in settings.values() if isinstance(part, dict)]
+    return [settings, *(of for of in inner if isinstance(of, dict))]
+
+
+def _what(facts: Mapping[str, str], card: Mapping[str, Any]) -> str:
+    environment = card.get("environment")
+    known = environment if isinstance(environment, dict) else {}
+    made = {str(key): str(value) for key, value in known.items()}
+    body = (
+        f'<div class="columns">{elements.pairs("The commentary", facts)}'
+        f"{elements.pairs('Learnt with', made)}</div>"
+    )
+    return elements.section("What it is", body, anchor="what")

@@ -1,0 +1,268 @@
+"""Runs side by side: what each found, how they differ, and differences paired by seed."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tutelage_cli.config.settings_files import to_plain
+from tutelage.errors import UsageError
+from tutelage_cli.inspect.reading import Run, open_run
+from tutelage_cli.report import Arm, Curve
+from papers.framework.claims import FAILS, HOLDS, Comparison, Judged, judge
+from tutelage_cli.runner.run_folder import run_facts
+from tutelage_cli.train.job_files import history_of, result_of
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.summary import arm_of
+
+ACCURACY = "test_accuracy"
+OF_MATERIAL = (
+    "noise",
+    "imbalance",
+    "held_out",
+    "held_out_from",
+    "labels_from",
+    "label_column",
+    "limit",
+    "image_size",
+)
+"""settings that decide, beside the data and the seed, what a student is trained on"""
+ASIDE = ("jobs",)
+"""settings that change nothing of what is computed"""
+CALLED = {HOLDS: "higher", FAILS: "lower"}
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One of the runs that are compared."""
+
+    name: str
+    """of its folder; with those above it where two share it"""
+    run: Run
+    facts: Mapping[str, Any]
+    """kept when it began: a digest of the data, versions"""
+    results: Mapping[str, Mapping[int, Mapping[str, float]]]
+    """by arm and seed, of the finished students"""
+    curves: tuple[Curve, ...]
+
+    @property
+    def settings(self) -> TrainSettings:
+        """Its settings."""
+        return self.run.settings
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Test accuracy of one arm less that of another, paired by seed, as shares."""
+
+    what: str
+    than: str
+    seeds: int
+    mean: float
+    low: float | None
+    """lower end of the mean's 90% interval; None with one seed"""
+    high: float | None
+    p: float | None
+    """one-sided, for the mean's own side"""
+    verdict: str
+    """higher, lower, within chance, or of one seed, which tells nothing"""
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """All that is said of several runs."""
+
+    members: tuple[Member, ...]
+    differing: Mapping[str, tuple[str, ...]]
+    """settings and versions that are not the same in all, run by run"""
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+
+def compare(folders: Sequence[Path]) -> Compared:
+    """Put runs side by side.
+
+    Args:
+        folders: Their folders, the first one that the others are compared with.
+
+    Returns:
+        What is to be said.
+
+    Raises:
+        UsageError: If one is named twice, is no run, or has no finished student.
+    """
+    real = [folder.resolve() for folder in folders]
+    for place, folder in enumerate(real):
+        if folder in real[:place]:
+            raise UsageError(f"{folders[place]} is named twice; give each run once.")
+    names = _names(real)
+    members = tuple(_member(name, folder) for name, folder in zip(names, folders, strict=True))
+    notes = [note for member in members for note in _unfinished(member)]
+    differences = [d for member in members for d in _within(member)]
+    first = members[0]
+    for member in members[1:]:
+        fault = unlike(first, member)
+        if fault:
+            notes.append(f"{member.name} and {first.name} are not compared: {fault}.")
+        else:
+            differences += _between(first, member)
+    return Compared(members, _differing(members), tuple(differences), tuple(notes))
+
+
+def arms_of(member: Member) -> tuple[Arm, ...]:
+    """The arms of a run as the table shows them.
+
+    Args:
+        member: The run.
+
+    Returns:
+        The finished seeds of each arm; times are relative to the untaught one of the seed.
+    """
+    untaught = member.results.get("untaught", {})
+
+    def known(seed: int, result: Mapping[str, float]) -> dict[str, float]:
+        base = untaught[seed]["seconds"] if seed in untaught else float("nan")
+        return {"seed": seed, **result, "ratio": result["seconds"] / base}
+
+    named = {
+        arm: arm_of(arm, [known(seed, result) for seed, result in results.items()])
+        for arm, results in member.results.items()
+        if results
+    }
+    return tuple(replace(arm, name=f"{member.name}: {name}") for name, arm in named.items())
+
+
+def unlike(one: Member, other: Member) -> str:
+    """Why two runs cannot be paired by seed.
+
+    Args:
+        one: A run.
+        other: Another.
+
+    Returns:
+        The reason; nothing where they can.
+    """
+    if one.facts.get("data") != other.facts.get("data"):
+        return "their data are not the same"
+    named = [
+        name
+        for name in OF_MATERIAL
+        if _material(one.settings, name) != _material(other.settings, name)
+    ]
+    return f"they differ in {', '.join(named)}, so that seeds stand for other data" * bool(
+        named
+    )
+
+
+def _material(settings: TrainSettings, name: str) -> Any:
+    return settings.noise_or_default if name == "noise" else getattr(settings, name)
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    for parts in range(1, max(len(folder.parts) for folder in folders) + 1):
+        names = ["/".join(folder.parts[-parts:]) for folder in folders]
+        if len(set(names)) == len(names):
+            return names
+    return [str(folder) for folder in folders]
+
+
+def _member(name: str, folder: Path) -> Member:
+    run = open_run(folder)
+    if not any(run.finished.values()):
+        raise UsageError(
+            f"{folder} has no finished student yet. Go on with: tutelage train --resume "
+            f"{folder}"
+        )
+    results = {
+        arm: {seed: result_of(run.job(arm, seed)) for seed in seeds}
+        for arm, seeds in run.finished.items()
+    }
+    curves = tuple(
+        _curve(name, run, arm, seed) for arm, seeds in run.finished.items() for seed in seeds
+    )
+    return Member(name, run, run_facts(folder), results, curves)
+
+
+def _curve(name: str, run: Run, arm: str, seed: int) -> Curve:
+    history = history_of(run.job(arm, seed))
+    return Curve(
+        arm=f"{name}: {arm}",
+        seed=seed,
+        epochs=tuple(int(entry["epoch"]) for entry in history),
+        test_accuracy=tuple(float(entry[ACCURACY]) for entry in history),
+        train_loss=tuple(float(entry["train_loss"]) for entry in history),
+    )
+
+
+def _unfinished(member: Member) -> list[str]:
+    if not member.run.missing:
+        return []
+    return [
+        f"{member.name} is not finished: {member.run.missing} of its students are missing. Go "
+        f"on with: tutelage train --resume {member.run.folder}"
+    ]
+
+
+def _within(member: Member) -> Iterator[Difference]:
+    for arm in member.results:
+        if arm != "untaught":
+            yield from _paired(member, arm, member, "untaught")
+
+
+def _between(first: Member, other: Member) -> Iterator[Difference]:
+    for arm in other.results:
+        if arm in first.results:
+            yield from _paired(other, arm, first, arm)
+
+
+def _paired(one: Member, arm: str, other: Member, than: str) -> Iterator[Difference]:
+    own, others = one.results[arm], other.results.get(than, {})
+    seeds = sorted(own.keys() & others.keys())
+    if not seeds:
+        return
+    names = f"{one.name}: {arm}", f"{other.name}: {than}"
+    values = {
+        names[0]: {ACCURACY: [own[seed][ACCURACY] for seed in seeds]},
+        names[1]: {ACCURACY: [others[seed][ACCURACY] for seed in seeds]},
+    }
+    mean = sum(own[s][ACCURACY] - others[s][ACCURACY] for s in seeds) / len(seeds)
+    wanted = Comparison((names[0], ACCURACY), "above", (names[1], ACCURACY))
+    yield _difference(names, mean, judge(wanted, values))
+
+
+def _difference(names: tuple[str, str], mean: float, judged: Judged) -> Difference:
+    p = judged.p if judged.p is None or mean >= 0 else 1 - judged.p
+    alone = "of one seed" if judged.n < 2 else "within chance"
+    return Difference(
+        what=names[0],
+        than=names[1],
+        seeds=judged.n,
+        mean=mean,
+        low=judged.low,
+        high=judged.high,
+        p=p,
+        verdict=CALLED.get(judged.verdict, alone),
+    )
+
+
+def _differing(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
+    plain = [
+        to_plain(dataclasses.replace(member.settings, noise=member.settings.noise_or_default))
+        for member in members
+    ]
+    found = {name: tuple(_text(one[name]) for one in plain) for name in plain[0]}
+    for name in ("tutelage", "torch", "data"):
+        key = "digest of the data" if name == "data" else f"version of {name}"
+        found[key] = tuple(str(member.facts.get(name, ""))[:12] for member in members)
+    return {
+        name: values
+        for name, values in found.items()
+        if len(set(values)) > 1 and name not in ASIDE
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return "" if value is None else str(value)

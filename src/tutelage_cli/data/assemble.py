@@ -1,0 +1,205 @@
+"""From what a reader found to a train and a test split that agree."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from tutelage_cli.data.classes import alike
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.label_columns import LabelColumn, agreed_classes, class_numbers
+from tutelage_cli.data.reading import STRICT, Reading
+from tutelage_cli.data.row_numbers import TableRows
+from tutelage_cli.data.splits import hold_out
+from tutelage.errors import UsageError, first_few
+
+T = TypeVar("T")
+
+TEST_NAMES = ("test", "validation", "val")
+"""the names of a test split, best first"""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One split as a reader found it."""
+
+    images: Tensor
+    """uint8 [M, C, H, W]"""
+    labels: Sequence[Any]
+    """N class names or class numbers, unchecked"""
+    classes: tuple[str, ...] | None
+    """the class names that the source declares; None where it does not"""
+    where: str
+    """the split, for messages"""
+    rows: Tensor
+    """int64 [M]: which of the N rows have an image, rising"""
+    names: tuple[str, ...]
+    """what each of the N rows is called, such as a path below the source"""
+    notes: tuple[str, ...] = ()
+    """what was left out, a sentence each"""
+    table: TableRows | None = None
+    """where the N rows stand; None for those of one table without empty lines"""
+    typed: bool = True
+    """whether the source tells numbers from words"""
+
+    @property
+    def column(self) -> LabelColumn:
+        """The labels, as the source stores them."""
+        rows = self.table or TableRows.of(self.where, len(self.labels))
+        return LabelColumn(self.labels, rows, self.classes, self.typed)
+
+
+def unread_parts(found: Mapping[str, object], *, where: str) -> tuple[str, ...]:
+    """The splits that :func:`choose` leaves out.
+
+    Args:
+        found: What there is, by split name.
+        where: The source, for the message.
+
+    Returns:
+        A sentence, or none.
+    """
+    test = next((name for name in TEST_NAMES if name in found), None)
+    left = sorted(name for name in found if name not in ("train", test))
+    if not left:
+        return ()
+    read = "train" if test is None else f"train and {test}"
+    return (f"Of {where} only {read} is read: {', '.join(left)} left out.",)
+
+
+def choose(found: Mapping[str, T], *, where: str) -> tuple[T, T | None]:
+    """The train split and the test split among those found.
+
+    Args:
+        found: What there is, by split name.
+        where: The source, for the message.
+
+    Returns:
+        ``train``, and the first there is of ``test``, ``validation`` and ``val``, or None.
+
+    Raises:
+        UsageError: If there is no train split.
+    """
+    if "train" not in found:
+        raise UsageError(
+            f"{where} has no split 'train'; splits there: {', '.join(sorted(found))}."
+        )
+    return found["train"], next((found[name] for name in TEST_NAMES if name in found), None)
+
+
+def assemble(
+    train: Examples, test: Examples | None, *, name: str, reading: Reading = STRICT
+) -> Splits:
+    """Two splits with the same classes and channels.
+
+    The classes are those that the train split declares, or else those of its labels (see
+    :func:`tutelage_cli.data.classes.class_names`). Grey images become RGB where those of the
+    other split are. Without a test split, a fixed fifth of every class of train is held out
+    (see :func:`tutelage_cli.data.splits.hold_out`); the rows keep their ids.
+
+    Args:
+        train: The training split.
+        test: The test split, or None.
+        name: The data set's name.
+        reading: What becomes of rows without a label.
+
+    Returns:
+        Both splits.
+
+    Raises:
+        UsageError: If there are fewer than two classes, a label is missing or no class or an
+            id, the splits differ in image size, or no test split can be held out.
+    """
+    column = train.column
+    beside = None if test is None else test.column
+    classes = agreed_classes(column, beside, reading)
+    codes, left_out = class_numbers(column, classes, reading, beside=beside)
+    if len(classes) < 2:
+        raise UsageError(
+            f"{train.where} has one class only ('{', '.join(classes)}'); give two or more."
+        )
+    learned = _image_set(train, codes, classes, name)
+    notes = train.notes + left_out + about_classes(learned.labels, classes)
+    if test is None or beside is None:
+        parts = hold_out(learned)
+        lacking = about_others(parts.train.labels, parts.test.labels, classes)
+        return replace(parts, notes=notes + lacking)
+    codes, left_out = class_numbers(beside, classes, reading, beside=column, of=train.where)
+    tested = _image_set(test, codes, classes, name)
+    notes += test.notes + left_out + about_others(learned.labels, tested.labels, classes)
+    channels = max(learned.images.shape[1], tested.images.shape[1])
+    return Splits(*(_with_channels(part, channels) for part in (learned, tested)), notes=notes)
+
+
+def _image_set(
+    examples: Examples, codes: Tensor, classes: tuple[str, ...], name: str
+) -> ImageSet:
+    images, rows = examples.images, examples.rows
+    kept = codes[rows] >= 0
+    if not bool(kept.all()):
+        images, rows = images[kept], rows[kept]
+    return ImageSet(images, codes[rows], rows, classes, name, _distinct(examples.names))
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    # the same file may be listed twice, with two labels; its name may be no valid Unicode
+    seen: Counter[str] = Counter()
+    found = []
+    for raw in names:
+        name = raw.encode(errors="surrogateescape").decode(errors="replace")
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return tuple(found)
+
+
+def about_classes(labels: Tensor, classes: tuple[str, ...]) -> tuple[str, ...]:
+    """What is worth knowing of the classes of a train split.
+
+    Args:
+        labels: int64 [N].
+        classes: Their names.
+
+    Returns:
+        A sentence each: names that may be meant as one, and classes that no example has.
+    """
+    counts = torch.bincount(labels, minlength=len(classes))
+    absent = [classes[c] for c in (counts == 0).nonzero().flatten().tolist()]
+    notes = [
+        f"{', '.join(map(repr, names))} {how}, and are classes apart."
+        for names, how in alike(classes)
+    ]
+    if absent:
+        notes.append(
+            f"No training example is of class {first_few(absent)}: such classes keep their "
+            f"numbers among the {len(classes)} there are."
+        )
+    return tuple(notes)
+
+
+def about_others(
+    train: Tensor, test: Tensor, classes: tuple[str, ...], *, of: str = "test example"
+) -> tuple[str, ...]:
+    """Which classes of a train split other labels lack, such as those of its test split.
+
+    Args:
+        train: Labels, int64 [N].
+        test: Labels, int64 [M].
+        classes: Their names.
+        of: What one of the others is, in words.
+
+    Returns:
+        A sentence, or none.
+    """
+    there, judged = (torch.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
+    lacking = [classes[c] for c in (there & ~judged).nonzero().flatten().tolist()]
+    return (f"No {of} is of class {first_few(lacking)}.",) if lacking else ()
+
+
+def _with_channels(images: ImageSet, channels: int) -> ImageSet:
+    if images.images.shape[1] == channels:
+        return images
+    wide = images.images.expand(-1, channels, -1, -1).contiguous()
+    return replace(images, images=wide)

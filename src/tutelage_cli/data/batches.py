@@ -1,0 +1,108 @@
+"""Minibatches of images: shuffled, augmented, normalised, and the same again on request."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float32
+from torch import Tensor
+
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.in_memory import InMemory
+from tutelage.data.order import Ask
+from tutelage.errors import UsageError
+from tutelage.types import Batch
+
+_STD_FLOOR = 1e-3
+
+
+@dataclass(frozen=True)
+class Batches(InMemory):
+    """The minibatches of a data set of N images.
+
+    Inputs are float32 ``(x/255 - mean)/std``. A last batch of one example is merged into the
+    one before it, since batch normalisation cannot treat a single example.
+
+    Raises:
+        UsageError: If there are no images, or the size is below 1.
+    """
+
+    images: ImageSet
+    size: int
+    """examples in a batch"""
+    seed: int
+    """of every order, draw and augmentation"""
+    mean: Tensor
+    """[C], in 0..1"""
+    std: Tensor
+    """[C], in 0..1"""
+    augment: Callable[[Tensor, int], Tensor] | None
+    """from uint8 [B, C, H, W] and a seed to the same type; None to leave images as they are"""
+    device: torch.device
+    """where the batches go"""
+
+    def __post_init__(self) -> None:
+        """Check that there is at least one batch; see the class."""
+        self.require_some(self.images.name, "images")
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return len(self.images)
+
+    def batch(self, ask: Ask) -> Batch:
+        """One batch.
+
+        Args:
+            ask: What it is made of.
+
+        Returns:
+            Images, normalised, and augmented where the ask is not plain.
+        """
+        chosen = self.images.rows(ask.rows)
+        pixels = chosen.images.to(self.device)
+        if self.augment is not None and not ask.plain:
+            pixels = self.augment(pixels, ask.seed)
+        inputs = normalised(pixels, self.mean, self.std)
+        labels, ids = chosen.labels.to(self.device), chosen.ids.to(self.device)
+        return Batch(inputs, labels, ids, ask.seed)
+
+
+def normalised(pixels: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """``(x/255 - mean)/std``.
+
+    Args:
+        pixels: uint8 [B, C, H, W].
+        mean: [C], in 0..1.
+        std: [C], in 0..1.
+
+    Returns:
+        float32 [B, C, H, W], on the device of the pixels.
+    """
+    mean, std = (values.to(pixels.device).view(-1, 1, 1) for values in (mean, std))
+    return (pixels.float() / 255 - mean) / std
+
+
+def statistics(images: ImageSet) -> tuple[Float32[Tensor, "C"], Float32[Tensor, "C"]]:
+    """Mean and standard deviation of every channel over all pixels of all images.
+
+    Args:
+        images: N images; N at least 1.
+
+    Returns:
+        Both in units of 0..1; the standard deviation (over n, not n - 1) is at least 1e-3.
+
+    Raises:
+        UsageError: If there are no images.
+    """
+    if not len(images):
+        raise UsageError(f"{images.name} has no images to take the mean of.")
+    values = torch.arange(256, dtype=torch.float64) / 255
+    channels = images.images.shape[1]
+    counts = torch.stack([
+        torch.bincount(images.images[:, c].flatten(), minlength=256) for c in range(channels)
+    ]).double()
+    share = counts / counts.sum(1, keepdim=True)
+    mean = share @ values
+    variance = (share * (values - mean[:, None]) ** 2).sum(1)
+    return mean.float(), variance.sqrt().clamp(min=_STD_FLOOR).float()

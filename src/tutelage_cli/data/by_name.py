@@ -1,0 +1,271 @@
+"""Tables with a row for each example, found again by its name and never by its place."""
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tutelage_cli.data.classes import ClassLookup
+from tutelage_cli.data.columns import pick
+from tutelage_cli.data.csv_files import CsvColumns, read_csv
+from tutelage_cli.data.images import Labelled
+from tutelage_cli.data.parquet import open_parquet, schema_classes
+from tutelage_cli.data.row_numbers import TableRows
+from tutelage_cli.data.tables import PATH_COLUMNS
+from tutelage.errors import UsageError, first_few
+from tutelage.storage.atomic_files import written_whole
+
+NAME, CONTENT, LABEL = "name", "content", "label"
+NAME_COLUMNS = (NAME, *PATH_COLUMNS)
+"""columns that say which example a row is about, tried in order"""
+_HIGHEST = float(torch.finfo(torch.float32).max)
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """R rows of a table."""
+
+    values: Mapping[str, float]
+    """by the name of the example"""
+    contents: Mapping[str, str]
+    """fingerprints of the images it was about; empty where the table has none"""
+    labels: Mapping[str, str]
+    """class names; empty where the table has none"""
+    where: str
+    """the table, for messages"""
+
+
+def fingerprints(images: Labelled) -> list[str]:
+    """What each example holds, in 16 letters: another picture or text has others.
+
+    Args:
+        images: N images or texts.
+
+    Returns:
+        N digests.
+    """
+    return [
+        hashlib.blake2b(content, digest_size=8).hexdigest() for content in images.contents()
+    ]
+
+
+def write_by_name(path: Path, images: Labelled, columns: Mapping[str, Any]) -> None:
+    """Write a table with a row for each image: its name, content, class and what is given.
+
+    Args:
+        path: The Parquet file.
+        images: N images.
+        columns: N values each.
+    """
+    about = {
+        NAME: images.names(),
+        CONTENT: fingerprints(images),
+        LABEL: [images.classes[label] for label in images.labels.tolist()],
+    }
+    with written_whole(path) as part:
+        pq.write_table(pa.table(dict(columns) | about), part)
+
+
+def read_by_name(file: Path, column: str, *, lowest: float = -_HIGHEST) -> Kept:
+    """A column of numbers, by the names of the examples.
+
+    Args:
+        file: A Parquet or CSV file with a column of names (or paths), and perhaps ``content``
+            and ``label`` as ``write_by_name`` gives them.
+        column: Which numbers.
+        lowest: The lowest number that is allowed.
+
+    Returns:
+        What it says.
+
+    Raises:
+        UsageError: If the file or a column is missing, a name is missing or comes twice, or a
+            value is not a finite number of single precision, or too low.
+    """
+    columns = read_columns(file)
+    where = str(file)
+    value = pick(list(columns), column, (), option="the column of values", where=where)
+    name = pick(list(columns), None, NAME_COLUMNS, option="name", where=where)
+    rows = rows_of(columns, where)
+    names = distinct_names(columns[name], rows)
+    values = []
+    for row, text in enumerate(columns[value]):
+        number = finite(text)
+        if number is None or number < lowest:
+            least = "" if lowest == -_HIGHEST else f" of {lowest:g} or above"
+            raise UsageError(
+                f"{rows.at(row)} ({names[row]}) has {text!r:.50} in place of a finite "
+                f"number{least} in column '{value}'."
+            )
+        values.append(number)
+
+    def named(other: str) -> dict[str, str]:
+        told = zip(names, columns.get(other, ()), strict=False)
+        return {
+            name: str(text) for name, text in told if text == text and text not in ("", None)
+        }
+
+    return Kept(dict(zip(names, values, strict=True)), named(CONTENT), named(LABEL), where)
+
+
+def distinct_names(column: Sequence[Any], rows: TableRows) -> list[str]:
+    """What a column calls examples, backslashes of paths as slashes.
+
+    Args:
+        column: N names.
+        rows: Where they stand.
+
+    Returns:
+        N different names.
+
+    Raises:
+        UsageError: If one is missing or comes twice.
+    """
+    missing = [row for row, text in enumerate(column) if text is None or not str(text).strip()]
+    if missing:
+        raise UsageError(f"{rows.having('no name', missing)}; name these examples.")
+    names = [str(text).replace("\\", "/") for text in column]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        of = [row for row, name in enumerate(names) if name == twice[0]]
+        raise UsageError(
+            f"{rows.having(f'several rows of {twice[0]}', of)}; keep one for each example."
+        )
+    return names
+
+
+def rows_of(columns: Mapping[str, Sequence[Any]], where: str) -> TableRows:
+    """Where the rows of a table stand.
+
+    Args:
+        columns: As ``read_columns`` gives them.
+        where: The table.
+
+    Returns:
+        Its rows.
+    """
+    if isinstance(columns, CsvColumns):
+        return columns.rows(where)
+    return TableRows.of(where, len(next(iter(columns.values()), ())))
+
+
+def read_columns(file: Path) -> Mapping[str, Sequence[Any]]:
+    """All columns of a Parquet or CSV file but those of images.
+
+    Args:
+        file: The file.
+
+    Returns:
+        By name; where a column declares classes, their names in place of its numbers.
+
+    Raises:
+        UsageError: If there is no such file, or it is of another kind.
+    """
+    if not file.is_file() or file.suffix.casefold() not in (".parquet", ".csv"):
+        raise UsageError(f"there is no table {file}; give a .parquet or .csv file.")
+    if file.suffix.casefold() == ".csv":
+        return read_csv(file)
+    stored = open_parquet(file)
+    kept = [field.name for field in stored.schema_arrow if not _holds_bytes(field.type)]
+    found = stored.read(kept).to_pydict()
+    for name in kept:
+        if classes := schema_classes(stored.schema_arrow, name):
+            found[name] = [
+                classes[label]
+                if isinstance(label, int) and 0 <= label < len(classes)
+                else label
+                for label in found[name]
+            ]
+    return found
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_holds_bytes(field.type) for field in kind)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def values_of(
+    kept: Kept, images: Labelled, *, otherwise: float | None = None
+) -> Float[Tensor, "N"]:
+    """The value of each image, found by its name.
+
+    An image that the table does not know, one whose picture or class is no longer that of the
+    table, and a row whose image is gone, are listed: in an error, or in a logged warning where
+    ``otherwise`` says what the first two get.
+
+    Args:
+        kept: The table.
+        images: N images, in any order.
+        otherwise: What images without a value of their own get; None to refuse them.
+
+    Returns:
+        [N].
+
+    Raises:
+        UsageError: If table and images do not match and ``otherwise`` is None.
+    """
+    names = images.names()
+    now = fingerprints(images)
+    new = [n for n in names if n not in kept.values]
+    redrawn = [n for n, c in zip(names, now, strict=True) if kept.contents.get(n, c) != c]
+    lookup = ClassLookup(images.classes)
+    renamed = [
+        name
+        for name, label in zip(names, images.labels.tolist(), strict=True)
+        if name in kept.labels and lookup.code(kept.labels[name]) != label
+    ]
+    gone = sorted(kept.values.keys() - set(names))
+    faults = [
+        _listed(new, "examples that it lacks"),
+        _listed(redrawn, "examples whose picture has changed"),
+        _listed(renamed, "examples whose label has changed"),
+        _listed(gone, "rows whose example is gone"),
+    ]
+    said = "; ".join(fault for fault in faults if fault)
+    if said and otherwise is None:
+        raise UsageError(
+            f"{kept.where} is not about these examples of {images.name}: {said}. Say what "
+            "examples without a value of their own get, to use the others all the same."
+        )
+    if said:
+        _LOG.warning(
+            "%s: %s; %g in place of a value of their own.", kept.where, said, otherwise
+        )
+    left_out = {*new, *redrawn, *renamed}
+    found = [otherwise if n in left_out else kept.values[n] for n in names]
+    return torch.tensor(found, dtype=torch.float32)
+
+
+def _listed(names: Sequence[str], what: str) -> str:
+    if not names:
+        return ""
+    return f"{len(names)} {what} ({first_few(names)})"
+
+
+def finite(value: Any) -> float | None:
+    """A number that single precision can hold.
+
+    Args:
+        value: A number, or a text of digits.
+
+    Returns:
+        The number; None for all else, such as NaN and what overflows.
+    """
+    if isinstance(value, str) and "_" in value:  # Python's own way of writing numbers
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if abs(number) <= _HIGHEST else None

@@ -1,0 +1,147 @@
+"""Decoded data sets kept on disk, so that the pictures of a source are decoded once."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from uuid import uuid4
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage.storage.atomic_files import require_regular
+
+VERSION = 3
+"""to be raised when the same files and arguments come to give other images, labels or ids"""
+LARGEST = 2 * 2**30
+"""bytes of a decoded data set; a larger one is not kept"""
+ROOM = 8 * 2**30
+"""bytes of all that is kept; what was used longest ago goes first"""
+_PREFIX = "decoded-"
+
+
+def cached(
+    decode: Callable[[], Splits], *, files: Sequence[Path], arguments: Sequence[str | None]
+) -> Splits:
+    """The splits of a source: decoded the first time, later read back from the disk.
+
+    They are kept in the user's cache folder under the paths, sizes and modification times of
+    the files and under the arguments. A cache that is damaged, full or out of reach is no
+    fault: the source is decoded.
+
+    Args:
+        decode: Reads the source.
+        files: All files that the result depends on; none to keep nothing.
+        arguments: All else that the result depends on.
+
+    Returns:
+        What ``decode`` returns, or what it returned before.
+    """
+    entry = _entry(files, arguments) if files else None
+    if entry is None:
+        return decode()
+    splits = _read(entry)
+    if splits is None:
+        splits = decode()
+        _write(splits, entry)
+    return splits
+
+
+def cache_folder() -> Path:
+    """Where decoded data sets are kept: ``tutelage`` in the user's cache folder.
+
+    Returns:
+        A path below XDG_CACHE_HOME, or else below ``~/.cache``; it need not exist.
+    """
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tutelage"
+
+
+def _entry(files: Sequence[Path], arguments: Sequence[str | None]) -> Path | None:
+    try:
+        key = json.dumps([VERSION, list(arguments), list(_facts(files))])
+        folder = cache_folder()
+    except (OSError, RuntimeError):
+        return None  # a file of the source is gone (OSError), or the user has no home
+    return folder / f"{_PREFIX}{hashlib.sha256(key.encode()).hexdigest()}.safetensors"
+
+
+def _facts(files: Sequence[Path]) -> Iterator[tuple[str, str, int, int]]:
+    # Readers take classes from names, so the name counts as well as where links lead to.
+    # Resolving every file would take longer than all the rest; its folder is enough.
+    resolved = cache(Path.resolve)
+    for file in files:
+        status = file.stat()
+        place = file.resolve() if file.is_symlink() else resolved(file.parent)
+        yield str(file.absolute()), str(place), status.st_size, status.st_mtime_ns
+
+
+def _read(entry: Path) -> Splits | None:
+    if not entry.is_file():
+        return None
+    try:
+        with safe_open(entry, "pt") as stored:
+            metadata, tensors = stored.metadata(), stored.get_tensors()
+        name, *classes = json.loads(metadata["name and classes"])
+        texts = json.loads(tensors["texts"].numpy().tobytes())
+        train, test = (
+            ImageSet(
+                tensors[f"{part}.images"],
+                tensors[f"{part}.labels"],
+                tensors[f"{part}.ids"],
+                tuple(classes),
+                name,
+                tuple(texts[part]),
+            )
+            for part in ("train", "test")
+        )
+        splits = Splits(train, test, tuple(texts["notes"]))
+    # Damaged. ValueError: no JSON, or what ImageSet and Splits refuse.
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        return None
+    with suppress(OSError):
+        os.utime(entry)
+    return splits
+
+
+def _write(splits: Splits, entry: Path) -> None:
+    """Write the entry whole or not at all; a folder that cannot be written is no fault."""
+    tensors = {
+        f"{part}.{field}": getattr(images, field)
+        for part, images in (("train", splits.train), ("test", splits.test))
+        for field in ("images", "labels", "ids")
+    }
+    if sum(tensor.nbytes for tensor in tensors.values()) > LARGEST:
+        return
+    texts = {"train": splits.train.sources, "test": splits.test.sources, "notes": splits.notes}
+    tensors["texts"] = torch.frombuffer(
+        bytearray(json.dumps(texts).encode()), dtype=torch.uint8
+    )
+    metadata = {"name and classes": json.dumps([splits.train.name, *splits.train.classes])}
+    part = entry.with_name(f"{_PREFIX}{uuid4().hex}.tmp")
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            save_file(tensors, part, metadata)
+            require_regular(entry)
+            part.replace(entry)
+        finally:
+            part.unlink(missing_ok=True)
+        _make_room(entry.parent)
+    except (OSError, SafetensorError):
+        return
+
+
+def _make_room(folder: Path) -> None:
+    # What a killed process left behind counts too.
+    found = [(path.stat(), path) for path in folder.glob(f"{_PREFIX}*")]
+    total = 0
+    for status, path in sorted(found, key=lambda pair: pair[0].st_mtime_ns, reverse=True):
+        total += status.st_size
+        if total > ROOM:
+            path.unlink(missing_ok=True)

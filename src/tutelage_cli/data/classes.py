@@ -1,0 +1,229 @@
+"""From label values, words or numbers, to class numbers."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from tutelage_cli.data.id_columns import refuse_sparse
+from tutelage_cli.data.label_values import is_missing, whole_number
+from tutelage_cli.data.reading import Reading
+from tutelage_cli.data.row_numbers import TableRows
+from tutelage.errors import UsageError, nearest
+
+_IGNORED = 255
+"""the usual mark of an unlabelled example where labels are stored as bytes"""
+_EXACT = 2**53
+"""whole numbers beyond it are not all floats"""
+_DIGITS = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
+
+
+def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[str, ...]:
+    """The classes that a column of labels speaks of.
+
+    Words become classes in sorted order, and so do ``False`` and ``True``. Whole numbers become
+    "0".."K-1" with K - 1 the largest, so that numbers nobody has keep their place; 255 does not
+    count where 254 is absent, being the usual mark of an unlabelled example.
+
+    Args:
+        values: Labels; missing and negative ones are passed over.
+        where: The column, for the message.
+
+    Returns:
+        The class names.
+
+    Note: raises ``UsageError`` where hardly any of very many numbers is there, as with ids.
+    """
+    there = [value for value in values if not is_missing(value)]
+    words = sorted({str(value) for value in there if isinstance(value, str | bool)})
+    if words:
+        return tuple(words)
+    numbers = {number for number in map(_whole, there) if number is not None and number >= 0}
+    if _IGNORED in numbers and _IGNORED - 1 not in numbers:
+        numbers.remove(_IGNORED)
+    refuse_sparse(numbers, where=where)
+    return tuple(str(number) for number in range(max(numbers, default=-1) + 1))
+
+
+def unlabelled(
+    values: Sequence[Any], reading: Reading, declared: Sequence[str] | None = None
+) -> list[int]:
+    """The rows that are to be left out for want of a label.
+
+    Args:
+        values: N labels.
+        reading: Whether missing ones are skipped, and which labels stand for none.
+        declared: The class names whose places the numbers are, if there are such.
+
+    Returns:
+        Row numbers, rising.
+    """
+    marks, skipped = set(reading.ignore_labels), reading.missing_labels == "skip"
+    marked = {place for place, name in enumerate(declared or ()) if name in marks}
+
+    def left_out(value: Any) -> bool:
+        if is_missing(value):
+            return skipped
+        number = None if isinstance(value, bool) else _whole(value)
+        return number in marked or str(value if number is None else number) in marks
+
+    return [row for row, value in enumerate(values) if left_out(value)]
+
+
+class ClassLookup:
+    """Which class a label is: the one that it names.
+
+    A word is the class of that name. A number is the class that it is the name of, as ``1`` and
+    ``1.0`` are of "1". Only where no class is named by a number can it be the place of one.
+
+    Args:
+        classes: The names of the classes.
+        places: Whether a number may be the place of a class in ``classes``.
+        declared: Names whose places the numbers are, where their own file says so.
+    """
+
+    def __init__(
+        self,
+        classes: Sequence[str],
+        *,
+        places: bool = False,
+        declared: Sequence[str] | None = None,
+    ) -> None:
+        self.classes = tuple(classes)
+        self.declared = declared
+        self.by_name = {name: number for number, name in enumerate(classes)}
+        wholes = [whole_number(name) for name in classes]
+        once = Counter(wholes)
+        self.by_number = {
+            whole: number
+            for number, whole in enumerate(wholes)
+            if whole is not None and once[whole] == 1
+        }
+        numbered = any(_DIGITS.fullmatch(name) for name in classes)
+        self.places = len(classes) if places and not numbered else 0
+
+    def code(self, value: Any) -> int | None:
+        """The number of a label's class.
+
+        Args:
+            value: The label, not a missing one.
+
+        Returns:
+            In 0..len(classes)-1; None where it names none.
+        """
+        if isinstance(value, str | bool) and str(value) in self.by_name:
+            return self.by_name[str(value)]
+        whole = whole_number(value) if isinstance(value, str) else _whole(value)
+        if whole is None:
+            return None
+        if self.declared is not None and not isinstance(value, str):
+            inside = 0 <= whole < len(self.declared)
+            return self.by_name.get(self.declared[whole]) if inside else None
+        if whole in self.by_number:
+            return self.by_number[whole]
+        placed = not isinstance(value, str) and 0 <= whole < self.places
+        return whole if placed else None
+
+
+def encode(
+    values: Sequence[Any],
+    classes: tuple[str, ...],
+    *,
+    where: str,
+    left_out: Collection[int] = (),
+    lookup: ClassLookup | None = None,
+    rows: TableRows | None = None,
+    of: str = "",
+) -> Int64[Tensor, "N"]:
+    """The class number of every label.
+
+    Args:
+        values: N labels.
+        classes: The names of the classes.
+        where: The column, for the message.
+        left_out: Rows whose labels are not looked at.
+        lookup: Which class a label is; by default a number is never the place of a class.
+        rows: Where the labels stand; those of one table without empty lines if None.
+        of: What has these classes, for the message; may be empty.
+
+    Returns:
+        Numbers in 0..len(classes)-1, and -1 in the rows left out.
+
+    Raises:
+        UsageError: If labels are missing, or one is no class.
+    """
+    lookup, rows = lookup or ClassLookup(classes), rows or TableRows.of(where, len(values))
+    passed = set(left_out)
+    looked_at = [(row, value) for row, value in enumerate(values) if row not in passed]
+    missing = [row for row, value in looked_at if is_missing(value)]
+    if missing:
+        raise UsageError(
+            f"{rows.having('no label', missing)}; label these rows or remove them, or leave "
+            "them out: missing_labels skip (--missing-labels skip)."
+        )
+    codes = torch.full((len(values),), -1, dtype=torch.int64)
+    for row, value in looked_at:
+        code = lookup.code(value)
+        if code is None:
+            raise UsageError(_no_class(value, rows.at(row), lookup, of))
+        codes[row] = code
+    return codes
+
+
+def alike(classes: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
+    """Classes that may be one, written in several ways.
+
+    Args:
+        classes: Class names.
+
+    Returns:
+        Groups of two and more, in the order of their first names, and how they differ.
+    """
+    groups: dict[str | float, list[str]] = {}
+    for name in classes:
+        digits = _DIGITS.fullmatch(name)
+        groups.setdefault(float(name) if digits else name.strip().casefold(), []).append(name)
+    return [
+        (
+            tuple(names),
+            "differ in case or blanks alone"
+            if isinstance(plain, str)
+            else "are the same number",
+        )
+        for plain, names in groups.items()
+        if len(names) > 1
+    ]
+
+
+def _whole(value: Any) -> int | None:
+    # True and False are 1 and 0; None stands for a value that is no whole number.
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        return int(value)
+    return None
+
+
+def _no_class(value: Any, at: str, lookup: ClassLookup, of: str) -> str:
+    begin, classes = f"{at} has label", lookup.classes
+    whose = f" of {of}" if of else ""
+    if isinstance(value, str | bool):
+        return f"{begin} '{value}', which is no class{whose}. {nearest(str(value), classes)}"
+    if _whole(value) is None:
+        kind = type(value).__name__
+        return f"{begin} {value!r:.50} of type {kind}; allowed: whole numbers or class names."
+    numbered = classes == tuple(map(str, range(len(classes))))
+    if not (numbered or lookup.places or lookup.declared):
+        return (
+            f"{begin} {_whole(value)}, which is no class{whose}. "
+            f"{nearest(str(_whole(value)), classes)}"
+        )
+    return (
+        f"{begin} {_whole(value)}; allowed: 0..{len(lookup.declared or classes) - 1}{whose}. "
+        "Declare what marks rows as unlabelled (-1, 255) with ignore_labels, or name another "
+        "column."
+    )

@@ -1,0 +1,113 @@
+"""Csv files: every value as it is written, every row under its spreadsheet's number."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tutelage_cli.data.columns import refuse_twice
+from tutelage_cli.data.row_numbers import COUNTED, TableRows, listed
+from tutelage.errors import UsageError
+
+_LONGEST = 2**31 - 1
+"""letters of a field; the csv module refuses more than 131,072 by itself"""
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+class CsvColumns(dict[str, list[str]]):
+    """The values of a csv file by column.
+
+    Args:
+        columns: The values, as many in each.
+        numbers: The spreadsheet's number of each row.
+        empty: Those of empty lines between them, which are passed over.
+    """
+
+    def __init__(
+        self,
+        columns: dict[str, list[str]],
+        numbers: Sequence[int] = (),
+        empty: Sequence[int] = (),
+    ) -> None:
+        super().__init__(columns)
+        self.numbers, self.empty = numbers, empty
+
+    def rows(self, where: str) -> TableRows:
+        """Where the rows stand.
+
+        Args:
+            where: The file.
+
+        Returns:
+            Its rows.
+        """
+        return TableRows(((where, self.numbers),))
+
+    def notes(self, where: str) -> tuple[str, ...]:
+        """What was passed over.
+
+        Args:
+            where: The file.
+
+        Returns:
+            A sentence, or none.
+        """
+        if not self.empty:
+            return ()
+        many = f"{len(self.empty)} empty line{'s' if len(self.empty) > 1 else ''}"
+        return (f"{where}: {many} left out, {listed(self.empty)}.",)
+
+
+def read_csv(file: Path) -> CsvColumns:
+    """The columns of a csv file, every value exactly as it is written.
+
+    Args:
+        file: Encoded in UTF-8, with the names of the columns in its first row.
+
+    Returns:
+        Values by column; empty lines are passed over.
+
+    Raises:
+        UsageError: If the file is empty or not such a table, a column name stands twice, or a
+            row has more or fewer values than there are columns.
+    """
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines, _long_fields():
+            table = [(n, row) for n, row in enumerate(csv.reader(lines), 1)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{file} cannot be read as a UTF-8 csv file ({error}).") from error
+    filled = [(number, row) for number, row in table if row]
+    if not filled:
+        raise UsageError(f"{file} is empty; give a csv file that begins with column names.")
+    (first, header), *rows = filled
+    _refuse_separator(file, header)
+    refuse_twice(header, where=str(file))
+    for number, row in rows:
+        if len(row) != len(header):
+            raise UsageError(
+                f"row {number} {COUNTED} of {file} has {len(row)} values, but there are "
+                f"{len(header)} columns; quote values that hold a comma."
+            )
+    last = rows[-1][0] if rows else first
+    empty = [number for number, row in table if not row and first < number < last]
+    columns = {name: [row[place] for _, row in rows] for place, name in enumerate(header)}
+    return CsvColumns(columns, [number for number, _ in rows], empty)
+
+
+def _refuse_separator(file: Path, header: Sequence[str]) -> None:
+    line = ",".join(header)
+    for separator, name in _SEPARATORS.items():
+        if line.count(separator) >= len(header):
+            raise UsageError(
+                f"{file} is separated by {name} ({separator!r}), not by commas: its first row "
+                f"is {line!r:.60}. Save it with commas."
+            )
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    before = csv.field_size_limit(_LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)

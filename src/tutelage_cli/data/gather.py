@@ -1,0 +1,87 @@
+"""The pictures of a source as one tensor, broken ones left out where that is asked for."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int64, UInt8
+from torch import Tensor
+
+from tutelage_cli.data.decode import BrokenImageError, decode, stack
+from tutelage_cli.data.reading import Reading
+from tutelage_cli.data.resize import Size, covering
+
+_LISTED = 20
+"""broken images named in a note"""
+
+
+class Gathered(NamedTuple):
+    """M of N pictures."""
+
+    images: UInt8[Tensor, "M C H W"]
+    rows: Int64[Tensor, "M"]
+    """which of the N they are, rising"""
+    notes: tuple[str, ...]
+    """what was left out and why, a sentence each"""
+
+
+def gather(
+    pictures: Iterable[tuple[str, Any]], count: int, reading: Reading, *, where: str, root: Path
+) -> Gathered:
+    """Decode pictures, bring them to one size where that is asked for, and stack them.
+
+    It is a UsageError if one cannot be read and is not to be skipped, two differ in size, or
+    none is left.
+
+    Args:
+        pictures: Place, and what is stored there, of each; see ``decode``.
+        count: N.
+        reading: What becomes of broken images, and the size.
+        where: The data set, for messages.
+        root: The folder that relative paths start from.
+
+    Returns:
+        The pictures that could be read.
+    """
+    rows: list[int] = []
+    broken: list[str] = []
+
+    def readable() -> Iterator[tuple[str, np.ndarray]]:
+        for row, (place, stored) in enumerate(pictures):
+            try:
+                pixels = decode(stored, where=place, root=root)
+            except BrokenImageError as error:
+                said = str(error).removesuffix(".")
+                if reading.broken_images != "skip":
+                    raise BrokenImageError(
+                        f"{said}, or leave such images out: broken_images skip "
+                        "(--broken-images skip)."
+                    ) from error
+                known = said.removesuffix("; replace or remove it")
+                broken.append(known.replace(" cannot be read as an image", ""))
+                continue
+            rows.append(row)
+            yield place, _sized(pixels, reading.image_size)
+
+    images = stack(readable(), count, where=where)
+    return Gathered(images, torch.tensor(rows, dtype=torch.int64), _told(broken, where))
+
+
+def _sized(pixels: np.ndarray, side: int | None) -> np.ndarray:
+    if side is None:
+        return pixels
+    image = torch.from_numpy(np.array(pixels, order="C"))  # a decoded picture is read-only
+    return covering(image[None], Size(side, side))[0].numpy()
+
+
+def _told(broken: list[str], where: str) -> tuple[str, ...]:
+    if not broken:
+        return ()
+    more = len(broken) - _LISTED
+    listed = "; ".join(broken[:_LISTED]) + (f"; and {more} more" if more > 0 else "")
+    noun = (
+        "image that cannot be read is" if len(broken) == 1 else "images that cannot be read are"
+    )
+    return (f"{len(broken)} {noun} left out of {where}: {listed}.",)

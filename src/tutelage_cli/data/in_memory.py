@@ -1,0 +1,89 @@
+"""Minibatches of examples in memory: in which orders they come, whatever they are."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import islice
+
+import torch
+
+from tutelage.data.order import Ask, batch_count, drawn, in_order, shuffled
+from tutelage.errors import UsageError
+from tutelage.types import Batch
+
+
+class InMemory(ABC):
+    """The minibatches of N examples, the same again for the same seed."""
+
+    size: int
+    """examples in a batch"""
+    seed: int
+    """of every order and draw"""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """N."""
+
+    @abstractmethod
+    def batch(self, ask: Ask) -> Batch:
+        """One batch.
+
+        Args:
+            ask: What it is made of.
+
+        Returns:
+            The examples.
+        """
+
+    def require_some(self, name: str, what: str) -> None:
+        """Check that there is at least one batch.
+
+        Args:
+            name: The data set, for the message.
+            what: Its examples, in words.
+
+        Raises:
+            UsageError: If there are no examples, or the size is below 1.
+        """
+        if not self.count:
+            raise UsageError(f"{name} has no {what} left to draw batches from.")
+        if self.size < 1:
+            raise UsageError(f"the batch size is {self.size}; allowed: 1 and above.")
+
+    def __len__(self) -> int:
+        return batch_count(self.count, self.size)
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+        """Every example once, in an order of this epoch's own.
+
+        Args:
+            number: The epoch, from 0; the same one gives the same batches again.
+            start: The batch to begin with; those before it are skipped.
+
+        Yields:
+            Batches ``start``..``len(self) - 1``.
+        """
+        asks = shuffled(torch.arange(self.count), self.size, self.seed, number)
+        yield from map(self.batch, islice(asks, start, None))
+
+    def draw(self, number: int) -> Batch:
+        """A batch drawn uniformly, without the same example twice.
+
+        Args:
+            number: Which draw; the same one gives the same batch again.
+
+        Returns:
+            min(size, N) examples.
+        """
+        return self.batch(drawn(self.count, self.size, self.seed, number))
+
+    def whole(self, size: int) -> Iterator[Batch]:
+        """Every example once, in the order of the set and never augmented.
+
+        Args:
+            size: Examples in a batch.
+
+        Yields:
+            The batches; a last one of a single example is merged into the one before it.
+        """
+        yield from map(self.batch, in_order(self.count, size, self.seed))

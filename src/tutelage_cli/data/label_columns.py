@@ -1,0 +1,175 @@
+"""The one door for labels: what a column of them says, and classes that all parts agree on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Int64
+from torch import Tensor
+
+from tutelage_cli.data.classes import ClassLookup, class_names, encode, unlabelled
+from tutelage_cli.data.id_columns import refuse_ids
+from tutelage_cli.data.label_values import is_missing, literal
+from tutelage_cli.data.reading import Reading
+from tutelage_cli.data.row_numbers import TableRows
+from tutelage.errors import UsageError
+
+
+@dataclass(frozen=True)
+class LabelColumn:
+    """The labels of N examples, as one file or several store them."""
+
+    values: Sequence[Any]
+    """words, numbers or None"""
+    rows: TableRows
+    declared: tuple[str, ...] | None = None
+    """the class names whose places its numbers are; None where the file names none"""
+    typed: bool = True
+    """whether the file tells numbers from words; a csv file does not"""
+
+    @property
+    def where(self) -> str:
+        """The first file."""
+        return self.rows.where
+
+    def told(self, reading: Reading) -> list[Any]:
+        """The labels of the rows that are not left out.
+
+        Args:
+            reading: What becomes of rows without a label.
+
+        Returns:
+            Those labels; of an untyped file, as ``literal`` takes them.
+        """
+        without = set(unlabelled(self.values, reading, self.declared))
+        kept = [value for row, value in enumerate(self.values) if row not in without]
+        if self.typed:
+            return kept
+        return literal(["" if value is None else str(value) for value in kept])
+
+
+def refuse_mixed(kinds: Sequence[tuple[str, str]]) -> None:
+    """Refuse files of one part that differ in what their labels are.
+
+    Args:
+        kinds: What the labels of a file are, in words, and the file; empty words where all are
+            missing.
+
+    Raises:
+        UsageError: With two files.
+    """
+    found = {kind: where for kind, where in reversed(kinds) if kind}
+    if len(found) > 1:
+        (one, first), (other, second) = list(found.items())[:2]
+        raise UsageError(
+            f"labels are {one} in {first}, but {other} in {second}: write them the same way in "
+            "all files."
+        )
+
+
+def joined(columns: Sequence[LabelColumn]) -> LabelColumn:
+    """The labels of files that follow one another.
+
+    Args:
+        columns: One for each file, all of one kind (see ``refuse_mixed``).
+
+    Returns:
+        All of them; where files name classes differently, their numbers become those of all
+        names in order.
+
+    Note: raises ``UsageError`` where a number cannot be told.
+    """
+    rows = TableRows(tuple(file for column in columns for file in column.rows.files))
+    declared = list(dict.fromkeys(c.declared for c in columns if c.declared is not None))
+    if len(declared) < 2:
+        values = [value for column in columns for value in column.values]
+        return LabelColumn(values, rows, next(iter(declared), None))
+    names = tuple(dict.fromkeys(name for known in declared for name in known))
+    values = [label for column in columns for label in _renumbered(column, names)]
+    return LabelColumn(values, rows, names)
+
+
+def _renumbered(column: LabelColumn, names: tuple[str, ...]) -> list[Any]:
+    own, place = column.declared, {name: number for number, name in enumerate(names)}
+    if own is None and any(value is not None for value in column.values):
+        raise UsageError(
+            f"{column.where} has numbers for labels but does not name their classes, and other "
+            "files name different ones: declare its classes, too."
+        )
+    found: list[Any] = []
+    for example, value in enumerate(column.values):
+        inside = own is not None and isinstance(value, int) and 0 <= value < len(own)
+        if not inside and isinstance(value, int) and 0 <= value < len(names):
+            raise UsageError(
+                f"{column.rows.at(example)} has label {value}; allowed: "
+                f"0..{len(own or ()) - 1}, the classes that it names."
+            )
+        found.append(place[own[value]] if own is not None and inside else value)
+    return found
+
+
+def agreed_classes(
+    train: LabelColumn, test: LabelColumn | None, reading: Reading
+) -> tuple[str, ...]:
+    """The classes of both parts: those declared, or else those of train's labels.
+
+    Args:
+        train: The labels of the training part.
+        test: Those of the test part, or None.
+        reading: What becomes of rows without a label.
+
+    Returns:
+        The names; see ``tutelage_cli.data.classes.class_names``.
+
+    Raises:
+        UsageError: If there is no label, or the labels are ids rather than classes.
+    """
+    if train.declared is not None:
+        return train.declared
+    told = train.told(reading)
+    if all(map(is_missing, told)):
+        raise UsageError(f"{train.where} holds no row with a label; give a source with some.")
+    numbers = not any(isinstance(value, str | bool) for value in told if not is_missing(value))
+    if test is not None and test.declared is not None and numbers:
+        return test.declared
+    refuse_ids(told, where=train.where)
+    return class_names(told, where=train.where)
+
+
+def class_numbers(
+    column: LabelColumn,
+    classes: tuple[str, ...],
+    reading: Reading,
+    *,
+    beside: LabelColumn | None = None,
+    of: str = "",
+) -> tuple[Int64[Tensor, "N"], tuple[str, ...]]:
+    """The class of each label, and what was left out.
+
+    Args:
+        column: The labels.
+        classes: The classes that the parts agree on.
+        reading: What becomes of rows without a label.
+        beside: The other part, if there is one.
+        of: The file that the classes come from, where it is another one.
+
+    Returns:
+        Numbers in 0..len(classes)-1, -1 in the rows left out, and a sentence on these.
+
+    Note: raises ``UsageError`` where a label names no class, with both files.
+    """
+    without = unlabelled(column.values, reading, column.declared)
+    # a number may be the place of a class where one of the two parts names them in order
+    declared = (column.declared, None if beside is None else beside.declared)
+    lookup = ClassLookup(classes, places=classes in declared, declared=column.declared)
+    codes = encode(
+        column.values,
+        classes,
+        where=column.where,
+        left_out=without,
+        lookup=lookup,
+        rows=column.rows,
+        of=of,
+    )
+    notes = (f"{column.rows.having('no label', without)}: left out.",) if without else ()
+    return codes, notes

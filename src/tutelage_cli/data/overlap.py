@@ -1,0 +1,122 @@
+"""Examples that stand in several parts of the data, found by what they hold.
+
+Two images are copies where their pixels are equal after decoding and scaling, whatever their
+files are called; two texts where their letters are. Images that were stored anew with losses,
+or cut in another way, are not found.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+from tutelage_cli.data.images import Labelled
+
+_SHOWN = 3
+"""names that a note lists"""
+
+
+def content_numbers(*parts: Labelled) -> tuple[Int64[Tensor, "_"], ...]:
+    """A number for every example: equal where, and only where, two hold the same.
+
+    Args:
+        *parts: Sets of N_1, N_2, ... examples of one kind.
+
+    Returns:
+        [N_1], [N_2], ...
+    """
+    known: dict[bytes, int] = {}
+    return tuple(
+        torch.tensor(
+            [known.setdefault(_digest(content), len(known)) for content in part.contents()],
+            dtype=torch.int64,
+        )
+        for part in parts
+    )
+
+
+def copies_of(of: Labelled, among: Labelled) -> Bool[Tensor, "N"]:
+    """Which examples have a copy in another set.
+
+    Args:
+        of: N examples.
+        among: The other set.
+
+    Returns:
+        A mask, such as for ``train.rows((~copies_of(train, held_out)).nonzero().flatten())``.
+    """
+    own, others = content_numbers(of, among)
+    return torch.isin(own, others)
+
+
+class Overlap(NamedTuple):
+    """Copies in two sets."""
+
+    copies: int
+    """examples of the first set that have a copy in the second"""
+    names: Sequence[str]
+    """of some of them"""
+
+    @property
+    def told(self) -> str:
+        """The names in a sentence."""
+        more = ", ..." if self.copies > len(self.names) else ""
+        return f"{', '.join(self.names)}{more}"
+
+
+def overlap(of: Labelled, own: Tensor, others: Tensor) -> Overlap:
+    """How many examples of a set have a copy in another one.
+
+    Args:
+        of: N examples.
+        own: [N] their ``content_numbers``.
+        others: Those of the other set.
+
+    Returns:
+        The count, and the first names.
+    """
+    rows = torch.isin(own, others).nonzero().flatten()
+    return Overlap(len(rows), of_rows(of, rows[:_SHOWN]))
+
+
+def of_rows(of: Labelled, rows: Tensor) -> list[str]:
+    """The names of some examples.
+
+    Args:
+        of: All examples.
+        rows: Their places.
+
+    Returns:
+        A name for each.
+    """
+    names = of.names()
+    return [names[row] for row in rows.tolist()]
+
+
+def tested_on_training(train: Labelled, test: Labelled, own: Tensor, others: Tensor) -> str:
+    """What to say of a test part that shares examples with the training part.
+
+    Args:
+        train: The training part.
+        test: The test part.
+        own: ``content_numbers`` of the training part.
+        others: Of the test part.
+
+    Returns:
+        Sentences; nothing where they share none.
+    """
+    found = overlap(test, others, own)
+    if not found.copies:
+        return ""
+    return (
+        f"{found.copies} of the {len(test.labels)} test examples of {train.name} are copies of "
+        f"training examples ({found.told}): the test figure counts what was learnt by heart. "
+        "Take them out of one of the two parts."
+    )
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()

@@ -1,0 +1,174 @@
+"""Local parquet files in the form of the Hugging Face Hub."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tutelage_cli.data.arrow import (
+    IMAGE_COLUMNS,
+    ROWS,
+    Stored,
+    declared_classes,
+    image_and_label,
+    label_kind,
+    read_stored,
+)
+from tutelage_cli.data.assemble import Examples, choose
+from tutelage_cli.data.columns import pick, refuse_twice
+from tutelage_cli.data.reading import STRICT, Reading
+from tutelage.errors import MissingExtraError, UsageError
+
+try:
+    import datasets
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError as error:
+    raise MissingExtraError("datasets", "train") from error
+
+_SPLIT = re.compile(r"(train|test|validation|val)(?:[-.].*)?", re.IGNORECASE)
+
+
+def read_parquet(
+    files: Mapping[str, Sequence[Path]],
+    *,
+    image_column: str | None,
+    label_column: str | None,
+    reading: Reading = STRICT,
+) -> tuple[Examples, Examples | None]:
+    """The splits of parquet files in the form of the Hub.
+
+    It is a UsageError if there is no train split, a file is broken, or a column is missing.
+
+    Args:
+        files: The files of each split, as :func:`parquet_splits` finds them.
+        image_column: None to guess.
+        label_column: None to guess.
+        reading: What becomes of broken images.
+
+    Returns:
+        The train split, and the test split or None.
+    """
+    folder = next(iter(files.values()))[0].parent
+    train, test = choose(files, where=str(folder))
+
+    def stored(path: Path) -> Stored:
+        file = open_parquet(path)
+        schema, where = file.schema_arrow, str(path)
+        columns = image_and_label(schema.names, image_column, label_column, where=where)
+        return Stored(
+            file.iter_batches(ROWS, columns=columns),
+            columns,
+            file.metadata.num_rows,
+            schema_classes(schema, columns[1]),
+            label_kind(schema.field(columns[1]).type),
+            where,
+        )
+
+    def examples(paths: Sequence[Path]) -> Examples:
+        return read_stored([stored(path) for path in paths], reading, root=folder)
+
+    return examples(train), None if test is None else examples(test)
+
+
+def parquet_splits(folder: Path) -> dict[str, list[Path]]:
+    """The parquet files in a folder (or in its folder ``data``) by split.
+
+    A file belongs to the split that its name begins with: ``train-00000-of-00002.parquet``,
+    ``test.parquet``. Where no name begins with a split, all files are the train split.
+
+    Args:
+        folder: An existing folder.
+
+    Returns:
+        Files in order of their names; empty where there are none.
+    """
+    for place in (folder, folder / "data"):
+        files = sorted(place.iterdir()) if place.is_dir() else []
+        files = [path for path in files if path.suffix.casefold() == ".parquet"]
+        splits: dict[str, list[Path]] = {}
+        for path in files:
+            if match := _SPLIT.fullmatch(path.stem):
+                splits.setdefault(match[1].casefold(), []).append(path)
+        if files:
+            return splits or {"train": files}
+    return {}
+
+
+def parquet_files(
+    files: Mapping[str, Sequence[Path]], *, image_column: str | None
+) -> list[Path]:
+    """The files that :func:`read_parquet` takes images and labels from.
+
+    It is a UsageError if there is no train split, a file is broken, or the column is missing.
+
+    Args:
+        files: The files of each split.
+        image_column: None to guess.
+
+    Returns:
+        The parquet files of the train and the test split; none where an image may lie outside
+        of them, in a file that a row names.
+    """
+    train, test = choose(files, where=str(next(iter(files.values()))[0].parent))
+    read = [*train, *(test or ())]
+    return read if all(_holds_images(path, image_column) for path in read) else []
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """An open parquet file.
+
+    Args:
+        path: An existing file.
+
+    Returns:
+        The file; nothing but its schema has been read.
+
+    Raises:
+        UsageError: If it is not a parquet file, or two of its columns have one name.
+    """
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UsageError(
+            f"{path} is not a whole parquet file ({error}); copy or download it again."
+        ) from error
+    refuse_twice(file.schema_arrow.names, where=str(path))
+    return file
+
+
+def _holds_images(path: Path, image_column: str | None) -> bool:
+    # Bytes in every row, as far as the file's own statistics tell.
+    file = open_parquet(path)
+    names, leaves = file.schema_arrow.names, file.metadata.schema
+    column = pick(names, image_column, IMAGE_COLUMNS, option="image_column", where=str(path))
+    struct = pa.types.is_struct(file.schema_arrow.field(names.index(column)).type)
+    wanted = f"{column}.bytes" if struct else column
+    places = [
+        place
+        for place in range(len(leaves))
+        if leaves.column(place).path == wanted
+        and leaves.column(place).logical_type.type != "STRING"
+    ]
+    statistics = [
+        file.metadata.row_group(group).column(place).statistics
+        for group in range(file.metadata.num_row_groups)
+        for place in places
+    ]
+    return bool(places) and all(
+        known is not None and known.null_count == 0 for known in statistics
+    )
+
+
+def schema_classes(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
+    """The class names that a file of the Hub declares for a column.
+
+    Args:
+        schema: The file's.
+        column: One of its columns.
+
+    Returns:
+        The names in order of their numbers; None where it declares none.
+    """
+    if b"huggingface" not in (schema.metadata or {}):
+        return None
+    return declared_classes(datasets.Features.from_arrow_schema(schema)[column])

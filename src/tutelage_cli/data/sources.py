@@ -1,0 +1,112 @@
+"""The one door to data: a word, a path or the id of a Hugging Face data set."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tutelage_cli.data.images import Splits
+from tutelage_cli.data.local import KNOWN, load_known
+from tutelage_cli.data.mnist5k import NAME as MNIST5K
+from tutelage_cli.data.mnist5k import read_mnist5k
+from tutelage_cli.data.overlap import content_numbers, tested_on_training
+from tutelage_cli.data.reading import STRICT, Reading
+from tutelage_cli.data.stored import is_source, load_stored, refuse_columns
+from tutelage_cli.data.synthetic import named
+from tutelage.errors import UsageError
+
+_LOG = logging.getLogger(__name__)
+WORDS: Mapping[str, Callable[[], Splits]] = {
+    MNIST5K: read_mnist5k,
+    "rotated-mnist": named.rotated_mnist,
+    "rotated-mnist-overlapping": named.rotated_mnist_overlapping,
+    "coloured-mnist": named.coloured_mnist,
+    "digits-on-backgrounds": named.digits_on_backgrounds,
+    "objects-on-backgrounds": named.objects_on_backgrounds,
+}
+"""data that has a name of its own"""
+
+
+def is_named(source: str) -> bool:
+    """Whether a source is one of the names that are known here, and nothing stored.
+
+    Args:
+        source: What to load.
+
+    Returns:
+        Whether it is.
+    """
+    return source in WORDS or (source in KNOWN and not Path(source).exists())
+
+
+def load(
+    source: str,
+    *,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    reading: Reading = STRICT,
+) -> Splits:
+    """``read``, and a note, which is logged, of test images that are training images, too.
+
+    Args:
+        source: What to load.
+        image_column: The column of images (or of paths to them); None to guess.
+        label_column: The column of labels; None to guess.
+        reading: What becomes of images, classes and labels that are not as they should be.
+
+    Returns:
+        Both splits, in memory; none of their images is left out.
+    """
+    splits = read(source, image_column=image_column, label_column=label_column, reading=reading)
+    numbers = content_numbers(splits.train, splits.test)
+    note = tested_on_training(splits.train, splits.test, *numbers)
+    if not note:
+        return splits
+    _LOG.warning(note)
+    return replace(splits, notes=(*splits.notes, note))
+
+
+def read(
+    source: str,
+    *,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    reading: Reading = STRICT,
+) -> Splits:
+    """The images and labels of a source, as a train and a test split.
+
+    A source is, tried in this order,
+
+    * one of ``WORDS``: ``mnist5k``, 5,000 real digits, 4,000 to train and 1,000 to test on, or
+      what is made from other sets (see :mod:`tutelage_cli.data.synthetic.named`);
+    * a folder or file, as :func:`tutelage_cli.data.stored.load_stored` reads it;
+    * the name of a well-known set (see :func:`tutelage_cli.data.local.load_known`);
+    * the id of a Hugging Face data set: ``name``, ``owner/name``, or either with ``:config``.
+
+    Args:
+        source: What to load.
+        image_column: The column of images (or of paths to them); None to guess.
+        label_column: The column of labels; None to guess.
+        reading: What becomes of images, classes and labels that are not as they should be;
+            sets in ``WORDS`` have none such.
+
+    Returns:
+        Both splits, in memory.
+
+    Raises:
+        UsageError: If the source does not exist, is broken, or is not a set of images of one
+            size in at least two classes.
+    """
+    columns = {"image_column": image_column, "label_column": label_column}
+    if source in WORDS:
+        refuse_columns(source, **columns)
+        return WORDS[source]()
+    if is_named(source):
+        return load_known(source, **columns, reading=reading)
+    if not is_source(source):
+        raise UsageError(
+            f"'{source}' is not a source of data; give one of the words {', '.join(WORDS)}, an "
+            "existing folder, .csv or .parquet file, or a Hugging Face data set id such as "
+            "owner/name."
+        )
+    return load_stored(source, **columns, reading=reading)

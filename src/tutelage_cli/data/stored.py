@@ -1,0 +1,186 @@
+"""Data as it is stored: a path, or the id of a Hugging Face data set."""
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from tutelage_cli.data.assemble import Examples, assemble, choose
+from tutelage_cli.data.cache import cached
+from tutelage_cli.data.decode import PILLOW
+from tutelage_cli.data.folders import class_folders, folder_files, list_folders, read_listed
+from tutelage_cli.data.hub import read_hub
+from tutelage_cli.data.images import Splits
+from tutelage_cli.data.left_out import unread_tables
+from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parquet
+from tutelage_cli.data.reading import STRICT, Reading
+from tutelage_cli.data.saved import refuse_saved
+from tutelage_cli.data.tables import lists_images, read_tables, table_files, table_splits
+from tutelage.errors import UsageError
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+_HUB_ID = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?::([\w.-]+))?")
+
+
+def load_stored(
+    source: str,
+    *,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    reading: Reading = STRICT,
+) -> Splits:
+    """The images and labels of a source, as a train and a test split.
+
+    A source is, tried in this order,
+
+    * a folder of parquet files in the form of the Hugging Face Hub (or one such file);
+    * a folder with a csv file that lists paths and labels (or that file);
+    * a folder with one folder of images for each class, perhaps below train/ and test/;
+    * the id of a Hugging Face data set: ``name``, ``owner/name``, or either with ``:config``.
+
+    The test split is ``test``, or else ``validation`` or ``val``; where there is none, a
+    fixed fifth of every class of train is held out. What was left out, and what else is worth
+    knowing of the source, is logged as a warning and kept in ``Splits.notes``.
+
+    All but a data set of the Hub is decoded once and then read from the user's cache folder,
+    for as long as its files stay the same (see :func:`tutelage_cli.data.cache.cached`).
+
+    Args:
+        source: What to load.
+        image_column: The column of images (or of paths to them); None to guess.
+        label_column: The column of labels; None to guess.
+        reading: What becomes of images, classes and labels that are not as they should be.
+
+    Returns:
+        Both splits, in memory.
+
+    Raises:
+        UsageError: If the source does not exist, is broken, or is not a set of images of one
+            size in at least two classes.
+    """
+    columns = {"image_column": image_column, "label_column": label_column}
+    path = Path(source).expanduser()
+    if not is_source(source):
+        raise UsageError(
+            f"'{source}' is not a source of data; give an existing folder, .csv or .parquet "
+            "file, or a Hugging Face data set id such as owner/name."
+        )
+    if not path.exists():
+        identity, _, config = source.partition(":")
+        found = read_hub(identity, config or None, **columns, reading=reading)
+        return _told(assemble(*found, name=source, reading=reading))
+    place = path.resolve()
+    local = _find(path, reading, **columns)
+    splits = cached(
+        lambda: assemble(*local.read(), name=place.name, reading=reading),
+        files=local.files,
+        arguments=[PILLOW, str(place), image_column, label_column, repr(reading)],
+    )
+    return _told(replace(splits, notes=local.notes + splits.notes))
+
+
+def _told(splits: Splits) -> Splits:
+    for note in splits.notes:
+        _LOG.warning(note)
+    return splits
+
+
+def is_source(source: str) -> bool:
+    """Whether a text names a folder or table that exists, or may name a set on the Hub.
+
+    Args:
+        source: The text.
+
+    Returns:
+        False for a file of another kind, and for what is neither a file nor an id.
+    """
+    path = Path(source).expanduser()
+    if source and path.exists():
+        return path.is_dir() or _is_table(path)
+    return _HUB_ID.fullmatch(source) is not None
+
+
+class _Found(NamedTuple):
+    """A local source before its images are decoded."""
+
+    files: Sequence[Path]
+    """all that its images and labels depend on; none where that cannot be told"""
+    read: Callable[[], tuple[Examples, Examples | None]]
+    notes: tuple[str, ...] = ()
+    """what is left out of it, which may change while these files do not"""
+
+
+def _find(
+    path: Path, reading: Reading, *, image_column: str | None, label_column: str | None
+) -> _Found:
+    columns = {"image_column": image_column, "label_column": label_column}
+    refuse_saved(path)
+    if parquet := _parquet(path):
+        files = parquet_files(parquet, image_column=image_column)
+        used = [file for part in _chosen(parquet, path) for file in part]
+        read = partial(read_parquet, parquet, **columns, reading=reading)
+        return _Found(files, read, unread_tables(path, used))
+    if tables := _tables(path, **columns):
+        read = partial(read_tables, tables, **columns, reading=reading)
+        notes = unread_tables(path, _chosen(tables, path))
+        return _Found(table_files(tables, **columns), read, notes)
+    refuse_columns(str(path), **columns)
+    train, test = list_folders(path, reading=reading)
+    parts = (train, *(() if test is None else (test,)))
+    notes = tuple(note for part in parts for note in part.notes)
+
+    def read_both() -> tuple[Examples, Examples | None]:
+        first, *second = (read_listed(part._replace(notes=()), reading) for part in parts)
+        return first, next(iter(second), None)
+
+    return _Found(folder_files(path), read_both, notes)
+
+
+def _chosen(found: Mapping[str, T], path: Path) -> list[T]:
+    return [part for part in choose(found, where=str(path)) if part is not None]
+
+
+def _is_table(path: Path) -> bool:
+    return path.is_file() and path.suffix.casefold() in (".parquet", ".csv")
+
+
+def _parquet(path: Path) -> Mapping[str, Sequence[Path]]:
+    if path.is_dir():
+        return parquet_splits(path)
+    return {"train": [path]} if path.suffix.casefold() == ".parquet" else {}
+
+
+def _tables(
+    path: Path, *, image_column: str | None, label_column: str | None
+) -> Mapping[str, Path]:
+    if not path.is_dir():
+        return {"train": path}
+    tables = table_splits(path)
+    columns = {"image_column": image_column, "label_column": label_column}
+    # A csv file beside class folders may be about something else.
+    if tables and class_folders(path) and not lists_images(tables["train"], **columns):
+        return {}
+    return tables
+
+
+def refuse_columns(source: str, *, image_column: str | None, label_column: str | None) -> None:
+    """Check that nobody asks a source without columns for one.
+
+    Args:
+        source: The source.
+        image_column: None where none is asked for.
+        label_column: None where none is asked for.
+
+    Raises:
+        UsageError: If one is.
+    """
+    for option, column in (("image_column", image_column), ("label_column", label_column)):
+        if column is not None:
+            raise UsageError(
+                f"{option} is '{column}', but {source} has no columns; leave {option} out."
+            )

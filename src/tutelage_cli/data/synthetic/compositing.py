@@ -1,0 +1,148 @@
+"""Objects put on backgrounds whose category depends on the object's class."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from jaxtyping import Int64, UInt8
+from torch import Tensor
+
+from tutelage_cli.data.described import Described
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.resize import Size, covering
+from tutelage_cli.data.synthetic.foregrounds import MASK
+from tutelage.errors import UsageError
+
+_PUT_AT_ONCE = 256
+"""images; bounds the memory"""
+
+
+def drawn_mapping(classes: int, categories: int, *, seed: int) -> Int64[Tensor, "C"]:
+    """A background category for every class, no two alike.
+
+    Args:
+        classes: C, classes of objects.
+        categories: Categories of backgrounds, at least C.
+        seed: Of the draw.
+
+    Returns:
+        Category numbers.
+
+    Raises:
+        UsageError: If there are fewer categories than classes, or no classes.
+
+    Source: Koh et al., 2020, "Concept Bottleneck Models", for birds on places. Their generator
+        draws in the same way, but shuffles other things first: no seed gives its very mapping.
+    """
+    if not 1 <= classes <= categories:
+        raise UsageError(
+            f"{classes} classes cannot each have one of {categories} background categories; "
+            f"allowed: 1..{categories} classes."
+        )
+    # The old generator draws the same in every release of numpy.
+    return torch.from_numpy(
+        np.random.RandomState(seed).choice(categories, classes, replace=False)
+    ).long()
+
+
+def rolled(mapping: Int64[Tensor, "C"]) -> Int64[Tensor, "C"]:
+    """The mapping moved on by one: a class gets what the class before it had.
+
+    Args:
+        mapping: The category of every class.
+
+    Returns:
+        The category of every class where backgrounds mislead; the first gets the last one's.
+    """
+    return mapping.roll(1)
+
+
+def on_backgrounds(
+    foregrounds: Described, backgrounds: ImageSet, mapping: Int64[Tensor, "C"], *, seed: int
+) -> Described:
+    """Every object on a random background of the category that its class is mapped to.
+
+    It is a UsageError if the mapping does not fit the classes and categories, a category that
+    is needed has no images, or images are not RGB.
+
+    ``pixel = a * object + (1 - a) * background``, a the object's mask in 0..1; backgrounds are
+    brought to the objects' size about their centre.
+
+    Args:
+        foregrounds: RGB images with the fact ``mask``, uint8 [N, H, W].
+        backgrounds: RGB images labelled by category.
+        mapping: The category of every class of the foregrounds.
+        seed: Of the choice among a category's images, with replacement.
+
+    Returns:
+        The images under the foregrounds' labels and ids, with their facts and ``background``
+        (the category) and ``background_id`` [N] int64.
+
+    Source: Raghu et al., 2021, "Teaching with Commentaries", section 5.2; Koh et al., 2020.
+    """
+    _refuse_unfit(foregrounds.images, backgrounds, mapping)
+    wanted = mapping[foregrounds.images.labels]
+    rows = _one_of_each(backgrounds, wanted, seed)
+    old = foregrounds.images
+    size = Size(old.images.shape[-2], old.images.shape[-1])
+    pixels = torch.empty_like(old.images)
+    for span in torch.arange(len(old)).split(_PUT_AT_ONCE):
+        behind = covering(backgrounds.images[rows[span]], size)
+        pixels[span] = composite(old.images[span], foregrounds.facts[MASK][span], behind)
+    name = f"{old.name} on {backgrounds.name}"
+    images = ImageSet(pixels, old.labels, old.ids, old.classes, name)
+    drawn: Mapping[str, Tensor] = {"background": wanted, "background_id": backgrounds.ids[rows]}
+    return Described(images, {**foregrounds.facts, **drawn})
+
+
+def composite(
+    front: UInt8[Tensor, "N channels H W"],
+    mask: UInt8[Tensor, "N H W"],
+    behind: UInt8[Tensor, "N channels H W"],
+) -> UInt8[Tensor, "N channels H W"]:
+    """``(mask * front + (255 - mask) * behind) / 255``, rounded.
+
+    Args:
+        front: What is put on.
+        mask: 255 where only ``front`` is seen, 0 where only ``behind``.
+        behind: What it is put on.
+
+    Returns:
+        Bytes.
+    """
+    share = mask[:, None].int()
+    total = share * front.int() + (255 - share) * behind.int()
+    return ((total + 127) // 255).to(torch.uint8)
+
+
+def _one_of_each(backgrounds: ImageSet, wanted: Tensor, seed: int) -> Tensor:
+    # A random row with each wanted label: the rows in order of label, and a place among them.
+    counts = torch.bincount(backgrounds.labels, minlength=len(backgrounds.classes))
+    empty = wanted[counts[wanted] == 0]
+    if len(empty):
+        raise UsageError(
+            f"{backgrounds.name} has no image of category "
+            f"'{backgrounds.classes[int(empty[0])]}'; give one of every category that a class "
+            "is mapped to."
+        )
+    order, starts = backgrounds.labels.argsort(stable=True), counts.cumsum(0) - counts
+    generator = torch.Generator().manual_seed(seed)
+    share = torch.rand(len(wanted), generator=generator, dtype=torch.float64)
+    return order[starts[wanted] + (share * counts[wanted]).long()]
+
+
+def _refuse_unfit(objects: ImageSet, backgrounds: ImageSet, mapping: Tensor) -> None:
+    for images in (objects, backgrounds):
+        if images.images.shape[1] != 3:
+            raise UsageError(
+                f"{images.name} has {images.images.shape[1]} channels; allowed: 3, RGB."
+            )
+    categories = len(backgrounds.classes)
+    if len(mapping) != len(objects.classes) or not bool(
+        ((mapping >= 0) & (mapping < categories)).all()
+    ):
+        raise UsageError(
+            f"the mapping {mapping.tolist()} does not give each of the {len(objects.classes)} "
+            f"classes of {objects.name} a category in 0..{categories - 1}; draw one with "
+            "drawn_mapping."
+        )

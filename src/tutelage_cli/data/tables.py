@@ -1,0 +1,163 @@
+"""Csv files that list the path and the label of every image."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tutelage_cli.data.assemble import TEST_NAMES, Examples, choose
+from tutelage_cli.data.columns import pick
+from tutelage_cli.data.csv_files import CsvColumns, read_csv
+from tutelage_cli.data.gather import gather
+from tutelage_cli.data.label_values import literal
+from tutelage_cli.data.reading import STRICT, Reading
+from tutelage.errors import UsageError
+
+PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
+LABEL_COLUMNS = ("label", "target", "class")
+
+
+def read_tables(
+    files: Mapping[str, Path],
+    *,
+    image_column: str | None,
+    label_column: str | None,
+    reading: Reading = STRICT,
+) -> tuple[Examples, Examples | None]:
+    """The splits of csv files.
+
+    Paths are relative to the csv file; a backslash stands for a slash where no file of the
+    literal name exists. It is a UsageError if a column is missing, or a table or an image
+    cannot be read.
+
+    Args:
+        files: The csv file of each split, as :func:`table_splits` finds them.
+        image_column: The column of paths; None to guess.
+        label_column: None to guess.
+        reading: What becomes of broken images.
+
+    Returns:
+        The train split, and the test split or None.
+    """
+    train, test = choose(files, where=str(next(iter(files.values())).parent))
+
+    def examples(file: Path) -> Examples:
+        columns, places, labels = _rows(file, image_column, label_column)
+        pictures = (
+            (f"{place} (row {row} of {file.name}, the header is row 1)", place)
+            for row, place in zip(columns.numbers, places, strict=True)
+        )
+        images, rows, notes = gather(
+            pictures, len(places), reading, where=str(file), root=Path()
+        )
+        return Examples(
+            images,
+            literal(labels),
+            None,
+            str(file),
+            rows,
+            tuple(_relative(place, file.parent) for place in places),
+            columns.notes(str(file)) + notes,
+            columns.rows(str(file)),
+            typed=False,
+        )
+
+    return examples(train), None if test is None else examples(test)
+
+
+def table_splits(folder: Path) -> dict[str, Path]:
+    """The csv files in a folder by split.
+
+    A csv file named after a split is that split where there is a ``train.csv``; otherwise the
+    only csv file is the train split.
+
+    Args:
+        folder: An existing folder.
+
+    Returns:
+        The file of each split; empty where there is no csv file.
+
+    Raises:
+        UsageError: If there are several csv files and none of them is ``train.csv``.
+    """
+    files = sorted(path for path in folder.iterdir() if path.suffix.casefold() == ".csv")
+    named = {path.stem.casefold(): path for path in files}
+    if "train" in named:
+        return {name: named[name] for name in ("train", *TEST_NAMES) if name in named}
+    if len(files) > 1:
+        raise UsageError(
+            f"{folder} holds several csv files ({', '.join(path.name for path in files)}); "
+            "give the path of one, or name them train.csv and test.csv."
+        )
+    return {"train": files[0]} if files else {}
+
+
+def table_files(
+    files: Mapping[str, Path], *, image_column: str | None, label_column: str | None
+) -> list[Path]:
+    """The files that :func:`read_tables` takes images and labels from.
+
+    It is a UsageError if a table cannot be read, or a column is missing.
+
+    Args:
+        files: The csv file of each split.
+        image_column: The column of paths; None to guess.
+        label_column: None to guess.
+
+    Returns:
+        The csv files of the train and the test split, each with the images that it lists.
+    """
+    tables = choose(files, where=str(next(iter(files.values())).parent))
+    return [
+        place
+        for file in tables
+        if file is not None
+        for place in (file, *_rows(file, image_column, label_column)[1])
+    ]
+
+
+def lists_images(file: Path, *, image_column: str | None, label_column: str | None) -> bool:
+    """Whether a csv file has a column of paths and one of labels.
+
+    Args:
+        file: An existing csv file.
+        image_column: None to guess.
+        label_column: None to guess.
+
+    Returns:
+        True where :func:`read_tables` finds both columns.
+    """
+    try:
+        _columns(list(read_csv(file)), image_column, label_column, file)
+    except UsageError:
+        return False
+    return True
+
+
+def _columns(
+    names: Sequence[str], image: str | None, label: str | None, file: Path
+) -> tuple[str, str]:
+    paths = "image_column, or one of texts with text_column"
+    option = "image_column" if image is not None else paths
+    return (
+        pick(names, image, PATH_COLUMNS, option=option, where=str(file)),
+        pick(names, label, LABEL_COLUMNS, option="label_column", where=str(file)),
+    )
+
+
+def _rows(
+    file: Path, image_column: str | None, label_column: str | None
+) -> tuple[CsvColumns, list[Path], list[str]]:
+    columns = read_csv(file)
+    path, label = _columns(list(columns), image_column, label_column, file)
+    places = [_resolved(file.parent, place) for place in columns[path]]
+    return columns, places, columns[label]
+
+
+def _relative(place: Path, root: Path) -> str:
+    return place.relative_to(root).as_posix() if place.is_relative_to(root) else str(place)
+
+
+def _resolved(root: Path, text: str) -> Path:
+    path = root / text
+    if "\\" in text and not path.exists():
+        return root / text.replace("\\", "/")
+    return path

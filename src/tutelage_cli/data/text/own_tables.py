@@ -1,0 +1,251 @@
+"""One's own texts with labels, from csv or Parquet tables."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tutelage_cli.data.arrow import IMAGE_COLUMNS, LABEL_COLUMNS, label_kind
+from tutelage_cli.data.assemble import TEST_NAMES, about_classes, about_others, choose
+from tutelage_cli.data.columns import pick
+from tutelage_cli.data.csv_files import read_csv
+from tutelage_cli.data.label_columns import (
+    LabelColumn,
+    agreed_classes,
+    class_numbers,
+    joined,
+    refuse_mixed,
+)
+from tutelage_cli.data.label_values import literal
+from tutelage_cli.data.left_out import unread_tables
+from tutelage_cli.data.parquet import open_parquet, parquet_splits, schema_classes
+from tutelage_cli.data.reading import STRICT, Reading
+from tutelage_cli.data.row_numbers import TableRows, numbers
+from tutelage_cli.data.saved import refuse_saved
+from tutelage_cli.data.splits import held_out_rows
+from tutelage_cli.data.tables import PATH_COLUMNS, table_splits
+from tutelage_cli.data.text.labelled import SIDES
+from tutelage_cli.data.text.text_set import TextParts, TextSet
+from tutelage.errors import UsageError
+
+TEXT_COLUMNS = (*SIDES, ("review",), ("comment",), ("content",), ("body",))
+"""columns that are known to hold texts, tried in order"""
+LABELS = (*LABEL_COLUMNS, "class", "category", "sentiment")
+"""columns that are known to hold labels"""
+
+
+class _Table(NamedTuple):
+    parts: Sequence["_File"]
+
+    @property
+    def where(self) -> str:
+        return self.parts[0].where
+
+    def column(self, wanted: str | None, guesses: Sequence[str], option: str) -> str:
+        # every file has it, or is told
+        found = wanted
+        for of in self.parts:
+            found = pick(list(of.columns), found, guesses, option=option, where=of.where)
+        return found or ""
+
+    def values(self, column: str) -> list[Any]:
+        return [value for of in self.parts for value in of.columns.get(column, ())]
+
+    def labels(self, column: str) -> LabelColumn:
+        if not self.parts[0].typed:  # a csv file has words alone
+            values = literal(self.values(column))
+            return LabelColumn(values, self.rows, typed=False)
+        refuse_mixed([(of.kinds[column], of.where) for of in self.parts])
+        return joined([
+            LabelColumn(of.columns[column], of.rows, of.classes[column]) for of in self.parts
+        ])
+
+    @property
+    def rows(self) -> TableRows:
+        return TableRows(tuple((of.where, of.numbers) for of in self.parts))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(note for of in self.parts for note in of.notes)
+
+
+class _File(NamedTuple):
+    where: str
+    columns: Mapping[str, Sequence[Any]]
+    numbers: Sequence[int]
+    """the spreadsheet's number of each row"""
+    notes: tuple[str, ...] = ()
+    classes: Mapping[str, tuple[str, ...] | None] = {}
+    """the class names that it declares, by column"""
+    kinds: Mapping[str, str] = {}
+    """what the values would be as labels, by column"""
+    typed: bool = False
+
+    @property
+    def rows(self) -> TableRows:
+        return TableRows(((self.where, self.numbers),))
+
+
+def text_columns(source: str, wanted: Sequence[str] = ()) -> tuple[str, ...]:
+    """The columns of a source that hold its texts.
+
+    Args:
+        source: A csv or Parquet file, a folder of such, or anything else.
+        wanted: The columns asked for; none to guess.
+
+    Returns:
+        One or two; none where the source is no table, has a column that is known to hold
+        images, or none that is known to hold texts.
+
+    Raises:
+        UsageError: If columns are asked for and the source is no table on disk, or there are
+            more than two.
+    """
+    files = _files(Path(source).expanduser())
+    if wanted:
+        if not files:
+            raise UsageError(
+                f"text_column is {' '.join(wanted)}, but {source} is no table on disk: give a "
+                ".csv or .parquet file, or a folder of them."
+            )
+        if len(wanted) > 2:
+            raise UsageError(
+                f"text_column names {len(wanted)} columns; allowed: one, or two for pairs."
+            )
+        return tuple(wanted)
+    if not files:
+        return ()
+    names = _header(next(iter(files.values()))[0])
+    spelled = {name.strip().casefold(): name for name in reversed(names)}
+    if any(name in spelled for name in (*IMAGE_COLUMNS, *PATH_COLUMNS)):
+        return ()
+    known = next((side for side in TEXT_COLUMNS if set(side) <= set(spelled)), ())
+    return tuple(spelled[name] for name in known)
+
+
+def read_own_texts(
+    source: str,
+    columns: Sequence[str],
+    *,
+    label_column: str | None = None,
+    reading: Reading = STRICT,
+) -> TextParts:
+    """Texts and labels of a source, as a train and a test part, not yet tokenised.
+
+    The test part is the first of ``test``, ``validation`` and ``val`` that has labels: GLUE
+    publishes -1 in their place. Where there is none, a fixed fifth of every class of train is
+    held out. An empty text is a text.
+
+    Args:
+        source: A csv or Parquet file, or a folder of such.
+        columns: As ``text_columns`` gives them.
+        label_column: None to guess.
+        reading: What becomes of rows without a label; the rest of it is about images.
+
+    Returns:
+        Both parts.
+
+    Raises:
+        UsageError: If a file is broken, a column, a text or a label is missing, or there are
+            fewer than two classes.
+    """
+    path = Path(source).expanduser().resolve()
+    found = _files(path)
+    tables = {split: _read(files) for split, files in found.items()}
+    train, _ = choose(tables, where=str(path))
+    label = train.column(label_column, LABELS, "label_column")
+    tested = next((n for n in TEST_NAMES if _has_labels(tables.get(n), label)), None)
+    test = None if tested is None else tables[tested]
+    told, judged = train.labels(label), None
+    if test is not None:
+        judged = test.labels(test.column(label, (), "label_column"))
+    classes = agreed_classes(told, judged, reading)
+    codes, notes = class_numbers(told, classes, reading, beside=judged)
+    if len(classes) < 2:
+        raise UsageError(
+            f"{train.where} has one class only ('{', '.join(classes)}'); give two or more."
+        )
+    learned = _text_set(train, columns, codes, classes, path.name)
+    used = [file for split in ("train", tested or "") for file in found.get(split, ())]
+    notes = (
+        unread_tables(path, used) + train.notes + notes + about_classes(learned.labels, classes)
+    )
+    if test is None or judged is None:
+        kept, lent = held_out_rows(learned.labels, len(classes), name=learned.name)
+        parts = TextParts(learned.rows(kept), learned.rows(lent))
+    else:
+        codes, more = class_numbers(judged, classes, reading, beside=told, of=train.where)
+        parts = TextParts(learned, _text_set(test, columns, codes, classes, path.name))
+        notes += test.notes + more
+    lacking = about_others(parts.train.labels, parts.test.labels, classes)
+    return parts._replace(notes=notes + lacking)
+
+
+def _files(path: Path) -> Mapping[str, Sequence[Path]]:
+    if path.is_file():
+        known = path.suffix.casefold() in (".csv", ".parquet")
+        return {"train": [path]} if known else {}
+    if not path.is_dir():
+        return {}
+    refuse_saved(path)
+    if parquet := parquet_splits(path):
+        return parquet
+    return {split: [file] for split, file in table_splits(path).items()}
+
+
+def _header(file: Path) -> Sequence[str]:
+    if file.suffix.casefold() == ".csv":
+        return list(read_csv(file))
+    return open_parquet(file).schema_arrow.names
+
+
+def _read(files: Sequence[Path]) -> _Table:
+    return _Table([_read_file(file) for file in files])
+
+
+def _read_file(file: Path) -> _File:
+    where = str(file)
+    if file.suffix.casefold() == ".csv":
+        columns = read_csv(file)
+        return _File(where, columns, columns.numbers, columns.notes(where))
+    stored = open_parquet(file)
+    schema = stored.schema_arrow
+    return _File(
+        where,
+        stored.read(schema.names).to_pydict(),
+        numbers(stored.metadata.num_rows),
+        (),
+        {name: schema_classes(schema, name) for name in schema.names},
+        {field.name: label_kind(field.type) for field in schema},
+        typed=True,
+    )
+
+
+def _has_labels(table: _Table | None, label: str) -> bool:
+    values = () if table is None else table.values(label)
+    return any(value not in (-1, "-1", "", None) for value in values)
+
+
+def _text_set(
+    table: _Table,
+    columns: Sequence[str],
+    codes: Tensor,
+    classes: tuple[str, ...],
+    name: str,
+) -> TextSet:
+    rows = (codes >= 0).nonzero().flatten()
+    sides = tuple(_texts(table, column, rows.tolist()) for column in columns)
+    empty = torch.zeros(len(rows), 3, 0, dtype=torch.int32)
+    return TextSet(sides, empty, codes[rows], rows, classes, name, called=table.rows.names())
+
+
+def _texts(table: _Table, column: str, rows: Sequence[int]) -> tuple[str, ...]:
+    values = table.values(table.column(column, (), "text_column"))
+    if odd := [row for row in rows if not isinstance(values[row], str)]:
+        raise UsageError(
+            f"column '{column}' of {table.rows.having('no text', odd)}; drop these rows, or "
+            "name another column with text_column."
+        )
+    return tuple(values[row] for row in rows)

@@ -1,0 +1,52 @@
+"""Minibatches of a set of texts, in the orders that images come in."""
+
+from dataclasses import dataclass
+
+import torch
+
+from tutelage_cli.data.in_memory import InMemory
+from tutelage.data.order import Ask
+from tutelage_cli.data.text.text_set import TextSet
+from tutelage.types import Batch
+
+
+@dataclass(frozen=True)
+class SetBatches(InMemory):
+    """The minibatches of N texts; ``inputs`` are int64 [B, 3, L], L that of the longest in it.
+
+    Raises:
+        UsageError: If there are no texts, or the size is below 1.
+    """
+
+    texts: TextSet
+    size: int
+    """texts in a batch"""
+    seed: int
+    """of every order and draw"""
+    device: torch.device
+    """where the batches go"""
+
+    def __post_init__(self) -> None:
+        """Check that there is at least one batch; see the class."""
+        self.require_some(self.texts.name, "texts")
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return len(self.texts)
+
+    def batch(self, ask: Ask) -> Batch:
+        """One batch.
+
+        Args:
+            ask: What it is made of.
+
+        Returns:
+            Texts, as long as the longest of them.
+        """
+        tokens = self.texts.tokens[ask.rows].long()
+        longest = max(1, int(tokens[:, 2].sum(1).max()))
+        labels, ids = self.texts.labels[ask.rows], self.texts.ids[ask.rows]
+        columns = tokens[:, :, :longest], labels, ids
+        inputs, targets, ids = (column.to(self.device) for column in columns)
+        return Batch(inputs, targets, ids, ask.seed)

@@ -1,0 +1,92 @@
+"""What ``tutelage inspect`` and ``report`` can be asked; light, so ``--help`` need not wait."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from tutelage.errors import UsageError
+from tutelage.validation.ranges import at_least_one, between
+from tutelage_cli.runner.run_folder import exists
+from tutelage_cli.terminal import Speech
+
+INSPECT_HELP = """List the training examples that a run distrusts, and labels likely wrong.
+
+Prints a table; writes RUN/inspection: examples.csv, likely-wrong.csv, and
+index.html with pictures. What the threshold promises: docs/inspection.md.
+
+Examples:
+  tutelage inspect runs/x
+  tutelage inspect runs/x --arm margin-loss --top 50 --false-alarms 0.05
+  tutelage inspect runs/x --json > found.json
+  tutelage inspect my-loop.parquet"""
+REPORT_HELP = """Compare runs: a table, differences paired by seed, and a page with curves.
+
+Examples:
+  tutelage report runs/x runs/y
+  tutelage report runs/* --out comparison.html
+  tutelage report runs/x runs/y --json"""
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """What ``tutelage inspect`` was asked."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of a run, or a Parquet or CSV table of examples from a loop of your own
+    (docs/inspection.md)."""
+
+    arm: str | None = None
+    """What taught the students that are asked, such as margin-loss, or untaught. If not given,
+    the first teacher that weighs, or else the first there is."""
+
+    seed: int | None = None
+    """Ask the student of this seed alone; all of the arm if not given."""
+
+    by: Literal["auto", "weight", "loss"] = "auto"
+    """What tells a wrong label: the teacher's weight or the student's loss. auto: the weight
+    where low weights go with large losses, else the loss."""
+
+    false_alarms: float = 0.01
+    """Share of right labels that may be called wrong: the threshold is where that share of the
+    held-out examples would be."""
+
+    top: int = 20
+    """Examples to print, and to show on the page."""
+
+    data: str | None = None
+    """Where the pictures are now, if not where the run read them."""
+
+    out: Path | None = None
+    """Folder of what is written; RUN/inspection if not given."""
+
+    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What ``tutelage report`` was asked."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of runs."""
+
+    out: Path = Path("comparison.html")
+    """The HTML page."""
+
+    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+
+
+def check(asked: Inspect) -> None:
+    """Refuse what can be refused without looking further.
+
+    Args:
+        asked: What was asked.
+
+    Raises:
+        UsageError: If a number is out of range, or there is no such run.
+    """
+    at_least_one(asked, "top")
+    between(asked, "false_alarms")
+    if not exists(asked.run):
+        raise UsageError(f"There is no run or table {asked.run}.")

@@ -1,0 +1,235 @@
+"""What all students of an arm say of each label together."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Integer
+
+from tutelage_cli.inspect.opinions import By, Opinions, doubts, known_doubts
+from tutelage_cli.inspect.threshold import by_majority, p_values
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """N labels, the most distrusted first.
+
+    An example whose label differs between seeds, as where noise is drawn anew, is one label
+    for each.
+    """
+
+    by: By
+    names: list[str]
+    ids: list[int]
+    given: list[str]
+    predicted: list[str]
+    """by most students; of as many, by the first"""
+    true: list[str] | None
+    weights: Float[np.ndarray, "N"]
+    """mean over the students that were trained on it, as everywhere below"""
+    losses: Float[np.ndarray, "N"]
+    standing: Float[np.ndarray, "N"]
+    """mean place among a student's examples by doubt: 0 the most distrusted, 1 the least; NaN
+    where that is missing"""
+    students: Integer[np.ndarray, "N"]
+    """how many were trained on it"""
+    distrusted: Integer[np.ndarray, "N"]
+    """how many accuse it; without held-out examples, have it among their most distrusted"""
+    accused: Bool[np.ndarray, "N"] | None
+    """by more than half; None where no held-out examples tell how much is too much"""
+    texts: list[str] | None
+    contents: list[str] | None
+    epochs: Sequence[int]
+    past_losses: Float[np.ndarray, "N T"] | None
+    past_weights: Float[np.ndarray, "N T"] | None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def first_accused(self, most: int) -> list[int]:
+        """The places of those that are accused.
+
+        Args:
+            most: How many, at most.
+
+        Returns:
+            In order.
+        """
+        return [] if self.accused is None else np.flatnonzero(self.accused)[:most].tolist()
+
+
+def combined(students: Sequence[Opinions], by: By, *, false_alarms: float, top: int) -> Labels:
+    """Put together what students say.
+
+    Args:
+        students: Of one arm, at least one.
+        by: What tells a wrong label.
+        false_alarms: Share of held-out examples that may be accused; see
+            ``tutelage_cli.inspect.threshold``.
+        top: Where there are none, how many of a student's examples count as distrusted.
+
+    Returns:
+        The labels.
+    """
+    index = _index(students)
+    says = [_accuses(one, by, false_alarms, top) for one in students]
+    known = [~np.isnan(doubts(one, by)) for one in students]
+    standing = index.mean([_standing(one, by) for one in students])
+    losses = index.mean([one.losses for one in students])
+    rows = np.lexsort((-losses, standing))
+    calibrated = all(one.held_out is not None for one in students)
+    epochs = _same_epochs(students)
+    return Labels(
+        by=by,
+        names=index.texts("names", rows) or [],
+        ids=index.texts("ids", rows) or [],
+        given=index.texts("given", rows) or [],
+        predicted=index.most("predicted", rows),
+        true=index.texts("true", rows),
+        weights=index.mean([one.weights for one in students])[rows],
+        losses=losses[rows],
+        standing=standing[rows],
+        students=index.known[rows],
+        distrusted=index.total(says)[rows].astype(int),
+        accused=_majority(says, known, index.places)[rows] if calibrated else None,
+        texts=index.texts("texts", rows),
+        contents=index.texts("contents", rows),
+        epochs=epochs,
+        past_losses=index.past("past_losses", epochs, rows),
+        past_weights=index.past("past_weights", epochs, rows),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Index:
+    """Where each student has each label."""
+
+    students: Sequence[Opinions]
+    places: list[Integer[np.ndarray, "n"]]
+    """student by student, the label of each of its rows"""
+    known: Integer[np.ndarray, "N"]
+    """students that have the label"""
+    first: list[tuple[int, int]]
+    """the student and its row that have the label first"""
+
+    def total(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """Sum up over students.
+
+        Args:
+            columns: Student by student, [n] or [n, T].
+
+        Returns:
+            [N] or [N, T].
+        """
+        sums = np.zeros((len(self.first), *columns[0].shape[1:]))
+        for at, column in zip(self.places, columns, strict=True):
+            sums[at] += column
+        return sums
+
+    def mean(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """Average over the students that have the label and know the number.
+
+        Args:
+            columns: As of ``total``.
+
+        Returns:
+            [N] or [N, T].
+        """
+        sums = self.total([np.where(np.isnan(column), 0, column) for column in columns])
+        there = self.total([(~np.isnan(column)).astype(float) for column in columns])
+        return np.divide(sums, there, out=np.full(sums.shape, np.nan), where=there > 0)
+
+    def past(self, name: str, epochs: Sequence[int], order: np.ndarray) -> np.ndarray | None:
+        """Average what was measured epoch by epoch.
+
+        Args:
+            name: A column of the students.
+            epochs: Those of all students; none where they differ.
+            order: Of the labels.
+
+        Returns:
+            [N, T], or None.
+        """
+        if not epochs:
+            return None
+        return self.mean([getattr(one, name) for one in self.students])[order]
+
+    def texts(self, name: str, order: np.ndarray) -> list[Any] | None:
+        """What the first student says, of what all say alike.
+
+        Args:
+            name: A column of the students.
+            order: Of the labels.
+
+        Returns:
+            [N]; None where a student lacks the column.
+        """
+        columns = [getattr(one, name) for one in self.students]
+        if any(column is None for column in columns):
+            return None
+        return [columns[who][row] for who, row in (self.first[n] for n in order.tolist())]
+
+    def most(self, name: str, order: np.ndarray) -> list[str]:
+        """What most students say; of as many, the first.
+
+        Args:
+            name: A column of the students.
+            order: Of the labels.
+
+        Returns:
+            [N].
+        """
+        said: list[list[str]] = [[] for _ in self.first]
+        for one, at in zip(self.students, self.places, strict=True):
+            for place, text in zip(at.tolist(), getattr(one, name), strict=True):
+                said[place].append(text)
+        return [Counter(said[n]).most_common(1)[0][0] for n in order.tolist()]
+
+
+def _index(students: Sequence[Opinions]) -> _Index:
+    keys: dict[tuple[str, str], int] = {}
+    first: list[tuple[int, int]] = []
+    places = []
+    for who, one in enumerate(students):
+        at = np.empty(len(one), dtype=int)
+        for row, key in enumerate(zip(one.names, one.given, strict=True)):
+            at[row] = keys.setdefault(key, len(keys))
+            if at[row] == len(first):
+                first.append((who, row))
+        places.append(at)
+    known = np.bincount(np.concatenate(places), minlength=len(keys))
+    return _Index(students, places, known, first)
+
+
+def _standing(one: Opinions, by: By) -> Float[np.ndarray, "N"]:
+    # of equal doubts the one with the larger loss comes first
+    order = np.lexsort((-one.losses, -doubts(one, by)))
+    places = np.empty(len(one))
+    places[order] = np.arange(len(one)) / max(len(one) - 1, 1)
+    return np.where(np.isnan(doubts(one, by)), np.nan, places)
+
+
+def _accuses(one: Opinions, by: By, false_alarms: float, top: int) -> Bool[np.ndarray, "N"]:
+    if one.held_out is None:
+        return _standing(one, by) * max(len(one) - 1, 1) < top - 0.5
+    found = doubts(one, by)
+    ranked = p_values(found, known_doubts(one.held_out, by)) <= false_alarms + 1e-12
+    return ranked & ~np.isnan(found)
+
+
+def _majority(
+    says: Sequence[np.ndarray], known: Sequence[np.ndarray], places: Sequence[np.ndarray]
+) -> Bool[np.ndarray, "N"]:
+    # of the students that know how doubtful a label is: what is missing speaks for nothing
+    count = max(int(at.max()) for at in places) + 1
+    said = [one[there] for one, there in zip(says, known, strict=True)]
+    at = [one[there] for one, there in zip(places, known, strict=True)]
+    return by_majority(said, at, count)
+
+
+def _same_epochs(students: Sequence[Opinions]) -> tuple[int, ...]:
+    kinds = {tuple(one.epochs) for one in students if one.past_losses is not None}
+    whole = all(one.past_losses is not None for one in students)
+    return kinds.pop() if whole and len(kinds) == 1 else ()

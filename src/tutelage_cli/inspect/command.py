@@ -1,0 +1,89 @@
+"""``tutelage inspect`` and ``tutelage report``: what is printed and what is written."""
+
+from tutelage.errors import UsageError
+from tutelage.storage.atomic_files import write_atomically
+from tutelage_cli.inspect.args import Inspect, Report, check
+from tutelage_cli.runner.run_folder import exists, unwritten
+from tutelage_cli.terminal import say
+
+EXAMPLES, SUSPECTS, PAGE = "examples.csv", "likely-wrong.csv", "index.html"
+
+
+def inspect(asked: Inspect) -> None:
+    """Say what a run distrusts, and write it down.
+
+    Args:
+        asked: What was asked.
+
+    Raises:
+        UsageError: If there is no such run or table, or something cannot be written.
+    """
+    check(asked)
+    progress = asked.speech.progress()
+    say(progress, f"Reading {asked.run} ...")
+    # what computes comes in here, after everything that can be refused without it
+    from tutelage_cli.inspect.findings import inspect as look
+    from tutelage_cli.inspect.page import page
+    from tutelage_cli.inspect.plain import as_plain
+    from tutelage_cli.inspect.sheet import sheet
+    from tutelage_cli.inspect.printed import tell
+    from tutelage_cli.report.page import write_page
+
+    found = look(asked)
+    beside = asked.run.with_name(f"{asked.run.stem}-inspection")
+    out = asked.out or (beside if found.run is None else asked.run / "inspection")
+    say(progress, "Drawing the page ...")
+    drawn = page(found, asked)
+    files = {"examples": out / EXAMPLES, "likely_wrong": out / SUSPECTS, "page": out / PAGE}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(files["examples"], sheet(found.labels))
+        if found.labels.accused is None:
+            files.pop("likely_wrong").unlink(missing_ok=True)  # of an earlier look
+        else:
+            content = sheet(found.labels, found.labels.accused)
+            write_atomically(files["likely_wrong"], content)
+        write_page(drawn.html, files["page"])
+    except OSError as error:
+        then = "or name another folder with --out"
+        raise UsageError(unwritten(error, error.filename or out, then)) from error
+    result = asked.speech.result()
+    tell(result, found, asked.top)
+    for note in drawn.notes:
+        say(result, note)
+    for name, file in files.items():
+        say(result, f"{name.replace('_', ' ').capitalize() + ':':14}{file}")
+    asked.speech.document(as_plain(found, asked.top, files, drawn.notes))
+
+
+def report(asked: Report) -> None:
+    """Compare runs, and draw their page.
+
+    Args:
+        asked: What was asked.
+
+    Raises:
+        UsageError: If one is no run, or the page cannot be written.
+    """
+    if not asked.runs:
+        raise UsageError("report needs at least one run: tutelage report runs/x runs/y")
+    for folder in asked.runs:
+        if not exists(folder):
+            raise UsageError(f"There is no run {folder}.")
+    say(asked.speech.progress(), f"Reading {len(asked.runs)} runs ...")
+    # what computes comes in here, after everything that can be refused without it
+    from tutelage_cli.compare.runs import compare
+    from tutelage_cli.compare.page import as_plain, page, tell
+    from tutelage_cli.report.page import write_page
+
+    compared = compare(asked.runs)
+    try:
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        write_page(page(compared), asked.out)
+    except OSError as error:
+        then = "or name another file with --out"
+        raise UsageError(unwritten(error, asked.out, then)) from error
+    result = asked.speech.result()
+    tell(result, compared)
+    say(result, f"Page: {asked.out}")
+    asked.speech.document(as_plain(compared, {"page": asked.out}))

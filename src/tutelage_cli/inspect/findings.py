@@ -1,0 +1,215 @@
+"""What an inspection finds, as a record and as plain values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool
+
+from tutelage.errors import UsageError
+from tutelage_cli.inspect.args import Inspect
+from tutelage_cli.inspect.combined import Labels, combined
+from tutelage_cli.inspect.opinions import By, Opinions, agrees, doubts, known_doubts, scores
+from tutelage_cli.inspect.own_table import read_own
+from tutelage_cli.inspect.quality import Quality, auroc, known_wrong, quality
+from tutelage_cli.inspect.reading import Run, open_run, students_of
+from tutelage_cli.inspect.threshold import least_share, limit
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What the students of one arm distrust."""
+
+    run: Run | None
+    """None where a table was read"""
+    arm: str
+    """empty for a table"""
+    students: tuple[str, ...]
+    clean: tuple[int, ...]
+    """held-out examples of each student; empty where they cannot tell a threshold"""
+    limits: tuple[float, ...]
+    """by student, the weight below which, or the loss above which, a label is accused"""
+    false_alarms: float
+    """the share that was asked for"""
+    labels: Labels
+    quality: Quality | None
+    """of the accused; None where it is not known which labels are wrong, or none is accused"""
+    auroc: float
+    """chance that a wrong label is doubted more than a right one; NaN where not known"""
+    notes: tuple[str, ...]
+    """what a reader must know, a sentence or two each"""
+
+    @property
+    def accused(self) -> int:
+        """How many labels are likely wrong."""
+        return 0 if self.labels.accused is None else int(self.labels.accused.sum())
+
+
+def inspect(asked: Inspect) -> Found:
+    """Read what was asked for and judge it.
+
+    Args:
+        asked: What was asked.
+
+    Returns:
+        What was found; nothing is written.
+
+    Raises:
+        UsageError: If there is nothing to judge by, or the run cannot be read.
+    """
+    run, arm, students, notes = _read(asked)
+    usable = scores(students)
+    if not usable or asked.by not in ("auto", *usable):
+        raise UsageError(
+            f"{arm or asked.run.name} cannot be judged by {asked.by}: "
+            f"{' and '.join(usable) or 'neither weight nor loss'} can tell its examples apart."
+        )
+    wanted = usable[0] if asked.by == "auto" else asked.by
+    both = wanted == "weight" and "loss" in usable
+    against = [one.student for one in students if both and not agrees(one)]
+    by: By = "loss" if against and asked.by == "auto" else wanted
+    faults = _uncalibrated(asked, students, by)
+    if faults:
+        students = [replace(one, held_out=None) for one in students]
+    labels = combined(students, by, false_alarms=asked.false_alarms, top=asked.top)
+    judges = [one.held_out for one in students if one.held_out is not None]
+    sign = -1 if by == "weight" else 1
+    return Found(
+        run=run,
+        arm=arm,
+        students=tuple(one.student for one in students),
+        clean=tuple(len(known_doubts(one, by)) for one in judges),
+        limits=tuple(sign * limit(known_doubts(one, by), asked.false_alarms) for one in judges),
+        false_alarms=asked.false_alarms,
+        labels=labels,
+        quality=_quality(labels),
+        auroc=_auroc(labels),
+        notes=(
+            *notes,
+            *_of_choice(arm, usable, against, by),
+            *faults,
+            *_of_truth(labels),
+            *_of_missing(students, by),
+            *_of_chance(labels, asked),
+        ),
+    )
+
+
+def _read(asked: Inspect) -> tuple[Run | None, str, list[Opinions], list[str]]:
+    if not asked.run.is_file():
+        run = open_run(asked.run)
+        return run, *_chosen(run, asked), _of_run(run)
+    if asked.arm is not None or asked.seed is not None:
+        raise UsageError(f"{asked.run} is a table, which has no arms and no seeds.")
+    own = read_own(asked.run)
+    return None, "", [own], list(own.notes)
+
+
+def _quality(labels: Labels) -> Quality | None:
+    known = _known(labels)
+    if labels.true is None or labels.accused is None or not known.any():
+        return None
+    return quality(labels.accused[known], known_wrong(labels.given, labels.true)[known])
+
+
+def _auroc(labels: Labels) -> float:
+    known = _known(labels)
+    if labels.true is None or not known.any():
+        return float("nan")
+    return auroc(-labels.standing[known], known_wrong(labels.given, labels.true)[known])
+
+
+def _known(labels: Labels) -> Bool[np.ndarray, "N"]:
+    there = np.array([bool(name) for name in labels.true or [""] * len(labels)], dtype=bool)
+    return there & ~np.isnan(labels.standing)
+
+
+def _of_truth(labels: Labels) -> list[str]:
+    lacking = sum(not name for name in labels.true or ())
+    if labels.true is None or not lacking:
+        return []
+    return [f"Of {lacking:,} labels it is not known whether they are right: left out of that."]
+
+
+def _of_missing(students: Sequence[Opinions], by: By) -> list[str]:
+    notes = []
+    for what, parts in (
+        ("labels", students),
+        ("held-out examples", [one.held_out for one in students if one.held_out is not None]),
+    ):
+        lacking = sum(int(np.isnan(doubts(one, by)).sum()) for one in parts)
+        if lacking:
+            notes.append(f"Of {lacking:,} {what} the {by} is missing: they count for nothing.")
+    return notes
+
+
+def _of_choice(arm: str, usable: Sequence[By], against: Sequence[str], by: By) -> list[str]:
+    if "weight" not in usable and arm not in ("", "untaught"):
+        return [
+            f"By the student's loss: {arm} weighs all examples the same, or held-out ones in a "
+            "way that cannot be compared."
+        ]
+    if not against:
+        return []
+    said = (
+        f"Low weights are no sign of wrong labels here: they do not go with large losses in "
+        f"{', '.join(against)}."
+    )
+    way = "So all is by loss; --by weight shows the teacher's own order."
+    return [f"{said} {way}" if by == "loss" else f"{said} --by loss may tell more."]
+
+
+def _of_chance(labels: Labels, asked: Inspect) -> list[str]:
+    if labels.accused is None or labels.accused.sum() > asked.false_alarms * len(labels):
+        return []
+    return [
+        "That is no more than right labels alone might give: the list shows nothing. Perhaps "
+        "all labels are right, or held-out ones are wrong, too, or the students have learnt "
+        "the wrong ones by heart."
+    ]
+
+
+def _chosen(run: Run, asked: Inspect) -> tuple[str, list[Opinions]]:
+    if asked.arm is not None:
+        return asked.arm, students_of(run, asked.arm, asked.seed)
+    begun = [arm for arm in run.settings.arms if run.finished[arm]]
+    if asked.seed is not None:
+        begun = [arm for arm in begun if asked.seed in run.finished[arm]] or begun
+    taught = [arm for arm in begun if arm != "untaught"]
+    for arm in taught:
+        students = students_of(run, arm, asked.seed)
+        if any(one.weighs for one in students):
+            return arm, students
+    arm = next(iter([*taught, *begun]), run.settings.arms[-1])
+    return arm, students_of(run, arm, asked.seed)
+
+
+def _of_run(run: Run) -> list[str]:
+    if not run.missing:
+        return []
+    whole = len(run.settings.arms) * run.settings.seeds
+    return [
+        f"The run is not finished: {whole - run.missing} of its {whole} students are. Go on "
+        f"with: tutelage train --resume {run.folder}"
+    ]
+
+
+def _uncalibrated(asked: Inspect, students: Sequence[Opinions], by: By) -> list[str]:
+    lacking = [one.student for one in students if one.held_out is None]
+    if lacking and asked.run.is_file():
+        return ["No list of labels likely wrong: no row of the table is marked held_out."]
+    if lacking:
+        return [
+            "No list of labels likely wrong: the run does not say what its students make of "
+            f"held-out examples ({', '.join(lacking)}). Delete result.json in their folders "
+            f"and give tutelage train --resume {asked.run}: they are judged anew, not trained."
+        ]
+    judges = [one.held_out for one in students if one.held_out is not None]
+    fewest = min(len(known_doubts(one, by)) for one in judges)
+    if asked.false_alarms < least_share(fewest):
+        return [
+            f"No list of labels likely wrong: {fewest} held-out examples tell no share below "
+            f"{least_share(fewest):.2g}, and false_alarms is {asked.false_alarms:g}. Give a "
+            "larger one, or train with a larger --held-out."
+        ]
+    return []

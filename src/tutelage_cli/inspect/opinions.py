@@ -1,0 +1,157 @@
+"""What one student and its teacher say of examples: the records that inspection works on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import spearmanr
+
+By = Literal["weight", "loss"]
+AGREEMENT = 0.5
+"""rank correlation of distrust and loss from which on low weights are taken as a sign"""
+
+
+@dataclass(frozen=True, eq=False)
+class Judges:
+    """What they say of M held-out examples, whose labels are taken to be right."""
+
+    losses: Float[np.ndarray, "M"]
+    """nats; NaN where not known"""
+    weights: Float[np.ndarray, "M"]
+    """that the teacher would give; NaN where not known"""
+    computed: bool = True
+    """whether what is not a number was computed so; in a table it is missing"""
+
+    def __len__(self) -> int:
+        return len(self.losses)
+
+
+@dataclass(frozen=True, eq=False)
+class Opinions:
+    """What they say of N training examples.
+
+    Raises:
+        ValueError: If the columns differ in length.
+    """
+
+    student: str
+    """such as ``margin-loss, seed 0``"""
+    names: Sequence[str]
+    """of the files, or numbers"""
+    ids: Sequence[int]
+    """row numbers in the source"""
+    given: Sequence[str]
+    """class names, as everywhere below"""
+    predicted: Sequence[str]
+    true: Sequence[str] | None
+    """None where nobody knows them"""
+    losses: Float[np.ndarray, "N"]
+    weights: Float[np.ndarray, "N"]
+    held_out: Judges | None
+    contents: Sequence[str] | None = None
+    """fingerprints of the images, see ``tutelage_cli.data.by_name``"""
+    texts: Sequence[str] | None = None
+    """the examples themselves, where they are texts"""
+    epochs: Sequence[int] = ()
+    """T of them"""
+    past_losses: Float[np.ndarray, "N T"] | None = None
+    """as the student's steps met the examples in these epochs"""
+    past_weights: Float[np.ndarray, "N T"] | None = None
+    computed: bool = True
+    """whether what is not a number was computed so; in a table it is missing"""
+    notes: Sequence[str] = ()
+    """what a reader must know of the source, a sentence each"""
+
+    def __post_init__(self) -> None:
+        """Check that every column speaks of as many examples.
+
+        Raises:
+            ValueError: See the class.
+        """
+        columns = (self.ids, self.given, self.predicted, self.losses, self.weights)
+        optional = (self.true, self.contents, self.texts, self.past_losses, self.past_weights)
+        for column in (*columns, *(c for c in optional if c is not None)):
+            if len(column) != len(self.names):
+                raise ValueError(f"a column of {len(column)} beside {len(self.names)} names")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the teacher tells examples apart."""
+        known = self.weights[np.isfinite(self.weights)]
+        return bool(len(known)) and bool((known != known[0]).any())
+
+
+def scores(students: Sequence[Opinions]) -> list[By]:
+    """What can tell a wrong label of these students.
+
+    Args:
+        students: Of one arm.
+
+    Returns:
+        The weight where the teacher tells examples apart and it is known what held-out ones
+        would weigh, if there are any; the loss where it is known.
+    """
+    found: list[By] = []
+    if any(one.weighs for one in students) and _known(students, "weights"):
+        found.append("weight")
+    return [*found, "loss"] if _known(students, "losses") else found
+
+
+def agrees(one: Opinions) -> bool:
+    """Whether a teacher distrusts what its student finds hard.
+
+    Teachers learn to help a student on held-out examples. Some come to weigh down what looks
+    wrong, some the opposite, or neither; only with the first are low weights a sign.
+
+    Args:
+        one: What student and teacher say.
+
+    Returns:
+        Whether the rank correlation of weight and loss is ``-AGREEMENT`` or less.
+    """
+    weights, losses = doubts(one, "weight"), doubts(one, "loss")
+    both = ~(np.isnan(weights) | np.isnan(losses))
+    weights, losses = weights[both], losses[both]
+    if min(len(np.unique(weights)), len(np.unique(losses))) < 2:
+        return False
+    found: Any = spearmanr(weights, losses)
+    return bool(found.statistic >= AGREEMENT)
+
+
+def _known(students: Sequence[Opinions], name: str) -> bool:
+    sets = [of for one in students for of in (one, one.held_out) if of is not None]
+    return all(np.isfinite(getattr(of, name)).any() for of in sets)
+
+
+def doubts(of: Opinions | Judges, by: By) -> Float[np.ndarray, "N"]:
+    """How doubtful each label is; larger is worse.
+
+    Args:
+        of: What is said of the examples.
+        by: The weight, taken negative, or the loss.
+
+    Returns:
+        One number for each. What was computed and is not a number is the worst there is; what
+        is missing is not known, and NaN.
+    """
+    values = (-of.weights if by == "weight" else of.losses).astype(np.float64)
+    return np.where(np.isnan(values), np.inf, values) if of.computed else values
+
+
+def known_doubts(of: Judges, by: By) -> Float[np.ndarray, "M"]:
+    """How doubtful those held-out examples are of which that is known.
+
+    Args:
+        of: What is said of the examples.
+        by: The weight or the loss.
+
+    Returns:
+        As ``doubts``, without NaN.
+    """
+    found = doubts(of, by)
+    return found[~np.isnan(found)]

@@ -1,0 +1,178 @@
+"""A table of examples from a loop of one's own, such as of texts."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tutelage_cli.data.by_name import NAME_COLUMNS, finite, read_columns, rows_of
+from tutelage_cli.data.classes import alike
+from tutelage_cli.data.csv_files import CsvColumns
+from tutelage_cli.data.label_values import literal, whole_number
+from tutelage_cli.data.row_numbers import TableRows
+from tutelage.errors import UsageError
+from tutelage_cli.inspect.opinions import Judges, Opinions
+
+GIVEN_COLUMNS = ("given", "label")
+TEXT_COLUMNS = ("text", "sentence", "sentence1")
+HELD_OUT_COLUMN = "held_out"
+YES, NO = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no", "", "none")
+MISSING = ("", "nan", "none")
+"""what stands for a number that is not known"""
+
+
+def read_own(file: Path) -> Opinions:
+    """Read a table with a row for each example.
+
+    Args:
+        file: Parquet or CSV: ``given`` (or ``label``) with ``loss`` or ``weight`` or both, and
+            where there are such: ``name`` (or ``path``), ``predicted``, ``true``, empty where
+            that is not known, ``text`` (or ``sentence``), and ``held_out``, true for examples
+            that were not trained on and whose labels are right.
+
+    Returns:
+        What its one student says.
+
+    Raises:
+        UsageError: If it lacks what is needed, or a value is no number.
+    """
+    columns = read_columns(file)
+    rows = rows_of(columns, str(file))
+    given = _first(columns, GIVEN_COLUMNS)
+    count = 0 if given is None else len(given)
+    if given is None or not {"loss", "weight"} & columns.keys() or not count:
+        raise UsageError(
+            f"{file} is no table of examples: it needs a column {' or '.join(GIVEN_COLUMNS)}, "
+            f"and loss or weight, with a row for each; it has {', '.join(columns) or 'none'}."
+        )
+    labels = _classes(given)
+    predicted, true = (
+        _classes(columns[name]) if name in columns else None for name in ("predicted", "true")
+    )
+    for name, column in (("predicted", predicted), ("true", true)):
+        _refuse_other_kind(labels, column, name, file)
+    clean = _flags(columns.get(HELD_OUT_COLUMN), rows)
+    there = np.array([bool(label) for label in labels], dtype=bool)
+    trained = np.flatnonzero(~clean & there)
+    if not len(trained):
+        raise UsageError(f"{file} holds held-out examples alone, or none with a label.")
+    names = _names(_first(columns, NAME_COLUMNS), rows, trained)
+    losses, weights = (_numbers(columns.get(name), name, rows) for name in ("loss", "weight"))
+
+    def kept(column: Sequence[Any] | None) -> list[str] | None:
+        return None if column is None else [_text(column[row]) for row in trained.tolist()]
+
+    notes = columns.notes(str(file)) if isinstance(columns, CsvColumns) else ()
+    judges = clean & there
+    return Opinions(
+        student=file.name,
+        names=names,
+        ids=trained.tolist(),
+        given=kept(labels) or [],
+        predicted=kept(predicted) or [""] * len(trained),
+        true=kept(true),
+        losses=losses[trained],
+        weights=weights[trained],
+        held_out=Judges(losses[judges], weights[judges], False) if judges.any() else None,
+        texts=kept(_first(columns, TEXT_COLUMNS)),
+        computed=False,
+        notes=(*notes, *_of_rows(columns, there, rows), *_of_classes(labels, predicted, true)),
+    )
+
+
+def _first(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Sequence[Any] | None:
+    return next((columns[name] for name in names if name in columns), None)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None or value != value else str(value)
+
+
+def _classes(column: Sequence[Any]) -> list[str]:
+    # a column that lacks some numbers has 1.0 where others have 1
+    read = literal([_text(value) for value in column])
+    texts = ["" if label is None else str(label) for label in read]
+    wholes = [whole_number(text) for text in texts]
+    return [
+        text if whole is None else str(whole) for text, whole in zip(texts, wholes, strict=True)
+    ]
+
+
+def _refuse_other_kind(
+    given: Sequence[str], others: Sequence[str] | None, name: str, file: Path
+) -> None:
+    one, two = ({label for label in column if label} for column in (given, others or ()))
+    numbers = [[whole_number(label) is not None for label in labels] for labels in (one, two)]
+    if one and two and not one & two and {all(n) or any(n) for n in numbers} == {True, False}:
+        raise UsageError(
+            f"{file} has '{min(one)}' for a class under given but '{min(two)}' under {name}: "
+            "write classes the same way, as numbers or as names."
+        )
+
+
+def _names(column: Sequence[Any] | None, rows: TableRows, trained: np.ndarray) -> list[str]:
+    if column is None:
+        called = rows.names()
+        return [called[row] for row in trained.tolist()]
+    names = [_text(column[row]) for row in trained.tolist()]
+    if missing := [row for row in trained.tolist() if not _text(column[row]).strip()]:
+        raise UsageError(f"{rows.having('no name', missing)}; name these examples.")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        of = [row for row in trained.tolist() if _text(column[row]) == twice[0]]
+        raise UsageError(
+            f"{rows.having(f'example {twice[0]:.50} twice', of)}; keep one row for each."
+        )
+    return names
+
+
+def _flags(column: Sequence[Any] | None, rows: TableRows) -> np.ndarray:
+    count = sum(len(numbers) for _, numbers in rows.files)
+    words = (
+        ["false"] * count if column is None else [_text(v).strip().casefold() for v in column]
+    )
+    strange = next((row for row, word in enumerate(words) if word not in (*YES, *NO)), None)
+    if strange is not None:
+        raise UsageError(
+            f"{rows.at(strange)} has {words[strange]!r:.50} under {HELD_OUT_COLUMN}; allowed: "
+            "true, false."
+        )
+    return np.array([word in YES for word in words], dtype=bool)
+
+
+def _numbers(column: Sequence[Any] | None, name: str, rows: TableRows) -> np.ndarray:
+    count = sum(len(numbers) for _, numbers in rows.files)
+    found = np.full(count, np.nan)
+    for row, value in enumerate(() if column is None else column):
+        if _text(value).strip().casefold() in MISSING:
+            continue
+        number = finite(value)
+        if number is None:
+            raise UsageError(
+                f"{rows.at(row)} has {value!r:.50} under {name}: something else than numbers "
+                "that are finite. Leave empty what is not known."
+            )
+        found[row] = number
+    return found
+
+
+def _of_rows(
+    columns: Mapping[str, Sequence[Any]], labelled: np.ndarray, rows: TableRows
+) -> list[str]:
+    notes = []
+    if lacking := np.flatnonzero(~labelled).tolist():
+        notes.append(f"{rows.having('no label', lacking)}: left out.")
+    marks = [_text(value).strip() for value in columns.get(HELD_OUT_COLUMN, ())]
+    if any(marks) and (silent := [row for row, mark in enumerate(marks) if not mark]):
+        said = rows.having(f"nothing under {HELD_OUT_COLUMN}", silent)
+        notes.append(f"{said}: taken as trained on.")
+    return notes
+
+
+def _of_classes(*columns: Sequence[str] | None) -> list[str]:
+    names = sorted({label for column in columns for label in column or () if label})
+    return [
+        f"{', '.join(map(repr, same))} {how}, and are classes apart."
+        for same, how in alike(names)
+    ]

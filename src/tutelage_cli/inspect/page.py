@@ -1,0 +1,156 @@
+"""The page of an inspection: what is distrusted, as pictures or sentences, and how it fared."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from tutelage_cli.data.by_name import fingerprints
+from tutelage_cli.data.images import ImageSet
+from tutelage.errors import UsageError
+from tutelage_cli.inspect.args import Inspect
+from tutelage_cli.inspect.combined import Labels
+from tutelage_cli.inspect.findings import Found
+from tutelage_cli.inspect.printed import cells, columns, headline, sentences
+from tutelage_cli.report import elements, formats, styles as looks, plots
+from tutelage_cli.report.page import document
+from tutelage_cli.report.pictures import pictured
+from tutelage_cli.train.material import read_source
+
+LISTED = 500
+"""rows of a table on the page; the CSV files have them all"""
+
+
+class Drawn(NamedTuple):
+    """A page."""
+
+    html: str
+    notes: tuple[str, ...]
+    """why there are no pictures, where there are none"""
+
+
+def page(found: Found, asked: Inspect) -> Drawn:
+    """Draw the page.
+
+    Args:
+        found: What was found.
+        asked: What was asked.
+
+    Returns:
+        It.
+    """
+    images, notes = _images(found, asked)
+    labels = found.labels
+    first = range(min(asked.top, len(labels)))
+    parts = {
+        "distrusted": ("Most distrusted", _shown(headline(found), labels, first, images)),
+        "past": ("Over the run", _past(labels)),
+        "suspects": ("Likely wrong", _listed(found)),
+    }
+    what = found.arm or found.students[0]
+    where = str(found.run.folder) if found.run is not None else str(asked.run)
+    told = list(sentences(found)) + list(notes)
+    title = f"Distrusted examples: {what}"
+    return Drawn(document(title, f"Run: {where}", told, parts), notes)
+
+
+def _images(found: Found, asked: Inspect) -> tuple[ImageSet | None, tuple[str, ...]]:
+    if found.run is None:
+        return None, ()
+    settings = found.run.settings
+    if asked.data is not None:
+        settings = replace(settings, data=asked.data)
+    try:
+        train = read_source(settings).splits.train
+        return train if isinstance(train, ImageSet) else None, ()
+    except UsageError as error:
+        return None, (f"No pictures: {error} Name where they are now with --data.",)
+
+
+def _shown(title: str, labels: Labels, rows: range, images: ImageSet | None) -> str:
+    pictures = _gallery(labels, list(rows), images) if images is not None else ""
+    note = ""
+    if pictures:
+        known = labels.true is not None
+        note = elements.paragraph(
+            "A dashed upper edge marks a wrong label." if known else "", style="note"
+        )
+        body = pictures + note
+    else:
+        listed = [cells(labels, row) for row in rows]
+        body = elements.table(title, columns(labels), listed, style="examples")
+    return elements.section(title, body, anchor="distrusted")
+
+
+def _gallery(labels: Labels, rows: list[int], images: ImageSet) -> str:
+    place = {name: n for n, name in enumerate(images.names())}
+    figures = []
+    for row in rows:
+        at = place.get(labels.names[row])
+        if at is None:
+            continue
+        one = images.rows(torch.tensor([at]))
+        if labels.contents is not None and fingerprints(one)[0] != labels.contents[row]:
+            continue  # another picture has taken its name
+        figures.append(_figure(labels, row, one))
+    return f'<div class="gallery">{"".join(figures)}</div>' if figures else ""
+
+
+def _figure(labels: Labels, row: int, one: ImageSet) -> str:
+    pixels = one.images[0].permute(1, 2, 0).numpy()
+    image = pixels[..., 0] if pixels.shape[2] != 3 else pixels
+    facts = {"name": labels.names[row]}
+    facts |= {"given": labels.given[row], "predicted": labels.predicted[row]}
+    kind = "unknown"
+    if labels.true is not None:
+        facts["true"] = labels.true[row]
+        kind = "right" if labels.true[row] == labels.given[row] else "wrong"
+    facts["weight"] = formats.number(float(labels.weights[row]))
+    facts["loss"] = formats.number(float(labels.losses[row]))
+    alt = f"Training example {labels.names[row]}, labelled {labels.given[row]}"
+    return pictured(image, alt, facts, kind=kind)
+
+
+def _past(labels: Labels) -> str:
+    if labels.past_losses is None or len(labels.epochs) < 2:
+        return ""
+    drawn = []
+    across = [float(epoch) for epoch in labels.epochs]
+    for name, values in (("loss", labels.past_losses), ("weight", labels.past_weights)):
+        tracks = dict(_tracks(labels, values))
+        if values is None or not tracks or np.ptp(values) == 0:
+            continue
+        caption = f"Mean {name} as the steps met the examples"
+        chart = plots.lines(
+            across, tracks, ("epoch", name), mark=f"past-{name}", title=f"{caption}."
+        )
+        drawn.append(elements.chart(caption, chart))
+    named = [name for name, _ in _tracks(labels, labels.past_losses)]
+    key = looks.legend(list(looks.arm_looks(named).items()))
+    body = f'{key}<div class="charts">{"".join(drawn)}</div>'
+    return elements.section("Over the run", body, anchor="past")
+
+
+def _tracks(labels: Labels, values: np.ndarray | None) -> Iterator[tuple[str, list[float]]]:
+    if values is None:
+        return
+    groups = {"all": np.ones(len(labels), dtype=bool)}
+    if labels.accused is not None:
+        groups = {"likely wrong": labels.accused, "the others": ~labels.accused}
+    for name, of in groups.items():
+        if of.any():
+            yield name, values[of].mean(0).tolist()
+
+
+def _listed(found: Found) -> str:
+    labels, wrong = found.labels, found.labels.first_accused(LISTED)
+    if not wrong:
+        return ""
+    rows = [cells(labels, row) for row in wrong]
+    more = f", the first {LISTED:,}" if found.accused > LISTED else ""
+    title = f"The {found.accused:,} labels that are likely wrong{more}"
+    table = elements.table(title, columns(labels), rows, style="examples")
+    body = f"<details><summary>{title}</summary>{table}</details>"
+    return elements.section("Likely wrong", body, anchor="suspects")

@@ -1,0 +1,65 @@
+"""What an inspection found as plain values, for JSON."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tutelage_cli.inspect.combined import Labels
+from tutelage_cli.inspect.findings import Found
+
+
+def as_plain(
+    found: Found, top: int, files: Mapping[str, Path], notes: Sequence[str]
+) -> dict[str, Any]:
+    """What is printed as JSON; docs/inspection.md lists the keys.
+
+    Args:
+        found: What was found.
+        top: How many examples are told of.
+        files: What was written, by name.
+        notes: What else a reader must know.
+
+    Returns:
+        Plain values; NaN where something is not known.
+    """
+    labels, known = found.labels, found.quality
+    return {
+        "run": None if found.run is None else str(found.run.folder),
+        "arm": found.arm or None,
+        "students": list(found.students),
+        "by": labels.by,
+        "false_alarms": found.false_alarms,
+        "held_out": list(found.clean),
+        "limits": list(found.limits),
+        "labels": len(labels),
+        "likely_wrong": None if labels.accused is None else found.accused,
+        "quality": None if known is None else known._asdict(),
+        "auroc": found.auroc,
+        "epochs": list(labels.epochs),
+        "examples": [_example(labels, row) for row in range(min(top, len(labels)))],
+        "files": {name: str(path) for name, path in files.items()},
+        "notes": [*found.notes, *notes],
+    }
+
+
+def _example(labels: Labels, row: int) -> dict[str, Any]:
+    def past(values: np.ndarray | None) -> list[float] | None:
+        return None if values is None else values[row].tolist()
+
+    return {
+        "rank": row + 1,
+        "name": labels.names[row],
+        "text": None if labels.texts is None else labels.texts[row],
+        "given": labels.given[row],
+        "predicted": labels.predicted[row],
+        "true": None if labels.true is None else labels.true[row],
+        "weight": float(labels.weights[row]),
+        "loss": float(labels.losses[row]),
+        "students": int(labels.students[row]),
+        "distrusted_by": int(labels.distrusted[row]),
+        "likely_wrong": None if labels.accused is None else bool(labels.accused[row]),
+        "past_losses": past(labels.past_losses),
+        "past_weights": past(labels.past_weights),
+    }

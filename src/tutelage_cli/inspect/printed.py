@@ -1,0 +1,163 @@
+"""What a person reads in the terminal of an inspection."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from rich.console import Console
+
+from tutelage_cli.inspect.combined import Labels
+from tutelage_cli.inspect.findings import Found
+from tutelage_cli.report import formats
+from tutelage_cli.terminal import say, say_table
+
+TEXT_SHOWN = 60
+"""letters of a sentence that are shown"""
+
+
+def tell(console: Console, found: Found, top: int) -> None:
+    """Print the most distrusted examples, and what is said of all of them.
+
+    Args:
+        console: Where to.
+        found: What was found.
+        top: How many examples.
+    """
+    labels = found.labels
+    header = columns(labels)
+    rows = [cells(labels, row, TEXT_SHOWN) for row in range(min(top, len(labels)))]
+    title = f"{headline(found)}"
+    say(console, title)
+    say_table(console, header, rows, spare=("Epochs",))
+    say(console, legend(labels))
+    for line in sentences(found):
+        say(console, line)
+
+
+def headline(found: Found) -> str:
+    """What the table shows.
+
+    Args:
+        found: What was found.
+
+    Returns:
+        A sentence without a full stop.
+    """
+    whose = f"by {found.arm}" if found.arm else f"in {found.students[0]}"
+    seeds = len(found.students)
+    over = f", mean over {seeds} students" if seeds > 1 else ""
+    return (
+        f"The most distrusted of {len(found.labels):,} labels {whose}, by "
+        f"{found.labels.by}{over}"
+    )
+
+
+def columns(labels: Labels) -> list[str]:
+    """The header of the table.
+
+    Args:
+        labels: The labels.
+
+    Returns:
+        As many names as ``cells`` has texts.
+    """
+    names = ["Text" if labels.texts is not None else "Example", "Given", "Predicted"]
+    names += ["True"] if labels.true is not None else []
+    names += ["Weight", "Loss"]
+    names += [_span(labels)] if labels.epochs else []
+    names += ["Wrong?"] if labels.accused is not None else []
+    return [*names, "By"] if labels.students.max() > 1 else names
+
+
+def legend(labels: Labels) -> str:
+    """What the columns mean.
+
+    Args:
+        labels: The labels.
+
+    Returns:
+        A line.
+    """
+    told = ["Weight: as the teacher weighs it at the end", "Loss: the student's, nats"]
+    told += ["Epochs: the loss as training met it then"] if labels.epochs else []
+    told += ["Wrong?: likely, see below"] if labels.accused is not None else []
+    told += ["By: of the students trained on it, those that distrust it"]
+    return f"{'; '.join(told if labels.students.max() > 1 else told[:-1])}."
+
+
+def cells(labels: Labels, row: int, most: int | None = None) -> list[str]:
+    """One label as texts.
+
+    Args:
+        labels: The labels.
+        row: Which one.
+        most: Letters of a sentence that are shown; None for all.
+
+    Returns:
+        Under ``columns``.
+    """
+    what = labels.names[row] if labels.texts is None else labels.texts[row]
+    what = " ".join(what.split()) if labels.texts is not None else what
+    if most is not None and labels.texts is not None and len(what) > most:
+        what = f"{what[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+    found = [what, labels.given[row], labels.predicted[row]]
+    found += [labels.true[row]] if labels.true is not None else []
+    found += [formats.number(float(v[row])) for v in (labels.weights, labels.losses)]
+    if labels.past_losses is not None:
+        past = labels.past_losses[row, _few(labels)]
+        found.append(" ".join(f"{value:.2g}" for value in past))
+    if labels.accused is not None:
+        found.append("yes" if labels.accused[row] else "no")
+    by = f"{labels.distrusted[row]} of {labels.students[row]}"
+    return [*found, by] if labels.students.max() > 1 else found
+
+
+def sentences(found: Found) -> Iterator[str]:
+    """What is said of all labels together.
+
+    Args:
+        found: What was found.
+
+    Yields:
+        Lines.
+    """
+    total, by = len(found.labels), found.labels.by
+    if found.labels.accused is not None:
+        beyond = "below" if by == "weight" else "above"
+        limits = ", ".join(map(formats.number, found.limits))
+        share = f"{100 * found.false_alarms:g}%"
+        majority = ", in more than half of its students" if len(found.students) > 1 else ""
+        yield (
+            f"Likely wrong: {found.accused:,} of {total:,} labels, those with a {by} {beyond} "
+            f"that of all but {share} of {found.clean[0]:,} held-out examples{majority} "
+            f"(limit: {limits})."
+        )
+        yield (
+            f"Promise: where held-out labels are right and held-out examples like the others, "
+            f"about {share} of the right labels are accused, or fewer: "
+            f"{found.false_alarms * total:,.0f} if all of the {total:,} were right."
+        )
+    if (q := found.quality) is not None and q.wrong:
+        yield (
+            f"Known: {q.wrong:,} labels are wrong. Of the accused {_percent(q.precision)} are "
+            f"(precision); of the wrong {_percent(q.recall)} are accused (recall); F1 "
+            f"{formats.number(q.f1)}. Right labels accused: {_percent(q.false_alarms)}."
+        )
+    elif q is not None:
+        yield f"Known: no label is wrong. Right labels accused: {_percent(q.false_alarms)}."
+    if np.isfinite(found.auroc):
+        yield f"Chance that a wrong label stands before a right one (AUROC): {found.auroc:.3f}."
+    yield from found.notes
+
+
+def _percent(share: float) -> str:
+    told = formats.percent(share)
+    return told if told == formats.DASH else f"{told}%"
+
+
+def _few(labels: Labels) -> list[int]:
+    last = len(labels.epochs) - 1
+    return list(dict.fromkeys([0, last // 2, last]))
+
+
+def _span(labels: Labels) -> str:
+    return f"Epochs {', '.join(str(labels.epochs[n]) for n in _few(labels))}"

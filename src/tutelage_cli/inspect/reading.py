@@ -1,0 +1,197 @@
+"""What the students of a run say, read from its folder and checked as it is read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tutelage.storage.checkpoint import telling_damage
+from tutelage_cli.config.settings_files import from_plain
+from tutelage_cli.data.by_name import CONTENT, LABEL, NAME
+from tutelage.errors import UsageError, nearest
+from tutelage_cli.inspect.opinions import Judges, Opinions
+from tutelage_cli.runner.run_folder import exists, run_settings
+from tutelage_cli.train.evaluation import EXAMPLES, HELD_OUT, TEXT
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.tracked import HISTORY, read_tracked
+from tutelage_cli.train.trainee import Job
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of ``tutelage train``, finished or not."""
+
+    folder: Path
+    settings: TrainSettings
+    finished: Mapping[str, tuple[int, ...]]
+    """the seeds of each arm whose students are finished"""
+
+    @property
+    def missing(self) -> int:
+        """Students that are not finished."""
+        done = sum(map(len, self.finished.values()))
+        return len(self.settings.arms) * self.settings.seeds - done
+
+    def job(self, arm: str, seed: int) -> Job:
+        """One student.
+
+        Args:
+            arm: What teaches it.
+            seed: Its seed.
+
+        Returns:
+            Where its files are.
+        """
+        return Job(self.folder, arm, seed, self.settings)
+
+
+def open_run(folder: Path) -> Run:
+    """Find out what a run has got.
+
+    Args:
+        folder: The run's folder.
+
+    Returns:
+        The run.
+
+    Note: raises ``UsageError`` where there is none, or its settings are damaged.
+    """
+    settings = from_plain(TrainSettings, run_settings(folder), str(folder))
+    finished = {
+        arm: tuple(
+            seed
+            for seed in range(settings.seeds)
+            if exists(Job(folder, arm, seed, settings).folder / "result.json")
+        )
+        for arm in settings.arms
+    }
+    return Run(folder, settings, finished)
+
+
+def students_of(run: Run, arm: str, seed: int | None) -> list[Opinions]:
+    """What the finished students of an arm say.
+
+    Args:
+        run: The run.
+        arm: Which arm.
+        seed: Of one seed alone; None for all.
+
+    Returns:
+        At least one.
+
+    Raises:
+        UsageError: If there is no such student, it is not finished, or its files are damaged.
+    """
+    if arm not in run.finished:
+        raise UsageError(f"Unknown arm '{arm}' of {run.folder}. {nearest(arm, run.finished)}")
+    seeds = run.finished[arm] if seed is None else (seed,)
+    if seed is not None and not 0 <= seed < run.settings.seeds:
+        raise UsageError(
+            f"{run.folder} has no seed {seed}. Allowed: 0 to {run.settings.seeds - 1}."
+        )
+    if not set(seeds) <= set(run.finished[arm]) or not seeds:
+        which = arm if seed is None else f"{arm}, seed {seed}"
+        raise UsageError(
+            f"{run.folder} has no finished student {which} yet. Go on with: tutelage train "
+            f"--resume {run.folder}"
+        )
+    return [_student(run.job(arm, s)) for s in seeds]
+
+
+def _student(job: Job) -> Opinions:
+    names = ClassNames()
+    held_out = None
+    if exists(job.folder / HELD_OUT):
+        table = _table(job, HELD_OUT, names)
+        held_out = Judges(table["loss"], table["weight"])
+    table = _table(job, EXAMPLES, names)
+    epochs, past = _past(job, table["id"])
+    return Opinions(
+        student=f"{job.arm}, seed {job.seed}",
+        names=table[NAME],
+        ids=table["id"].tolist(),
+        given=names.of(table["given"]),
+        predicted=names.of(table["predicted"]),
+        true=names.of(table["true"]) if "true" in table else None,
+        losses=table["loss"],
+        weights=table["weight"],
+        held_out=held_out,
+        contents=table.get(CONTENT),
+        texts=table.get(TEXT),
+        epochs=epochs,
+        past_losses=past.get("losses"),
+        past_weights=past.get("weights"),
+    )
+
+
+class ClassNames:
+    """The names of classes, learnt from tables that have them beside numbers."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, str] = {}
+
+    def learn(self, numbers: np.ndarray, names: Sequence[str]) -> None:
+        """Take the names of some classes.
+
+        Args:
+            numbers: [N].
+            names: [N].
+        """
+        self.known |= dict(zip(numbers.tolist(), names, strict=True))
+
+    def of(self, numbers: np.ndarray) -> list[str]:
+        """Name classes.
+
+        Args:
+            numbers: [N].
+
+        Returns:
+            Their names; the number of one that has none.
+        """
+        return [self.known.get(number, str(number)) for number in numbers.tolist()]
+
+
+NUMBERS = {"id": "iu", "given": "iu", "predicted": "iu", "loss": "f", "weight": "f"}
+"""columns and the kinds of numpy types that they may have"""
+
+
+def _table(job: Job, name: str, classes: ClassNames) -> dict[str, Any]:
+    file = job.folder / name
+    with telling_damage(file, _again(job)):
+        try:
+            table = pq.read_table(file)
+        except OSError as error:  # pyarrow's, of damage
+            raise ValueError(str(error)) from error
+        kinds = NUMBERS | ({"true": "iu"} if "true" in table.column_names else {})
+        found: dict[str, Any] = {column: table[column].to_numpy() for column in kinds}
+        for column, kind in kinds.items():
+            if found[column].dtype.kind not in kind or not len(found[column]):
+                raise ValueError(f"column {column} is not one number for each example")
+        written = [TEXT] if TEXT in table.column_names else []
+        for column in (NAME, CONTENT, LABEL, *written):
+            if table[column].type != pa.string() or table[column].null_count:
+                raise ValueError(f"column {column} is not one text for each example")
+            found[column] = table[column].to_pylist()
+        if len(set(found[NAME])) < len(found[NAME]):
+            raise ValueError("it names an example twice")
+        classes.learn(found["given"], found[LABEL])
+    return found
+
+
+def _past(job: Job, ids: np.ndarray) -> tuple[list[int], Mapping[str, np.ndarray]]:
+    file = job.folder / HISTORY
+    if not exists(file):
+        return [], {}
+    with telling_damage(file, _again(job)):
+        return read_tracked(file, ids)
+
+
+def _again(job: Job) -> str:
+    return (
+        f"Delete {job.folder / 'result.json'}, then go on with --resume {job.run}: it is made "
+        "again from the student's checkpoint."
+    )

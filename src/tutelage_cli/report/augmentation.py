@@ -1,0 +1,103 @@
+"""What a learned augmentation came to: how likely each operation is kept, and how strong."""
+
+import numpy as np
+
+from tutelage_cli.report import elements, formats, styles as looks, plots
+from tutelage_cli.report.bars import bars
+from tutelage_cli.report.distributions import Augmentation
+from tutelage_cli.report.content import RunContent
+
+MOST = 3
+"""operations whose way is drawn at either end: the most and the least kept"""
+
+
+def section(content: RunContent, name: str, *, anchor: str) -> str:
+    """The policy of one arm.
+
+    Args:
+        content: What the report says.
+        name: The arm.
+        anchor: Id of the section, unique on the page.
+
+    Returns:
+        A ``<section>`` element; nothing where the arm has learned none.
+    """
+    learned = next((of for of in content.augmentations if of.arm == name), None)
+    if learned is None:
+        return ""
+    title = f"Which augmentations were kept: {name}"
+    return elements.section(title, drawn(learned, mark=anchor), anchor=anchor)
+
+
+def drawn(of: Augmentation, *, mark: str) -> str:
+    """Bars of all operations, their way over training, and how many an image gets.
+
+    Args:
+        of: The policy, seed by seed.
+        mark: Begins every id; must be unique on the page.
+
+    Returns:
+        HTML.
+    """
+    order = np.argsort(-of.keep.mean(0), kind="stable")
+    strong = order[~np.isnan(of.level[:, order]).any(0)]
+    drawn = (
+        _bars(of, "Probability to be kept, once drawn", "probability", of.keep, order, mark),
+        _bars(of, f"Expected level, 0 to {of.highest}", "level", of.level, strong, mark),
+    )
+    html = f'<div class="charts">{"".join(drawn)}</div>{_over_time(of, order, mark)}'
+    many = {str(n): formats.number(float(p)) for n, p in enumerate(of.how_many.mean(0), 1)}
+    html += elements.pairs("Operations drawn for an image: probability", many)
+    seeds = len(of.keep)
+    over = (
+        f"Bars: mean over {seeds} seeds; lines: lowest to highest seed. " if seeds > 1 else ""
+    )
+    note = (
+        f"{over}Where all logits are zero, as at first, every operation is kept with "
+        f"probability 0.5 and has the expected level {of.highest / 2:g}."
+    )
+    return html + elements.paragraph(note, style="note")
+
+
+def _bars(
+    of: Augmentation,
+    caption: str,
+    label: str,
+    values: np.ndarray,
+    order: np.ndarray,
+    mark: str,
+) -> str:
+    shown = {of.operations[row]: float(values[:, row].mean()) for row in order}
+    ends = {
+        of.operations[row]: (float(values[:, row].min()), float(values[:, row].max()))
+        for row in order
+        if len(values) > 1
+    }
+    title = f"{caption}, by operation."
+    drawing = bars(shown, label, ends=ends, mark=f"{mark}-{label}", title=title)
+    return elements.chart(caption, drawing)
+
+
+def _over_time(of: Augmentation, order: np.ndarray, mark: str) -> str:
+    if len(of.steps) < 2:
+        return ""
+    ends = list(dict.fromkeys([*order[:MOST], *order[-MOST:]]))
+    one = ", one seed" if len(of.keep) > 1 else ""
+    parts = ""
+    for column, caption, rows in (
+        (0, "Probability to be kept", ends),
+        (1, "Expected level", [row for row in ends if not np.isnan(of.level[:, row]).any()]),
+    ):
+        tracks = {of.operations[row]: of.past[:, row, column].tolist() for row in rows}
+        drawing = plots.lines(
+            [float(step) for step in of.steps],
+            tracks,
+            ("augmented steps", caption.lower()),
+            mark=f"{mark}-past-{column}",
+            title=f"{caption} over training{one}, of the operations kept most and least.",
+        )
+        entries = list(looks.arm_looks(list(tracks)).items())
+        key = looks.legend(entries)
+        chart = elements.chart(f"{caption} over training{one}", drawing)
+        parts += f"<div>{chart}{key}</div>"
+    return f'<div class="charts">{parts}</div>'

@@ -1,0 +1,221 @@
+"""The charts of a run's report, each in HTML."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from jaxtyping import Bool
+
+from tutelage_cli.report import distrust, formats, styles as looks, plots
+from tutelage_cli.report.channels import Kind, told
+from tutelage_cli.report.content import ClassWeights, Curve, Examples
+from tutelage_cli.report.grid import Grid, grid
+from tutelage_cli.report.styles import Look
+from tutelage_cli.report.plots import Line
+from tutelage_cli.report.tracks import Track, track
+
+MOST_POINTS, ALL_POINTS = 1500, 4000  # in one chart, and in those of all arms of a page
+LEAST_LOSS = 1e-4  # smaller losses are drawn here, so that a logarithm can show the rest
+BINS = 30
+MOST_CLASSES, MOST_EPOCHS = 24, 30
+"""drawn by class and epoch; of more, those that weigh most and least, and every second or so"""
+
+Kinds = list[tuple[str, Look, Bool[np.ndarray, "N"]]]
+Values = Callable[[Curve], Sequence[float] | None]
+
+
+def accuracy_curves(curves: Sequence[Curve], names: Sequence[str], *, mark: str) -> str:
+    """Test accuracy over epochs: per arm the mean over seeds and their range.
+
+    Args:
+        curves: Curves of all arms and seeds.
+        names: All arms of the run, in order; the place decides the look.
+        mark: Begins every id in the drawing; must be unique on the page.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    lines = _by_arm(curves, names, lambda curve: [100 * a for a in curve.test_accuracy])
+    axes = "Test accuracy in percent", "test accuracy, %"
+    return _over_epochs(lines, axes, mark, lambda value: formats.percent(value / 100))
+
+
+def loss_curves(curves: Sequence[Curve], names: Sequence[str], *, mark: str) -> str:
+    """Training loss over epochs: per arm the mean over seeds and their range.
+
+    Args:
+        curves: Curves of all arms and seeds.
+        names: All arms of the run, in order; the place decides the look.
+        mark: Begins every id in the drawing; must be unique on the page.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    lines = _by_arm(curves, names, lambda curve: curve.train_loss)
+    return _over_epochs(lines, ("Training loss", "training loss"), mark)
+
+
+def weight_curves(curves: Sequence[Curve], *, mark: str) -> str:
+    """Mean weight of right and of wrong labels over epochs, for one arm.
+
+    Args:
+        curves: The seeds of one arm.
+        mark: Begins every id in the drawing; must be unique on the page.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    found = [
+        ("right labels", looks.RIGHT, track(curves, lambda curve: curve.weight_right)),
+        ("wrong labels", looks.WRONG, track(curves, lambda curve: curve.weight_wrong)),
+    ]
+    return _over_epochs(_there(found), ("Mean weight", "mean weight"), mark)
+
+
+def class_weights(of: ClassWeights, classes: Sequence[str], *, mark: str) -> str:
+    """Mean weight of each class over epochs, for one arm; the class that ends highest on top.
+
+    Args:
+        of: The weights.
+        classes: Names by label.
+        mark: Begins every id in the drawing; must be unique on the page.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    order = np.argsort(-np.nan_to_num(of.weights[-1], nan=-np.inf), kind="stable")
+    half = MOST_CLASSES // 2
+    if len(order) > MOST_CLASSES:
+        order = np.concatenate([order[:half], order[-half:]])
+    last = len(of.epochs) - 1
+    shown = np.unique(np.linspace(0, last, min(last + 1, MOST_EPOCHS)).round().astype(int))
+    names = [distrust.named(int(c), classes) for c in order]
+    cells = Grid(
+        names,
+        [str(of.epochs[t]) for t in shown],
+        of.weights[np.ix_(shown, order)].T,
+        ("class", "epoch", "mean weight"),
+    )
+    ends = f"At the end most {names[0]}, least {names[-1]}"
+    return grid(cells, mark=mark, title=f"Mean weight by class and epoch. {ends}.")
+
+
+def weight_histogram(examples: Examples, *, mark: str) -> str:
+    """How the weights spread, for right and for wrong labels; shares of each kind add to 100 %.
+
+    Args:
+        examples: One seed of a taught arm.
+        mark: Begins every id in the drawing; must be unique on the page.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    finite = np.isfinite(examples.weights)
+    shown = examples.weights[finite].astype(np.float64)
+    low, high = (shown.min(), shown.max()) if len(shown) else (0.0, 1.0)
+    if high - low < 1e-6 * max(abs(low), abs(high), 1e-300) or high == low:
+        low, high = low - 0.5e-3, high + 0.5e-3  # too narrow to be cut into bins
+    edges = np.histogram_bin_edges(shown, bins=BINS, range=(low, high))
+    groups = [(name, look, examples.weights[of & finite]) for name, look, of in kinds(examples)]
+    shares = [
+        (Kind(name, look), 100 * np.histogram(of, bins=edges)[0] / max(len(of), 1))
+        for name, look, of in groups
+    ]
+    medians = "; ".join(
+        f"median of {name}: {formats.number(float(np.median(weights)))}"
+        for name, _, weights in groups
+        if len(weights)
+    )
+    title = f"Histogram of example weights. {medians}."
+    return plots.steps(
+        shares, edges, ("weight", "share of examples, %"), mark=mark, title=title
+    )
+
+
+def weight_against_loss(
+    examples: Examples, *, mark: str, classes: Sequence[str] = (), arms: int = 1
+) -> str:
+    """One point per example, its loss across and its weight upwards; of many, some.
+
+    Args:
+        examples: One seed of a taught arm.
+        mark: Begins every id in the drawing; must be unique on the page.
+        classes: Names by label, for what is said of a point.
+        arms: How many arms have such a chart on the page.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    chosen = sample(len(examples.ids), arms)
+    losses = np.maximum(examples.losses.astype(np.float64), LEAST_LOSS)
+    found = kinds(examples)
+    rows = [
+        {
+            "x": float(f"{losses[i]:.4g}"),
+            "y": float(f"{examples.weights[i]:.4g}"),
+            "of": str(n),
+            "told": told(distrust.HEADER, distrust.row(examples, i, classes)),
+        }
+        for n, (_, _, of) in enumerate(found)
+        for i in chosen[of[chosen]].tolist()
+    ]
+    return plots.points(
+        rows,
+        [Kind(name, look) for name, look, _ in found],
+        ("loss", "weight"),
+        mark=mark,
+        title=f"Weight against loss of {len(chosen)} examples.",
+    )
+
+
+def sample(size: int, arms: int = 1) -> np.ndarray:
+    """Which examples to draw: all, or as many as there is room for, the same ones every time.
+
+    Args:
+        size: How many there are.
+        arms: How many arms share ``ALL_POINTS``; one gets at most ``MOST_POINTS``.
+
+    Returns:
+        Positions in rising order.
+    """
+    most = min(MOST_POINTS, ALL_POINTS // arms)
+    if size <= most:
+        return np.arange(size)
+    return np.sort(np.random.default_rng(0).choice(size, most, replace=False))
+
+
+def kinds(examples: Examples) -> Kinds:
+    """Tell rightly from wrongly labelled examples, where the truth is known.
+
+    Args:
+        examples: One seed of a taught arm.
+
+    Returns:
+        Name, look and members of each kind; a single kind where the truth is unknown.
+    """
+    if examples.true is None:
+        return [("all examples", looks.UNKNOWN, np.ones(len(examples.ids), dtype=bool))]
+    right = examples.given == examples.true
+    return [("right labels", looks.RIGHT, right), ("wrong labels", looks.WRONG, ~right)]
+
+
+def _by_arm(curves: Sequence[Curve], names: Sequence[str], values: Values) -> list[Line]:
+    return _there(
+        (name, look, track([curve for curve in curves if curve.arm == name], values))
+        for name, look in looks.arm_looks(names).items()
+    )
+
+
+def _there(found: Iterable[tuple[str, Look, Track | None]]) -> list[Line]:
+    return [Line(name, look, along) for name, look, along in found if along is not None]
+
+
+def _over_epochs(
+    lines: Sequence[Line],
+    axes: tuple[str, str],
+    mark: str,
+    write: Callable[[float], str] = formats.number,
+) -> str:
+    title, label = axes
+    last = "; ".join(f"{name}: {write(float(along.mean[-1]))}" for name, _, along in lines)
+    title = f"{title} over epochs. At the end {last or 'nothing'}."
+    return plots.over(lines, ("epoch", label), mark=mark, title=title, write=write)

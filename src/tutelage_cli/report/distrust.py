@@ -1,0 +1,81 @@
+"""What one teacher distrusts most, in words and as a table for data that is not pictures."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tutelage_cli.report import formats
+from tutelage_cli.report.content import Examples
+
+SHOWN = 12
+HEADER: tuple[str, ...] = ("Example", "Given", "Predicted", "True", "Weight", "Loss")
+
+
+def summary(examples: Examples) -> str:
+    """Count the wrong labels in the tenth of examples that weighs least, ties included.
+
+    Args:
+        examples: One seed of a taught arm.
+
+    Returns:
+        A sentence; empty where the truth is unknown.
+    """
+    if examples.true is None or not np.isfinite(examples.weights).any():
+        return ""
+    wrong = examples.given != examples.true
+    limit = np.nanquantile(examples.weights, 0.1, method="lower")
+    least = wrong[examples.weights <= limit]
+    return (
+        f"Of the {len(least):,} examples with the lowest weight, {least.sum():,} carry a wrong "
+        f"label ({100 * least.mean():.1f} %); of all {len(wrong):,} training "
+        f"examples, {wrong.sum():,} do ({100 * wrong.mean():.1f} %)."
+    )
+
+
+def rows(examples: Examples, classes: Sequence[str]) -> list[tuple[str, ...]]:
+    """The ``SHOWN`` examples of lowest weight, under ``HEADER``; ties: higher loss first.
+
+    Args:
+        examples: One seed of a taught arm.
+        classes: Names by label; a label beyond them is written as its number.
+
+    Returns:
+        As many strings per row as ``HEADER`` has.
+    """
+    least = np.lexsort((-examples.losses, examples.weights))[:SHOWN]
+    return [row(examples, i, classes) for i in least.tolist()]
+
+
+def row(examples: Examples, place: int, classes: Sequence[str]) -> tuple[str, ...]:
+    """What is known of one example, under ``HEADER``.
+
+    Args:
+        examples: One seed of a taught arm.
+        place: Its place among them.
+        classes: Names by label; a label beyond them is written as its number.
+
+    Returns:
+        As many strings as ``HEADER`` has.
+    """
+    given, predicted = (int(of[place]) for of in (examples.given, examples.predicted))
+    return (
+        str(examples.ids[place]),
+        named(given, classes),
+        named(predicted, classes),
+        formats.DASH if examples.true is None else named(int(examples.true[place]), classes),
+        formats.number(float(examples.weights[place])),
+        formats.number(float(examples.losses[place])),
+    )
+
+
+def named(label: int, classes: Sequence[str]) -> str:
+    """The name of a label.
+
+    Args:
+        label: The label.
+        classes: Names by label.
+
+    Returns:
+        Its name; its number where it has none.
+    """
+    return classes[label] if 0 <= label < len(classes) else str(label)

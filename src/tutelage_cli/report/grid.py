@@ -1,0 +1,105 @@
+"""A grid of values, by row and column, whose cells are the darker the higher they are."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import altair as alt
+import numpy as np
+from jaxtyping import Float
+
+from tutelage_cli.report import elements, formats
+from tutelage_cli.report.channels import TOLD, told
+from tutelage_cli.report.interactive import WIDE, WIDTH, drawing
+from tutelage_cli.report.styles import BLUE, INK
+
+SAID = 12
+"""columns up to which the cells say their values"""
+FAINTEST, STRONGEST = 0.03, 0.65
+"""opacity of the cells of the lowest and of the highest value"""
+NAMED, SHORT = 15, 3
+"""names of columns that have room beside one another, and letters of names that are so short"""
+LETTER, ACROSS = 6.5, 300
+"""pixels that a letter takes, and those across that a grid has beside its axis, about"""
+
+
+class Grid(NamedTuple):
+    """Values by row and column."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Float[np.ndarray, "R C"]
+    """NaN where there is none"""
+    labels: tuple[str, str, str]
+    """what rows, columns and values are"""
+
+
+def grid(of: Grid, *, mark: str, title: str) -> str:
+    """Cells that are the darker the higher their value.
+
+    Args:
+        of: The values.
+        mark: Begins every id in the drawing; must be unique on the page.
+        title: What the drawing shows, in words.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    rows = [
+        {
+            "row": name,
+            "column": column,
+            "value": value,
+            "told": told(of.labels, (name, column, formats.number(value))),
+            "said": f"{value:.2f}",
+        }
+        for name, line in zip(of.rows, of.values.tolist(), strict=True)
+        for column, value in zip(of.columns, line, strict=True)
+        if np.isfinite(value)
+    ]
+    base = alt.Chart().encode(
+        x=alt.X("column:N", title=of.labels[1], **_named(of.columns, turned=True)),
+        y=alt.Y("row:N", title=of.labels[0], **_named(of.rows)),
+        tooltip=TOLD,
+    )
+    scale = alt.Scale(zero=False, nice=False, range=[FAINTEST, STRONGEST])
+    shade = alt.FillOpacity("value:Q", legend=None, scale=scale)
+    layers = [base.mark_rect(fill=BLUE).encode(fillOpacity=shade)]
+    if len(of.columns) <= SAID:
+        layers.append(base.mark_text(color=INK, fontSize=9.5, aria=False).encode(text="said:N"))
+    wide = len(of.columns) > SAID and len(of.rows) > SAID
+    chart = alt.layer(*layers, data=alt.NamedData("rows")).properties(
+        width=WIDE + 80 if wide else WIDTH,
+        height=110 + max(16, 24 - len(of.rows) // 2) * len(of.rows),
+    )
+    cells = [
+        (name, *map(formats.number, line))
+        for name, line in zip(of.rows, of.values.tolist(), strict=True)
+    ]
+    header = (f"{of.labels[0]}, {of.labels[1]}", *of.columns)
+    data = {"rows": rows}
+    shown = drawing(chart, mark=mark, title=title, data=data, numbers=(header, cells))
+    return shown + elements.paragraph(_key(of), style="note")
+
+
+def _key(of: Grid) -> str:
+    finite = of.values[np.isfinite(of.values)]
+    if not finite.size:
+        return "There is no value to show."
+    low, high = (formats.number(float(end)) for end in (finite.min(), finite.max()))
+    return f"The stronger a cell's colour, the higher its {of.labels[2]}: {low} to {high}."
+
+
+def _named(names: Sequence[str], *, turned: bool = False) -> dict[str, Any]:
+    longest = max(map(len, names), default=0)
+    crowded = longest * LETTER > ACROSS / max(len(names), 1)
+    angle = -90 if turned and crowded and longest > SHORT else 0
+    every = 1 + (len(names) - 1) // NAMED if turned and not angle else 1
+    axis = alt.Axis(
+        grid=False,
+        ticks=False,
+        domain=False,
+        labelLimit=90,
+        labelAngle=angle,
+        values=list(names[::every]),
+    )
+    return {"scale": alt.Scale(domain=list(names)), "axis": axis}

@@ -1,0 +1,258 @@
+"""An Altair chart as HTML: a picture that needs no script, and in its place one to hover over.
+
+One description serves both. Vega draws the picture when the page is written; it stands in the
+page, is printed, and carries the words that a screen reader speaks. Where scripts run, the Vega
+in the page draws the chart from the same description again, so that it can be hovered::
+
+    html = drawing(
+        alt.Chart(alt.NamedData("rows")).mark_bar().encode(x="a:O", y="b:Q", tooltip=["b:Q"]),
+        mark="sizes",                       # begins every id; unique on the page
+        title="Sizes. The largest is 2.",   # what the drawing shows, in words
+        data={"rows": [{"a": 1, "b": 2}]},
+        numbers=(("a", "b"), [("1", "2")]), # header and rows of the table under it
+    )
+    figure = elements.chart("Sizes", html)  # under its caption
+
+``tutelage_cli.report.page.document`` adds the library, once, to a page that holds such a drawing.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from tutelage_cli.report import elements
+from tutelage_cli.report.styles import FONT, INK
+
+WIDTH, HEIGHT = 360, 240
+"""of a drawing with its axes, in pixels, where a chart does not say; it scales with the page"""
+WIDE = 480
+"""pixels from which on a drawing scrolls sideways on a narrow screen, rather than shrinks"""
+MANY = 8
+"""markers of one outline from which on it is said once"""
+HOVER = "hover"
+"""name of a layer that shows nothing and is only there to be hovered; no picture has it"""
+
+Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+Row = dict[str, Any]
+Numbers = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""header and rows of a table"""
+
+_CONFIG: dict[str, Any] = {
+    "background": None,
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "domainColor": INK,
+        "tickColor": INK,
+        "gridColor": INK,
+        "gridOpacity": 0.14,
+        "domainOpacity": 0.6,
+        "tickOpacity": 0.6,
+        "labelFontSize": 11,
+        "titleFontSize": 11.5,
+        "titleFontWeight": "normal",
+        "titlePadding": 6,
+        "labelFlush": False,
+        "labelLimit": 120,
+    },
+    "legend": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "titleFontWeight": "normal",
+    },
+    "mark": {"tooltip": None},
+}
+
+
+def drawing(
+    chart: Chart,
+    *,
+    mark: str,
+    title: str,
+    data: Mapping[str, Sequence[Row]] = MappingProxyType({}),
+    numbers: Numbers | None = None,
+) -> str:
+    """A chart as a picture, and what draws it again where scripts run.
+
+    Args:
+        chart: What to draw. ``INK`` in it becomes the colour of the text around the drawing.
+            Names from users belong into its data and titles, not into field names.
+        data: Rows that it refers to by ``alt.NamedData``; altair is slow to check them inside.
+        mark: Begins every id in the drawing; must be unique on the page.
+        title: What the drawing shows, in words.
+        numbers: Header and rows of a table of what is drawn, folded under it.
+
+    Returns:
+        HTML without any script of its own; the same text every time.
+
+    Note: raises ``RuntimeError`` in a process forked from one that has drawn: it would hang.
+    """
+    plain: dict[str, Any] = {"width": WIDTH, "height": HEIGHT}
+    plain |= chart.to_dict(validate=False)
+    plain["datasets"] = {**plain.get("datasets", {}), **data}
+    spec = _spec(plain, title)
+    _refuse_fork()
+    picture = _tidy(vl_convert.vegalite_to_svg(spec), mark, title)
+    inside = f'<div class="still">{picture}</div><div class="live" hidden></div>'
+    if plain["width"] >= WIDE:
+        inside = (
+            f'<div class="wide" role="region" tabindex="0" aria-label="{escape(title)}">'
+            f"{inside}</div>"
+        )
+    safe = spec.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+    return (
+        f'<div class="drawing" id="{mark}">{inside}'
+        f'<script type="application/json">{safe}</script></div>{_folded(numbers, title)}'
+    )
+
+
+def scripts(body: str) -> tuple[str, ...]:
+    """What has to run in a page for its charts to be hovered and its tables to be sorted.
+
+    Args:
+        body: The HTML of its sections.
+
+    Returns:
+        JavaScript, in order; Vega is among it where there is a drawing, 0.9 MB.
+    """
+    own = resources.files("tutelage_cli.report").joinpath("page.js").read_text("utf-8")
+    return (_library(), own) if '<div class="drawing"' in body else (own,)
+
+
+def digest(script: str) -> str:
+    """How a Content-Security-Policy names a script that may run.
+
+    Args:
+        script: JavaScript, all that stands between the tags.
+
+    Returns:
+        ``'sha256-...'`` with the quotes.
+    """
+    found = hashlib.sha256(script.encode()).digest()
+    return f"'sha256-{base64.b64encode(found).decode('ascii')}'"
+
+
+def _refuse_fork() -> None:
+    if _home() != os.getpid():
+        raise RuntimeError(
+            "No chart can be drawn here: this process was forked from one that had drawn some, "
+            "and what draws them does not survive that. Start it by spawn, or draw in the "
+            "parent."
+        )
+
+
+@cache
+def _home() -> int:
+    return os.getpid()  # kept in a child, where it is no longer true
+
+
+@cache
+def _library() -> str:
+    text = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    assert not re.search(r"</script|<!--", text, re.IGNORECASE)
+    return text
+
+
+def _spec(chart: dict[str, Any], title: str) -> str:
+    """The chart as the page and Vega read it.
+
+    Returns:
+        JSON.
+    """
+    plain = _finite(chart) | {
+        "config": _CONFIG,
+        "description": title,
+        "autosize": {"type": "fit", "contains": "padding"},
+    }
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace(INK, "currentColor").encode("utf-8", "replace").decode("utf-8")
+
+
+def _finite(value: Any) -> Any:
+    """Put nothing in the place of what JSON has no number for.
+
+    Returns:
+        The value.
+    """
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _tidy(text: str, mark: str, title: str) -> str:
+    """Leave out of a picture what is not seen, and name it.
+
+    Returns:
+        An ``<svg>`` element that disturbs nothing around it.
+    """
+    size = re.search(r'viewBox="[^"]*"', text)
+    assert size is not None
+    body = re.sub(r"^.*?<svg[^>]*>", "", text, count=1, flags=re.DOTALL)
+    body = re.sub(rf'<g class="[^"]*\b{HOVER}_marks[^"]*"[^>]*>.*?</g>', "", body)
+    body = re.sub(r'<path[^>]* display="none"/>', "", body)
+    body = re.sub(
+        r'<path class="background"[^>]* d="[^"]*"(?: pointer-events="none")?/>', "", body
+    )
+    body = re.sub(r'<text[^>]* opacity="0">[^<]*</text>', "", body)
+    body = re.sub(r' (?:aria-[a-z]+|role|class|pointer-events|font-family)="[^"]*"', "", body)
+    body = re.sub(r' stroke="[^"]*"(?=[^>]* stroke-width="0")', "", body)
+    body = re.sub(r' (?:stroke-width="0"|font-weight="normal"|opacity="1")', "", body)
+    body = body.replace(' transform="translate(0,0)"', "")
+    body = re.sub(r' (?:d|transform|x2|y2)="[^"]*"', _shorten, body)
+    while "<g></g>" in body:
+        body = body.replace("<g></g>", "")
+    body = _shared(body, mark)
+    body = re.sub(r'(\bid="|url\(#|href="#)(?=(?:clip|gradient)\d)', rf"\1{mark}-", body)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size[0]} role="img" '
+        f'aria-labelledby="{mark}-title"><title id="{mark}-title">{escape(title)}</title>{body}'
+    )
+
+
+def _shorten(attribute: re.Match[str]) -> str:
+    return re.sub(r"\d+\.\d+", lambda n: f"{round(float(n[0]), 2):g}", attribute[0])
+
+
+def _shared(body: str, mark: str) -> str:
+    """Say an outline that many markers have once, and refer to it.
+
+    Returns:
+        The picture.
+    """
+    found = Counter(re.findall(r'<path[^>]* d="([^"]{40,})"', body))
+    names = {d: f"{mark}-{n}" for n, d in enumerate(d for d, n in found.items() if n >= MANY)}
+    for outline, name in names.items():
+        body = re.sub(
+            rf'<path([^>]*) d="{re.escape(outline)}"([^>]*)/>',
+            rf'<use href="#{name}"\1\2/>',
+            body,
+        )
+    defined = "".join(f'<path id="{name}" d="{outline}"/>' for outline, name in names.items())
+    return f"<defs>{defined}</defs>{body}" if defined else body
+
+
+def _folded(numbers: Numbers | None, title: str) -> str:
+    if numbers is None:
+        return ""
+    caption = title.split(". ")[0].rstrip(".")
+    table = elements.table(caption, *numbers, style="numbers")
+    return f'<details class="numbers-of"><summary>Numbers</summary>{table}</details>'

@@ -1,0 +1,87 @@
+"""Training examples that can be looked at, as pictures inside the page."""
+
+import base64
+import io
+from collections.abc import Mapping
+from html import escape
+
+from PIL import Image
+
+from tutelage_cli.report import formats
+from tutelage_cli.report.examples import Picture, Pictures, Pixels
+
+SIDE = 84  # pixels that the longer side of a small picture should come near
+MOST = 2 * SIDE  # pixels beyond which a large picture is reduced
+
+
+def data_uri(image: Pixels) -> str:
+    """A picture as PNG inside a ``data:`` address.
+
+    Small pictures grow by a whole factor without smoothing, so that every pixel stays a square.
+
+    Args:
+        image: Grey or colour, in bytes.
+
+    Returns:
+        The address, for ``<img src>``.
+    """
+    longest = max(image.shape[:2])
+    picture = Image.fromarray(image)
+    if longest > MOST:
+        picture.thumbnail((MOST, MOST), Image.Resampling.BOX)
+    else:
+        factor = max(1, round(SIDE / longest))
+        size = (factor * picture.width, factor * picture.height)
+        picture = picture.resize(size, Image.Resampling.NEAREST)
+    buffer = io.BytesIO()
+    picture.save(buffer, format="PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+def gallery(pictures: Pictures) -> str:
+    """The pictures of one arm as a grid, each with its labels, weight and loss.
+
+    Args:
+        pictures: The pictures, in the order they are shown.
+
+    Returns:
+        A ``<div>`` of ``<figure>`` elements.
+    """
+    return f'<div class="gallery">{"".join(_figure(item) for item in pictures.items)}</div>'
+
+
+def _figure(picture: Picture) -> str:
+    facts = {"given": picture.given, "predicted": picture.predicted}
+    kind = "unknown"
+    if picture.true is not None:
+        facts["true"] = picture.true
+        kind = "right" if picture.true == picture.given else "wrong"
+    facts["weight"] = formats.number(picture.weight)
+    facts["loss"] = formats.number(picture.loss)
+    alt = f"Training example {picture.id}, labelled {picture.given}"
+    return pictured(picture.image, alt, facts, kind=kind)
+
+
+def pictured(
+    image: Pixels,
+    alt: str,
+    facts: Mapping[str, str],
+    *,
+    kind: str,
+) -> str:
+    """One picture above what is known of it.
+
+    Args:
+        image: Grey or colour, in bytes.
+        alt: What it shows, for those who cannot see it.
+        facts: Text by name.
+        kind: CSS class: right, wrong or unknown.
+
+    Returns:
+        A ``<figure>`` element, for a ``<div class="gallery">``.
+    """
+    listed = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    return (
+        f'<figure class="picture {kind}"><img src="{data_uri(image)}" alt="{escape(alt)}">'
+        f"<figcaption><dl>{listed}</dl></figcaption></figure>"
+    )

@@ -1,0 +1,256 @@
+"""Charts with two axes of numbers: lines with bands, histograms, points."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import altair as alt
+import numpy as np
+from jaxtyping import Float
+
+from tutelage_cli.report import formats, styles as looks
+from tutelage_cli.report.channels import (
+    STROKE,
+    TOLD,
+    Channels,
+    Kind,
+    across,
+    span,
+    told,
+    upright,
+)
+from tutelage_cli.report.interactive import HOVER, Chart, Row, drawing
+from tutelage_cli.report.styles import INK, TINT, Look
+from tutelage_cli.report.tracks import Track
+
+POINT = 36
+"""size of a marker in square pixels"""
+MARKERS = 13
+"""markers on a line, about"""
+ACROSS = 300
+"""pixels across that a chart has beside its axis, about"""
+
+
+class Line(NamedTuple):
+    """One line: its name, how it looks, and where it runs."""
+
+    name: str
+    look: Look
+    track: Track
+
+
+def over(
+    lines: Sequence[Line],
+    axes: tuple[str, str],
+    *,
+    mark: str,
+    title: str,
+    write: Callable[[float], str] = formats.number,
+) -> str:
+    """Lines with a band each from their lowest to their highest value.
+
+    Args:
+        lines: The lines.
+        axes: What is across and what upwards.
+        mark: Begins every id in the drawing; must be unique on the page.
+        title: What the drawing shows, in words.
+        write: How a value is written.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    rows = [row for n, line in enumerate(lines) for row in _along(str(n), line.track)]
+    header = (axes[0], *(line.name for line in lines))
+    cells = _cells(lines, write)
+    hover = [{"x": x, "told": told(header, said)} for x, said in cells.items()]
+    kinds, x = Channels(lines), across(axes[0], list(cells))
+    y = alt.Y("low:Q", **upright(axes[1], _both(rows)))
+    base = alt.Chart().encode(x=x)
+    layers = [
+        base.mark_area(opacity=TINT, aria=False).encode(y=y, y2="high:Q", color=kinds.colour),
+        base.mark_line(strokeWidth=STROKE).encode(
+            y="mean:Q", color=kinds.colour, strokeDash=kinds.dash
+        ),
+        base
+        .mark_point(size=POINT, opacity=1, strokeWidth=0, aria=False)
+        .encode(y="mean:Q", fill=kinds.fill, shape=kinds.shape)
+        .transform_filter("datum.marked"),
+        _hovered(len(hover), x),
+    ]
+    chart = alt.layer(*layers, data=alt.NamedData("rows"))
+    data, numbers = {"rows": rows, HOVER: hover}, (header, list(cells.values()))
+    return drawing(chart, mark=mark, title=title, data=data, numbers=numbers)
+
+
+def lines(
+    places: Sequence[float],
+    tracks: Mapping[str, Sequence[float]],
+    axes: tuple[str, str],
+    *,
+    mark: str,
+    title: str,
+) -> str:
+    """Named lines over the same places, in the looks of ``looks.arm_looks``.
+
+    Args:
+        places: Where the values stand.
+        tracks: Values by name.
+        axes: What is across and what upwards.
+        mark: Begins every id in the drawing; must be unique on the page.
+        title: What the drawing shows, in words.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    found = [
+        Line(name, look, Track(np.array(places), *3 * [np.array(tracks[name], dtype=float)]))
+        for name, look in looks.arm_looks(list(tracks)).items()
+    ]
+    return over(found, axes, mark=mark, title=title)
+
+
+def steps(
+    shares: Sequence[tuple[Kind, Float[np.ndarray, "n"]]],
+    edges: Float[np.ndarray, "k"],
+    axes: tuple[str, str],
+    *,
+    mark: str,
+    title: str,
+) -> str:
+    """Histograms in front of one another.
+
+    Args:
+        shares: The heights of each kind, one fewer than edges.
+        edges: Where the bins begin and the last one ends.
+        axes: What is across and what upwards.
+        mark: Begins every id in the drawing; must be unique on the page.
+        title: What the drawing shows, in words.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    ends = edges.tolist()
+    x = alt.X("x:Q", title=axes[0], scale=alt.Scale(zero=False, nice=False))
+    y = alt.Y("y:Q", title=axes[1], scale=alt.Scale(zero=True))
+    layers: list[Chart] = []
+    data: dict[str, list[Row]] = {}
+    for (name, look), heights in shares:
+        data[name] = _outline(ends, heights)
+        base = alt.Chart(alt.NamedData(name)).encode(x=x, y=y)
+        colour, opacity = looks.filling(look)
+        area = base.mark_area(interpolate="step-after", fillOpacity=opacity, aria=False)
+        layers.append(area.encode(fill=alt.value(colour)))
+        dash = looks.dashes(look, 1.4)
+        edge = base.mark_line(interpolate="step-after", strokeWidth=1.4, aria=False)
+        layers.append(
+            edge.encode(order="n:Q", stroke=alt.value(look.colour), strokeDash=alt.value(dash))
+        )
+    header = (axes[0], *(kind.name for kind, _ in shares))
+    cells = [
+        (
+            f"{formats.number(low)} to {formats.number(high)}",
+            *(f"{heights[k]:.1f} %" for _, heights in shares),
+        )
+        for k, (low, high) in enumerate(pairwise(ends))
+    ]
+    data[HOVER] = [
+        {"x": low, "x2": high, "told": told(header, said)}
+        for (low, high), said in zip(pairwise(ends), cells, strict=True)
+    ]
+    hover = alt.Chart(alt.NamedData(HOVER), name=HOVER).mark_rect(opacity=0, aria=False)
+    layers.append(hover.encode(x="x:Q", x2="x2:Q", tooltip=TOLD))
+    chart = alt.layer(*layers)
+    return drawing(chart, mark=mark, title=title, data=data, numbers=(header, cells))
+
+
+def _outline(ends: Sequence[float], heights: Float[np.ndarray, "n"]) -> list[Row]:
+    upward = [0.0, *heights.tolist(), *heights[-1:].tolist(), 0.0]
+    along = zip([ends[0], *ends, ends[-1]], upward, strict=True)
+    return [{"x": x, "y": y, "n": n} for n, (x, y) in enumerate(along)]
+
+
+def points(
+    rows: Sequence[Row],
+    kinds: Sequence[Kind],
+    axes: tuple[str, str],
+    *,
+    mark: str,
+    title: str,
+) -> str:
+    """One point for each row.
+
+    Args:
+        rows: ``x``, ``y``, ``of`` (the place of its kind) and ``told`` (what hovering says).
+        kinds: What points can be.
+        axes: What is across and what upwards.
+        mark: Begins every id in the drawing; must be unique on the page.
+        title: What the drawing shows, in words.
+
+    Returns:
+        HTML, as of ``interactive.drawing``.
+    """
+    kind = Channels(kinds)
+    chart = (
+        alt
+        .Chart(alt.NamedData("rows"))
+        .mark_point(size=24, strokeWidth=0, fillOpacity=0.5, aria=False)
+        .encode(
+            x=alt.X("x:Q", **upright(axes[0], [row["x"] for row in rows])),
+            y=alt.Y("y:Q", title=axes[1], scale=alt.Scale(zero=False)),
+            fill=kind.fill,
+            shape=kind.shape,
+            tooltip=TOLD,
+        )
+    )
+    return drawing(chart, mark=mark, title=title, data={"rows": rows})
+
+
+def _along(key: str, track: Track) -> list[Row]:
+    every = 1 + len(track.mean) // MARKERS
+    return [
+        {
+            "x": x,
+            "mean": mean,
+            "low": low,
+            "high": high,
+            "of": key,
+            "marked": place % every == 0,
+        }
+        for place, (x, mean, low, high) in enumerate(_columns(track))
+    ]
+
+
+def _both(rows: Sequence[Row]) -> list[float]:
+    return [row[end] for row in rows for end in ("low", "high")]
+
+
+def _cells(
+    lines: Sequence[Line], write: Callable[[float], str]
+) -> dict[float, tuple[str, ...]]:
+    """What a table says at each place across, of the place and of every line.
+
+    Returns:
+        Rows by place, in rising order.
+    """
+    found: list[dict[float, str]] = [
+        {float(x): span(*values, write=write) for x, *values in _columns(line.track)}
+        for line in lines
+    ]
+    return {
+        x: (f"{x:g}", *(said.get(x, formats.DASH) for said in found))
+        for x in sorted({x for said in found for x in said})
+    }
+
+
+def _columns(track: Track) -> Iterator[tuple[float, ...]]:
+    return zip(*(part.tolist() for part in track), strict=True)
+
+
+def _hovered(places: int, x: alt.X) -> alt.Chart:
+    broad = max(4.0, ACROSS / max(places - 1, 1))
+    return (
+        alt
+        .Chart(alt.NamedData(HOVER), name=HOVER)
+        .mark_rule(strokeWidth=round(broad, 1), opacity=0, color=INK, aria=False)
+        .encode(x=x, tooltip=TOLD)
+    )

@@ -1,0 +1,117 @@
+"""The section on one taught arm: what its teacher thinks of the training examples."""
+
+from tutelage_cli.report import charts, distrust, elements, formats, styles as looks
+from tutelage_cli.report.content import Curve, Examples, RunContent
+from tutelage_cli.report.styles import Look
+from tutelage_cli.report.pictures import gallery
+from tutelage_cli.report.examples import Sentence
+
+BOTH = [("right labels", looks.RIGHT), ("wrong labels", looks.WRONG)]
+CLASSED = (
+    "Mean weight by label: over the examples that carry it, as the steps of an epoch met them, "
+    "then over seeds."
+)
+READ: tuple[str, ...] = ("Example", "Text", *distrust.HEADER[1:])
+TITLE = "The most distrusted examples, one seed"
+
+
+def section(content: RunContent, name: str, *, anchor: str) -> str:
+    """Weights as histogram, against the loss and over epochs; then the least trusted examples.
+
+    Args:
+        content: What the report says.
+        name: The arm.
+        anchor: Id of the section, unique on the page.
+
+    Returns:
+        A ``<section>`` element; nothing where the run knows of no weight in this arm.
+    """
+    examples = next((e for e in content.examples if e.arm == name and len(e.ids)), None)
+    body = _summary(examples) + _charts(content, name, examples, anchor)
+    body += _distrusted(content, name, examples)
+    title = f"What the teacher thinks: {name}"
+    return elements.section(title, body, anchor=anchor) if body else ""
+
+
+def _weighs(curve: Curve) -> bool:
+    return curve.weight_right is not None or curve.weight_wrong is not None
+
+
+def _summary(examples: Examples | None) -> str:
+    text = distrust.summary(examples) if examples is not None else ""
+    return elements.paragraph(text, style="summary")
+
+
+def _charts(content: RunContent, name: str, examples: Examples | None, anchor: str) -> str:
+    """Draw what there is to draw, under one legend and above one note.
+
+    Returns:
+        HTML, or nothing.
+    """
+    classed = next((of for of in content.by_class if of.arm == name), None)
+    arms = len(content.examples)
+    drawn: list[str] = []
+    entries: dict[str, Look] = {}
+    notes: list[str] = []
+    if examples is not None:
+        entries |= {kind: look for kind, look, _ in charts.kinds(examples)}
+        histogram = charts.weight_histogram(examples, mark=f"{anchor}-histogram")
+        points = charts.weight_against_loss(
+            examples, mark=f"{anchor}-points", classes=content.classes, arms=arms
+        )
+        drawn.append(elements.chart("Weights, one seed", histogram))
+        drawn.append(elements.chart("Weight against loss, one seed", points))
+        notes.append(_note(examples, arms))
+    weighing = [curve for curve in content.curves if curve.arm == name and _weighs(curve)]
+    if weighing:
+        entries |= dict(BOTH)
+        over = charts.weight_curves(weighing, mark=f"{anchor}-weights")
+        drawn.append(elements.chart("Mean weight, all seeds", over))
+        notes.append("Mean weight: line and band as in the learning curves.")
+    if classed is not None:
+        grid = charts.class_weights(classed, content.classes, mark=f"{anchor}-classes")
+        drawn.append(elements.chart("Mean weight by label, all seeds", grid))
+        notes.append(CLASSED)
+    if not drawn:
+        return ""
+    key = looks.legend(list(entries.items()))
+    note = elements.paragraph(" ".join(notes), style="note")
+    return f'{key}<div class="charts">{"".join(drawn)}</div>{note}'
+
+
+def _note(examples: Examples, arms: int) -> str:
+    size, drawn = len(examples.ids), len(charts.sample(len(examples.ids), arms))
+    points = (
+        f"{drawn:,} of {size:,} examples, drawn at random" if drawn < size else "all examples"
+    )
+    return (
+        "Histogram: the shares of each kind add up to 100 %. "
+        f"Weight against loss: {points}; a loss under {charts.LEAST_LOSS:g} stands at "
+        f"{charts.LEAST_LOSS:g}."
+    )
+
+
+def _distrusted(content: RunContent, name: str, examples: Examples | None) -> str:
+    """Show the examples that the teacher trusts least.
+
+    Returns:
+        Pictures where there are some, else a table of texts or of numbers, else nothing.
+    """
+    pictures = next((p for p in content.pictures if p.arm == name and p.items), None)
+    if pictures is not None:
+        known = any(picture.true is not None for picture in pictures.items)
+        note = "A dashed upper edge marks a wrong label." if known else ""
+        return f"<h3>{TITLE}</h3>{gallery(pictures)}{elements.paragraph(note, style='note')}"
+    sentences = next((s for s in content.sentences if s.arm == name and s.items), None)
+    if sentences is not None:
+        return elements.table(TITLE, READ, [_read(s) for s in sentences.items], style="texts")
+    if examples is None:
+        return ""
+    rows = distrust.rows(examples, content.classes)
+    return elements.table(TITLE, distrust.HEADER, rows, style="examples")
+
+
+def _read(of: Sentence) -> tuple[str, ...]:
+    true = formats.DASH if of.true is None else of.true
+    numbers = map(formats.number, (of.weight, of.loss))
+    return (str(of.id), of.text, of.given, of.predicted, true, *numbers)

@@ -1,0 +1,216 @@
+"""A run on disk: a folder that is complete at every moment and belongs to one run only."""
+
+import errno
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from tutelage.errors import UsageError
+from tutelage.storage.atomic_files import write_atomically
+
+SETTINGS, ENVIRONMENT = "settings.json", "environment.json"
+FULL, CLOSED = "Make room there", "Allow writing there"
+WAYS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), CLOSED),
+}
+"""what mends that something cannot be written"""
+PACKAGES = ("tutelage", "torch", "torchvision", "numpy", "datasets", "scikit-learn")
+
+
+def create_run(
+    folder: Path, settings: Mapping[str, Any], facts: Mapping[str, str] | None = None
+) -> None:
+    """Make the folder of a new run and write its settings and environment there.
+
+    Args:
+        folder: Where the run goes; made with its parents, and may exist if it is empty.
+        settings: The run's settings as plain values.
+        facts: What else to keep with the environment; see ``run_facts``.
+
+    Raises:
+        UsageError: If the folder holds something already, or cannot be made or written; nothing
+            is left behind then.
+    """
+    refuse_taken(folder)
+    new = not exists(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / ENVIRONMENT, environment() | dict(facts or {}))
+        write_json(folder / SETTINGS, settings)
+    except OSError as error:
+        if new and exists(folder):
+            (folder / ENVIRONMENT).unlink(missing_ok=True)
+            folder.rmdir()
+        raise UsageError(
+            unwritten(error, folder, "or name another folder with --out")
+        ) from error
+
+
+def unwritten(error: OSError, place: Path | str, then: str) -> str:
+    """What to say where the system refuses to write.
+
+    Args:
+        error: What it said.
+        place: What was being written.
+        then: The end of a sentence that says what to do: after room was made, or instead.
+
+    Returns:
+        A message that names the place, the reason and the way out.
+    """
+    reason = error.strerror or " ".join(str(error).split())
+    way = WAYS.get(error.errno or 0, "Mend that")
+    return f"{place} cannot be written: {reason}. {way}, {then}."
+
+
+def refuse_taken(folder: Path) -> None:
+    """Refuse a folder that a new run cannot have.
+
+    Args:
+        folder: Where the run is to go.
+
+    Raises:
+        UsageError: If it holds another run or something else.
+    """
+    if exists(folder / SETTINGS):
+        raise UsageError(
+            f"{folder} holds another run. Name a new folder with --out, or continue that run "
+            f"with --resume {folder}"
+        )
+    if exists(folder) and not (folder.is_dir() and all(map(_of_a_start, folder.iterdir()))):
+        raise UsageError(
+            f"{folder} exists and holds something else. Name a new folder with --out."
+        )
+
+
+def _of_a_start(path: Path) -> bool:
+    # what is there before the settings are, where a run was killed as it began
+    return path.name.startswith((ENVIRONMENT, f".{ENVIRONMENT}.", f".{SETTINGS}."))
+
+
+def exists(path: Path) -> bool:
+    """Whether there is something at a path; no where the system cannot even look.
+
+    Args:
+        path: Any path, also one with too long a name.
+
+    Returns:
+        Whether there is.
+    """
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def run_facts(folder: Path) -> dict[str, Any]:
+    """The facts that were kept when the run began.
+
+    Args:
+        folder: The run's folder.
+
+    Returns:
+        The facts by name.
+
+    Note: raises ``UsageError`` where the facts cannot be read.
+    """
+    return _read_json(folder, ENVIRONMENT)
+
+
+def run_settings(folder: Path) -> dict[str, Any]:
+    """The settings of an existing run.
+
+    Args:
+        folder: The run's folder.
+
+    Returns:
+        The settings as plain values.
+
+    Note: raises ``UsageError`` if there is no run there, or its settings cannot be read.
+    """
+    return _read_json(folder, SETTINGS)
+
+
+def _read_json(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        stored = json.loads((folder / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{folder} holds no run that can be continued: {name} is missing or damaged."
+        ) from error
+    if not isinstance(stored, dict):
+        raise UsageError(f"{folder} holds no run that can be continued: {name} is damaged.")
+    return stored
+
+
+def free_folder(parent: Path, name: str) -> Path:
+    """The first of ``name``, ``name-2``, ``name-3``, ... that does not exist.
+
+    Args:
+        parent: The folder to look in; need not exist.
+        name: The wished name.
+
+    Returns:
+        A path that nothing is at.
+    """
+    candidate, number = parent / name, 2
+    while candidate.exists():
+        candidate, number = parent / f"{name}-{number}", number + 1
+    return candidate
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file that is either the old one or the new one, never half of it.
+
+    Args:
+        path: The file.
+        content: Plain values.
+    """
+    write_atomically(path, as_json(content))
+
+
+def as_json(content: object) -> bytes:
+    """Plain values as the bytes of a JSON file.
+
+    Args:
+        content: Plain values.
+
+    Returns:
+        Indented UTF-8.
+    """
+    return json.dumps(content, indent=2, ensure_ascii=False).encode()
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed writes have left behind.
+
+    Args:
+        folder: A run's folder, in which nothing is being written.
+    """
+    for left in list(folder.rglob(".*")):
+        if left.is_dir() and left.name.startswith(".commentary"):
+            shutil.rmtree(left)
+        elif left.suffix.removeprefix(".").isdigit():
+            left.unlink(missing_ok=True)  # it may have lain in such a folder
+
+
+def environment() -> dict[str, str]:
+    """What the run was made with.
+
+    Returns:
+        Versions of Python and of the packages that matter, and the kind of machine.
+    """
+    found = {"python": sys.version.split()[0], "platform": platform.platform()}
+    found["cpus"] = str(os.cpu_count())
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

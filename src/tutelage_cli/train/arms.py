@@ -1,0 +1,230 @@
+"""The arms of a study: how each is taught."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.optim import SGD, Adam
+
+from tutelage.augment import (
+    AutoAugment,
+    Policy,
+    RandAugment,
+    TrivialAugment,
+    UniformAugment,
+)
+from tutelage.commentaries import load_commentary
+from tutelage_cli.data.batches import statistics
+from tutelage_cli.data.by_name import read_by_name, values_of
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.text.text_set import TextSet
+from tutelage.errors import UsageError
+from tutelage.models import TwoBlockCNN, build_student, default_tap
+from tutelage.losses.objectives import Objective, cross_entropy, expected_error
+from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
+from tutelage.signals import GradientAlignment, Lookahead, Reversible, Signal
+from tutelage.functional.student import known_width
+from tutelage_cli.train.names import OLA
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.texts import Data, student_name, text_student
+from tutelage.teachers import (
+    Aligned,
+    Curriculum,
+    DynamicLoss,
+    FixedAugmentation,
+    GivenWeights,
+    InternalState,
+    LearnedAugmentation,
+    LossWeigher,
+    MentorNetDD,
+    MentorNetPD,
+    Plain,
+    SelfPaced,
+)
+from tutelage.training.tutor import Tutor
+
+
+class Taught(NamedTuple):
+    """How a teacher of ``TAUGHT_BY`` is made and how it learns."""
+
+    build: Callable[[nn.Module, Data, TrainSettings], nn.Module]
+    """from the student, the training set and the settings"""
+    signal: Callable[[int], Signal] | None = None
+    """from the number of steps to look back over; None where nothing is learnt"""
+    every: int = 5
+    """student steps between two teacher steps, where the settings do not say"""
+    lr: float = 0.02
+    """of the teacher's Adam, where the settings do not say"""
+    objective: Objective = cross_entropy
+    """what the student descends, and is judged by"""
+
+
+def _images(data: Data, teacher: str) -> ImageSet:
+    if isinstance(data, TextSet):
+        raise UsageError(f"{teacher} looks at images, but {data.name} has texts.")
+    return data
+
+
+def _margin_loss(student: nn.Module, data: Data, how: TrainSettings) -> nn.Module:
+    return InternalState(
+        student,
+        classes=len(data.classes),
+        label=False,
+        surface=("margin", "loss"),
+        hidden_layers=1,
+        width=32,
+        level=how.level,
+    )
+
+
+def _internal_state(student: nn.Module, data: Data, how: TrainSettings) -> nn.Module:
+    tap = default_tap(student) if how.tap is None else how.tap
+    if known_width(student, tap) is None:
+        raise UsageError(
+            f"The width of tap '{tap}' cannot be read off {student_name(how, data)}. "
+            "Give --tap a module that is linear or feeds the last linear layer, or none."
+        )
+    return InternalState(student, classes=len(data.classes), tap=tap, level=how.level)
+
+
+def _curriculum(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
+    images = _images(data, "curriculum")
+    channels, size = images.images.shape[1], images.images.shape[2]
+    return Curriculum(TwoBlockCNN(channels + 1, 1, size))
+
+
+def _learned_augmentation(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
+    images = _images(data, OLA)
+    mean, std = (values.tolist() for values in statistics(images))
+    return LearnedAugmentation(mean=mean, std=std)
+
+
+def _fixed(policy: Policy) -> Taught:
+    def build(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
+        images = _images(data, "a policy of augmentation")
+        mean, std = (values.tolist() for values in statistics(images))
+        return FixedAugmentation(policy, mean=mean, std=std)
+
+    return Taught(build)
+
+
+TAUGHT: dict[str, Taught] = {
+    "margin-loss": Taught(_margin_loss, Reversible),
+    "internal-state": Taught(_internal_state, Reversible),
+    "loss": Taught(lambda *_: LossWeigher(), lambda _: Lookahead(), every=1),
+    "curriculum": Taught(_curriculum, Reversible),
+    "l2t-loss": Taught(lambda _, data, __: DynamicLoss(len(data.classes)), Reversible, lr=1e-4),
+    OLA: Taught(
+        _learned_augmentation, lambda _: GradientAlignment(judge="plain"), every=2, lr=0.1
+    ),
+    "uniform-augment": _fixed(UniformAugment()),
+    "rand-augment": _fixed(RandAugment()),
+    "trivial-augment": _fixed(TrivialAugment()),
+    "auto-augment": _fixed(AutoAugment()),
+    "mentornet-dd": Taught(lambda _, data, __: MentorNetDD(len(data.classes)), Reversible),
+    "mentornet": Taught(lambda *_: MentorNetPD()),
+    "reweight": Taught(lambda *_: Aligned()),
+    "self-paced": Taught(lambda *_: SelfPaced()),
+    "focal": Taught(lambda *_: Plain(), objective=Focal(2.0)),
+    "gce": Taught(lambda *_: Plain(), objective=GeneralisedCrossEntropy(0.7)),
+}
+
+
+METRICS = {"log-likelihood": cross_entropy, "expected-accuracy": expected_error}
+
+
+def build_tutor(arm: str, seed: int, train: Data, settings: TrainSettings, steps: int) -> Tutor:
+    """A fresh student of a seed, and what teaches it in an arm.
+
+    Args:
+        arm: ``untaught``, ``commentary``, or a name in ``TAUGHT``.
+        seed: The same seed gives every arm the same student.
+        train: The training set.
+        settings: The study's settings.
+        steps: Student steps of the whole run.
+
+    Returns:
+        The tutor, on the device that the settings name.
+    """
+    device = device_of(settings)
+    student = _student(settings, train, seed).to(device)
+    optimizer = SGD(
+        student.parameters(),
+        lr=settings.lr,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+    )
+    if arm == "untaught":
+        return Tutor(student, optimizer, Plain(), total_steps=steps, seed=seed)
+    if arm == "commentary":
+        assert settings.commentary is not None
+        stored = load_commentary(
+            settings.commentary,
+            student,
+            classes=train.classes,
+            sides=None if isinstance(train, TextSet) else train.images.shape[2:],
+            zero_label=settings.label_embedding == "zero",
+        )
+        if isinstance(stored, LearnedAugmentation):  # this study's batches, not its own
+            images = _images(train, "this commentary")
+            stored.normalised_by(*(values.tolist() for values in statistics(images)))
+        return Tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)
+    if arm == "weights":
+        assert settings.weights_from is not None
+        kept = read_by_name(settings.weights_from, "weight", lowest=0.0)
+        weights = values_of(kept, train, otherwise=settings.weights_otherwise)
+        given = GivenWeights(train.ids, weights).to(device)
+        return Tutor(student, optimizer, given, total_steps=steps, seed=seed)
+    taught = TAUGHT[arm]
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        teacher = taught.build(student, train, settings).to(device)
+    given = settings.teacher_lr
+    if taught.signal is None:
+        return Tutor(
+            student,
+            optimizer,
+            teacher,
+            total_steps=steps,
+            objective=taught.objective,
+            seed=seed,
+        )
+    return Tutor(
+        student,
+        optimizer,
+        teacher,
+        Adam(teacher.parameters(), taught.lr if given is None else given),
+        signal=taught.signal(settings.look_back),
+        teacher_every=settings.teacher_every or taught.every,
+        total_steps=steps,
+        objective=taught.objective,
+        metric=METRICS[settings.metric],
+        seed=seed,
+    )
+
+
+def _student(settings: TrainSettings, train: Data, seed: int) -> nn.Module:
+    if isinstance(train, TextSet):
+        return text_student(settings, train, seed)
+    return build_student(
+        student_name(settings, train),
+        classes=len(train.classes),
+        channels=train.images.shape[1],
+        size=train.images.shape[2],
+        seed=seed,
+    )
+
+
+def device_of(settings: TrainSettings) -> torch.device:
+    """Where the students are trained.
+
+    Args:
+        settings: The study's settings.
+
+    Returns:
+        The device they name; for ``auto``, CUDA where there is one.
+    """
+    if settings.device != "auto":
+        return torch.device(settings.device)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,0 +1,141 @@
+"""What can go wrong in a study is found before it begins."""
+
+import hashlib
+import re
+
+import torch
+
+from tutelage_cli.data.images import ImageSet
+from tutelage.errors import UsageError
+from tutelage_cli.train.arms import build_tutor, device_of
+from tutelage_cli.train.duplicates import has_copies
+from tutelage_cli.train.material import (
+    Material,
+    Source,
+    Streams,
+    open_streams,
+    read_source,
+    seed_material,
+)
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.texts import kind, student_name
+
+
+def check(settings: TrainSettings) -> Source:
+    """Read the data, and take a few steps with every arm, so that mistakes show at once.
+
+    Args:
+        settings: The study's settings.
+
+    Returns:
+        The data.
+
+    Note: raises ``UsageError`` where the settings do not fit the data or this machine.
+    """
+    check_device(settings)
+    source = read_source(settings)
+    material = seed_material(source, settings, 0)
+    streams = open_streams(material, settings, 0, device_of(settings))
+    check_batch(settings, material)
+    for arm in settings.arms:
+        _check_arm(arm, settings, material, streams)
+    return source
+
+
+def fingerprint(source: Source) -> str:
+    """A digest of the data, to tell whether a continued run still sees the same.
+
+    Args:
+        source: The data.
+
+    Returns:
+        SHA-256 of images or tokens, labels and ids, trusted ones too, in hexadecimal.
+    """
+    made = hashlib.sha256()
+    trusted = () if source.trusted is None else (source.trusted,)
+    for part in (source.splits.train, source.splits.test, *trusted):
+        for tensor in part.tensors():
+            made.update(tensor.numpy().tobytes())
+    if source.contents is not None and has_copies(source.contents):
+        made.update(b"copies of what judges are left out")  # an earlier release kept them
+    if source.given is not None:
+        made.update(source.given.numpy().tobytes())
+    return made.hexdigest()
+
+
+def check_batch(settings: TrainSettings, material: Material) -> None:
+    """Refuse a batch that the training set cannot fill.
+
+    Args:
+        settings: The study's settings.
+        material: The data of a seed.
+
+    Raises:
+        UsageError: If there are fewer examples.
+    """
+    if settings.batch_size > len(material.train):
+        raise UsageError(
+            f"batch_size is {settings.batch_size}, but there are {len(material.train)} "
+            f"{kind(material.train)} to train on: give that or less."
+        )
+
+
+def check_device(settings: TrainSettings) -> None:
+    """Refuse a device that is unknown or not there.
+
+    Args:
+        settings: The study's settings.
+
+    Raises:
+        UsageError: If it cannot be used.
+    """
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", settings.device):
+        raise UsageError(f"Unknown device '{settings.device}'. Allowed: cpu, cuda, auto.")
+    if settings.device.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError("device is cuda, but no GPU can be used here: give cpu or auto.")
+
+
+def _check_arm(arm: str, settings: TrainSettings, material: Material, streams: Streams) -> None:
+    steps = len(streams.train) * settings.epochs
+    try:
+        tutor = build_tutor(arm, 0, material.train, settings, steps)
+    except UsageError:
+        raise
+    except ValueError as error:  # the tutor's own: look_back and teacher_every do not fit
+        raise UsageError(f"look_back or teacher_every does not fit: {error}") from error
+    every = 1 if tutor.learner is None else tutor.learner.every
+    if steps < every:
+        raise UsageError(
+            f"The run has {steps} student steps, but the teacher {arm} learns after every "
+            f"{every}: give teacher_every {steps} or less, or more epochs."
+        )
+    # the last batch is the smallest, and a teacher step needs a held-out batch
+    last = next(streams.train.epoch(0, len(streams.train) - 1))
+    try:
+        for _ in range(every):
+            tutor.step(last, streams.held_out.draw(0) if tutor.wants_held_out else None)
+    except UsageError:
+        raise
+    except (RuntimeError, ValueError, IndexError, AssertionError) as error:  # torch's own
+        raise UsageError(_explained(arm, settings, material, error)) from error
+
+
+def _explained(arm: str, settings: TrainSettings, material: Material, error: Exception) -> str:
+    reason = " ".join(str(error).split())
+    if "amplify rounding" in reason:
+        return (
+            f"momentum is {settings.momentum:g}, too small for look_back "
+            f"{settings.look_back}: {reason}"
+        )
+    shape = "texts"
+    if isinstance(material.train, ImageSet):
+        _, channels, *sides = material.train.images.shape
+        size = "x".join(map(str, [*sides, channels]))
+        shape = f"{size} images (height, width, channels)"
+    stored = arm == "commentary"
+    prefix = f"The commentary {settings.commentary} does not fit: " if stored else ""
+    return (
+        f"{prefix}{student_name(settings, material.train)} taught by {arm} cannot be trained "
+        f"on {shape} with batch_size {settings.batch_size} and {len(material.held_out)} "
+        f"held-out {kind(material.train)}: {reason}"
+    )

@@ -1,0 +1,110 @@
+"""Whether every class has examples left where some are held out or left away."""
+
+import logging
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from tutelage_cli.data.assemble import about_others
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.splits import most_balanced, require_balanced
+from tutelage_cli.data.text.text_set import TextParts
+from tutelage.errors import UsageError
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.texts import Data, kind
+
+_LOG = logging.getLogger(__name__)
+
+
+def about_labels(
+    train: Data, given: Tensor | None, trusted: ImageSet | None
+) -> tuple[str, ...]:
+    """Which classes the labels that are trained on, or those that judge, lack; it is logged.
+
+    Args:
+        train: The training split.
+        given: [N] labels to train on in place of its own, or None.
+        trusted: The images that judge students, or None.
+
+    Returns:
+        A sentence each.
+    """
+    labels, classes = train.labels, train.classes
+    notes: tuple[str, ...] = ()
+    if given is not None:
+        notes += about_others(labels, given, classes, of="label that is trained on")
+    if trusted is not None:
+        notes += about_others(labels, trusted.labels, classes, of="held-out example")
+    for note in notes:
+        _LOG.warning(note)
+    return notes
+
+
+def with_notes(splits: Splits | TextParts, notes: tuple[str, ...]) -> Splits | TextParts:
+    """The same data with more to say of it.
+
+    Args:
+        splits: The data.
+        notes: A sentence each.
+
+    Returns:
+        A copy, where there is anything to say.
+    """
+    if not notes:
+        return splits
+    if isinstance(splits, TextParts):
+        return splits._replace(notes=splits.notes + notes)
+    return replace(splits, notes=splits.notes + notes)
+
+
+def require_some_left(train: Data, size: int, *, asked: bool) -> None:
+    """Refuse to hold out so many that a class has no example left to train on.
+
+    Args:
+        train: The training split.
+        size: How many are to be held out.
+        asked: Whether somebody said so; it is the default otherwise.
+
+    Raises:
+        UsageError: With the class, and how many can be.
+    """
+    if size >= len(train):
+        raise UsageError(
+            f"--held-out {size} leaves nothing to train on: {train.name} has {len(train)} "
+            f"training {kind(train)}; give fewer, {most_balanced(train.labels, keep=1)} at "
+            "most, or --held-out-from."
+        )
+    require_balanced(
+        train.labels,
+        size,
+        train.classes,
+        flag=f"--held-out {size}" if asked else f"--held-out {size} (the default here)",
+        otherwise="add examples of it, or give --held-out-from",
+    )
+
+
+def require_classes(train: Data, left: Tensor, settings: TrainSettings) -> None:
+    """Refuse an imbalance or a limit that some class cannot give an example for.
+
+    Args:
+        train: The training split.
+        left: The labels of those that are not held out.
+        settings: The study's settings.
+
+    Raises:
+        UsageError: With the classes, or with the least limit.
+    """
+    counts = torch.bincount(left, minlength=len(train.classes))
+    if settings.imbalance is not None and not bool(counts.all()):
+        lacking = [train.classes[c] for c in (counts == 0).nonzero().flatten().tolist()]
+        raise UsageError(
+            f"--imbalance {settings.imbalance:g} needs training {kind(train)} of every class, "
+            f"but there are none of {', '.join(lacking)}: leave it away, or add some."
+        )
+    present = int((counts > 0).sum())
+    if settings.limit is not None and settings.limit < present:
+        raise UsageError(
+            f"--limit {settings.limit} leaves no example of some of the {present} classes of "
+            f"{train.name}; allowed: {present} and above."
+        )

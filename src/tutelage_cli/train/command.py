@@ -1,0 +1,106 @@
+"""``tutelage train``: what is refused before the start, what is printed, and what stops it."""
+
+import dataclasses
+import os
+import shlex
+from pathlib import Path
+
+from tutelage_cli.config.settings_files import from_plain, to_plain
+from tutelage.errors import UsageError
+from tutelage_cli.runner.run_folder import (
+    create_run,
+    exists,
+    free_folder,
+    refuse_taken,
+    run_facts,
+    run_settings,
+    unwritten,
+)
+from tutelage_cli.train.args import Train, check_log, keeps_settings
+from tutelage_cli.train.settings import EMBEDDED, TrainSettings
+from tutelage_cli.terminal import say
+
+
+def train(asked: Train) -> bool:
+    """Run or continue a study and print what came of it.
+
+    Args:
+        asked: What was asked.
+
+    Returns:
+        Whether it reached its end.
+
+    Raises:
+        UsageError: If what was asked cannot be done.
+    """
+    check_log(asked)
+    console = asked.speech.progress()
+    if asked.resume is None:
+        settings = with_full_paths(asked.settings)
+        run = asked.out or free_folder(Path("runs"), Path(settings.data).name or "run")
+        refuse_taken(run)
+    else:
+        run, settings = asked.resume, _own_settings(asked, asked.resume)
+    say(console, "Reading the data ...")
+    # torch comes in here, after everything that can be refused without it
+    from tutelage.commentaries import caution, read_card
+    from tutelage_cli.train.check import check as check_settings
+    from tutelage_cli.train.check import fingerprint
+    from tutelage_cli.train.display import Display
+    from tutelage_cli.train.study import run_study
+    from tutelage_cli.train.printed import tell
+
+    source = check_settings(settings)
+    if settings.commentary is not None and (line := caution(read_card(settings.commentary))):
+        say(console, line)
+    facts = {"data": fingerprint(source), "notes": " ".join(source.splits.notes)}
+    if asked.resume is None:
+        create_run(run, to_plain(settings), facts)
+    elif run_facts(run).get("data") != facts["data"]:
+        raise UsageError(f"The data of the run {run} has changed since; start a new run.")
+    try:
+        summary = run_study(run, settings, source, Display(console), asked.logged_every)
+    except KeyboardInterrupt:  # a second one, or one while the report is written
+        summary = None
+    except OSError as error:
+        then = f"then go on with: {_way(asked, run)}"
+        raise UsageError(unwritten(error, error.filename or run, then)) from error
+    if summary is None:
+        way = _way(asked, run)
+        say(console, f"Stopped. Continue with: {way}")
+        return False
+    tell(asked.speech.result(), run, summary)
+    asked.speech.document({"run": str(run), **summary})
+    return True
+
+
+def _way(asked: Train, run: Path) -> str:
+    return shlex.join(["tutelage", "train", "--resume", str(run), *asked.log_flags])
+
+
+def with_full_paths(settings: TrainSettings) -> TrainSettings:
+    """The same settings wherever they are read again.
+
+    Args:
+        settings: Settings whose paths may be relative to the current folder.
+
+    Returns:
+        Settings with absolute paths; words and Hub ids stay as they are.
+    """
+
+    def full(path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
+
+    data = settings.data
+    if data != EMBEDDED and exists(Path(data).expanduser()):
+        data = os.path.abspath(Path(data).expanduser())  # noqa: PTH100 - resolves "..", not links
+    paths = ("labels_from", "weights_from", "commentary")
+    own = {name: full(getattr(settings, name)) for name in paths}
+    return dataclasses.replace(settings, data=data, **own)
+
+
+def _own_settings(asked: Train, run: Path) -> TrainSettings:
+    stored = from_plain(TrainSettings, run_settings(run), str(run))
+    if asked.settings != stored or asked.out is not None:
+        raise UsageError(keeps_settings(run))
+    return stored

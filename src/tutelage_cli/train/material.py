@@ -1,0 +1,262 @@
+"""What the students of one seed are trained and judged on."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from tutelage.augment import crop_and_flip
+from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.human_labels import human_labels
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.imbalance import long_tailed_rows
+from tutelage_cli.data.labels import read_labels
+from tutelage_cli.data.noise import HUMAN, Noise, corrupt, noise_matrix, require_noise
+from tutelage_cli.data.reading import Reading
+from tutelage_cli.data.sources import is_named, read
+from tutelage_cli.data.splits import balanced_rows, limit_rows
+from tutelage_cli.data.text.own_tables import text_columns
+from tutelage_cli.data.text.set_batches import SetBatches
+from tutelage_cli.data.text.text_set import TextParts, TextSet
+from tutelage.errors import UsageError
+from tutelage.models.catalogue import require_student
+from tutelage_cli.train.classes_left import (
+    about_labels,
+    require_classes,
+    require_some_left,
+    with_notes,
+)
+from tutelage_cli.train.duplicates import Contents, contents_of, without_copies
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.texts import CNN, Data, of_texts
+from tutelage_cli.train.held_out import read_trusted
+
+HELD_OUT = 500
+"""held-out examples, or a fifth of the training set, where the settings do not say"""
+CURVE_IMAGES = 2000
+"""test images, class balanced, that the learning curve is drawn on; the result uses them all"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The data before a seed has been chosen."""
+
+    splits: Splits | TextParts
+    """with the labels that are held to be right"""
+    given: Tensor | None
+    """[N] labels of the training split to train on instead, or None"""
+    trusted: ImageSet | None = None
+    """the images that judge students; None: some of the training split"""
+    contents: Contents | None = None
+    """by which copies are found; None: nobody looks for any"""
+
+
+Examples = TypeVar("Examples", bound=Data)
+Feed = TypeVar("Feed", Batches, SetBatches)
+
+
+@dataclass(frozen=True)
+class Material(Generic[Examples]):
+    """The data of one seed."""
+
+    train: Examples
+    """with the labels that the student is shown"""
+    truth: Tensor | None
+    """[N] right labels of the training set; None where no other labels are known"""
+    held_out: Examples
+    test: Examples
+
+    @property
+    def wrong(self) -> Tensor | None:
+        """[N] where the label shown is not the right one; None where that is not known."""
+        return None if self.truth is None else self.truth != self.train.labels
+
+
+def read_source(settings: TrainSettings) -> Source:
+    """Read the data that the settings name, and check what they ask of it.
+
+    Args:
+        settings: The study's settings.
+
+    Returns:
+        The data.
+    """
+    require_noise(settings.noise_or_default, settings.data)
+    own_column = settings.label_column if settings.labels_from is None else None
+    reading = Reading(
+        settings.broken_images,
+        settings.empty_classes,
+        settings.missing_labels,
+        settings.ignore_labels,
+        settings.image_size,
+    )
+    if texts := holds_texts(settings):
+        splits = of_texts(settings, texts, reading)
+    else:
+        _refuse(settings, "text_column", "longest")
+        require_student(settings.student or CNN)
+        columns = {"image_column": settings.image_column, "label_column": own_column}
+        splits = read(settings.data, **columns, reading=reading)
+    given = given_labels(splits.train, settings)
+    trusted = None
+    if settings.held_out_from is not None and isinstance(splits, Splits):
+        trusted = read_trusted(settings.held_out_from, splits.train, reading)
+    where = settings.held_out_from
+    contents, notes = contents_of(splits.train, splits.test, trusted, where)
+    splits = with_notes(splits, (*about_labels(splits.train, given, trusted), *notes))
+    source = Source(splits, given, trusted, contents)
+    seed_material(source, settings, 0)
+    return source
+
+
+def holds_texts(settings: TrainSettings) -> tuple[str, ...]:
+    """The columns of texts, where the data are texts.
+
+    Args:
+        settings: The study's settings.
+
+    Returns:
+        One or two; none for images.
+    """
+    if is_named(settings.data):
+        return ()
+    return text_columns(settings.data, settings.text_column)
+
+
+def _refuse(settings: TrainSettings, *about_texts: str) -> None:
+    for name in about_texts:
+        if getattr(settings, name) != getattr(TrainSettings, name):
+            raise UsageError(
+                f"{name} is about texts, but {settings.data} holds images: leave it out."
+            )
+
+
+def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
+    """Labels to train on in place of the data's own: from a file, or from people.
+
+    Args:
+        train: The training split.
+        settings: The study's settings.
+
+    Returns:
+        [N], or None.
+
+    Raises:
+        UsageError: If they are labels of images, and the data are texts.
+    """
+    noise = Noise.parse(settings.noise_or_default)
+    if settings.labels_from is None:
+        if noise.kind != HUMAN:
+            return None
+        if isinstance(train, TextSet):
+            raise UsageError(
+                f"--noise {HUMAN}:{noise.annotator} gives labels of cifar10; {train.name} has "
+                "texts."
+            )
+        return human_labels(train, noise.annotator)
+    assert settings.label_column is not None  # the settings see to that
+    names = train.names() if train.sources else ()
+    file, column = settings.labels_from, settings.label_column
+    return read_labels(file, column, len(train), train.classes, names=names)
+
+
+def seed_material(source: Source, settings: TrainSettings, seed: int) -> Material:
+    """The data of one seed: held-out images, imbalance, limit, wrong labels.
+
+    Args:
+        source: The data.
+        settings: The study's settings.
+        seed: Of every choice; the same seed gives every arm the same data.
+
+    Returns:
+        The data of that seed.
+
+    Note: raises ``UsageError`` where no example of a class would be left to train on.
+    """
+    train = source.splits.train
+    classes = len(train.classes)
+    held_out: Data | None = source.trusted
+    chosen, rest = torch.arange(0), torch.arange(len(train))
+    if held_out is None:
+        size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
+        require_some_left(train, size, asked=settings.held_out is not None)
+        chosen, rest = balanced_rows(train.labels, size, classes, seed=seed, keep=1)
+        held_out = train.rows(chosen)
+    if source.contents is not None:
+        numbers, trusted = source.contents
+        judging = numbers[chosen] if trusted is None else trusted
+        rest = without_copies(rest, train, source.contents, judging, settings.held_out_from)
+    require_classes(train, train.labels[rest], settings)
+    if settings.imbalance is not None:
+        factor = settings.imbalance
+        rest = rest[long_tailed_rows(train.labels[rest], factor, classes, seed=seed)]
+    if settings.limit is not None and settings.limit < len(rest):
+        rest = rest[limit_rows(train.labels[rest], settings.limit, classes, seed=seed)]
+    right = train.rows(rest)
+    shown = right.labels if source.given is None else source.given[rest]
+    noise = Noise.parse(settings.noise_or_default)
+    drawn = noise.kind not in ("none", HUMAN)
+    if drawn:
+        shown = corrupt(shown, noise_matrix(noise, train.classes), seed=seed)
+    known = source.given is not None or drawn
+    return Material(
+        train=right.with_labels(shown),
+        truth=right.labels if known else None,
+        held_out=held_out,
+        test=source.splits.test,
+    )
+
+
+@dataclass(frozen=True)
+class Streams(Generic[Feed]):
+    """The batches of one seed."""
+
+    train: Feed
+    held_out: Feed
+    test: Feed
+    curve: Feed
+    """a part of the test set, for the learning curve"""
+
+
+def open_streams(
+    material: Material, settings: TrainSettings, seed: int, device: torch.device
+) -> Streams:
+    """Batches of the training, held-out and test examples; images are normalised alike.
+
+    Args:
+        material: The data of the seed.
+        settings: The study's settings.
+        seed: Of the order and the augmentation.
+        device: Where the batches go.
+
+    Returns:
+        The batches.
+    """
+    test, rows = material.test, torch.arange(len(material.test))
+    if len(test) > CURVE_IMAGES:
+        rows = limit_rows(test.labels, CURVE_IMAGES, len(test.classes), seed=0)
+    learned, looked_at = (material.train, material.held_out), (test, test.rows(rows))
+    size = settings.batch_size
+    if isinstance(material.train, TextSet):
+        fed = [SetBatches(part, size, seed, device) for part in (*learned, *looked_at)]
+        return Streams(*fed)
+    mean, std = statistics(material.train)
+    batches = partial(Batches, size=size, seed=seed, mean=mean, std=std, device=device)
+    augment = _augmentation(settings, material.train.images.shape[1])
+    return Streams(
+        *(batches(part, augment=augment) for part in learned),
+        *(batches(part, augment=None) for part in looked_at),
+    )
+
+
+def _augmentation(settings: TrainSettings, channels: int):  # noqa: ANN202 - as Batches takes it
+    kind = settings.augment_or_default(channels)
+    if kind == "none":
+        return None
+
+    def augment(images: Tensor, seed: int) -> Tensor:
+        return crop_and_flip(images, seed=seed, flip=kind == "crop-flip")
+
+    return augment

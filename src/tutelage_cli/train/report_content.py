@@ -1,0 +1,201 @@
+"""The report of a finished study, put together from what lies in its folder."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Integer
+
+from tutelage_cli.config.settings_files import to_plain
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.text.text_set import TextSet
+from tutelage_cli.report import (
+    ClassWeights,
+    Examples,
+    Picture,
+    Pictures,
+    RunContent,
+    Sentence,
+    Sentences,
+    formats,
+)
+from tutelage_cli.runner.run_folder import run_facts
+from tutelage_cli.train.job_files import table_of, tracked_of
+from tutelage_cli.train.material import Material
+from tutelage_cli.train.policies import learned_by
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.summary import data_line, report_arms, report_curves
+from tutelage_cli.train.trainee import Job
+
+SHOWN, ALL_SHOWN = 24, 96
+"""most distrusted examples shown as they are: of an arm, and of all arms of a report"""
+LETTERS = 500
+"""of a text that are shown"""
+
+
+def run_content(
+    run: Path, settings: TrainSettings, summary: dict[str, Any], material: Material
+) -> RunContent:
+    """All that the report says.
+
+    Args:
+        run: The run's folder.
+        settings: The study's settings.
+        summary: The content of ``summary.json``.
+        material: The data of the first seed.
+
+    Returns:
+        The content.
+    """
+    taught = settings.arms[1:]
+    size = len(material.train), len(material.train.classes)
+    tables = {arm: table_of(Job(run, arm, 0, settings), *size) for arm in taught}
+    tables = {arm: table for arm, table in tables.items() if (table["weight"] != 1).any()}
+    most = min(SHOWN, ALL_SHOWN // max(len(tables), 1))
+    return RunContent(
+        title=f"Taught and untaught students on {material.train.name}",
+        command=command(settings),
+        data=data_line(summary["data"]),
+        classes=material.train.classes,
+        arms=report_arms(summary),
+        curves=report_curves(run, settings),
+        examples=tuple(_examples(arm, table) for arm, table in tables.items()),
+        pictures=tuple(
+            _pictures(arm, table, material.train, most)
+            for arm, table in tables.items()
+            if isinstance(material.train, ImageSet)
+        ),
+        sentences=tuple(
+            _sentences(arm, table, material.train, most)
+            for arm, table in tables.items()
+            if isinstance(material.train, TextSet)
+        ),
+        verdict=tuple(summary["verdict"]),
+        settings={name: _text(value) for name, value in to_plain(settings).items()},
+        environment={name: fact for name, fact in run_facts(run).items() if fact},
+        by_class=tuple(
+            of
+            for arm in tables
+            for of in _by_class(
+                [Job(run, arm, n, settings) for n in range(settings.seeds)], size
+            )
+        ),
+        augmentations=tuple(
+            policy for arm in taught for policy in learned_by(_jobs(run, arm, settings))
+        ),
+    )
+
+
+def _jobs(run: Path, arm: str, settings: TrainSettings) -> list[Job]:
+    return [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
+
+
+def _by_class(jobs: Sequence[Job], size: tuple[int, int]) -> Iterator[ClassWeights]:
+    """How an arm weighed each class over the run.
+
+    Yields:
+        One record, the mean over seeds; none where a seed kept no weights of its epochs.
+    """
+    means: list[np.ndarray] = []
+    epochs: list[int] = []
+    for job in jobs:
+        table = table_of(job, *size)
+        kept = tracked_of(job, table["id"])
+        if kept is None:
+            return
+        epochs, weights = kept
+        means.append(class_means(weights, table["given"], size[1]))
+    known = np.isfinite(means)
+    sums = np.where(known, means, 0).sum(0)
+    mean = np.where(known.any(0), sums / np.maximum(known.sum(0), 1), np.nan)
+    yield ClassWeights(jobs[0].arm, tuple(epochs), mean)
+
+
+def class_means(
+    weights: Float[np.ndarray, "N T"], labels: Integer[np.ndarray, "N"], classes: int
+) -> Float[np.ndarray, "T C"]:
+    """The mean weight of the examples that carry each label.
+
+    Args:
+        weights: Of every example at several moments.
+        labels: What the examples carry.
+        classes: How many labels there are, C.
+
+    Returns:
+        The means; NaN for a label that none carries.
+    """
+    rows = np.bincount(labels, minlength=classes)
+    sums = np.stack([np.bincount(labels, column, classes) for column in weights.T])
+    return np.where(rows > 0, sums / np.maximum(rows, 1), np.nan)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value)) or formats.DASH
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return formats.DASH if value is None else str(value)
+
+
+def command(settings: TrainSettings) -> str:
+    """The command that repeats a run.
+
+    Args:
+        settings: The study's settings.
+
+    Returns:
+        ``tutelage train`` with every flag that is not at its default.
+    """
+    words = ["tutelage", "train", settings.data]
+    defaults = to_plain(TrainSettings())
+    for name, value in to_plain(settings).items():
+        if name == "data" or value == defaults[name]:
+            continue
+        values = value if isinstance(value, list) else [value]
+        words += [f"--{name.replace('_', '-')}", *map(str, values)]
+    return shlex.join(words)
+
+
+def _examples(arm: str, table: dict[str, np.ndarray]) -> Examples:
+    return Examples(
+        arm=arm,
+        ids=table["id"],
+        given=table["given"],
+        true=table.get("true"),
+        predicted=table["predicted"],
+        losses=table["loss"],
+        weights=table["weight"],
+    )
+
+
+def _sentences(arm: str, table: dict[str, np.ndarray], train: TextSet, most: int) -> Sentences:
+    texts, names = train.shown(), train.classes
+    items = []
+    for row in np.argsort(table["weight"], kind="stable")[:most].tolist():
+        text = texts[row] if len(texts[row]) <= LETTERS else f"{texts[row][:LETTERS]} …"
+        true = names[int(table["true"][row])] if "true" in table else None
+        given, predicted = (names[int(table[of][row])] for of in ("given", "predicted"))
+        number, weight, loss = (table[of][row].item() for of in ("id", "weight", "loss"))
+        items.append(Sentence(text, number, given, predicted, true, weight, loss))
+    return Sentences(arm, tuple(items))
+
+
+def _pictures(arm: str, table: dict[str, np.ndarray], train: ImageSet, most: int) -> Pictures:
+    items, classes = [], train.classes
+    for row in np.argsort(table["weight"], kind="stable")[:most]:
+        pixels = train.images[int(row)].permute(1, 2, 0).numpy()
+        true = classes[int(table["true"][row])] if "true" in table else None
+        items.append(
+            Picture(
+                image=pixels[..., 0] if pixels.shape[2] == 1 else pixels,
+                id=int(table["id"][row]),
+                given=classes[int(table["given"][row])],
+                predicted=classes[int(table["predicted"][row])],
+                true=true,
+                weight=float(table["weight"][row]),
+                loss=float(table["loss"][row]),
+            )
+        )
+    return Pictures(arm, tuple(items))

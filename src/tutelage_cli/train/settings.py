@@ -1,0 +1,283 @@
+"""The settings of ``tutelage train``, from which its flags and settings files are made."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from tutelage.errors import UsageError, nearest
+from tutelage.validation.ranges import at_least_one, factor, not_negative, shares
+from tutelage_cli.train.names import TAUGHT_BY, USED_BY
+
+EMBEDDED = "mnist5k"
+COLOURED_DIGITS = ("coloured-mnist", "digits-on-backgrounds")
+"""made sets in colour whose images must not be mirrored"""
+ON_IMAGES = (
+    "held_out_from",
+    "image_column",
+    "image_size",
+    "augment",
+    "broken_images",
+    "empty_classes",
+)
+"""settings that say nothing of texts"""
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Everything that decides what a run of ``tutelage train`` computes."""
+
+    data: Annotated[str, tyro.conf.Positional] = EMBEDDED
+    """Where the images come from: mnist5k (5,000 real digits that ship with a package), a set
+    made from others (rotated-mnist, rotated-mnist-overlapping, coloured-mnist,
+    digits-on-backgrounds, objects-on-backgrounds), a folder (Parquet files as the Hugging Face
+    Hub has them, one subfolder per class, or a CSV with a path and a label column), a
+    well-known set of which there is a copy (cifar10, cifar100, mnist, pneumoniamnist), or the
+    id of a Hugging Face data set. Or texts: a CSV or Parquet file, or a folder of such, with a
+    text and a label column."""
+
+    teacher: tuple[str, ...] = ("margin-loss", "internal-state")
+    """Teachers to train with, beside the untaught student: margin-loss, internal-state, loss,
+    curriculum, l2t-loss; or policies of augmentation: learned-augmentation, uniform-augment,
+    rand-augment, trivial-augment, auto-augment; or baselines: mentornet-dd, mentornet,
+    reweight, self-paced, focal, gce."""
+
+    student: str | None = None
+    """Network to train; cnn if not given. Of images: cnn, cnn4, resnet8, resnet20, resnet32,
+    resnet44, resnet56, resnet110, resnet18-cifar, resnet34-cifar, wrn-D-K, or any torchvision
+    classification model. Of texts: bag, the mean of embedded tokens, which is taken if none is
+    given, or a folder that save_pretrained of transformers wrote."""
+
+    tap: str | None = None
+    """Module of the student that the internal-state teacher looks at; what feeds the last
+    linear layer if not given."""
+
+    level: Literal["free", "centred"] = "free"
+    """Whether the level of the weights of margin-loss and internal-state is held: free, as in
+    the paper, or centred, where the mean of a batch is taken off what their sigmoid gets."""
+
+    commentary: Path | None = None
+    """Train with this stored commentary instead of learning a teacher."""
+
+    label_embedding: Literal["keep", "zero"] = "keep"
+    """Where the commentary was learnt on another number of classes, it is refused; zero: what
+    it knows of classes is zeroed instead."""
+
+    metric: Literal["log-likelihood", "expected-accuracy"] = "log-likelihood"
+    """What held-out images judge a taught student by: the log-likelihood or the probability of
+    the right class."""
+
+    noise: str | None = None
+    """Wrong labels to add: none, uniform:RATE, flip:RATE, flip2:RATE or hierarchical:RATE with
+    RATE in 0..1 (the last within the superclasses of cifar100), or the labels that people gave
+    to cifar10: human:WHO with WHO aggregate, random1, random2, random3 or worst. If not given,
+    flip2:0.4 on the embedded digits and none on your own data."""
+
+    imbalance: float | None = None
+    """Keep a long-tailed part of the training set: the first class as large as the smallest
+    was, the last one smaller by this factor, those between in geometric steps."""
+
+    held_out: int | None = None
+    """Images with right labels, class balanced, that judge the student; taken from the training
+    set and not trained on. If not given, 500, or a fifth of the set where that is less."""
+
+    held_out_from: str | None = None
+    """A folder, table or id of images with labels you trust, all of which judge the student in
+    place of training images."""
+
+    labels_from: Path | None = None
+    """Train on labels from this Parquet or CSV file, found by the names of the images where it
+    has a column name (or path), else by row; held-out images keep the data's own labels."""
+
+    label_column: str | None = None
+    """Label column of the file that --labels-from names, else of the data, where it is guessed
+    if not given."""
+
+    weights_from: Path | None = None
+    """Train with weights of this Parquet or CSV file instead of a teacher, found by the names
+    of the images: columns name (or path) and weight, such as students/*/examples.parquet."""
+
+    weights_otherwise: float | None = None
+    """Weight of images that this file lacks, or whose picture or label has changed since; if
+    not given, such files are refused."""
+
+    image_column: str | None = None
+    """Image (or path) column of the data; guessed if not given."""
+
+    text_column: tuple[str, ...] = ()
+    """Text column of the data, or two for pairs of sentences; guessed if not given, in tables
+    that have no column of images."""
+
+    longest: int = 128
+    """Tokens of a text that a student sees; the rest is cut off."""
+
+    broken_images: Literal["refuse", "skip"] = "refuse"
+    """skip: leave images out that cannot be read, and list them."""
+
+    empty_classes: Literal["refuse", "keep"] = "refuse"
+    """keep: take class folders without images as classes that no example has."""
+
+    missing_labels: Literal["refuse", "skip"] = "refuse"
+    """skip: leave rows out that have no label, and list them."""
+
+    ignore_labels: tuple[str, ...] = ()
+    """Labels that mark rows as unlabelled, such as 255 or -1: these rows are left out."""
+
+    image_size: int | None = None
+    """Pixels a side: cut the largest square about each image's centre and bring it to that
+    size. If not given, all images must be of one size."""
+
+    limit: int | None = None
+    """Train on this many images only, class balanced, beside the held-out ones."""
+
+    augment: Literal["none", "crop", "crop-flip"] | None = None
+    """Random crop after padding by 4, and horizontal flip. If not given, crop-flip for colour
+    images, and none for grey ones and for made sets of digits, which no mirror leaves alone."""
+
+    epochs: int = 12
+    """Times that every training image is seen."""
+
+    batch_size: int = 100
+    """Images per student step."""
+
+    lr: float = 0.1
+    """Learning rate of the student's momentum SGD; 0.01 suits a pretrained student of texts."""
+
+    momentum: float = 0.9
+    """Velocity decay per step, in (0, 1)."""
+
+    weight_decay: float = 5e-4
+    """L2 penalty of the student's weights, per unit of learning rate."""
+
+    decay_at: tuple[float, ...] = (2 / 3, 5 / 6)
+    """Shares of the run after which the student's learning rate is divided by ten."""
+
+    teacher_lr: float | None = None
+    """Learning rate of the teacher's Adam; 0.02 if not given, 0.1 for learned-augmentation, and
+    1e-4 for l2t-loss, which comes to nothing at 0.02."""
+
+    teacher_every: int | None = None
+    """Student steps between two teacher steps; 5 if not given, 1 for the teacher loss, and 2
+    for learned-augmentation, which augments at one of so many."""
+
+    look_back: int = 2
+    """Student steps that the teacher's gradient looks back over."""
+
+    seeds: int = 3
+    """How often every student is trained, with seeds 0, 1, ...; the same for every teacher."""
+
+    jobs: int | None = None
+    """Students trained at the same time; the number of CPU cores if not given, 1 on a GPU."""
+
+    device: str = "auto"
+    """cpu, cuda, or auto: cuda where there is one."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data.
+
+        Raises:
+            UsageError: If a value is out of range, or a teacher is unknown.
+        """
+        if not self.teacher:
+            raise UsageError(f"teacher names none. Allowed: {', '.join(TAUGHT_BY)}.")
+        for name in self.teacher:
+            if name not in TAUGHT_BY:
+                raise UsageError(f"Unknown teacher '{name}'. {nearest(name, TAUGHT_BY)}")
+        if len(set(self.teacher)) < len(self.teacher):
+            raise UsageError(f"teacher names one twice: {' '.join(self.teacher)}.")
+        _check_commentary(self)
+        _check_labels(self)
+        _check_weights(self)
+        _check_use(self)
+        _check_numbers(self)
+        every = self.look_back if self.teacher_every is None else self.teacher_every
+        if self.look_back > every:
+            raise UsageError(
+                f"look_back is {self.look_back}, but there are only {every} student steps "
+                f"between two teacher steps: give teacher_every {self.look_back} or more."
+            )
+
+    @property
+    def noise_or_default(self) -> str:
+        """The noise to add, the default filled in."""
+        default = "flip2:0.4" if self.data == EMBEDDED and self.labels_from is None else "none"
+        return default if self.noise is None else self.noise
+
+    def augment_or_default(self, channels: int) -> str:
+        """The augmentation, the default filled in.
+
+        Args:
+            channels: Of the images.
+
+        Returns:
+            ``none``, ``crop`` or ``crop-flip``.
+        """
+        plain = channels != 3 or self.data in COLOURED_DIGITS
+        return self.augment or ("none" if plain else "crop-flip")
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The students to train, by the name of what teaches them."""
+        if self.weights_from is not None:
+            return ("untaught", "weights")
+        taught = ("commentary",) if self.commentary is not None else self.teacher
+        return ("untaught", *taught)
+
+
+def _check_commentary(settings: TrainSettings) -> None:
+    if settings.commentary is None:
+        if settings.label_embedding != "keep":
+            raise UsageError(
+                "label_embedding is about a stored commentary: give one, or leave this out."
+            )
+        return
+    if settings.teacher != TrainSettings.teacher:
+        raise UsageError(
+            f"A commentary teaches instead of {', '.join(settings.teacher)}: give commentary "
+            "or teacher, not both."
+        )
+
+
+def _check_labels(settings: TrainSettings) -> None:
+    file, noise = settings.labels_from, settings.noise_or_default
+    if file is None:
+        return
+    if noise.startswith("human:"):
+        raise UsageError(
+            f"--noise {noise} and --labels-from {file} both give the labels: leave one away."
+        )
+    if settings.label_column is None:
+        raise UsageError(f"--labels-from {file} needs --label-column: the name of a column.")
+
+
+def _check_weights(settings: TrainSettings) -> None:
+    if settings.weights_from is None:
+        if settings.weights_otherwise is not None:
+            raise UsageError("weights_otherwise is about weights_from: give that, too.")
+        return
+    if settings.teacher != TrainSettings.teacher or settings.commentary is not None:
+        raise UsageError(
+            "weights_from teaches instead of teacher and commentary: give one of the three."
+        )
+    not_negative(settings, "weights_otherwise")
+
+
+def _check_use(settings: TrainSettings) -> None:
+    for name, teachers in USED_BY.items():
+        given = getattr(settings, name) != getattr(TrainSettings, name)
+        if given and not set(teachers) & set(settings.arms):
+            raise UsageError(
+                f"{name} does nothing here, where students are {', '.join(settings.arms)}: it "
+                f"is about {', '.join(teachers)}. Give such a teacher, or leave {name} out."
+            )
+
+
+def _check_numbers(settings: TrainSettings) -> None:
+    counts = ("held_out", "epochs", "batch_size", "teacher_every", "look_back", "seeds")
+    at_least_one(settings, *counts, "limit", "jobs", "image_size", "longest")
+    factor(settings, "imbalance")
+    not_negative(settings, "lr", "weight_decay", "teacher_lr")
+    if not 0 < settings.momentum < 1:
+        raise UsageError(f"momentum must lie in (0, 1), got {settings.momentum:g}.")
+    shares(settings, "decay_at")

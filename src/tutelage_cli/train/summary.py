@@ -1,0 +1,229 @@
+"""What a finished study found: per arm and seed, and in words."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from tutelage_cli.report import Arm, Curve
+from tutelage_cli.train.job_files import history_of, result_of
+from tutelage_cli.train.material import Material
+from tutelage_cli.train.names import TAUGHT_BY
+from tutelage_cli.train.policies import learned_by, told
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.texts import kind
+from tutelage_cli.train.trainee import Job
+
+
+def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[str, Any]:
+    """The content of ``summary.json``.
+
+    Args:
+        run: The run's folder; every student has its result there.
+        settings: The study's settings.
+        material: The data of the first seed, for its sizes.
+
+    Returns:
+        Plain values: the data, every arm seed by seed, and the verdict.
+    """
+    arms = {
+        arm: [
+            {"seed": seed, **result_of(Job(run, arm, seed, settings))}
+            for seed in range(settings.seeds)
+        ]
+        for arm in settings.arms
+    }
+    untaught = arms["untaught"]
+    for results in arms.values():
+        for result, base in zip(results, untaught, strict=True):
+            result["ratio"] = result["seconds"] / base["seconds"]
+    taught = {arm: results for arm, results in arms.items() if arm != "untaught"}
+    verdict = [sentence for arm, r in taught.items() for sentence in judged(arm, r, untaught)]
+    for arm in taught:
+        jobs = [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
+        verdict += [told(policy) for policy in learned_by(jobs)]
+    return {"data": describe_data(material, settings), "arms": arms, "verdict": verdict}
+
+
+def describe_data(material: Material, settings: TrainSettings) -> dict[str, Any]:
+    """The data in numbers.
+
+    Args:
+        material: The data of the first seed.
+        settings: The study's settings.
+
+    Returns:
+        Names and sizes; the share of wrong labels where it is known.
+    """
+    train = material.train
+    facts: dict[str, Any] = {
+        "name": train.name,
+        "of": kind(train),
+        "train": len(train),
+        "held_out": len(material.held_out),
+        "test": len(material.test),
+        "classes": list(train.classes),
+        "noise": settings.noise_or_default,
+    }
+    if settings.labels_from is not None:
+        facts["labels"] = f"{settings.label_column} of {settings.labels_from}"
+    if material.wrong is not None:
+        facts["wrong_labels"] = float(material.wrong.double().mean())
+    return facts
+
+
+def data_line(facts: dict[str, Any]) -> str:
+    """The data in one line.
+
+    Args:
+        facts: As ``describe_data`` gave them.
+
+    Returns:
+        A sentence without a full stop.
+    """
+    line = (
+        f"{facts['name']}: {facts['train']:,} training, {facts['held_out']:,} held-out and "
+        f"{facts['test']:,} test {facts.get('of', 'images')} in {len(facts['classes'])} classes"
+    )
+    if "labels" in facts:
+        line += f"; labels: {facts['labels']}"
+    if facts["noise"] != "none":
+        line += f"; label noise {facts['noise']}"
+    if "wrong_labels" in facts:
+        line += f"; {100 * facts['wrong_labels']:.1f}% of the labels shown are wrong"
+    return line
+
+
+def judged(
+    arm: str, results: Sequence[dict[str, Any]], untaught: Sequence[dict[str, Any]]
+) -> list[str]:
+    """What teaching did in an arm, in words.
+
+    Args:
+        arm: The arm's name.
+        results: Its results, seed by seed.
+        untaught: Those of the untaught student of the same seeds.
+
+    Returns:
+        One or two sentences.
+    """
+    gains = [
+        100 * (result["test_accuracy"] - base["test_accuracy"])
+        for result, base in zip(results, untaught, strict=True)
+    ]
+    mean, seeds = fmean(gains), len(gains)
+    better = sum(gain > 0 for gain in gains)
+    spread = f", standard deviation {stdev(gains):.1f}" if seeds > 1 else ""
+    measured = (
+        f"{mean:+.1f} points of test accuracy{spread}; better in {better} of {seeds} seeds"
+    )
+    sentences = [f"Taught by {arm}: {measured}. {_call(gains)}"]
+    if all({"weight_right", "weight_wrong"} <= result.keys() for result in results):
+        right = fmean(r["weight_right"] for r in results)
+        if right > 0 and not _even(results):
+            share = fmean(r["weight_wrong"] for r in results) / right
+            sentences.append(
+                f"The teacher {arm} gave wrong labels {share:.2f} times the weight of right "
+                "ones."
+            )
+    return sentences
+
+
+def _even(entries: Sequence[Mapping[str, Any]]) -> bool:
+    # as of a teacher that does not weigh
+    return all(e.get(key) == 1 for e in entries for key in ("weight_right", "weight_wrong"))
+
+
+def _call(gains: Sequence[float]) -> str:
+    if len(gains) == 1:
+        return "One seed says nothing about chance."
+    standard_error = stdev(gains) / len(gains) ** 0.5
+    if abs(fmean(gains)) <= 2 * standard_error:
+        return "That is within what chance does between seeds: no effect shown."
+    return "Teaching helped." if fmean(gains) > 0 else "Teaching did harm."
+
+
+def report_arms(summary: dict[str, Any]) -> tuple[Arm, ...]:
+    """The arms as the report and the terminal show them.
+
+    Args:
+        summary: The content of ``summary.json``.
+
+    Returns:
+        The arms, untaught first.
+    """
+    return tuple(arm_of(name, results) for name, results in summary["arms"].items())
+
+
+def arm_of(name: str, results: Sequence[Mapping[str, Any]]) -> Arm:
+    """One arm as reports show it.
+
+    Args:
+        name: The arm.
+        results: Of each seed what ``result.json`` holds, with ``seed`` and ``ratio``.
+
+    Returns:
+        The arm; what it weighs is left out where that is the same for all.
+    """
+
+    def each(key: str) -> tuple[float, ...] | None:
+        known = name != "untaught" and all(key in result for result in results)
+        known = known and not _even(results)
+        return tuple(float(result[key]) for result in results) if known else None
+
+    described = {
+        "untaught": "none: every example counts the same",
+        "weights": "weights of a file, as they are",
+    } | TAUGHT_BY
+    return Arm(
+        name=name,
+        teacher=described.get(name, "a stored commentary, as it is"),
+        seeds=tuple(result["seed"] for result in results),
+        test_accuracy=tuple(float(result["test_accuracy"]) for result in results),
+        seconds=tuple(float(result["seconds"]) for result in results),
+        ratio=tuple(float(result["ratio"]) for result in results),
+        memory=tuple(float(result["memory"]) for result in results)
+        if all("memory" in result for result in results)
+        else None,
+        weight_right=each("weight_right"),
+        weight_wrong=each("weight_wrong"),
+        auroc=each("auroc"),
+    )
+
+
+def report_curves(run: Path, settings: TrainSettings) -> tuple[Curve, ...]:
+    """The learning curve of every student.
+
+    Args:
+        run: The run's folder.
+        settings: The study's settings.
+
+    Returns:
+        The curves, arm by arm and seed by seed.
+    """
+    return tuple(
+        _curve(Job(run, arm, seed, settings))
+        for arm in settings.arms
+        for seed in range(settings.seeds)
+    )
+
+
+def _curve(job: Job) -> Curve:
+    history = history_of(job)
+
+    def each(key: str) -> tuple[float, ...]:
+        return tuple(float(entry[key]) for entry in history)
+
+    def weights(key: str) -> tuple[float, ...] | None:
+        known = job.arm != "untaught" and "weight_wrong" in history[0] and not _even(history)
+        return each(key) if known else None
+
+    return Curve(
+        arm=job.arm,
+        seed=job.seed,
+        epochs=tuple(int(entry["epoch"]) for entry in history),
+        test_accuracy=each("test_accuracy"),
+        train_loss=each("train_loss"),
+        weight_right=weights("weight_right"),
+        weight_wrong=weights("weight_wrong"),
+    )

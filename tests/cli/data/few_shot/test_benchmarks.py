@@ -1,0 +1,73 @@
+"""The benchmarks have their published classes, none of which is in two parts."""
+
+import json
+
+import pytest
+
+from tests.cli.data.made_up import splits
+from tests.cli.data.pictures import named
+from papers.data.few_shot import benchmarks, cifar_fs
+from papers.data.few_shot.benchmarks import BENCHMARKS, few_shot
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage.errors import UsageError
+
+LISTS = {"train": cifar_fs.TRAIN, "val": cifar_fs.HELD_OUT, "test": cifar_fs.TEST}
+
+
+def test_cifar_fs_divides_a_hundred_classes():
+    assert [len(names) for names in LISTS.values()] == [64, 16, 20]
+    assert len({name for names in LISTS.values() for name in names}) == 100
+
+
+def test_cifar_fs_has_the_published_lists(real_data):
+    stored = json.loads((real_data / "cifar100" / "few_shot_splits.json").read_text("utf-8"))
+    for part, names in LISTS.items():
+        assert sorted(stored["cifar_fs"][part]) == sorted(names)
+
+
+def test_cifar_fs_takes_all_images_of_its_classes(monkeypatch):
+    names = tuple(sorted(name for names in LISTS.values() for name in names))
+    known = splits(train=200, test=100, classes=100, channels=3)
+    train, test = (
+        ImageSet(part.images, part.labels, part.ids, names, "cifar100")
+        for part in (known.train, known.test)
+    )
+    renamed = Splits(train, test)
+    monkeypatch.setattr(benchmarks, "load_known", lambda _: renamed)
+    parts = few_shot("cifar-fs")
+    assert [len(part) for part in parts] == [192, 48, 60]
+    assert parts.test.classes == cifar_fs.TEST
+
+
+def test_mini_imagenet_is_read_with_its_validation_split(tmp_path, monkeypatch):
+    folder = tmp_path / "mini_imagenet"
+    folder.mkdir()
+    monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
+    with pytest.raises(UsageError, match="0 parquet files for the split validation here"):
+        few_shot("mini-imagenet")
+    for split, labels in (("train", [0, 1]), ("validation", [2, 3]), ("test", [4, 5, 5])):
+        rows = [label for label in labels for _ in range(5)]
+        table = named(rows, names=[f"class {number}" for number in range(6)])
+        table.to_parquet(str(folder / f"{split}-00000-of-00001.parquet"))
+    parts = few_shot("mini-imagenet")
+    assert [part.classes for part in parts] == [
+        ("class 0", "class 1"),
+        ("class 2", "class 3"),
+        ("class 4", "class 5"),
+    ]
+    assert [len(part) for part in parts] == [10, 10, 15]
+
+
+def test_omniglot_holds_an_alphabet_out(real_data, monkeypatch):
+    monkeypatch.setenv("TUTELAGE_DATA", str(real_data))
+    parts = few_shot("omniglot")
+    assert [len(part.classes) for part in parts] == [110, 26, 106]
+    assert [len(part) for part in parts] == [2200, 520, 2120]
+    assert all(name.startswith("Latin/") for name in parts.held_out.classes)
+    assert parts.train.images.shape[1:] == (1, 28, 28)
+
+
+def test_an_unknown_benchmark_is_refused_with_the_nearest():
+    with pytest.raises(UsageError, match=r"Did you mean 'cifar-fs'.*Allowed: cifar-fs, mini"):
+        few_shot("cifar_fs")
+    assert set(BENCHMARKS) == {"cifar-fs", "mini-imagenet", "omniglot"}

@@ -1,0 +1,99 @@
+"""Tests of the reading of single pictures."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tutelage_cli.data.decode import decode, stack
+from tutelage.errors import UsageError
+
+
+def encoded(picture, kind="PNG", **options):
+    stream = io.BytesIO()
+    picture.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def decoded(stored, root=Path()):
+    return decode(stored, where="row 3 of toy", root=root)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA"])
+def test_grey_pictures_have_one_channel(mode):
+    assert decoded(encoded(Image.new(mode, (4, 3)))).shape == (1, 3, 4)
+
+
+@pytest.mark.parametrize("mode", ["P", "RGB", "RGBA"])
+def test_coloured_pictures_have_three_channels(mode):
+    assert decoded(encoded(Image.new(mode, (4, 3)))).shape == (3, 3, 4)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP"])
+def test_pixels_come_back_exactly(kind):
+    pixels = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+    options = {"lossless": True} if kind == "WEBP" else {}
+    stored = encoded(Image.fromarray(pixels), kind, **options)
+    assert np.array_equal(decoded(stored), pixels.transpose(2, 0, 1))
+
+
+def test_paths_bytes_and_mappings_are_the_same_picture(tmp_path):
+    data = encoded(Image.new("L", (2, 2), 9))
+    (tmp_path / "a.png").write_bytes(data)
+    stored = [data, "a.png", tmp_path / "a.png", {"bytes": data, "path": None}]
+    stored.append({"bytes": None, "path": "a.png"})
+    assert all((decoded(one, tmp_path) == 9).all() for one in stored)
+
+
+def test_photos_are_turned_upright():
+    photo = Image.new("RGB", (12, 8), (250, 0, 0))
+    photo.paste((0, 0, 250), (6, 0, 12, 8))
+    exif = Image.Exif()
+    exif[274] = 6  # stored lying on its left side
+    pixels = decoded(encoded(photo, "JPEG", exif=exif, quality=95))
+    assert pixels.shape == (3, 12, 8)
+    assert pixels[0, :4].min() > 200
+    assert pixels[2, 8:].min() > 200
+
+
+def test_sixteen_bits_a_channel_are_refused_with_the_way_out():
+    deep = Image.fromarray(np.arange(0, 65536, 1040, dtype=np.uint16)[:16].reshape(4, 4))
+    with pytest.raises(UsageError, match=r"row 3 of toy has over 8 bits .*I;16.* save them as"):
+        decoded(encoded(deep))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_a_truncated_picture_is_named(kind):
+    noise = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    data = encoded(Image.fromarray(noise), kind)
+    with pytest.raises(
+        UsageError, match=r"row 3 of toy cannot be read as an image .*remove it"
+    ):
+        decoded(data[: len(data) // 2])
+    with pytest.raises(
+        UsageError, match=r"row 3 of toy cannot be read .*cannot identify image"
+    ):
+        decoded(b"no picture at all")
+
+
+@pytest.mark.parametrize("stored", [None, 3, {"bytes": None, "path": None}])
+def test_what_is_no_picture_is_refused(stored):
+    with pytest.raises(UsageError, match="not an image file; name the column"):
+        decoded(stored)
+
+
+def test_all_become_rgb_where_one_is():
+    grey, colour = np.full((1, 2, 2), 7, np.uint8), np.zeros((3, 2, 2), np.uint8)
+    images = stack(iter([("a", grey), ("b", colour), ("c", grey)]), 3, where="toy")
+    assert images.shape == (3, 3, 2, 2)
+    assert images[:, :, 0, 0].tolist() == [[7, 7, 7], [0, 0, 0], [7, 7, 7]]
+
+
+def test_two_sizes_are_named():
+    small, wide = np.zeros((1, 2, 2), np.uint8), np.zeros((1, 2, 5), np.uint8)
+    with pytest.raises(UsageError, match=r"a is 2x2 and b is 5x2 \(width x height\)"):
+        stack(iter([("a", small), ("b", wide)]), 2, where="toy")
+    with pytest.raises(UsageError, match="toy holds no images"):
+        stack(iter(()), 0, where="toy")

@@ -1,0 +1,40 @@
+"""A spreadsheet opens the sheet and computes nothing of it."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from tests.cli.inspect.test_combined import student
+from tutelage_cli.inspect.combined import combined
+from tutelage_cli.inspect.sheet import harmless, sheet
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1"])
+def test_what_begins_like_a_formula_is_text(text) -> None:
+    assert harmless(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["", "cat", "1", "a=b", "cat/-1.png", "'=1"])
+def test_other_texts_stay_as_they_are(text) -> None:
+    assert harmless(text) == text
+
+
+def test_the_sheet_is_csv_with_a_row_for_each_label_in_order() -> None:
+    names = '=,"é'
+    labels = combined(
+        [student(names, "xyzx", [4, 3, 2, 1], [1, 1, 1, np.nan])],
+        "loss",
+        false_alarms=0.1,
+        top=1,
+    )
+    content = sheet(labels)
+    assert content.startswith(b"\xef\xbb\xbf")
+    rows = list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+    assert [row["name"] for row in rows] == ["'=", ",", '"', "é"]
+    assert [float(row["loss"]) for row in rows] == [4, 3, 2, 1]
+    assert [row["weight"] for row in rows] == ["1", "1", "1", ""]
+    assert [row["rank"] for row in rows] == ["1", "2", "3", "4"]
+    some = sheet(labels, np.array([False, True, False, False])).decode("utf-8-sig")
+    assert [row["rank"] for row in csv.DictReader(io.StringIO(some, newline=""))] == ["2"]

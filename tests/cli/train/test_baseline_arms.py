@@ -1,0 +1,72 @@
+"""Baselines are trained, judged and reported beside teachers that learn."""
+
+import pytest
+import torch
+
+from tests.trained import QUICK, content, run
+from tutelage.commentaries import read_card
+from tutelage_cli.config.settings_files import from_plain
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.commentary.settings import LEARNT
+from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
+from tutelage_cli.train.arms import TAUGHT, build_tutor
+from tutelage_cli.train.names import BASELINES, LEARNERS, LEARNING, POLICIES, TAUGHT_BY, USED_BY
+from tutelage_cli.train.settings import TrainSettings
+from tutelage.teachers import InternalState
+
+
+def test_arms_leave_a_result_and_what_was_learnt_a_commentary(pets, tmp_path) -> None:
+    arms = ["reweight", "mentornet-dd", "mentornet"]
+    flags = ["--noise", "uniform:0.6", "--epochs", "1", "--teacher", *arms]
+    answer = run("train", pets, *QUICK, *flags, "--out", tmp_path / "run")
+    assert answer.code == 0, answer
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    for arm in ("untaught", *arms):
+        folder = tmp_path / "run" / "students" / f"{arm}-seed0"
+        result = content(folder / "result.json")
+        assert 0 <= result["test_accuracy"] <= 1
+        assert "auroc" in result
+        assert (folder / "commentary").exists() == (arm == "mentornet-dd")
+        assert arm in page
+    assert read_card(tmp_path / "run" / "commentary")["teacher"] == "MentorNetDD"
+
+
+def test_every_word_has_an_arm_and_only_what_learns_may_be_learnt_as_a_commentary() -> None:
+    assert TAUGHT.keys() == TAUGHT_BY.keys()
+    assert not (BASELINES | POLICIES).keys() & LEARNT.keys()
+    assert all(TAUGHT[name].signal is not None for name in LEARNING)
+    assert set(LEARNERS) == {name for name, way in TAUGHT.items() if way.signal is not None}
+
+
+def some_images() -> ImageSet:
+    images = torch.zeros(6, 1, 16, 16, dtype=torch.uint8)
+    labels = torch.arange(6) % 3
+    return ImageSet(images, labels, torch.arange(6), classes=("a", "b", "c"), name="none")
+
+
+@pytest.mark.parametrize("level", ["free", "centred"])
+@pytest.mark.parametrize("arm", USED_BY["level"])
+def test_a_held_level_is_that_of_the_teacher(arm, level) -> None:
+    settings = from_plain(TrainSettings, {"held_out": 3, "level": level, "teacher": [arm]})
+    teacher = build_tutor(arm, 0, some_images(), settings, 10).teacher
+    assert isinstance(teacher, InternalState)
+    assert teacher.level == level
+
+
+@pytest.mark.parametrize(
+    ("arm", "objective"), [("focal", Focal(2.0)), ("gce", GeneralisedCrossEntropy(0.7))]
+)
+def test_an_arm_of_another_loss_descends_it(arm, objective) -> None:
+    settings = from_plain(TrainSettings, {"held_out": 3, "teacher": [arm]})
+    assert build_tutor(arm, 0, some_images(), settings, 10).task.objective == objective
+
+
+@pytest.mark.parametrize(("given", "rates"), [(None, (0.02, 1e-4)), (0.5, (0.5, 0.5))])
+def test_the_learned_loss_learns_slower_unless_told_otherwise(given, rates) -> None:
+    for arm, rate in zip(("margin-loss", "l2t-loss"), rates, strict=True):
+        settings = from_plain(
+            TrainSettings, {"held_out": 3, "teacher": [arm], "teacher_lr": given}
+        )
+        learner = build_tutor(arm, 0, some_images(), settings, 10).learner
+        assert learner is not None
+        assert [group["lr"] for group in learner.optimizer.param_groups] == [rate]

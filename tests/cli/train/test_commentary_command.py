@@ -1,0 +1,181 @@
+"""A commentary is learnt, shown and used again from the command line."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.trained import content, one_line, pictures, run, same
+from tutelage.commentaries import load_commentary
+from tutelage_cli.commentary import course
+from tutelage_cli.commentary.learn import command
+from tutelage_cli.commentary.settings import LEARNT, LearnSettings
+from tutelage_cli.commentary.show import stand_in
+from tutelage.models import build_student
+
+SHORT = ["--steps", "2", "--rounds", "2", "--batch-size", "8", "--held-out", "9"]
+
+
+@pytest.fixture(autouse=True)
+def _inside(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def learnt(pets: Path, out: str, *words: object) -> dict[str, torch.Tensor]:
+    answer = run("commentary", "learn", pets, *SHORT, *words, "--out", out)
+    assert answer.code == 0, answer
+    assert "round 2 of 2: held-out loss" in answer.out
+    return load_file(Path(out) / "weights.safetensors")
+
+
+@pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
+@pytest.mark.parametrize("teacher", LEARNT)
+def test_every_teacher_is_learnt_shown_and_trains_another_student(pets, teacher, algorithm):
+    learnt(pets, "it", "--teacher", teacher, "--algorithm", algorithm)
+    assert not Path("it.learning").exists()
+    answer = run("commentary", "show", "it", "--data", pets)
+    assert answer.code == 0, answer
+    assert f"--teacher {teacher}" in answer.out or teacher == "curriculum"
+    warned = algorithm == "implicit" and teacher not in {"curriculum", "blending", "mask"}
+    assert answer.out.count("Caution: learnt along one run") == warned
+    page = Path("it.html").read_text(encoding="utf-8")
+    assert 'id="learnt"' in page
+    assert "default-src 'none'" in page
+    assert not re.search(r"<script[^>]* src", page)
+    if teacher in {"curriculum", "mask"}:
+        assert "data:image/png" in page
+    student = "cnn" if teacher == "internal-state" else "cnn4"
+    words = ["--epochs", 1, "--seeds", 1, "--held-out", 9, "--batch-size", 8, "--jobs", 1]
+    answer = run("train", pets, "--commentary", "it", "--student", student, *words)
+    assert answer.code == 0, answer
+    assert answer.out.count("Caution: learnt along one run") == warned
+
+
+@pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
+def test_learning_that_was_stopped_ends_as_if_it_had_not_been(pets, monkeypatch, algorithm):
+    words = ["--teacher", "blending", "--algorithm", algorithm]
+    whole = learnt(pets, "whole", *words)
+    kind = course.COURSES[algorithm]
+    before = kind.round
+
+    def stopped(self, number):
+        if number == 1:
+            raise KeyboardInterrupt
+        return before(self, number)
+
+    monkeypatch.setattr(kind, "round", stopped)
+    answer = run("commentary", "learn", pets, *SHORT, *words, "--out", "other")
+    assert answer.code == 130
+    assert "goes on" in answer.out
+    assert not Path("other").exists()
+    monkeypatch.setattr(kind, "round", before)
+    one_line(
+        run("commentary", "learn", pets, *SHORT, "--teacher", "loss", "--out", "other"),
+        "other.learning",
+        "other settings",
+    )
+    answer = run("commentary", "learn", pets, *SHORT, *words, "--out", "other")
+    assert "round 1 of 2" not in answer.out
+    assert same(whole, load_file("other/weights.safetensors"))
+    metrics = [content(Path(of) / "commentary.json")["learnt_on"] for of in ("whole", "other")]
+    losses = [of["metrics"]["held_out_loss_first_round"] for of in metrics]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
+def test_an_error_in_a_resumed_round_is_shown_as_it_is(pets, monkeypatch, algorithm):
+    words = ["--teacher", "loss", "--algorithm", algorithm, "--out", "it"]
+    kind, before = course.COURSES[algorithm], course.COURSES[algorithm].round
+
+    def failing(self, number):
+        if number == 1:
+            raise RuntimeError("the student's own fault")
+        return before(self, number)
+
+    monkeypatch.setattr(kind, "round", failing)
+    for _ in range(2):  # in the run itself, and where it goes on
+        with pytest.raises(RuntimeError, match=r"^the student's own fault$"):
+            run("commentary", "learn", pets, *SHORT, *words)
+    assert Path("it.learning/state.pt").exists()
+    monkeypatch.setattr(kind, "round", before)
+    assert run("commentary", "learn", pets, *SHORT, *words).code == 0
+
+
+def test_a_seed_gives_the_same_commentary_and_another_seed_another(pets):
+    words = ["--teacher", "blending", "--seed"]
+    one, two, other = (learnt(pets, f"{n}", *words, n // 2) for n in range(3))
+    assert same(one, two)
+    assert not same(one, other)
+
+
+WRONG = {
+    "teacher": (["--teacher", "blend"], ["'blend'", "Did you mean 'blending'?"]),
+    "rounds": (["--rounds", 0], ["rounds", "at least 1"]),
+    "rate": (["--teacher-lr", -1], ["teacher_lr", "above 0"]),
+    "a level of other weights": (["--level", "centred"], ["level", "curriculum"]),
+    "sigma without masks": (["--sigma", 3], ["sigma", "curriculum"]),
+    "student": (["--student", "rezn20"], ["'rezn20'", "resnet20"]),
+    "batch": (["--batch-size", 400], ["batch_size", "400"]),
+    "held out": (["--held-out", 400], ["--held-out 400", "48"]),
+    "noise": (["--noise", "flip9:1"], ["flip9"]),
+    "device": (["--device", "tpu"], ["'tpu'", "cuda"]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_use_of_learn_is_told_in_one_line_and_leaves_nothing(pets, tmp_path, name):
+    flags, parts = WRONG[name]
+    taken = set(flags)
+    pairs = zip(SHORT[::2], SHORT[1::2], strict=True)
+    kept = [word for pair in pairs if pair[0] not in taken for word in pair]
+    one_line(run("commentary", "learn", pets, *kept, *flags), *parts)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_commentary_that_is_there_is_not_replaced(pets):
+    learnt(pets, "it", "--teacher", "loss")
+    one_line(run("commentary", "learn", pets, *SHORT, "--out", "it"), "it exists", "--out")
+
+
+def test_images_that_do_not_fit_are_told(pets, tmp_path):
+    colour = pictures(tmp_path / "colour", mode="RGB")
+    learnt(pets, "it")
+    one_line(run("commentary", "show", "it", "--data", colour), "it", "does not fit")
+    one_line(run("commentary", "show", "nowhere"), "nowhere", "no commentary")
+    smaller = pictures(tmp_path / "smaller", size=14)  # as wide to the last layer as 16
+    told = "does not fit", "16x16 pixels", "14x14", "tutelage commentary learn"
+    one_line(run("commentary", "show", "it", "--data", smaller), *told)
+    one_line(run("train", smaller, "--commentary", "it", *SHORT[-4:]), *told)
+
+
+def test_a_run_named_instead_of_its_commentary_is_told(pets):
+    learnt(pets, "run/commentary", "--teacher", "loss")
+    one_line(run("commentary", "show", "run"), "no commentary", "Did you mean run/commentary?")
+
+
+def test_without_images_a_curriculum_says_what_to_give(pets):
+    learnt(pets, "it")
+    answer = run("commentary", "show", "it", "--out", "new/page.html")
+    assert answer.code == 0, answer
+    assert "Give --data" in Path("new/page.html").read_text(encoding="utf-8")
+
+
+def test_a_module_with_nested_taps_stands_in_for_a_student():
+    made = stand_in({"tap": "a.b.c", "keeps": {"settings": {"tap": "a.d"}}})
+    assert {"a.b.c", "a.d"} <= dict(made.named_modules()).keys()
+
+
+def test_stored_internal_state_loads_into_a_student_of_the_same_width(pets):
+    learnt(pets, "it", "--teacher", "internal-state")
+    student = build_student("cnn", classes=3, channels=1, size=16, seed=1)
+    assert load_commentary("it", student, classes=("cat", "dog", "emu")) is not None
+
+
+def test_the_command_that_is_kept_names_every_label_to_ignore():
+    asked = LearnSettings("my images", ignore_labels=("255", "none"), steps=3)
+    kept = shlex.split(command(asked))
+    assert kept[3:] == ["my images", "--steps", "3", "--ignore-labels", "255", "none"]
+    assert "ignore" not in command(LearnSettings())

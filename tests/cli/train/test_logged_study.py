@@ -1,0 +1,131 @@
+"""Curves of a study: asked for by a flag, told in one line where they cannot be written."""
+
+import sys
+from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import ClassVar
+
+import pytest
+
+from tests.trained import QUICK, lines, one_line, pictures, run, students, unchecked
+from tutelage_cli.train import study, trainee
+from tutelage_cli.train.check import check
+from tutelage_cli.train.material import seed_material
+from tutelage_cli.train.settings import TrainSettings
+
+
+@pytest.fixture(autouse=True)
+def _unchecked():
+    with unchecked():
+        yield
+
+
+@pytest.fixture
+def board(monkeypatch) -> list["Board"]:
+    """The boards that were opened, in place of those of an installed tensorboard."""
+    module = ModuleType("tensorboard")
+    module.__spec__ = ModuleSpec("tensorboard", None)
+    monkeypatch.setitem(sys.modules, "tensorboard", module)
+    monkeypatch.setattr(trainee, "TensorBoard", Board)
+    Board.opened.clear()
+    return Board.opened
+
+
+class Board:
+    """Keeps what TensorBoard would show."""
+
+    opened: ClassVar[list["Board"]] = []
+
+    def __init__(self, folder: Path, *, from_step: int) -> None:
+        self.folder, self.from_step, self.closed = folder, from_step, False
+        self.told: dict[int, dict[str, float]] = {}
+        folder.mkdir(exist_ok=True)
+        self.opened.append(self)
+
+    def __call__(self, step: int, numbers: Mapping[str, float]) -> None:
+        self.told.setdefault(step, {}).update(numbers)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_every_student_has_curves_of_its_own(tmp_path, board):
+    pets = pictures(tmp_path / "pets")
+    flags = ["--log", "tensorboard", "--log-every", 2, "--out", tmp_path / "run"]
+    answer = run("train", pets, *QUICK, "--teacher", "margin-loss", *flags)
+    assert answer.code == 0, answer
+    assert f"tensorboard --logdir {tmp_path / 'run'}" in answer.out
+    folders = students(tmp_path / "run")
+    assert sorted(b.folder for b in board) == [f / "tensorboard" for f in folders]
+    for one in board:
+        assert one.closed
+        assert one.from_step == 1
+        assert list(one.told) == [2, 4, 5, 6, 8, 10]  # and at the end of both epochs
+        assert "student/loss" in one.told[8]
+        entries = lines(one.folder.parent)
+        for step, entry in zip((5, 10), entries, strict=True):
+            assert one.told[step]["epoch/test_accuracy"] == entry["test_accuracy"]
+    (taught,) = (b for b in board if b.folder.parent.name == "margin-loss-seed0")
+    assert "teacher/hypergradient_norm" in taught.told[6]
+
+
+def test_a_student_that_goes_on_tells_the_steps_that_are_left(tmp_path, board, monkeypatch):
+    pets = pictures(tmp_path / "pets")
+    settings = TrainSettings(str(pets), epochs=2, held_out=9, batch_size=8)
+    material = seed_material(check(settings), settings, 0)
+    job = trainee.Job(tmp_path, "margin-loss", 0, settings, log_every=1)
+    monkeypatch.setattr(trainee, "TOLD_EVERY", -1.0)  # looks for the stop after every step
+    asked = iter([False, False, True])
+    assert not trainee.train_student(job, material, lambda: next(asked))
+    assert trainee.train_student(job, material, lambda: False)
+    first, second = board
+    assert list(first.told) == [1, 2, 3]
+    assert second.from_step == 4
+    assert list(second.told) == [4, 5, 6, 7, 8, 9, 10]
+    assert first.closed
+
+
+def test_a_stopped_run_says_how_to_go_on_with_its_curves(tmp_path, board, monkeypatch):
+    monkeypatch.setattr(study, "run_study", lambda *_: None)
+    pets, out = pictures(tmp_path / "pets"), tmp_path / "run"
+    answer = run("train", pets, *QUICK, "--out", out, "--log", "tensorboard", "--log-every", 3)
+    assert answer.code == 130
+    assert f"--resume {out} --log tensorboard --log-every 3" in answer.out
+    assert all(b.closed for b in board)
+
+
+def test_without_a_flag_nothing_is_logged(tmp_path, board, monkeypatch):
+    seen = []
+    monkeypatch.setattr(study, "run_study", lambda *given: seen.append(given[-1]))
+    pets = pictures(tmp_path / "pets")
+    for flags, every in (([], 0), (["--log", "tensorboard"], 50)):
+        out = tmp_path / f"run{every}"
+        assert run("train", pets, *QUICK, "--out", out, *flags).code == 130
+        assert seen.pop() == every
+    assert board == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--log", "tensorboard"], ["tensorboard is not installed", "tutelage[train]"]),
+        (["--log", "tensorboard", "--log-every", 0], ["log_every", "at least 1", "got 0"]),
+        (["--log-every", 5], ["log_every does nothing", "--log tensorboard"]),
+    ],
+)
+def test_curves_that_cannot_be_written_are_told_in_one_line(
+    tmp_path, monkeypatch, flags, parts
+):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    pets = pictures(tmp_path / "pets")
+    one_line(run("train", pets, *QUICK, *flags, "--out", tmp_path / "run"), *parts)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_log_is_refused(tmp_path):
+    answer = run("train", *QUICK, "--log", "paper", "--out", tmp_path / "run")
+    assert answer.code == 2
+    assert "tensorboard" in answer.err
+    assert not (tmp_path / "run").exists()

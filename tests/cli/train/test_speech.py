@@ -1,0 +1,148 @@
+"""What commands print: progress with figures, a quiet result, or one JSON document."""
+
+import json
+import re
+import shutil
+
+import pytest
+from rich.console import Console
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.trained import QUICK, content, run
+from tutelage_cli.commentary.display import Rounds
+from tutelage_cli.train.display import Display, figures
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.trainee import Job
+from tutelage_cli.terminal import Pace, clock, listed
+
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
+
+
+@pytest.fixture
+def copy(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_pipe_gets_a_line_for_each_student_with_its_figures(copy) -> None:
+    answer = run("train", "--resume", copy)
+    assert answer.code == 0, answer
+    assert not CONTROL.search(answer.out)
+    lines = answer.out.splitlines()
+    assert (
+        "training 3 students of 10 steps each: untaught, margin-loss, internal-state" in lines
+    )
+    for arm in ("untaught", "margin-loss"):
+        last = json.loads(
+            (copy / f"students/{arm}-seed0/metrics.jsonl").read_text().split("\n")[1]
+        )
+        line = next(line for line in lines if line.startswith(f"trained {arm}, seed 0"))
+        assert f"epoch 2/2, test {100 * last['test_accuracy']:.1f}%" in line
+        assert ("weights right" in line) == (arm != "untaught")
+    assert any("3 of 3 students; 100% of all steps" in line for line in lines)
+
+
+def test_quiet_prints_the_result_alone_and_json_one_document(copy) -> None:
+    loud = run("train", "--resume", copy)
+    quiet = run("train", "--resume", copy, "--quiet")
+    assert quiet.out
+    assert quiet.out in loud.out
+    assert "trained" not in quiet.out
+    assert quiet.err == ""
+    told = run("train", "--resume", copy, "--json")
+    found = json.loads(told.out)
+    assert found == {"run": str(copy)} | content(copy / "summary.json")
+    assert "trained margin-loss" in told.err
+    both = run("train", "--resume", copy, "--json", "--quiet")
+    assert json.loads(both.out) == found
+    assert both.err == ""
+
+
+def test_lines_do_not_depend_on_the_width(copy, monkeypatch) -> None:
+    told = []
+    for columns in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        lines = run("train", "--resume", copy).out.splitlines()
+        told.append([line for line in lines if line.startswith("trained ")])
+    assert len(told[0]) == 3
+    assert [line.partition("; ")[0] for line in told[0]] == [
+        line.partition("; ")[0] for line in told[1]
+    ]
+    assert all("100%" in line for line in told[0] + told[1])
+
+
+def test_how_long_still_is_told_once_something_is_done(monkeypatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("tutelage_cli.terminal.time.monotonic", lambda: now[0])
+    pace = Pace()
+    now[0] += 30
+    assert pace.left(0, 10) == ""
+    assert pace.left(3, 10) == "about 1:10 left"
+    assert pace.left(10, 10) == ""
+    assert [clock(s) for s in (0, 9.6, 61, 3723)] == ["0:00", "0:10", "1:01", "1:02:03"]
+    assert listed("a", "", "b") == "a; b"
+
+
+def test_a_damaged_line_of_figures_is_left_out(copy) -> None:
+    settings = TrainSettings(epochs=2)
+    job = Job(copy, "margin-loss", 0, settings)
+    assert figures(job).startswith("epoch 2/2, test ")
+    for text in ("", "{", "[]", "3", '{"epoch": "x", "test_accuracy": 1}', '{"epoch": 2}'):
+        (job.folder / "metrics.jsonl").write_text(text)
+        assert figures(job) == ""
+    (job.folder / "metrics.jsonl").write_text(
+        '{"epoch": 1, "test_accuracy": 0.5, "weight_right": "x", "weight_wrong": 1}'
+    )
+    assert figures(job) == "epoch 1/2, test 50.0%"
+
+
+def test_a_terminal_is_told_of_every_student_and_left_as_it_was(copy, tmp_path) -> None:
+    file = (tmp_path / "tty").open("w", encoding="utf-8")
+    console = Console(file=file, force_terminal=True, width=80)
+    jobs = [Job(copy, arm, 0, TrainSettings(epochs=2)) for arm in ("untaught", "margin-loss")]
+    with Display(console).watching(jobs, 10):
+        pass
+    file.close()
+    text = (tmp_path / "tty").read_text(encoding="utf-8")
+    assert "trained margin-loss, seed 0" in text
+    assert "100% of all steps" in text
+    assert text.rstrip().endswith("\x1b[?25h")  # the cursor is shown again
+
+
+def test_rounds_are_told_with_the_loss_and_some_are_left_out(tmp_path) -> None:
+    for terminal in (False, True):
+        file = (tmp_path / "out").open("w", encoding="utf-8")
+        console = Console(file=file, force_terminal=terminal, width=80)
+        with Rounds(console, 40) as rounds:
+            for number in range(1, 41):
+                rounds.tell(number, 1 / number)
+        file.close()
+        text = (tmp_path / "out").read_text(encoding="utf-8")
+        assert "held-out loss 0.0250" in text
+        assert bool(CONTROL.search(text)) == terminal
+        if not terminal:
+            assert len(text.splitlines()) == 11
+    assert rounds.losses[0] == 1
+
+
+def test_a_commentary_and_the_names_are_told_as_json(pets, tmp_path) -> None:
+    words = ["--teacher", "loss", "--rounds", "2", "--steps", "2", "--held-out", "9"]
+    out = tmp_path / "kept"
+    batch = QUICK[QUICK.index("--batch-size") :][:2]
+    log = ["--log", "tensorboard"]
+    told = run("commentary", "learn", pets, *words, *batch, *log, "--out", out, "--json")
+    assert told.code == 0, told
+    found = json.loads(told.out)
+    assert found["commentary"] == str(out)
+    assert len(found["held_out_loss"]) == found["rounds"] == 2
+    assert "round 2 of 2" in told.err
+    curves = EventAccumulator(str(tmp_path / "kept.curves")).Reload()
+    points = curves.Scalars("round/held_out_loss")
+    assert [point.step for point in points] == [1, 2]
+    assert [point.value for point in points] == pytest.approx(found["held_out_loss"])
+    shown = json.loads(run("commentary", "show", out, "--json").out)
+    assert any("LossWeigher" in line for line in shown["told"])
+    assert not any("ignore" in line for line in shown["told"])
+    names = json.loads(run("list", "--json").out)
+    assert "margin-loss" in names["teachers"]
+    assert "cnn" in names["students"]

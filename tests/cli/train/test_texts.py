@@ -1,0 +1,130 @@
+"""Texts in place of images, through the command line."""
+
+import csv
+import random
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from transformers import BertConfig, BertForMaskedLM
+
+from tests.trained import QUICK, assert_same_run, content, one_line, run, unchecked
+from papers.yi2021mmel.small_language_model import learned_tokenizer
+
+WORDS = {"cat": ["meow", "purrs", "mouse"], "dog": ["bark", "bone", "fetch"]}
+TRAIN = [*QUICK, "--teacher", "margin-loss", "internal-state", "--teacher-every", "2"]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """Sixty texts in a table of one's own, below one folder."""
+    monkeypatch.chdir(tmp_path)
+    drawn = random.Random(0)
+    rows = [("comment", "class")]
+    for number in range(60):
+        animal = ("cat", "dog")[number % 2]
+        words = [drawn.choice([*WORDS[animal], "the", "a", "and"]) for _ in range(6)]
+        rows.append((" ".join(words), animal))
+    with Path("pets.csv").open("w", newline="", encoding="utf-8") as table:
+        csv.writer(table).writerows(rows)
+    with unchecked():
+        yield
+
+
+def test_a_table_of_texts_trains_and_leaves_what_was_made_of_every_text():
+    answer = run("train", "pets.csv", *TRAIN, "--noise", "flip:0.3", "--out", "x")
+    assert answer.code == 0, answer
+    assert "39 training, 9 held-out and 12 test texts in 2 classes" in answer.out
+    rows = pq.read_table("x/students/margin-loss-seed0/examples.parquet").to_pylist()
+    with Path("pets.csv").open(encoding="utf-8") as table:
+        texts = [row["comment"] for row in csv.DictReader(table)]
+    assert len(rows) == 39
+    for row in rows:
+        assert row["text"] == texts[row["id"]]
+        assert row["name"] == f"row {row['id'] + 2}"
+    page = Path("x/report.html").read_text(encoding="utf-8")
+    least = min(rows, key=lambda row: row["weight"])
+    assert f'<th scope="row">{least["id"]}</th><td>{least["text"]}</td>' in page
+    assert content(Path("x/summary.json"))["arms"].keys() == {
+        "untaught",
+        "margin-loss",
+        "internal-state",
+    }
+
+
+def test_two_processes_train_the_same_students_as_one():
+    for jobs, out in (("1", "one"), ("2", "two")):
+        words = ["--jobs", jobs] if jobs == "2" else []
+        assert run("train", "pets.csv", *TRAIN, *words, "--out", out).code == 0
+    assert_same_run(Path("one"), Path("two"))
+
+
+def test_weights_and_a_commentary_of_texts_are_used_again():
+    assert run("train", "pets.csv", *TRAIN, "--out", "x").code == 0
+    kept = "x/students/margin-loss-seed0/examples.parquet"
+    for flags in (["--weights-from", kept], ["--commentary", "x/commentary"]):
+        answer = run("train", "pets.csv", *QUICK, *flags)
+        assert answer.code == 0, answer
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--student", "resnet20"], "Unknown student 'resnet20' of texts. Allowed: bag, or a"),
+        (["--augment", "crop"], "augment is about images, but"),
+        (["--teacher", "curriculum"], "curriculum looks at images, but pets.csv has texts"),
+        (["--teacher", "rand-augment"], "augmentation looks at images, but pets.csv has"),
+        (["--noise", "human:worst"], "gives labels of cifar10; pets.csv has texts"),
+        (["--text-column", "words"], "no column 'words' (text_column)"),
+        (["--held-out", "48"], "pets.csv has 48 training texts; give fewer"),
+        (["--longest", "0"], "longest"),
+    ],
+)
+def test_what_does_not_go_with_texts_is_one_line(flags, message):
+    one_line(run("train", "pets.csv", *QUICK, *flags, "--out", "x"), message)
+
+
+def test_settings_of_texts_are_refused_for_images_and_learning_over_fresh_students():
+    one_line(run("train", "mnist5k", "--longest", "9"), "longest is about texts")
+    learn = run("commentary", "learn", "pets.csv", "--out", "c")
+    one_line(learn, "commentary learn takes images")
+
+
+def test_a_table_of_neither_says_both_ways_to_name_a_column():
+    Path("odd.csv").write_text("words,label\na,b\n", encoding="utf-8")
+    one_line(run("train", "odd.csv"), "image_column, or one of texts with text_column")
+
+
+def test_a_folder_of_transformers_is_a_student_with_tokens_of_its_own(tmp_path):
+    texts = [word for words in WORDS.values() for word in words]
+    words = learned_tokenizer(texts, 60)
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=32,
+    )
+    BertForMaskedLM(config).save_pretrained(tmp_path / "bert")
+    folder = ["--student", tmp_path / "bert", "--lr", "0.01"]
+    one_line(run("train", "pets.csv", *TRAIN, *folder, "--longest", "32"), "no tokenizer")
+    words.save_pretrained(tmp_path / "bert")
+    one_line(
+        run("train", "pets.csv", *TRAIN, *folder), "no texts of 128 tokens: give a smaller"
+    )
+    answer = run("train", "pets.csv", *TRAIN, *folder, "--longest", "32", "--out", "x")
+    assert answer.code == 0, answer
+
+
+def test_an_inspection_lists_the_texts_themselves():
+    assert run("train", "pets.csv", *TRAIN, "--out", "x").code == 0
+    answer = run("inspect", "x", "--arm", "margin-loss", "--out", "seen")
+    assert answer.code == 0, answer
+    with Path("seen/examples.csv").open(encoding="utf-8-sig") as table:
+        rows = list(csv.DictReader(table))
+    with Path("pets.csv").open(encoding="utf-8") as table:
+        texts = [row["comment"] for row in csv.DictReader(table)]
+    assert len(rows) == 39
+    assert all(row["text"] == texts[int(row["name"].removeprefix("row ")) - 2] for row in rows)
+    assert rows[0]["text"] in Path("seen/index.html").read_text(encoding="utf-8")

@@ -1,0 +1,46 @@
+"""The same command on a Ray cluster, here a local one."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.trained import one_line
+from papers.framework import campaign
+from papers.framework.jobs import Failure, finished
+from papers.framework.plan import Job
+
+
+def test_a_missing_ray_is_told_with_the_extra_that_brings_it(place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    one_line(place.reproduce("--backend", "ray"), "ray is not installed", "tutelage[cluster]")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_ray_runs_the_jobs_and_finds_what_processes_find(place, monkeypatch):
+    pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # for Ray's processes
+    (place.switches / "fail-gar-1").touch()
+    answer = place.reproduce("--seeds", 2, "--jobs", 2, "--backend", "ray")
+    assert answer.code == 1, answer
+    assert "FAILED gar, seed 1: RuntimeError" in answer.out, answer.out
+    assert place.ran() == sorted(f"{a}-{s}" for a in ("plain", "gar", "broken") for s in (0, 1))
+    (place.switches / "fail-gar-1").unlink()
+    answer = place.reproduce("--seeds", 2, "--jobs", 2, "--backend", "ray")
+    assert answer.code == 0, answer
+    assert place.ran() == ["gar-1"]
+    first = (place.out / "results/mini/tiny.json").read_text()
+    assert place.reproduce("--seeds", 2, "--jobs", 1).code == 0
+    assert (place.out / "results/mini/tiny.json").read_text() == first
+
+
+def test_what_another_machine_measured_is_written_here(tmp_path):
+    job = Job(tmp_path, "gar", 0)
+    other = Job(tmp_path, "gar", 1)
+    record = {"metrics": {"score": 1.0}, "series": {}, "drawings": {}}
+    record |= {"seconds": 1.5, "hardware": "CPU (x), one thread", "versions": {}}
+    failure = Failure("gar", 1, "RuntimeError: no")
+    assert list(campaign._kept([job, other], [record, failure])) == [failure]
+    assert finished(job, ["score"]) == record
+    assert finished(other, ["score"]) is None

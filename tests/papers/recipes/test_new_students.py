@@ -1,0 +1,70 @@
+"""New students follow their schedule, and are tested on what their teacher shows them."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.cli.data.made_up import splits
+from tutelage_cli.data.batches import Batches
+from papers import new_students
+from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.teachers import Plain
+from tutelage.training.tutor import Tutor
+
+CLASSES = 3
+
+
+class Dark(nn.Module):
+    """Shows nothing of an image, at test, too."""
+
+    at_test = True
+
+    def prepare(self, batch: Batch) -> Lesson:
+        return as_lesson(batch)._replace(inputs=torch.zeros_like(batch.inputs))
+
+
+class Bright(nn.Module):
+    """Takes what is bright for class 0, and what is dark for class 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        level = self.scale * images.flatten(1).mean(1)
+        return torch.stack([level, torch.zeros_like(level), level - 100], 1)
+
+
+def images(size: int = 4) -> Batches:
+    made = splits(train=9, test=9, classes=CLASSES, channels=1, side=6, name="toys").test
+    half = torch.full((1,), 0.5)
+    return Batches(made, size, 0, half, half, None, torch.device("cpu"))
+
+
+def linear() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, CLASSES))
+
+
+@pytest.mark.parametrize(("drops", "left"), [((), 1.0), ((1,), 0.1), ((1, 2), 0.01)])
+def test_the_learning_rate_falls_to_a_tenth_after_the_epochs_named(drops, left):
+    student = linear()
+    tutor = Tutor(student, new_students.sgd(student, 0.5), Plain())
+    losses = new_students.trained(tutor, images(), 3, drops)
+    assert len(losses) == 3
+    assert tutor.steps == 3 * len(list(images().epoch(0)))
+    assert tutor.optimizer.param_groups[0]["lr"] == pytest.approx(0.5 * left)
+
+
+@pytest.mark.parametrize(("teacher", "level"), [(Plain(), None), (Dark(), 0.0)])
+def test_a_student_is_tested_on_every_image_as_it_is_shown(teacher, level):
+    student, batches = nn.Sequential(Bright(), nn.Dropout(0.9)), images()
+    tutor = Tutor(student, new_students.sgd(student, 0.1), teacher)
+    found = new_students.tested(tutor, batches)
+    batch = next(batches.whole(9))
+    seen = batch.inputs if level is None else torch.full_like(batch.inputs, level)
+    logits = Bright()(seen).detach()
+    right = (logits.argmax(1) == batch.targets).double().mean()
+    assert found["test_accuracy"] == pytest.approx(100 * float(right))
+    loss = nn.functional.cross_entropy(logits, batch.targets)
+    assert found["test_loss"] == pytest.approx(float(loss))
+    assert not student.training
