@@ -30,12 +30,12 @@ from torchvision.transforms import v2
 from benchmarks.hypergradients.measure import Once, timed
 from tutelage.augment import RandAugment, UniformAugment
 from tutelage.models import build_student
-from tutelage.types import Batch
-from tutelage_cli.runner.run_folder import environment, write_json
 from tutelage.signals import GradientAlignment
 from tutelage.signals.products import Alignment
+from tutelage.storage.json_files import environment, write_json
 from tutelage.teachers import LearnedAugmentation, Plain
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 SIZES = {32: 256, 224: 16}
 """images in a batch by their height and width"""

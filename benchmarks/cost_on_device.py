@@ -27,7 +27,7 @@ from benchmarks.hypergradients.__main__ import CASES as HYPERGRADIENTS
 from benchmarks.hypergradients.measure import Build, Case, Once
 from papers.framework.cost import interleaved, peak_bytes
 from papers.framework.jobs import hardware
-from tutelage_cli.runner.run_folder import environment, write_json
+from tutelage.storage.json_files import environment, write_json
 
 MIB = 2**20
 

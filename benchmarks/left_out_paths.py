@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.signals import Unrolled
 from tutelage.teachers import InternalState, LossWeigher, Together
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, as_lesson
 
 STEPS = (1, 2, 5, 20)
 GENERATOR = torch.Generator().manual_seed(3)

@@ -21,17 +21,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
+from papers.framework.cost import interleaved
 from tutelage.augment import crop_and_flip
+from tutelage.models import TwoBlockCNN
+from tutelage.randomness import seeded
+from tutelage.storage.json_files import environment, write_json
+from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
+from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.splits import limit_rows
-from tutelage.models import TwoBlockCNN
-from tutelage.randomness import seeded
-from tutelage.types import Batch
-from papers.framework.cost import interleaved
-from tutelage_cli.runner.run_folder import environment, write_json
-from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
-from tutelage.training.tutor import Tutor
 
 COPIES = 10
 CPU = torch.device("cpu")

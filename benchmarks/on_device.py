@@ -22,11 +22,10 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from benchmarks.device_setup import AWKWARD, ByLoss, Setup
+from papers.framework.jobs import hardware
+from tutelage.errors import UnsupportedStudentError
 from tutelage.per_example import gradient_dots as alignment
 from tutelage.per_example.gradient_dots import Method
-from tutelage.errors import UnsupportedStudentError
-from papers.framework.jobs import hardware
-from tutelage_cli.runner.run_folder import environment, write_json
 from tutelage.signals import (
     GradientAlignment,
     Implicit,
@@ -38,6 +37,7 @@ from tutelage.signals import (
     Unrolled,
 )
 from tutelage.signals.products import Alignment
+from tutelage.storage.json_files import environment, write_json
 from tutelage.teachers import SplitSampler
 from tutelage.training.tutor import Tutor
 

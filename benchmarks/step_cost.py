@@ -16,15 +16,15 @@ from pathlib import Path
 
 import torch
 
+from tutelage.storage.json_files import environment, write_json
+from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 from tutelage_cli.data.noise import corrupt, transition_matrix
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import balanced_rows
-from tutelage.types import Batch
-from tutelage_cli.runner.run_folder import environment, write_json
 from tutelage_cli.train.arms import build_tutor
 from tutelage_cli.train.material import Material, open_streams
 from tutelage_cli.train.settings import TrainSettings
-from tutelage.training.tutor import Tutor
 
 CASES = (
     ("cnn", "mnist5k", "margin-loss", 20, 2),

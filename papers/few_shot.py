@@ -12,20 +12,20 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from papers.data.few_shot.episodes import Episode
+from tutelage.bilevel import Task
 from tutelage.errors import UsageError
-from tutelage.losses.targets import answered_rightly
-from tutelage.training.teacher_update import step_if_finite
-from tutelage.training.loops import whole_run
-from tutelage.training.teacher_buffers import require_no_memory
 from tutelage.functional.module_state import attributes_kept
+from tutelage.functional.replay_context import copied
+from tutelage.functional.student import in_full_precision
+from tutelage.losses.reduction import counts_of
+from tutelage.losses.targets import answered_rightly
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
-from tutelage.types import Batch, Judgement, Params, Progress, Step, StudentState
-from tutelage.losses.reduction import counts_of
-from tutelage.functional.replay_context import copied
 from tutelage.signals import FromStart
-from tutelage.functional.student import in_full_precision
-from tutelage.bilevel import Task
+from tutelage.training.loops import whole_run
+from tutelage.training.teacher_buffers import require_no_memory
+from tutelage.training.teacher_update import step_if_finite
+from tutelage.types import Batch, Judgement, Params, Progress, Step, StudentState
 
 _NORMS = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 

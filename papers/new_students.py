@@ -12,9 +12,9 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
 from tutelage.augment import crop_and_flip
-from tutelage_cli.data.batches import Batches
 from tutelage.training.forward import shown
 from tutelage.training.tutor import Tutor
+from tutelage_cli.data.batches import Batches
 
 AT_ONCE = 500
 """images in a batch that is only looked at"""

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from tutelage.training.step_strategy import Descent
-from tutelage.types import Batch, Estimate, Params, Window, as_lesson
 from tutelage.bilevel import Task
+from tutelage.training.step_strategy import Descent
 from tutelage.training.tutor import ORDINARY, Tutor
+from tutelage.types import Batch, Estimate, Params, Window, as_lesson
 
 B, D, C = 6, 8, 3
 

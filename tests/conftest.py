@@ -32,7 +32,7 @@ def _memory_of_students_in_passing() -> Iterator[None]:
     It takes a third of a second, for which the students of most tests are trained; only the
     figures of memory depend on it.
     """
-    from tutelage_cli.train import memory as footprint# not before types are checked on import
+    from tutelage_cli.train import memory as footprint  # not before types are checked on import
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(footprint, "collect", lambda: 0)

@@ -18,12 +18,11 @@ from torch.utils.checkpoint import (
 
 from tests.cases import C, D, InputWeigher, Seen, stream
 from tests.tutoring import WithoutForwardMode
+from tutelage.errors import UnsupportedStudentError
+from tutelage.functional.student import evaluate
+from tutelage.losses.objectives import cross_entropy
 from tutelage.per_example import Recorder
 from tutelage.per_example.gradient_dots import alignment
-from tutelage.errors import UnsupportedStudentError
-from tutelage.training.loops import episodic
-from tutelage.losses.objectives import cross_entropy
-from tutelage.types import Batch
 from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Reversible, Unrolled
 from tutelage.signals.products import (
     Alignment,
@@ -31,9 +30,10 @@ from tutelage.signals.products import (
     FiniteDifference,
     ForwardOverReverse,
 )
-from tutelage.functional.student import evaluate
 from tutelage.teachers import InternalState
+from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 Way = Callable[..., Any]
 new = partial(checkpoint, use_reentrant=False)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from tutelage.storage.checkpoint import load_checkpoint, save_checkpoint, telling_damage
 from tutelage.errors import UsageError
+from tutelage.storage.checkpoint import load_checkpoint, save_checkpoint, telling_damage
 from tutelage_cli.runner.run_folder import sweep
 
 CPU = torch.device("cpu")

@@ -14,12 +14,12 @@ import yaml
 
 from tests.trained import QUICK, Answer, found, one_line, pictures, run, unchecked
 from tutelage.commentaries import save_commentary
-from tutelage_cli.config.settings_files import to_plain
 from tutelage.models import TwoBlockCNN, build_student
+from tutelage.teachers import Curriculum, InternalState
+from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.runner.run_folder import create_run
 from tutelage_cli.train import check, study
 from tutelage_cli.train.settings import TrainSettings
-from tutelage.teachers import Curriculum, InternalState
 
 
 class Place(NamedTuple):

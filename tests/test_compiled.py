@@ -11,10 +11,10 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.cases import C, D, InputWeigher, Seen, stream
 from tutelage.errors import UnsupportedStudentError
-from tutelage.types import Estimate
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.teachers import InternalState
 from tutelage.training.tutor import Tutor
+from tutelage.types import Estimate
 
 BACKEND = "aot_eager"  # has no second derivative, as the default backend, and compiles faster
 

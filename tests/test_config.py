@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 import pytest
 
-from tutelage_cli.config.settings_files import from_plain, load_settings, to_plain
 from tutelage.errors import UsageError
+from tutelage_cli.config.settings_files import from_plain, load_settings, to_plain
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from torch.nn.utils import parametrizations
 from torch.optim import SGD
 
 from tests.cases import C, D, InputWeigher, Seen, stream
-from tutelage.per_example.gradient_dots import alignment
-from tutelage.functional.decompositions import FORMULAS
 from tutelage.errors import UnsupportedStudentError
+from tutelage.functional.decompositions import FORMULAS
 from tutelage.losses.objectives import cross_entropy
-from tutelage.types import Batch
+from tutelage.per_example.gradient_dots import alignment
 from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Unrolled
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 RATE = 0.5
 

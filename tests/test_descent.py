@@ -10,11 +10,11 @@ from torch.optim import SGD
 
 from tests.cases import OPTIMIZERS, STUDENTS, InputWeigher, build, close, stream, watched
 from tests.tutoring import same, teaching
-from tutelage.training.step_strategy import Ordinary, Scaled
 from tutelage.errors import UnsupportedStudentError
-from tutelage.signals import Lookahead, Replayed, Reversible, Unrolled
 from tutelage.functional.student import StudentView
+from tutelage.signals import Lookahead, Replayed, Reversible, Unrolled
 from tutelage.teachers import Plain
+from tutelage.training.step_strategy import Ordinary, Scaled
 from tutelage.training.tutor import Tutor
 
 CLIPPED = Ordinary(max_norm=0.3)

@@ -10,7 +10,6 @@ from torch.func import functional_call
 from torch.optim import SGD, Adam
 
 from papers.data.few_shot.episodes import Episode
-from tutelage.errors import UsageError
 from papers.few_shot import (
     accuracy,
     adapt,
@@ -19,14 +18,15 @@ from papers.few_shot import (
     learn_start,
     weights_at,
 )
-from tutelage.models import FourBlockCNN, FourBlocks
+from tutelage.bilevel import Task
+from tutelage.errors import UsageError
+from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
-from tutelage.types import Batch, Params
+from tutelage.models import FourBlockCNN, FourBlocks
 from tutelage.signals import FromStart, Replayed, Unrolled
 from tutelage.signals.products import FirstOrder
-from tutelage.functional.student import StudentView
-from tutelage.bilevel import Task
 from tutelage.teachers import Plain, SupportWeights
+from tutelage.types import Batch, Params
 
 WAYS, STEPS, LR = 3, 3, 0.3
 SECOND_ORDER = [Unrolled(STEPS), Replayed(STEPS), Replayed(STEPS, memory=2)]

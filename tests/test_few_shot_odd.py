@@ -7,14 +7,14 @@ from torch.optim import SGD
 
 from papers.data.few_shot.episodes import Episode
 from papers.few_shot import judge_start
-from tutelage.models import FourBlockCNN, FourBlocks
+from tutelage.bilevel import Task
+from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
-from tutelage.types import Batch
+from tutelage.models import FourBlockCNN, FourBlocks
 from tutelage.signals import Replayed, Unrolled
 from tutelage.signals.products import FirstOrder
-from tutelage.functional.student import StudentView
-from tutelage.bilevel import Task
 from tutelage.teachers import Plain, SupportWeights
+from tutelage.types import Batch
 
 STEPS = 2
 SIGNALS = [Unrolled(STEPS), Replayed(STEPS), Replayed(STEPS, product=FirstOrder())]

@@ -11,16 +11,16 @@ import torch
 
 from tests.disks import closed, full_disk
 from tests.trained import pictures
-from tutelage.storage.checkpoint import save_checkpoint
 from tutelage.commentaries import save_commentary, write_policy
-from tutelage_cli.data.by_name import write_by_name
-from tutelage_cli.data.sources import load
 from tutelage.errors import UsageError
 from tutelage.storage.atomic_files import write_atomically, written_whole
-from tutelage_cli.report.page import write_page
-from tutelage_cli.runner.run_folder import write_json
-from tutelage_cli.train.tracked import fresh, write_tracked
+from tutelage.storage.checkpoint import save_checkpoint
+from tutelage.storage.json_files import write_json
 from tutelage.teachers import LearnedAugmentation, LossWeigher
+from tutelage_cli.data.by_name import write_by_name
+from tutelage_cli.data.sources import load
+from tutelage_cli.report.page import write_page
+from tutelage_cli.train.tracked import fresh, write_tracked
 
 
 def made(path: Path, kind: str) -> Path:

@@ -14,14 +14,10 @@ from torch import nn
 
 from tests.hostile import changed_bytes, changed_json, changed_value, changed_yaml
 from tests.trained import unchecked
-from tutelage.storage.checkpoint import load_checkpoint, save_checkpoint, telling_damage
 from tutelage.commentaries import caution, load_commentary, read_card, save_commentary
-from tutelage_cli.config.settings_files import from_plain, load_settings, to_plain
 from tutelage.errors import UsageError
-from tutelage_cli.commentary.show import stand_in
 from tutelage.models import MaskUNet, TwoBlockCNN, build_student
-from tutelage_cli.runner.run_folder import create_run, run_facts, run_settings
-from tutelage_cli.train.settings import TrainSettings
+from tutelage.storage.checkpoint import load_checkpoint, save_checkpoint, telling_damage
 from tutelage.teachers import (
     AttentionMask,
     Blending,
@@ -36,6 +32,10 @@ from tutelage.teachers import (
     SelfPaced,
     Together,
 )
+from tutelage_cli.commentary.show import stand_in
+from tutelage_cli.config.settings_files import from_plain, load_settings, to_plain
+from tutelage_cli.runner.run_folder import create_run, run_facts, run_settings
+from tutelage_cli.train.settings import TrainSettings
 
 STUDENT = build_student("cnn", classes=3, channels=1, size=16, seed=0)
 TEACHERS: list[Callable[[], nn.Module]] = [

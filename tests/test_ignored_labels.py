@@ -7,14 +7,14 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam
 
-from tutelage.per_example import gradient_dots as alignment
 from tutelage.errors import UsageError
-from tutelage.losses.targets import CrossEntropy, require_classes
 from tutelage.losses.objectives import expected_error
-from tutelage.types import Batch
+from tutelage.losses.targets import CrossEntropy, require_classes
+from tutelage.per_example import gradient_dots as alignment
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teachers import DynamicLoss, InternalState, LossWeigher, Plain
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 D, C = 5, 3
 MARKED = CrossEntropy(ignored=(255, -1))

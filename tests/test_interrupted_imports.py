@@ -9,8 +9,8 @@ import pytest
 
 import tutelage
 from tests.trained import run
-from tutelage_cli import __main__ as command
 from tutelage.errors import MissingExtraError, interrupted
+from tutelage_cli import __main__ as command
 from tutelage_cli.train import command as study_command
 
 INTERRUPT = "raise KeyboardInterrupt"

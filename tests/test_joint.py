@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tutelage.functional.flat_params import SMALL, alike, update_jointly
-from tutelage.types import StudentState
 from tutelage.functional.optim import AdamRule, MomentumSGD
+from tutelage.types import StudentState
 
 SGD = {
     "lr": 0.1,

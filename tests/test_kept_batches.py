@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tests.awkward import Body, C, D, plain
-from tutelage.training.loops import episodic
-from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.signals import (
     GradientAlignment,
     Lookahead,
@@ -22,7 +20,9 @@ from tutelage.signals import (
     Unrolled,
 )
 from tutelage.teachers import KeepOrDrop
+from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, as_lesson
 
 F64 = torch.float64
 N, B = 12, 5

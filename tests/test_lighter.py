@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tutelage.errors import UnsupportedStudentError
-from tutelage.training.skip_rows import rows_that_matter
-from tutelage.training.forward import Record, prepared, weighed
 from tutelage.losses.objectives import cross_entropy
 from tutelage.randomness import mixed_seed
-from tutelage.types import Batch, Lesson, Observation
 from tutelage.signals import Lookahead
 from tutelage.teachers import Copies, LossWeigher, Together, WorstCase, WorstCaseSoft
+from tutelage.training.forward import Record, prepared, weighed
+from tutelage.training.skip_rows import rows_that_matter
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, Observation
 
 B, K, C, D = 6, 5, 3, 8
 

@@ -9,11 +9,11 @@ from torch import nn
 from torch.optim import SGD, Adam
 
 from tests.cases import B, C, D, InputWeigher, build, stream
-from tutelage.training.loops import alternating, episodic
-from tutelage.types import Batch
 from tutelage.signals import Implicit, Neumann, Replayed, Reversible, Unrolled
 from tutelage.teachers import Curriculum, LossWeigher
+from tutelage.training.loops import alternating, episodic
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 STEPS = 12
 

@@ -11,8 +11,6 @@ from torch.optim import SGD, Adam
 
 from tests.cases import OPTIMIZERS, B, C, InputWeigher, build, stream, watched
 from tests.tutoring import live_tensors, teaching
-from tutelage.training.loops import episodic
-from tutelage.types import Batch
 from tutelage.signals import (
     ConjugateGradient,
     Implicit,
@@ -31,7 +29,9 @@ from tutelage.signals.products import (
     ForwardOverReverse,
 )
 from tutelage.teachers import InternalState, Plain
+from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 SIGNALS: dict[str, Signal] = {
     "unrolled": Unrolled(2),

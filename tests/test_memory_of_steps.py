@@ -8,19 +8,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
+from papers.few_shot import Episode, judge_start
 from tests.cases import B, C, InputWeigher, build, stream
 from tests.tutoring import same, teaching
-from tutelage.errors import UsageError
-from papers.few_shot import Episode, judge_start
-from tutelage.training.loops import episodic
-from tutelage.training.teacher_buffers import memory_of
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
-from tutelage.signals import Lookahead, Replayed, Reversible, Score, Signal, Unrolled
-from tutelage.functional.student import StudentView
 from tutelage.bilevel import Task
+from tutelage.errors import UsageError
+from tutelage.functional.student import StudentView
+from tutelage.signals import Lookahead, Replayed, Reversible, Score, Signal, Unrolled
 from tutelage.teachers import KeepOrDrop, MentorNetDD, Permuted, Together
 from tutelage.teachers.loss_percentile import LossPercentile
+from tutelage.training.loops import episodic
+from tutelage.training.teacher_buffers import memory_of
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 
 
 class Counting(nn.Module):

@@ -10,12 +10,12 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
 
 from tests.cases import build, stream
-from tutelage.training.meta_weight_net import paper_script, stable_script
-from tutelage.types import Batch
 from tutelage.signals import Lookahead
 from tutelage.signals.products import DoubleBackward
 from tutelage.teachers import LossWeigher
+from tutelage.training.meta_weight_net import paper_script, stable_script
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 STEPS = 4
 

@@ -8,11 +8,11 @@ from torch.optim import SGD
 from tests.cases import OPTIMIZERS, STUDENTS, B, InputWeigher, build, close, stream, watched
 from tests.signals.test_exactness import teacher_for
 from tests.tutoring import Copies, same, teaching
-from tutelage.types import Batch, Lesson, Observation
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import Alignment
 from tutelage.teachers import InternalState, Plain
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, Observation
 
 ROWS_APART = [name for name in STUDENTS if name not in ("batch norm", "dropout", "attention")]
 """students whose rows know nothing of one another and draw nothing"""

@@ -12,14 +12,14 @@ from torch.optim import SGD
 
 from tests.cases import STUDENTS, C, D, InputWeigher, Seen, stream
 from tests.tutoring import live_tensors, same
+from tutelage.bilevel import Task
+from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy, weighted_loss
 from tutelage.precision import FULL, autocast_now, autocast_to
-from tutelage.types import Batch, Estimate, Params, Window
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
-from tutelage.functional.student import StudentView
-from tutelage.bilevel import Task
 from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Estimate, Params, Window
 
 CPU = torch.device("cpu")
 

@@ -17,7 +17,6 @@ from tests.teachers.test_family import (
     build_teacher,
     objective_of,
 )
-from tutelage.types import Batch
 from tutelage.signals import (
     GradientAlignment,
     Implicit,
@@ -40,6 +39,7 @@ from tutelage.teachers import (
     StoredCopies,
 )
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 KINDS = [
     (torch.bfloat16, torch.float32),

@@ -14,9 +14,9 @@ from tests.cases import InputWeigher, build, close, stream
 from tests.together import cases, part, trained
 from tests.tutoring import same
 from tutelage.distributed.groups import Alone, even
-from tutelage.types import Batch
 from tutelage.signals import Lookahead
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 CASES = dict(cases())
 ROOT = Path(__file__).parent.parent

@@ -12,10 +12,10 @@ from torch.optim import SGD
 from tests.awkward import STUDENTS, B, Body, D, plain
 from tests.tutoring import same
 from tutelage.errors import InexactWindowError, UnsupportedStudentError
-from tutelage.types import Batch
 from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Reversible, Unrolled
 from tutelage.signals.products import Alignment
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 F64 = torch.float64
 

@@ -12,9 +12,6 @@ from torch.optim import SGD
 from tests.awkward import B, Body, D, plain
 from tests.tutoring import same
 from tutelage.errors import InexactWindowError
-from tutelage.training.forward import shown
-from tutelage.training.loops import episodic
-from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.signals import (
     GradientAlignment,
     Lookahead,
@@ -25,7 +22,10 @@ from tutelage.signals import (
     Unrolled,
 )
 from tutelage.teachers import KeepOrDrop, Permuted, Plain
+from tutelage.training.forward import shown
+from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, as_lesson
 
 F64 = torch.float64
 

@@ -13,9 +13,9 @@ from torch.optim import SGD, Adam
 from tests.cases import B, C, build, stream
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
-from tutelage.types import Batch, Observation, Progress, as_lesson
-from tutelage.training.accuracy_reward import Goal, RewardedEpisode, rewarded
 from tutelage.teachers import KeepOrDrop, KeepProbability, LossWeigher
+from tutelage.training.accuracy_reward import Goal, RewardedEpisode, rewarded
+from tutelage.types import Batch, Observation, Progress, as_lesson
 
 GOAL = Goal(accuracy=0.6, steps=8, every=2)
 

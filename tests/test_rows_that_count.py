@@ -12,16 +12,14 @@ from torch.optim import SGD
 
 from tutelage.errors import UsageError
 from tutelage.integrations.columns import TrainersLoss
-from tutelage.losses.targets import CrossEntropy
 from tutelage.losses.objectives import (
     Auxiliary,
     TokenCrossEntropy,
     expected_error,
     weighted_loss,
 )
-from tutelage.types import Batch
 from tutelage.losses.reduction import counts_of
-from tutelage.training.accuracy_reward import share_right
+from tutelage.losses.targets import CrossEntropy
 from tutelage.signals import GradientAlignment, Lookahead, NextStepLoss, Signal, Unrolled
 from tutelage.teachers import (
     Copies,
@@ -37,7 +35,9 @@ from tutelage.teachers import (
     UniformCopies,
     WorstCase,
 )
+from tutelage.training.accuracy_reward import share_right
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 D, C, T = 5, 3, 4
 LABELS = [0, -100, 1, 2, -100, 1]

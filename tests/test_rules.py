@@ -7,10 +7,10 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, lr_scheduler
 
 from tests.cases import OPTIMIZERS, build, stream
 from tutelage.errors import UnsupportedStudentError
-from tutelage.types import StudentState
 from tutelage.functional.optim import rule_for, settings_of
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import reached_grad
+from tutelage.types import StudentState
 
 MORE = {
     "adam, one group without decay": lambda s: Adam(

@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from tutelage.per_example import gradient_dots as alignment
 from tutelage.errors import UsageError
-from tutelage.losses.targets import require_distributions
 from tutelage.losses.objectives import binary_cross_entropy, cross_entropy, squared_error
-from tutelage.types import Batch
+from tutelage.losses.targets import require_distributions
+from tutelage.per_example import gradient_dots as alignment
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teachers import (
     Blending,
@@ -26,6 +25,7 @@ from tutelage.teachers import (
     SplitSampler,
 )
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 D, C = 4, 3
 CLASSES = torch.tensor([0, 1, 2, 0])

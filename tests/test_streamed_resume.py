@@ -12,10 +12,10 @@ from torch.optim import SGD, Adam
 from tests.cli.data.streams import WORKERS, Numbered, ids, streamed
 from tests.trained import unchecked
 from tests.tutoring import same
-from tutelage.types import Batch
 from tutelage.signals import Reversible
 from tutelage.teachers import InternalState
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 STOP = 3
 """batches of the second epoch that are done when it stops"""

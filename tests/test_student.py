@@ -10,9 +10,9 @@ from torch.optim import SGD, Adam
 
 from tests.cases import C, D, Unused, build, stream
 from tutelage.errors import UnsupportedStudentError, UsageError
-from tutelage.randomness import seeded
 from tutelage.functional.student import StudentView, find_tap, tap_width, tapped
 from tutelage.functional.trees import leaves, named_grad, reached_grad
+from tutelage.randomness import seeded
 
 
 def sgd(module: nn.Module, **settings: Any) -> SGD:

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 from tests.cases import D, InputWeigher, Shifter, stream
 from tutelage.losses.objectives import Normalise
-from tutelage.types import Batch, Lesson, Observation, Params, Progress, as_lesson
-from tutelage.teachers import Curriculum, LossWeigher, Plain, Together
 from tutelage.teacher import (
     acts_at_test,
     is_deep,
@@ -19,6 +17,8 @@ from tutelage.teacher import (
     uses_progress,
     weigh,
 )
+from tutelage.teachers import Curriculum, LossWeigher, Plain, Together
+from tutelage.types import Batch, Lesson, Observation, Params, Progress, as_lesson
 
 
 class Everything(nn.Module):

@@ -10,12 +10,11 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, lr_scheduler
 
 from tests.cases import B, C, D, InputWeigher, Seen, Shifter, build, stream
 from tests.tutoring import Copies, mixed_student, same, teaching
+from tutelage.bilevel import Task
 from tutelage.errors import UnsupportedStudentError
 from tutelage.losses.objectives import weighted_loss
 from tutelage.randomness import mixed_seed
-from tutelage.types import Batch, Estimate, Lesson, Observation, Params, Window
 from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Reversible, Unrolled
-from tutelage.bilevel import Task
 from tutelage.teachers import (
     InternalState,
     KeepOrDrop,
@@ -24,6 +23,7 @@ from tutelage.teachers import (
     Plain,
 )
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Estimate, Lesson, Observation, Params, Window
 
 
 class Answer:

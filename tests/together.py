@@ -14,10 +14,8 @@ from torch.optim import SGD
 
 from tests.cases import OPTIMIZERS, STUDENTS, C, D, InputWeigher, Shifter, stream
 from tests.cases import build as of_the_table
-from tutelage.training.step_strategy import Ordinary, Scaled
-from tutelage.errors import UnsupportedStudentError
 from tutelage.distributed.groups import Group, Processes, even, nothing_of
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.errors import UnsupportedStudentError
 from tutelage.signals import (
     GradientAlignment,
     Implicit,
@@ -31,7 +29,9 @@ from tutelage.signals import (
 )
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
 from tutelage.teachers import InternalState, Plain
+from tutelage.training.step_strategy import Ordinary, Scaled
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, as_lesson
 
 LONG = 3
 """looks of the signal in a run"""

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tests.cases import C, D, InputWeigher, build
-from tutelage.types import Batch, Lesson
 from tutelage.signals import Signal
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson
 
 
 class Copies(nn.Module):

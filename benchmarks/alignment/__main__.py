@@ -26,7 +26,7 @@ from benchmarks.alignment.peers import PEERS
 from benchmarks.alignment.students import STUDENTS
 from benchmarks.alignment.variants import OURS, Once, Pair, naive
 from benchmarks.hypergradients.measure import own_peak, peak, timed
-from tutelage_cli.runner.run_folder import environment, write_json
+from tutelage.storage.json_files import environment, write_json
 
 VARIANTS: dict[str, Callable[[Pair], Once]] = OURS | PEERS | {"naive loop": naive}
 FEW = 16

@@ -20,13 +20,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.alignment.__main__ import ranks
+from tutelage.models import build_student
 from tutelage.per_example import gradient_dots as alignment
+from tutelage.storage.json_files import environment, write_json
+from tutelage.types import Batch, Params
 from tutelage_cli.data.noise import corrupt, transition_matrix
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import balanced_rows
-from tutelage.models import build_student
-from tutelage.types import Batch, Params
-from tutelage_cli.runner.run_folder import environment, write_json
 
 HELD_OUT, SHOWN, JUDGED, BATCH = 500, 2000, 500, 100
 EPOCHS = {"cnn": 3, "resnet20": 3}

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from benchmarks.alignment.students import ROWS, built
+from tutelage.functional.student import evaluate
 from tutelage.per_example import (
     Losses,
     Recorder,
@@ -20,7 +21,6 @@ from tutelage.per_example import (
     forward_dots,
 )
 from tutelage.types import Params
-from tutelage.functional.student import evaluate
 
 RATE = 0.05
 Once = Callable[[], Tensor]

@@ -21,7 +21,7 @@ from benchmarks.hypergradients.implicit import implicit_case
 from benchmarks.hypergradients.look_ahead import ONE_STEP
 from benchmarks.hypergradients.measure import Case, measured, own_peak
 from benchmarks.hypergradients.whole_run import adam_case, momentum_case
-from tutelage_cli.runner.run_folder import environment, write_json
+from tutelage.storage.json_files import environment, write_json
 
 CASES: dict[str, Case] = {
     "adam, 25 steps": adam_case(25, 15),

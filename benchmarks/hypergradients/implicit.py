@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from benchmarks.hypergradients.measure import Case, Once
 from benchmarks.hypergradients.students import group_norm, resnet20
-from tutelage.training.loops import whole_run
-from tutelage.losses.objectives import cross_entropy
-from tutelage.types import Batch, Lesson, Window, as_lesson
-from tutelage.signals import Implicit, Neumann
-from tutelage.functional.student import StudentView
 from tutelage.bilevel import Task
+from tutelage.functional.student import StudentView
+from tutelage.losses.objectives import cross_entropy
+from tutelage.signals import Implicit, Neumann
+from tutelage.training.loops import whole_run
+from tutelage.types import Batch, Lesson, Window, as_lesson
 
 RATE = 0.05
 

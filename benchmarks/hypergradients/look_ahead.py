@@ -17,11 +17,11 @@ from benchmarks.hypergradients.one_step import (
     with_torchopt,
 )
 from benchmarks.hypergradients.students import Norm, group_norm
-from tutelage.types import Batch, Estimate, Lesson, Observation, Params, Window
+from tutelage.bilevel import Task
 from tutelage.signals import Lookahead
 from tutelage.signals.products import Alignment
-from tutelage.bilevel import Task
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Estimate, Lesson, Observation, Params, Window
 
 
 class ByLoss(nn.Module):

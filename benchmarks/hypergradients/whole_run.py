@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from benchmarks.hypergradients.measure import Build, Case, Once
-from tutelage.training.loops import whole_run
-from tutelage.losses.objectives import cross_entropy
-from tutelage.types import Batch, Lesson, Observation, Params
-from tutelage.signals import Replayed, Reversible, Unrolled, WholeRun
-from tutelage.functional.student import StudentView
 from tutelage.bilevel import Task
+from tutelage.functional.student import StudentView
+from tutelage.losses.objectives import cross_entropy
+from tutelage.signals import Replayed, Reversible, Unrolled, WholeRun
+from tutelage.training.loops import whole_run
+from tutelage.types import Batch, Lesson, Observation, Params
 
 RATE = 1e-3
 

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from tutelage_cli.data.images import ImageSet
 from tutelage.errors import UsageError
+from tutelage_cli.data.images import ImageSet
 
 Spoilt = Literal["labels", "images"]
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from tutelage_cli.data.batches import normalised
 from tutelage.data.order import Ask
 from tutelage.errors import UsageError
 from tutelage.randomness import each_from, mixed_seed
 from tutelage.types import Batch
+from tutelage_cli.data.batches import normalised
 
 OWN = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 """what draws numbers and is copied, with its state, into every worker"""

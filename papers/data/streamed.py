@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
-from tutelage.data.order import Ask, batch_count, drawn, in_order, shuffled
 from papers.data.reader import Making, Reader, refuse_own_generators
+from tutelage.data.order import Ask, batch_count, drawn, in_order, shuffled
 from tutelage.errors import UsageError
 from tutelage.types import Batch
 

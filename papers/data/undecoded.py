@@ -9,11 +9,11 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.classes import encode
 from tutelage_cli.data.decode import decode
 from tutelage_cli.data.folders import Listed, list_folders
 from tutelage_cli.data.resize import Size, covering
-from tutelage.errors import UsageError
 
 _LOG = logging.getLogger(__name__)
 

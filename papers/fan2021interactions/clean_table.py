@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tutelage.losses.objectives import expected_error
-from tutelage.losses.probability import Focal
-from papers.fan2021interactions.tables import BEST, CLEAN, METRICS, below
 from papers.fan2021interactions.kept_by_reward import Episodes, learnt_to_keep
 from papers.fan2021interactions.reweighting import PLAIN, Trained, Way, ready, train
 from papers.fan2021interactions.reweighting_ways import interactions
-from papers.framework.claims import Claim
+from papers.fan2021interactions.tables import BEST, CLEAN, METRICS, below
 from papers.framework.recipe import Outcome, Plot, Recipe
+from tutelage.losses.objectives import expected_error
+from tutelage.losses.probability import Focal
 from tutelage.teachers import DynamicLoss, SelfPaced
+from tutelage_cli.claims import Claim
 
 GAMMAS = (0.5, 1.0, 2.0)
 KEPT = "l2t-data"

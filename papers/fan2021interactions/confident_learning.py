@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tutelage_cli.data.batches import Batches
+from papers.fan2021interactions.reweighting import PLAIN, Trained, train_on
+from papers.fan2021interactions.reweighting_settings import Settings, material_of
 from tutelage.errors import MissingExtraError
 from tutelage.losses.objectives import logits_of
 from tutelage.randomness import mixed_seed
-from papers.fan2021interactions.reweighting import PLAIN, Trained, train_on
-from papers.fan2021interactions.reweighting_settings import Settings, material_of
+from tutelage_cli.data.batches import Batches
 from tutelage_cli.train.evaluation import AT_ONCE
 from tutelage_cli.train.material import Material
 

@@ -6,6 +6,8 @@ Fan et al. 2021, Section 4.3. Figures: ``docs/results.md``.
 from collections.abc import Mapping
 from functools import partial
 
+from papers.fan2021interactions.reweighting import PLAIN, Way, ready
+from papers.fan2021interactions.reweighting_ways import interactions
 from papers.fan2021interactions.tables import (
     CHOSEN,
     CLEAN,
@@ -14,10 +16,8 @@ from papers.fan2021interactions.tables import (
     below,
     measured,
 )
-from papers.fan2021interactions.reweighting import PLAIN, Way, ready
-from papers.fan2021interactions.reweighting_ways import interactions
-from papers.framework.claims import Claim
 from papers.framework.recipe import Plot, Recipe
+from tutelage_cli.claims import Claim
 
 WAYS: Mapping[str, Way] = {
     "plain": PLAIN,

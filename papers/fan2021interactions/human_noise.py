@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from papers.fan2021interactions.reweighting import PLAIN, Way, ready
+from papers.fan2021interactions.reweighting_ways import interactions, margin_loss
 from papers.fan2021interactions.tables import (
     CLEAN,
     METRICS,
@@ -14,10 +16,8 @@ from papers.fan2021interactions.tables import (
     measured,
     spoilt,
 )
-from papers.fan2021interactions.reweighting import PLAIN, Way, ready
-from papers.fan2021interactions.reweighting_ways import interactions, margin_loss
-from papers.framework.claims import Claim
 from papers.framework.recipe import Plot, Recipe
+from tutelage_cli.claims import Claim
 
 WAYS: Mapping[str, Way] = {
     "plain": PLAIN,

@@ -6,12 +6,12 @@ Not in Fan et al. 2021, whose teacher it is. Figures: ``docs/results.md``.
 from collections.abc import Mapping
 from functools import partial
 
-from papers.fan2021interactions.tables import METRICS, below, measured, spoilt
 from papers.fan2021interactions.noise_columns import DIGITS, SMOKE
 from papers.fan2021interactions.reweighting import PLAIN, Settings, Way, ready
 from papers.fan2021interactions.reweighting_ways import interactions, margin_loss
-from papers.framework.claims import Claim
+from papers.fan2021interactions.tables import METRICS, below, measured, spoilt
 from papers.framework.recipe import Plot, Recipe
+from tutelage_cli.claims import Claim
 
 WAYS: Mapping[str, Way] = {
     "plain": PLAIN,

@@ -8,18 +8,18 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, Optimizer
 
-from tutelage_cli.data.batches import Batches
+from papers.fan2021interactions.reweighting import Way
+from papers.fan2021interactions.reweighting_settings import Settings, asked, material_of, shown
 from tutelage.errors import UsageError
 from tutelage.models.catalogue import build_student
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import at_least_one, not_negative
-from papers.fan2021interactions.reweighting import Way
-from papers.fan2021interactions.reweighting_settings import Settings, asked, material_of, shown
-from tutelage.types import Batch
+from tutelage.teachers import KeepOrDrop, KeepProbability
 from tutelage.training.accuracy_reward import Goal, rewarded
+from tutelage.types import Batch
+from tutelage.validation.ranges import at_least_one, not_negative
+from tutelage_cli.data.batches import Batches
 from tutelage_cli.train.evaluation import AT_ONCE
 from tutelage_cli.train.material import open_streams
-from tutelage.teachers import KeepOrDrop, KeepProbability
 
 
 @dataclass(frozen=True)

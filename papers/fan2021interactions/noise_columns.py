@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from papers.fan2021interactions.tables import BEST, METRICS, below, measured
 from papers.fan2021interactions.reweighting import PLAIN, Settings, Way, ready
 from papers.fan2021interactions.reweighting_ways import (
     MENTOR_NET,
@@ -12,8 +11,9 @@ from papers.fan2021interactions.reweighting_ways import (
     interactions,
     margin_loss,
 )
-from papers.framework.claims import Claim
+from papers.fan2021interactions.tables import BEST, METRICS, below, measured
 from papers.framework.recipe import Plot, Recipe
+from tutelage_cli.claims import Claim
 
 WAYS: Mapping[str, Way] = {
     "plain": PLAIN,

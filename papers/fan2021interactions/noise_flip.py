@@ -8,7 +8,6 @@ from functools import partial
 
 import torch
 
-from papers.fan2021interactions.tables import BEST, METRICS
 from papers.fan2021interactions.noise_columns import DIGITS, THREE_ERRORS, Column
 from papers.fan2021interactions.reweighting import PLAIN, TRUST, Settings, Way, ready, train
 from papers.fan2021interactions.reweighting_ways import (
@@ -17,8 +16,9 @@ from papers.fan2021interactions.reweighting_ways import (
     interactions,
     margin_loss,
 )
-from papers.framework.claims import Claim, Comparison
+from papers.fan2021interactions.tables import BEST, METRICS
 from papers.framework.recipe import Outcome, Plot, Recipe
+from tutelage_cli.claims import Claim, Comparison
 
 WAYS: Mapping[str, Way] = {
     "plain": PLAIN,

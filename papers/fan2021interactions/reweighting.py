@@ -7,17 +7,17 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam
 
-from tutelage.errors import UsageError
-from tutelage.models.catalogue import Images, build_student
-from tutelage.losses.objectives import Objective, cross_entropy
-from tutelage.randomness import seeded
 from papers.fan2021interactions.reweighting_settings import Settings, asked, material_of, shown
+from tutelage.errors import UsageError
+from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.models.catalogue import Images, build_student
+from tutelage.randomness import seeded
 from tutelage.signals import Reversible, Signal
+from tutelage.teachers import Plain
+from tutelage.training.tutor import Tutor
 from tutelage_cli.train.evaluation import Opinion, accuracy, opinion, trust
 from tutelage_cli.train.material import Material, Streams, open_streams
 from tutelage_cli.train.trainee import learning_rate
-from tutelage.teachers import Plain
-from tutelage.training.tutor import Tutor
 
 
 class Way(NamedTuple):

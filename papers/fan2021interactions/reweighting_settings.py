@@ -6,12 +6,12 @@ from typing import Literal
 
 from torch import Tensor
 
-from tutelage_cli.data.noise import require_noise
-from tutelage_cli.data.sources import read
-from tutelage_cli.data.splits import limit_rows
 from tutelage.errors import UsageError
 from tutelage.models.catalogue import Images, require_student
 from tutelage.validation.ranges import at_least_one, factor, not_negative, shares
+from tutelage_cli.data.noise import require_noise
+from tutelage_cli.data.sources import read
+from tutelage_cli.data.splits import limit_rows
 from tutelage_cli.train.material import Material, Source, given_labels, seed_material
 from tutelage_cli.train.settings import TrainSettings
 

@@ -4,9 +4,9 @@ from functools import partial
 
 from torch import nn
 
+from papers.fan2021interactions.reweighting import Way
 from tutelage.models import internal_state
 from tutelage.models.catalogue import Images
-from papers.fan2021interactions.reweighting import Way
 from tutelage.signals import Lookahead
 from tutelage.teachers import (
     PAPER_SURFACE,

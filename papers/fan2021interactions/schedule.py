@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from papers.fan2021interactions.reweighting import PLAIN, Way, ready
+from papers.fan2021interactions.reweighting_ways import interactions
 from papers.fan2021interactions.tables import (
     CHOSEN,
     CLEAN,
@@ -14,10 +16,8 @@ from papers.fan2021interactions.tables import (
     below,
     measured,
 )
-from papers.fan2021interactions.reweighting import PLAIN, Way, ready
-from papers.fan2021interactions.reweighting_ways import interactions
-from papers.framework.claims import Claim
 from papers.framework.recipe import Plot, Recipe
+from tutelage_cli.claims import Claim
 
 SCHEDULES = ((1, 1), (20, 2), (20, 5), (100, 2), (100, 5))
 """K and B"""

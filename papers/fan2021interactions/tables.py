@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 
 from papers.fan2021interactions.reweighting import Settings, Way, train
-from papers.framework.claims import Comparison
 from papers.framework.recipe import Outcome
+from tutelage_cli.claims import Comparison
 
 METRICS = {
     "error": "test error at the end, %",

@@ -11,18 +11,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from papers.fan2021interactions.reweighting import PLAIN, Trained, Way, ready, train, train_on
+from papers.fan2021interactions.reweighting_settings import Settings, material_of, shown
+from papers.fan2021interactions.reweighting_ways import interactions
+from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS, below
+from papers.framework.recipe import Outcome, Plot, Recipe
 from tutelage.errors import UsageError
 from tutelage.models import internal_state
 from tutelage.models.catalogue import Images, build_student, require_student
 from tutelage.randomness import mixed_seed
-from tutelage.validation.ranges import at_least_one
-from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS, below
-from papers.fan2021interactions.reweighting import PLAIN, Trained, Way, ready, train, train_on
-from papers.fan2021interactions.reweighting_settings import Settings, material_of, shown
-from papers.fan2021interactions.reweighting_ways import interactions
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Plot, Recipe
 from tutelage.teachers import InternalState, for_other_classes
+from tutelage.validation.ranges import at_least_one
+from tutelage_cli.claims import Claim, Comparison
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tutelage_cli.data.local import local_folder
 from papers.data.text.encoded import EncodedPairs, encoded, masked, mispaired
 from papers.data.text.pairs import read_pairs
-from tutelage_cli.data.text.vocabulary import Vocabulary
 from tutelage.errors import UsageError
 from tutelage.validation.ranges import at_least_one, not_negative, parts
+from tutelage_cli.data.local import local_folder
+from tutelage_cli.data.text.vocabulary import Vocabulary
 
 HEADS = 4
 """of attention, which share a state"""

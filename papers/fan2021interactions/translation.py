@@ -11,9 +11,6 @@ from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LambdaLR
 
 from papers.data.text.pair_batches import PairBatches
-from papers.models.translator import STATE, Translator
-from tutelage.losses.objectives import TokenCrossEntropy
-from tutelage.randomness import mixed_seed
 from papers.fan2021interactions.translated_pairs import (
     TranslationSettings,
     read_material,
@@ -27,11 +24,14 @@ from papers.fan2021interactions.translators import (
     told_apart,
     translation_bleu,
 )
-from papers.framework.claims import Claim, Comparison
 from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.models.translator import STATE, Translator
+from tutelage.losses.objectives import TokenCrossEntropy
+from tutelage.randomness import mixed_seed
 from tutelage.signals import Reversible
 from tutelage.teachers import InternalState, Plain, SelfPaced
 from tutelage.training.tutor import Tutor
+from tutelage_cli.claims import Claim, Comparison
 
 ARMS = (
     *(f"{noise}.{how}" for noise in ("clean", "masked") for how in ("none", "state")),

@@ -12,13 +12,7 @@ from torch import Tensor
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
-from tutelage_cli.data.cache import cache_folder
 from papers.data.text.pair_batches import PairBatches
-from tutelage_cli.data.text.vocabulary import END, PAD, START
-from papers.metrics import bleu
-from papers.models.translator import Translator, marian
-from tutelage.losses.objectives import TokenCrossEntropy
-from tutelage.randomness import seeded
 from papers.fan2021interactions.translated_pairs import (
     HEADS,
     Material,
@@ -26,11 +20,17 @@ from papers.fan2021interactions.translated_pairs import (
     read_material,
     spoilt,
 )
-from tutelage.types import Batch, Observation, Progress, as_lesson
-from tutelage_cli.runner.run_folder import environment
+from papers.metrics import bleu
+from papers.models.translator import Translator, marian
 from tutelage.functional.student import tapped
+from tutelage.losses.objectives import TokenCrossEntropy
+from tutelage.randomness import seeded
+from tutelage.storage.json_files import environment
 from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage_cli.data.cache import cache_folder
+from tutelage_cli.data.text.vocabulary import END, PAD, START
 
 
 def build_translator(of: TranslationSettings, words: int) -> Translator:

@@ -12,9 +12,6 @@ from sklearn.manifold import TSNE
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from tutelage_cli.data.noise import HUMAN, Noise
-from tutelage.errors import UsageError
-from tutelage.models import default_tap
 from papers.fan2021interactions.confident_learning import (
     FOLDS,
     label_quality,
@@ -26,10 +23,13 @@ from papers.fan2021interactions.noise_columns import DIGITS, SMOKE
 from papers.fan2021interactions.reweighting import Settings, Trained, Way, ready, train
 from papers.fan2021interactions.reweighting_settings import material_of
 from papers.fan2021interactions.reweighting_ways import interactions, margin_loss
-from papers.framework.claims import Claim, Comparison
 from papers.framework.drawings import Drawing, scatter
 from papers.framework.recipe import Outcome, Panel, Recipe
+from tutelage.errors import UsageError
 from tutelage.functional.student import tapped
+from tutelage.models import default_tap
+from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.data.noise import HUMAN, Noise
 from tutelage_cli.train.evaluation import AT_ONCE, Opinion
 from tutelage_cli.train.material import Material
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import joblib
 
-from tutelage.errors import MissingExtraError
 from papers.framework.jobs import Failure, finished, run_job
 from papers.framework.plan import Job, Plan
-from tutelage_cli.runner.run_folder import write_json
+from tutelage.errors import MissingExtraError
+from tutelage.storage.json_files import write_json
 from tutelage_cli.runner.workers import keep_loaded
 
 DIED = "its process died (killed, or out of memory?)"

@@ -9,12 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from tutelage.storage.atomic_files import write_atomically
-from tutelage_cli.report import styles as looks
-from tutelage_cli.report.styles import FONT
 from papers.framework.painting import painted
 from papers.framework.svg import NAMESPACE, panel, stroke
 from papers.framework.words import number
+from tutelage.storage.atomic_files import write_atomically
+from tutelage_cli.report import styles as looks
+from tutelage_cli.report.styles import FONT
 
 ACROSS = 2
 """panels side by side"""

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tutelage.storage.checkpoint import telling_damage
-from tutelage.errors import UsageError
-from tutelage.storage.atomic_files import write_atomically
 from papers.framework.plan import Job
 from papers.framework.recipe import Outcome, Run
-from tutelage_cli.runner.run_folder import as_json, environment
+from tutelage.errors import UsageError
+from tutelage.storage.atomic_files import write_atomically
+from tutelage.storage.checkpoint import telling_damage
+from tutelage.storage.json_files import as_json, environment
 
 
 class Failure(NamedTuple):

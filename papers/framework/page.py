@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tutelage.storage.atomic_files import write_atomically
 from papers.framework import words
-from papers.framework.claims import RULE
 from papers.framework.results import NUMBERS_RULE, rows, stored
+from tutelage.storage.atomic_files import write_atomically
+from tutelage_cli.claims import RULE
 
 HEAD = f"""# Results
 

@@ -11,9 +11,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import MaxNLocator
 
+from papers.framework.svg import NAMESPACE, panel
 from tutelage_cli.report import styles as looks
 from tutelage_cli.report.styles import FONT
-from papers.framework.svg import NAMESPACE, panel
 
 NAMED = 30
 """names up to which a grid says them"""

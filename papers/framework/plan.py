@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import torch
 import yaml
 
-from tutelage_cli.config.settings_files import changed as replaced
-from tutelage_cli.config.settings_files import to_plain
-from tutelage.errors import UsageError
 from papers.framework.args import Reproduce
 from papers.framework.recipe import Recipe
-from tutelage_cli.runner.run_folder import environment
+from tutelage.errors import UsageError
+from tutelage.storage.json_files import environment
+from tutelage_cli.config.settings_files import changed as replaced
+from tutelage_cli.config.settings_files import to_plain
 
 DECIDING = ("tutelage", "torch")
 """packages whose release decides what a job measures"""

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 
 from papers.framework.args import SCALES
-from papers.framework.claims import Claim
 from papers.framework.drawings import Drawing
 from papers.framework.paper_tables import PAPERS, printed
+from tutelage_cli.claims import Claim
 
 
 class Outcome(NamedTuple):

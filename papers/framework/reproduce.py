@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from tutelage.errors import UsageError
 from papers.framework.args import Reproduce
 from papers.framework.campaign import missing, run_jobs
 from papers.framework.display import watching
@@ -15,7 +14,9 @@ from papers.framework.page import write_page
 from papers.framework.plan import Job, Plan, plan
 from papers.framework.recipe import Recipe
 from papers.framework.results import result, store
-from tutelage_cli.runner.run_folder import sweep, unwritten
+from tutelage.errors import UsageError
+from tutelage.storage.json_files import unwritten
+from tutelage_cli.runner.run_folder import sweep
 from tutelage_cli.terminal import say
 
 

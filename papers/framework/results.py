@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 from scipy.stats import t as student_t
 
-from tutelage_cli.config.settings_files import to_plain
-from tutelage.errors import UsageError
 from papers.framework.args import SCALES
-from papers.framework.claims import RULE, UNDECIDED, Arms, Claim, judge, together
 from papers.framework.jobs import Failure, finished
-from papers.framework.plan import Plan
 from papers.framework.paper_tables import PAPERS, printed
+from papers.framework.plan import Plan
 from papers.framework.recipe import Panel, Recipe
-from tutelage_cli.runner.run_folder import write_json
+from tutelage.errors import UsageError
+from tutelage.storage.json_files import write_json
+from tutelage_cli.claims import RULE, UNDECIDED, Arms, Claim, judge, together
+from tutelage_cli.config.settings_files import to_plain
 
 WITHIN, MISSED, OPEN = "within our interval", "not reproduced", "open"
 NUMBERS_RULE = (

@@ -12,24 +12,24 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adam
 
+from papers.new_students import sgd, tested
 from tutelage.augment import StandardAugmentation, UniformAugment
-from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.sources import read
-from tutelage_cli.data.splits import limit_rows
+from tutelage.bilevel import Task
 from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
-from tutelage.validation.ranges import at_least_one, not_negative
-from papers.new_students import sgd, tested
-from tutelage.types import Batch, Estimate, Params, Window
 from tutelage.signals import GradientAlignment
 from tutelage.signals.policy_gradients import normalised, policy_gradient
 from tutelage.signals.protocol import Judge
-from tutelage.bilevel import Task
 from tutelage.teachers import LearnedAugmentation, Plain
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Estimate, Params, Window
+from tutelage.validation.ranges import at_least_one, not_negative
+from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.sources import read
+from tutelage_cli.data.splits import limit_rows
 
 STILL = ("frozen", "random")
 """policies that do not learn"""

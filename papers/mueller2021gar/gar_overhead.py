@@ -10,11 +10,11 @@ from statistics import median
 
 import torch
 
-from tutelage.validation.ranges import at_least_one
-from papers.mueller2021gar.taught_steps import HIGHER, WAYS, material, plain
-from papers.framework.claims import Claim, Comparison
 from papers.framework.cost import Once, interleaved, peak_bytes
 from papers.framework.recipe import Outcome, Recipe
+from papers.mueller2021gar.taught_steps import HIGHER, WAYS, material, plain
+from tutelage.validation.ranges import at_least_one
+from tutelage_cli.claims import Claim, Comparison
 
 
 @dataclass(frozen=True)

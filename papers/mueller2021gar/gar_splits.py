@@ -13,17 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
-from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.local import load_known
 from papers.data.parts import Parts, Spoilt, spoilt_parts
-from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import at_least_one, not_negative
-from tutelage.types import Batch
-from papers.framework.claims import Claim, Comparison
 from papers.framework.recipe import Outcome, Plot, Recipe
+from tutelage.randomness import mixed_seed, seeded
 from tutelage.signals import GradientAlignment, NextStepLoss, Signal
 from tutelage.teachers import SplitSampler
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
+from tutelage.validation.ranges import at_least_one, not_negative
+from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.local import load_known
 
 REWARDS: Mapping[str, Signal] = {"gar": GradientAlignment(), "nslr": NextStepLoss()}
 NETWORKS = {

@@ -5,9 +5,9 @@ Müller et al. 2021, Table 2. Figures: ``docs/results.md``.
 
 import torch
 
-from papers.mueller2021gar.augmented_students import Settings, splits, train
-from papers.framework.claims import Claim, Comparison
 from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.mueller2021gar.augmented_students import Settings, splits, train
+from tutelage_cli.claims import Claim, Comparison
 
 SPACES = {"wl": "wide-long", "ra": "standard"}
 """the paper's words for search spaces"""

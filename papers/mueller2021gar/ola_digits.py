@@ -5,9 +5,9 @@ Müller et al. 2021, section 4, on data of our own choice. Figures: ``docs/resul
 
 import torch
 
-from papers.mueller2021gar.augmented_students import Settings, kept, splits, train
-from papers.framework.claims import Claim, Comparison
 from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.mueller2021gar.augmented_students import Settings, kept, splits, train
+from tutelage_cli.claims import Claim, Comparison
 
 DATA, SPACE = "mnist5k", "wide-long"
 ARMS = ("none", "uniform", "frozen", "random", "learned", "permuted")

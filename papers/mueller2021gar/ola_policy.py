@@ -7,10 +7,10 @@ hands every example another one's reward. Figures: ``docs/results.md``.
 import numpy as np
 import torch
 
-from papers.mueller2021gar.augmented_students import Settings, Trained, kept, splits, train
-from papers.framework.claims import Claim, Comparison
 from papers.framework.drawings import Drawing, scatter
 from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+from papers.mueller2021gar.augmented_students import Settings, Trained, kept, splits, train
+from tutelage_cli.claims import Claim, Comparison
 
 SPACE = "wide-long"
 HARSH = ("invert", "solarize", "equalize", "flip_ud", "posterize")

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.optim import SGD, Adam, Optimizer
 
+from papers.framework.cost import Once
 from tutelage.models.catalogue import build_student
 from tutelage.randomness import mixed_seed
-from tutelage.types import Batch, Params
-from papers.framework.cost import Once
 from tutelage.signals import GradientAlignment, Lookahead
 from tutelage.signals.products import Alignment
 from tutelage.teachers import LossWeigher, SplitSampler
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Params
 
 CLASSES, PARTS = 10, 10
 

@@ -6,7 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tutelage.randomness import mixed_seed
+from papers.framework.drawings import grid
+from papers.framework.recipe import Outcome
+from papers.new_students import cropped_and_mirrored, sgd, tested, trained
 from papers.raghu2021commentaries.blending_grids import (
     Settings,
     fractions,
@@ -15,11 +17,9 @@ from papers.raghu2021commentaries.blending_grids import (
     student,
     teacher,
 )
-from papers.new_students import cropped_and_mirrored, sgd, tested, trained
-from papers.framework.claims import Comparison
-from papers.framework.drawings import grid
-from papers.framework.recipe import Outcome
+from tutelage.randomness import mixed_seed
 from tutelage.training.tutor import Tutor
+from tutelage_cli.claims import Comparison
 
 METRICS = {
     "test_accuracy": "at the end, %",

@@ -7,10 +7,10 @@ Raghu et al. 2021, Tables 2 and C.1 and Figures 5 and C.1, their half for CIFAR-
 import torch
 from torch import Tensor
 
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe
 from papers.raghu2021commentaries.blended_students import METRICS, blended, cells, lower_loss
 from papers.raghu2021commentaries.blending_grids import ARMS, Settings, splits
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+from tutelage_cli.claims import Claim, Comparison
 
 PAIRS = {"cat_dog": ("cat", "dog"), "truck_automobile": ("truck", "automobile")}
 

@@ -5,10 +5,10 @@ Raghu et al. 2021, Tables 2 and C.1, their half for CIFAR-100. Figures: ``docs/r
 
 import torch
 
+from papers.framework.recipe import Outcome, Plot, Recipe
 from papers.raghu2021commentaries.blended_students import METRICS, blended, cells, lower_loss
 from papers.raghu2021commentaries.blending_grids import ARMS, Settings, splits
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Plot, Recipe
+from tutelage_cli.claims import Claim, Comparison
 
 BASELINES = {
     "none": "no blending",

@@ -10,18 +10,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim import Adam
 
+from tutelage.models import build_student
+from tutelage.models.catalogue import require_student
+from tutelage.randomness import mixed_seed
+from tutelage.signals import Implicit, Neumann
+from tutelage.teachers import Blending, Mixup, Plain, RandomBlending, Shuffled
+from tutelage.training.loops import alternating
+from tutelage.training.tutor import Tutor
+from tutelage.validation.ranges import above_zero, at_least_one, not_negative
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.splits import balanced_rows
-from tutelage.training.loops import alternating
-from tutelage.models import build_student
-from tutelage.models.catalogue import require_student
-from tutelage.randomness import mixed_seed
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative
-from tutelage.signals import Implicit, Neumann
-from tutelage.teachers import Blending, Mixup, Plain, RandomBlending, Shuffled
-from tutelage.training.tutor import Tutor
 
 ARMS = ("none", "random", "mixup", "shuffled", "learned")
 

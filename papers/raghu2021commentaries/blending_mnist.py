@@ -12,21 +12,21 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
+from papers.framework.drawings import grid
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+from tutelage.models import build_student
+from tutelage.randomness import mixed_seed
+from tutelage.signals import Replayed
+from tutelage.teachers import Blending
+from tutelage.training.loops import episodic
+from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
+from tutelage.validation.ranges import at_least_one, not_negative
+from tutelage_cli.claims import Claim, Comparison
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.splits import balanced_rows
-from tutelage.training.loops import episodic
-from tutelage.models import build_student
-from tutelage.randomness import mixed_seed
-from tutelage.validation.ranges import at_least_one, not_negative
-from tutelage.types import Batch
-from papers.framework.claims import Claim, Comparison
-from papers.framework.drawings import grid
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
-from tutelage.signals import Replayed
-from tutelage.teachers import Blending
-from tutelage.training.tutor import Tutor
 
 ARMS = ("drawn", "balanced")
 CLASSES = 10

@@ -4,6 +4,7 @@ Raghu et al. 2021, section 3.1, Figures 2 and 3, their half for CIFAR-10: weight
 algorithm 1 through whole runs of a small network. Figures: ``docs/results.md``.
 """
 
+from papers.framework.recipe import Recipe
 from papers.raghu2021commentaries.curriculum_students import (
     ARMS,
     METRICS,
@@ -16,8 +17,7 @@ from papers.raghu2021commentaries.curriculum_students import (
     taught,
 )
 from papers.raghu2021commentaries.learned_curriculum import Course
-from papers.framework.claims import Claim
-from papers.framework.recipe import Recipe
+from tutelage_cli.claims import Claim
 
 SMOKE = Settings(
     "cifar10",

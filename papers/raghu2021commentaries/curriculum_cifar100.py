@@ -6,6 +6,7 @@ Raghu et al. 2021, section 3.1, Figures 2 and 3, their half for CIFAR-100. Figur
 
 from dataclasses import replace
 
+from papers.framework.recipe import Recipe
 from papers.raghu2021commentaries import curriculum_cifar as cifar10
 from papers.raghu2021commentaries.curriculum_students import (
     ARMS,
@@ -15,7 +16,6 @@ from papers.raghu2021commentaries.curriculum_students import (
     splits,
     taught,
 )
-from papers.framework.recipe import Recipe
 
 SETTINGS = {
     scale: replace(settings, data="cifar100")

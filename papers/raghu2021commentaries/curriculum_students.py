@@ -11,23 +11,23 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
-from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.local import load_known
-from tutelage_cli.data.splits import balanced_rows
+from papers.framework.recipe import Outcome, Plot
+from papers.new_students import cropped_and_mirrored
+from papers.raghu2021commentaries.learned_curriculum import Course, learned
 from tutelage.models import TwoBlockCNN, build_student
 from tutelage.models.catalogue import require_student
 from tutelage.models.cifar_resnet import CifarResNet
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import at_least_one, not_negative
-from papers.raghu2021commentaries.learned_curriculum import Course, learned
-from papers.new_students import cropped_and_mirrored
-from tutelage.types import Batch, Observation, Progress, as_lesson
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Plot
 from tutelage.teachers import Curriculum, Plain
 from tutelage.teachers.curriculum import Beyond
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.validation.ranges import at_least_one, not_negative
+from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.local import load_known
+from tutelage_cli.data.splits import balanced_rows
 
 ARMS = ("none", "curriculum", "clipped", "non-curriculum")
 """no weights; weights by image and iteration; the same with the iteration clipped at the N that

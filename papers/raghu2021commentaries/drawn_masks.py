@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from tutelage_cli.data.images import ImageSet
 from papers.framework.drawings import Drawing, image_rows, seen_through
 from tutelage.teachers.attention_mask import gaussian
+from tutelage_cli.data.images import ImageSet
 
 SHOWN = 8
 """images that are drawn"""

@@ -10,21 +10,21 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import SGD
 
-from tutelage_cli.data.batches import statistics
 from papers.data.few_shot.benchmarks import few_shot
 from papers.data.few_shot.class_sets import ClassParts
 from papers.data.few_shot.episodes import Episode, Episodes
 from papers.data.few_shot.spoiling import UNSPOILT, Spoiling
+from papers.few_shot import accuracy, adapt, adaptation, weights_at
+from tutelage.bilevel import Task
+from tutelage.functional.student import StudentView
+from tutelage.losses.objectives import cross_entropy
+from tutelage.models import FourBlockCNN, FourBlocks
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.teachers import Plain, SupportWeights
+from tutelage.validation.ranges import at_least_one, not_negative, parts
+from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import load_known
-from papers.few_shot import accuracy, adapt, adaptation, weights_at
-from tutelage.models import FourBlockCNN, FourBlocks
-from tutelage.losses.objectives import cross_entropy
-from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import at_least_one, not_negative, parts
-from tutelage.functional.student import StudentView
-from tutelage.bilevel import Task
-from tutelage.teachers import Plain, SupportWeights
 
 WAYS = 5
 

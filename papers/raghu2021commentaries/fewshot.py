@@ -12,7 +12,7 @@ from torch.optim import Adam
 
 from papers.data.few_shot.over_tasks import mean_and_interval
 from papers.few_shot import learn_start
-from tutelage.randomness import mixed_seed
+from papers.framework.recipe import Outcome, Plot, Recipe
 from papers.raghu2021commentaries.few_shot_tasks import (
     Settings,
     accuracies,
@@ -22,12 +22,12 @@ from papers.raghu2021commentaries.few_shot_tasks import (
     task_for,
     weight_metrics,
 )
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Plot, Recipe
+from tutelage.bilevel import Task
+from tutelage.randomness import mixed_seed
 from tutelage.signals import FromStart, Replayed, Unrolled
 from tutelage.signals.products import FirstOrder
-from tutelage.bilevel import Task
 from tutelage.teachers import Permuted, Plain, SupportWeights
+from tutelage_cli.claims import Claim, Comparison
 
 ARMS = (
     "1-shot.maml",

@@ -7,14 +7,14 @@ from itertools import islice
 from torch import nn
 from torch.optim import Adam
 
-from tutelage_cli.data.batches import Batches
-from tutelage.training.loops import Episode, episodic
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
-from tutelage.validation.ranges import at_least_one, not_negative
-from tutelage.types import Batch
 from tutelage.signals import Unrolled
 from tutelage.teachers import Curriculum
+from tutelage.training.loops import Episode, episodic
+from tutelage.types import Batch
+from tutelage.validation.ranges import at_least_one, not_negative
+from tutelage_cli.data.batches import Batches
 
 
 @dataclass(frozen=True)

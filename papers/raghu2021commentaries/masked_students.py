@@ -9,20 +9,20 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
+from papers import new_students
 from tutelage.augment import crop_and_flip
-from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.images import ImageSet
-from tutelage.training.loops import alternating
 from tutelage.models import MaskUNet, build_student, resnet8
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
-from papers import new_students
-from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.signals import Implicit, Neumann
 from tutelage.teachers import AttentionMask, Plain, RandomMask
 from tutelage.teachers.attention_mask import gaussian
+from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
+from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.images import ImageSet
 
 NARROW = "resnet8-narrow"
 """a student: ResNet-8 of 8, 16 and 32 channels"""

@@ -13,27 +13,27 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
+from papers.data.published.birds_on_places import birds_on_places
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+from papers.new_students import sgd, trained
+from papers.raghu2021commentaries.drawn_masks import drawn
+from papers.raghu2021commentaries.masks_judged import centres, judged, within
+from tutelage.models import MaskUNet, build_student
+from tutelage.models.catalogue import require_student
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.signals import Implicit, Neumann
+from tutelage.teachers import AttentionMask, Plain, RandomMask
+from tutelage.training.loops import alternating
+from tutelage.training.tutor import Tutor
+from tutelage.validation.ranges import above_zero, at_least_one, not_negative
+from tutelage_cli.claims import Claim, Comparison
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.described import ThreeParts
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import load_known
-from papers.data.published.birds_on_places import birds_on_places
 from tutelage_cli.data.resize import Size
 from tutelage_cli.data.synthetic.named import SIZES, digit_parts
 from tutelage_cli.data.synthetic.pools import Sizes
-from tutelage.training.loops import alternating
-from tutelage.models import MaskUNet, build_student
-from tutelage.models.catalogue import require_student
-from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative
-from papers.raghu2021commentaries.drawn_masks import drawn
-from papers.raghu2021commentaries.masks_judged import centres, judged, within
-from papers.new_students import sgd, trained
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
-from tutelage.signals import Implicit, Neumann
-from tutelage.teachers import AttentionMask, Plain, RandomMask
-from tutelage.training.tutor import Tutor
 
 ARMS = ("learned", "none", "centre", "random")
 ROWS = {"none": "Baseline (No masks)", "learned": "With Masking Network"}

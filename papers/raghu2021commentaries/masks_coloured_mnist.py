@@ -13,23 +13,23 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+from papers.raghu2021commentaries.drawn_masks import drawn
+from tutelage.models import MaskUNet, build_student
+from tutelage.models.catalogue import require_student
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.signals import Implicit, Neumann
+from tutelage.teachers import AttentionMask
+from tutelage.training.loops import alternating
+from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
+from tutelage.validation.ranges import above_zero, at_least_one
+from tutelage_cli.claims import Claim, Comparison
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.described import Described
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.synthetic.named import coloured_parts
 from tutelage_cli.data.synthetic.pools import Sizes
-from tutelage.training.loops import alternating
-from tutelage.models import MaskUNet, build_student
-from tutelage.models.catalogue import require_student
-from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import above_zero, at_least_one
-from papers.raghu2021commentaries.drawn_masks import drawn
-from tutelage.types import Batch
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
-from tutelage.signals import Implicit, Neumann
-from tutelage.teachers import AttentionMask
-from tutelage.training.tutor import Tutor
 
 LOOKS = 10
 """how often the test images are looked at while the masks are learned, and once before"""

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from tutelage_cli.data.batches import Batches
-from tutelage.training.forward import shown
 from tutelage.teachers import AttentionMask, RandomMask
+from tutelage.training.forward import shown
 from tutelage.training.tutor import Tutor
+from tutelage_cli.data.batches import Batches
 
 AT_ONCE = 250
 """images in a batch that is only looked at"""

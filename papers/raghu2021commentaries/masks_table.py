@@ -5,10 +5,7 @@ from functools import cache
 
 import torch
 
-from tutelage_cli.data.images import Splits
-from tutelage_cli.data.local import load_known
-from tutelage_cli.data.splits import balanced_rows
-from tutelage.randomness import mixed_seed
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe
 from papers.raghu2021commentaries.drawn_masks import drawn
 from papers.raghu2021commentaries.masked_students import (
     NARROW,
@@ -21,9 +18,12 @@ from papers.raghu2021commentaries.masked_students import (
     places,
     trained,
 )
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+from tutelage.randomness import mixed_seed
 from tutelage.teachers import RandomMask
+from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.data.images import Splits
+from tutelage_cli.data.local import load_known
+from tutelage_cli.data.splits import balanced_rows
 
 ARMS = ("learned", "permuted", "random", "centre", "none")
 ROWS = {

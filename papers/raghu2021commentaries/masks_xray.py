@@ -11,12 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tutelage_cli.data.described import ThreeParts
-from tutelage_cli.data.local import KNOWN, load_known
 from papers.data.published.chexpert import read_chexpert
-from tutelage_cli.data.resize import Size
-from tutelage_cli.data.splits import balanced_rows
-from tutelage.randomness import mixed_seed
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe
 from papers.raghu2021commentaries.drawn_masks import drawn
 from papers.raghu2021commentaries.masked_students import (
     Parts,
@@ -28,9 +24,13 @@ from papers.raghu2021commentaries.masked_students import (
     places,
     trained,
 )
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+from tutelage.randomness import mixed_seed
 from tutelage.teachers import RandomMask
+from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.data.described import ThreeParts
+from tutelage_cli.data.local import KNOWN, load_known
+from tutelage_cli.data.resize import Size
+from tutelage_cli.data.splits import balanced_rows
 
 ARMS = ("learned", "permuted", "random", "centre")
 SIZE = Size(320, 200)

@@ -11,19 +11,19 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
+from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.raghu2021commentaries.learned_curriculum import Course, learned
+from tutelage.models import TwoBlockCNN
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.teachers import Curriculum
+from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.validation.ranges import at_least_one
+from tutelage_cli.claims import Claim, Comparison
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.synthetic.named import rotated_parts
 from tutelage_cli.data.synthetic.pools import Sizes
 from tutelage_cli.data.synthetic.rotated_ones import OVERLAPPING, SEPARATE
-from tutelage.models import TwoBlockCNN
-from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import at_least_one
-from papers.raghu2021commentaries.learned_curriculum import Course, learned
-from tutelage.types import Batch, Observation, Progress, as_lesson
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Plot, Recipe
-from tutelage.teachers import Curriculum
 
 Side = Literal["above", "below"]
 ARMS = {"overlapping": OVERLAPPING, "separate": SEPARATE}

@@ -16,23 +16,23 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
+from papers.data.published.celeba import attribute_names, read_celeba
+from papers.framework.recipe import Outcome, Plot, Recipe
+from tutelage.errors import UsageError
+from tutelage.losses.objectives import Auxiliary, binary_cross_entropy
+from tutelage.models import FourBlocks, TwoHeads
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.signals import Unrolled
+from tutelage.teachers import AuxiliaryTargets
+from tutelage.training.loops import episodic
+from tutelage.types import Batch
+from tutelage.validation.ranges import at_least_one, not_negative
+from tutelage_cli.claims import Claim, Comparison
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import load_known, local_folder
 from tutelage_cli.data.parquet import parquet_splits
-from papers.data.published.celeba import attribute_names, read_celeba
 from tutelage_cli.data.resize import Size
-from tutelage.errors import UsageError
-from tutelage.training.loops import episodic
-from tutelage.models import FourBlocks, TwoHeads
-from tutelage.losses.objectives import Auxiliary, binary_cross_entropy
-from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import at_least_one, not_negative
-from tutelage.types import Batch
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Plot, Recipe
-from tutelage.signals import Unrolled
-from tutelage.teachers import AuxiliaryTargets
 
 ARMS = ("learned", "untaught")
 OF_CLASSES = {

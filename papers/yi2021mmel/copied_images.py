@@ -11,19 +11,19 @@ from torch import Tensor, nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
+from papers.framework.recipe import Outcome
 from tutelage.augment import crop_and_flip
+from tutelage.models import CifarResNet, build_student
+from tutelage.models.catalogue import require_student
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
+from tutelage.teachers.worst_case import require_positive
+from tutelage.training.tutor import Tutor
+from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.splits import limit_rows
-from tutelage.models import CifarResNet, build_student
-from tutelage.models.catalogue import require_student
-from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
-from papers.framework.recipe import Outcome
-from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
-from tutelage.teachers.worst_case import require_positive
-from tutelage.training.tutor import Tutor
 
 METRICS = {
     "accuracy": "test accuracy at the end, %",

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from papers.framework.recipe import Recipe
 from papers.yi2021mmel.copied_images import BASELINE, METRICS, Settings, Way, read, trained
 from papers.yi2021mmel.table1 import DIGITS, above
-from papers.framework.claims import Claim
-from papers.framework.recipe import Recipe
+from tutelage_cli.claims import Claim
 
 COPIES = (2, 5, 10, 20)
 LETTERS = {"hard": "H", "soft": "S"}

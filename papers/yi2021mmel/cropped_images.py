@@ -13,22 +13,22 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
 from papers.data.crops import Crops
-from tutelage_cli.data.local import FOLDER, local_folder
 from papers.data.published.imagenet import Parts, first_classes, open_imagenet
-from tutelage_cli.data.splits import limit_rows
 from papers.data.streamed import Streamed
 from papers.data.undecoded import UndecodedImages
+from papers.framework.recipe import Outcome
+from papers.yi2021mmel.copied_images import Normalised, Way, weigher
+from papers.yi2021mmel.made_photos import made_photos
 from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
-from papers.yi2021mmel.copied_images import Normalised, Way, weigher
-from papers.yi2021mmel.made_photos import made_photos
-from papers.framework.recipe import Outcome
 from tutelage.teachers import BroughtCopies, Together
 from tutelage.teachers.worst_case import require_positive
 from tutelage.training.tutor import Tutor
+from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
+from tutelage_cli.data.local import FOLDER, local_folder
+from tutelage_cli.data.splits import limit_rows
 
 METRICS = {
     "accuracy": "of the middle of each validation image at the end, %",

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import torch
 
+from papers.framework.recipe import Outcome, Recipe
 from papers.yi2021mmel.glue_students import METRICS, Settings, Way, trained
 from papers.yi2021mmel.glue_texts import Source
 from papers.yi2021mmel.labels import GPU, MINI, SMALL, SMOKE, compared, prepare
-from papers.framework.claims import Claim
-from papers.framework.recipe import Outcome, Recipe
+from tutelage_cli.claims import Claim
 
 
 class Made(NamedTuple):

@@ -6,10 +6,10 @@ Yi et al. 2021, Table 3 and Figure 2. Figures: ``docs/results.md``.
 from collections.abc import Mapping
 from functools import partial
 
+from papers.framework.recipe import Plot, Recipe
 from papers.yi2021mmel.glue_students import METRICS, Settings, Way, trained
 from papers.yi2021mmel.labels import GPU, MINI, SMALL, SMOKE, compared, prepare
-from papers.framework.claims import Claim
-from papers.framework.recipe import Plot, Recipe
+from tutelage_cli.claims import Claim
 
 WAYS: Mapping[str, Way] = {
     name: Way(name) for name in ("none", "smoothed", "long", "uniform", "hard", "soft")

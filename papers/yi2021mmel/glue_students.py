@@ -13,14 +13,13 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
 from papers.data.text.text_batches import TextBatches
+from papers.framework.recipe import Outcome
 from papers.metrics.glue import GLUE, accuracy
-from tutelage.models.text_classifier import SMALL, text_classifier
-from tutelage.losses.objectives import Objective, cross_entropy, squared_error
-from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative, parts
 from papers.yi2021mmel.glue_texts import Material, Source, bare, copies_of, material
 from papers.yi2021mmel.pretrained_texts import encoder
-from papers.framework.recipe import Outcome
+from tutelage.losses.objectives import Objective, cross_entropy, squared_error
+from tutelage.models.text_classifier import SMALL, text_classifier
+from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import (
     Plain,
     StoredCopies,
@@ -34,6 +33,7 @@ from tutelage.teachers import (
 from tutelage.teachers.worst_case import require_positive
 from tutelage.teachers.worst_case_soft import TargetRule, own_prediction, probabilities
 from tutelage.training.tutor import Tutor
+from tutelage.validation.ranges import above_zero, at_least_one, not_negative, parts
 
 METRICS = {
     "score": "of held-out texts by the task's own measure, at the end, %",

@@ -11,12 +11,6 @@ from torch import Tensor
 
 from papers.text_augment import LanguageModel, Substitution, kept
 from papers.text_augment.substitution import SEARCHES
-from tutelage_cli.data.cache import cache_folder
-from tutelage_cli.data.local import local_folder
-from tutelage_cli.data.text.labelled import LabelledTexts, TextSplits, read_texts
-from tutelage_cli.data.text.tokens import Tokens, tokenised
-from tutelage.errors import UsageError, nearest
-from tutelage.validation.ranges import at_least_one, parts
 from papers.yi2021mmel.pretrained_texts import masked_language_model
 from papers.yi2021mmel.small_language_model import (
     Language,
@@ -24,7 +18,13 @@ from papers.yi2021mmel.small_language_model import (
     learned_model,
     learned_tokenizer,
 )
-from tutelage_cli.runner.run_folder import environment
+from tutelage.errors import UsageError, nearest
+from tutelage.storage.json_files import environment
+from tutelage.validation.ranges import at_least_one, parts
+from tutelage_cli.data.cache import cache_folder
+from tutelage_cli.data.local import local_folder
+from tutelage_cli.data.text.labelled import LabelledTexts, TextSplits, read_texts
+from tutelage_cli.data.text.tokens import Tokens, tokenised
 
 CHOSEN_AT, LEARNED_AT, REPLACED_AT = 0, 1, 2
 """seeds of the texts chosen, of the language model and of the words replaced: one for all, as

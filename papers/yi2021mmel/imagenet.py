@@ -9,10 +9,10 @@ from typing import Literal
 
 import torch
 
+from papers.framework.recipe import Outcome, Recipe
 from papers.yi2021mmel.copied_images import BASELINE, Way
 from papers.yi2021mmel.cropped_images import MADE, METRICS, Settings, parts, trained
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Outcome, Recipe
+from tutelage_cli.claims import Claim, Comparison
 
 DEPTHS = (18, 34, 50)
 WAYS: Mapping[str, Way] = {"one": BASELINE, "hard": Way("hard"), "soft": Way("soft")}

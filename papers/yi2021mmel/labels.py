@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from papers.framework.recipe import Plot, Recipe
 from papers.yi2021mmel.glue_students import METRICS, Settings, Way, student_of, trained
 from papers.yi2021mmel.glue_texts import Source, material, read
 from papers.yi2021mmel.small_language_model import Language
-from papers.framework.claims import Claim, Comparison
-from papers.framework.recipe import Plot, Recipe
+from tutelage_cli.claims import Claim, Comparison
 
 LABELS = ("original", "predicted")
 LOSSES = {"uniform": "", "hard": "MMEL-H", "soft": "MMEL-S"}

@@ -5,7 +5,6 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from tutelage_cli.data.local import FOLDER, local_folder
 from tutelage.errors import UsageError
 from tutelage.models.pretrained import (
     in_one_line,
@@ -14,6 +13,7 @@ from tutelage.models.pretrained import (
     tokenizer_in,
 )
 from tutelage.models.text_classifier import TextClassifier, quietly, text_classifier
+from tutelage_cli.data.local import FOLDER, local_folder
 
 OTHER = "give --set source.model a folder with a model and its own tokenizer"
 

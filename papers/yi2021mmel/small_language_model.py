@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-from tutelage_cli.data.text.tokens import tokenised
 from tutelage.errors import MissingExtraError
 from tutelage.models.text_classifier import SMALL, arguments
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.validation.ranges import at_least_one, not_negative
+from tutelage_cli.data.text.tokens import tokenised
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 GAPS = 0.25

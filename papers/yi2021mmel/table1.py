@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from papers.yi2021mmel.copied_images import BASELINE, METRICS, Settings, Way, read, trained
-from papers.framework.claims import Claim, Comparison
 from papers.framework.recipe import Recipe
+from papers.yi2021mmel.copied_images import BASELINE, METRICS, Settings, Way, read, trained
+from tutelage_cli.claims import Claim, Comparison
 
 WAYS: Mapping[str, Way] = {
     "one": BASELINE,

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tutelage import logs, models, signals, teachers
-    from tutelage.per_example import Recorder, gradient_dots as alignment
     from tutelage.commentaries import load_commentary, save_commentary
-    from tutelage.types import Batch, Lesson, Observation
+    from tutelage.per_example import Recorder
+    from tutelage.per_example import gradient_dots as alignment
     from tutelage.signals import Lookahead, Reversible, Unrolled
     from tutelage.training.tutor import Tutor
+    from tutelage.types import Batch, Lesson, Observation
 
 __all__ = [
     "Batch",
@@ -34,15 +35,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Batch": "records",
-    "Lesson": "records",
+    "Batch": "types",
+    "Lesson": "types",
     "Lookahead": "signals",
-    "Observation": "records",
-    "Recorder": "alignments",
+    "Observation": "types",
+    "Recorder": "per_example",
     "Reversible": "signals",
-    "Tutor": "tutor",
+    "Tutor": "training.tutor",
     "Unrolled": "signals",
-    "alignment": "alignments",
+    "alignment": "per_example",
     "load_commentary": "commentaries",
     "save_commentary": "commentaries",
 }

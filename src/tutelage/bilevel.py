@@ -6,29 +6,20 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from tutelage.distributed.groups import Alone, Processes
+from tutelage.distributed.reduce import summed_over
 from tutelage.functional.differentiable import require_hessian, require_steps_with_derivative
 from tutelage.functional.flat_params import update_jointly
-from tutelage.losses.targets import of_labelled, of_labelled_examples, with_classes
 from tutelage.functional.module_state import attributes_kept
-from tutelage.losses.objectives import Objective, logits_of, losses_of, weighted_loss
-from tutelage.precision import autocast_to
-from tutelage.distributed.groups import Alone, Processes
-from tutelage.randomness import mixed_seed
-from tutelage.distributed.reduce import summed_over
-from tutelage.types import (
-    Batch,
-    Judgement,
-    Lesson,
-    Observation,
-    Params,
-    Step,
-    StudentState,
-    as_lesson,
-)
-from tutelage.losses.reduction import counted_mean, counts_of, counts_to_judge
 from tutelage.functional.optim import Rule, rule_for
 from tutelage.functional.replay_context import as_taken, copied, cut, detach, joined
 from tutelage.functional.student import StudentView
+from tutelage.functional.trees import detached, grads_of_both, leaves, reached_grad
+from tutelage.losses.objectives import Objective, logits_of, losses_of, weighted_loss
+from tutelage.losses.reduction import counted_mean, counts_of, counts_to_judge
+from tutelage.losses.targets import of_labelled, of_labelled_examples, with_classes
+from tutelage.precision import autocast_to, wide
+from tutelage.randomness import mixed_seed
 from tutelage.teacher import (
     acts_at_test,
     grade,
@@ -39,7 +30,16 @@ from tutelage.teacher import (
     weigh,
     weighs_deeply,
 )
-from tutelage.functional.trees import detached, grads_of_both, leaves, reached_grad, wide
+from tutelage.types import (
+    Batch,
+    Judgement,
+    Lesson,
+    Observation,
+    Params,
+    Step,
+    StudentState,
+    as_lesson,
+)
 
 ALONE = Alone()
 

@@ -45,3 +45,15 @@ def autocast_to(dtype: torch.dtype, device: torch.device) -> Iterator[None]:
     kind = dtype if on else None
     with torch.autocast(device.type, dtype=kind, enabled=on, cache_enabled=False):
         yield
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """A tensor in float32, or better if it is so already.
+
+    Args:
+        tensor: Floating-point numbers.
+
+    Returns:
+        The same numbers.
+    """
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

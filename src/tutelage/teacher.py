@@ -47,11 +47,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from tutelage.functional.replay import replay
+from tutelage.functional.trees import in_kind, kinds_in
 from tutelage.losses.objectives import Normalise
 from tutelage.precision import FULL, autocast_now
 from tutelage.types import Batch, Lesson, Observation, Params, as_lesson
-from tutelage.functional.replay import replay
-from tutelage.functional.trees import in_kind, kinds_in
 
 
 class _Moment(nn.Module):

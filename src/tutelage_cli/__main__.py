@@ -15,7 +15,7 @@ def main() -> int:
         The exit code: that of ``tutelage_cli.cli.main``.
     """
     try:
-        from tutelage_cli.cli import main as run# takes a while, in which Ctrl-C may come
+        from tutelage_cli.cli import main as run  # takes a while, in which Ctrl-C may come
 
         return run()
     except BaseException as error:

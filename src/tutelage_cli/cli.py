@@ -12,19 +12,19 @@ from typing import Annotated
 import tyro
 from rich.table import Column, Table
 
+from papers.catalogue import RECIPES, load_recipe
+from papers.framework.args import Reproduce, check, check_word
 from tutelage.errors import (
     MissingExtraError,
     UnsupportedStudentError,
     UsageError,
     interrupted,
 )
-from tutelage_cli.inspect.args import INSPECT_HELP, REPORT_HELP, Inspect, Report
 from tutelage_cli.commentary.args import Commentary, Export, Learn, Show
-from papers.catalogue import RECIPES, load_recipe
-from papers.framework.args import Reproduce, check, check_word
+from tutelage_cli.inspect.args import INSPECT_HELP, REPORT_HELP, Inspect, Report
+from tutelage_cli.terminal import Speech, say
 from tutelage_cli.train.args import TRAIN_HELP, Train, base
 from tutelage_cli.train.names import TAUGHT_BY
-from tutelage_cli.terminal import Speech, say
 
 FAILED, WRONG_USE, STOPPED = 1, 2, 130
 """exit codes"""

@@ -27,10 +27,18 @@ from tutelage.commentaries import (
     save_commentary,
 )
 from tutelage.errors import UsageError
-from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
-from tutelage.types import Batch, Lesson, Observation, Progress
 from tutelage.functional.replay_context import as_taken
 from tutelage.functional.student import tapped
+from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
+from tutelage.teacher import (
+    acts_at_test,
+    is_deep,
+    normalise_of,
+    prepare,
+    taps_of,
+    uses_progress,
+    weigh,
+)
 from tutelage.teachers import (
     PAPER_SURFACE,
     SURFACE,
@@ -56,15 +64,7 @@ from tutelage.teachers import (
     SupportWeights,
     Together,
 )
-from tutelage.teacher import (
-    acts_at_test,
-    is_deep,
-    normalise_of,
-    prepare,
-    taps_of,
-    uses_progress,
-    weigh,
-)
+from tutelage.types import Batch, Lesson, Observation, Progress
 
 C, SIZE = 3, 16
 CLASSES = ("cat", "dog", "emu")

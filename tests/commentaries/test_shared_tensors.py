@@ -11,12 +11,12 @@ from safetensors import safe_open
 from torch import nn
 
 from tests.trained import unchecked
-from tutelage.storage import replace_folder as exchange
 from tutelage.commentaries import commentary, load_commentary, save_commentary
 from tutelage.commentaries.weights import fill, packed_weights, unpacked_weights
 from tutelage.errors import UsageError
-from tutelage.storage.replace_folder import fresh_folder, replace_folder
 from tutelage.models import build_student
+from tutelage.storage import replace_folder as exchange
+from tutelage.storage.replace_folder import fresh_folder, replace_folder
 from tutelage.teachers import InternalState, LossWeigher
 
 

@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
 from tutelage.augment import crop_and_flip
-from tutelage.training.loops import episodic
-from tutelage.models import MaskUNet, TwoHeads
 from tutelage.losses.objectives import Auxiliary, Objective, cross_entropy
-from tutelage.types import Batch
+from tutelage.models import MaskUNet, TwoHeads
 from tutelage.signals import (
     GradientAlignment,
     Implicit,
@@ -43,7 +41,9 @@ from tutelage.teachers import (
     SupportWeights,
     Together,
 )
+from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 C, SIZE, BATCH = 3, 8, 12
 LEARNS, LEARNS_NOTHING, REFUSED = "yes", "nothing", "no"

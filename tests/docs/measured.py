@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from papers.framework.claims import FAILS, HOLDS, Comparison, judge
+from tutelage_cli.claims import FAILS, HOLDS, Comparison, judge
 
 ROOT = Path(__file__).parents[2]
 SAID = {HOLDS: "**better**", FAILS: "**worse**"}

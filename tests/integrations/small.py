@@ -11,9 +11,9 @@ from tests.cases import C, D, InputWeigher
 from tutelage.data.loaders import Draws, Numbered, as_batch
 from tutelage.integrations import Teaching
 from tutelage.losses.objectives import Objective
-from tutelage.types import Batch
 from tutelage.signals import Lookahead, Signal, Unrolled
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 BATCHES = 5
 """in an epoch"""

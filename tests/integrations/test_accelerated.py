@@ -20,10 +20,10 @@ from tests.integrations.small import (
     teaching,
 )
 from tutelage.data.loaders import as_batch
-from tutelage.training.step_strategy import Scaled
 from tutelage.errors import UsageError
 from tutelage.integrations import Teaching
 from tutelage.signals import Lookahead
+from tutelage.training.step_strategy import Scaled
 from tutelage.training.tutor import Tutor
 
 pytest.importorskip("accelerate")

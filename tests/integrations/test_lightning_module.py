@@ -22,16 +22,16 @@ from tests.integrations.small import (
     teaching,
 )
 from tutelage.data.loaders import Numbered
-from tutelage.training.step_strategy import Scaled
 from tutelage.errors import UsageError
 from tutelage.integrations import Teaching
 from tutelage.signals import Lookahead
+from tutelage.training.step_strategy import Scaled
 
 L = pytest.importorskip("lightning")
 from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402 - after the skip
 from lightning.pytorch.plugins import MixedPrecision  # noqa: E402
 
-from tutelage.integrations.lightning import TeachingModule# noqa: E402
+from tutelage.integrations.lightning import TeachingModule  # noqa: E402
 
 pytestmark = [
     # its own use of a torch class that torch 2.14 deprecates (lightning 2.6.6, _pytree.py)

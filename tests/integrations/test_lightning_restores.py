@@ -12,9 +12,9 @@ from tests.cases import C, D
 from tests.integrations.small import BATCHES, examples, loader, momentum, teaching
 from tutelage.data.loaders import Draws, Numbered
 from tutelage.integrations import Teaching
-from tutelage.types import Lesson, Observation
 from tutelage.signals import Lookahead
 from tutelage.teachers import LossWeigher
+from tutelage.types import Lesson, Observation
 
 L = pytest.importorskip("lightning")
 from lightning.pytorch.callbacks import (  # noqa: E402 - after the skip

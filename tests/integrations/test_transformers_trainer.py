@@ -13,9 +13,9 @@ from tests.cases import close
 from tutelage.errors import UsageError
 from tutelage.integrations import Teaching
 from tutelage.integrations.columns import TrainersLoss, stacked
-from tutelage.types import Lesson, Observation
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teachers import LossWeigher
+from tutelage.types import Lesson, Observation
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -34,7 +34,7 @@ from transformers import (  # noqa: E402
 )
 from transformers.trainer_pt_utils import LabelSmoother  # noqa: E402
 
-from tutelage.integrations.transformers import TeachingTrainer# noqa: E402
+from tutelage.integrations.transformers import TeachingTrainer  # noqa: E402
 
 WORDS, LENGTH = 12, 6
 CONFIG: dict[str, Any] = {

@@ -11,14 +11,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.cases import build, stream
 from tests.tutoring import same, teaching
-from tutelage.logs import Reporter, weight_numbers
-from tutelage.training.forward import Record
-from tutelage.types import Batch, Estimate, Params, Window
-from tutelage.signals import Lookahead, Unrolled
-from tutelage_cli.train.trainee import TOLD_OF_EPOCH
 from tutelage.bilevel import Task
+from tutelage.logs import Reporter, weight_numbers
+from tutelage.signals import Lookahead, Unrolled
 from tutelage.teachers import Plain
+from tutelage.training.forward import Record
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Estimate, Params, Window
+from tutelage_cli.train.trainee import TOLD_OF_EPOCH
 
 
 class Kept:

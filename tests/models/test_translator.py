@@ -6,15 +6,15 @@ from torch import nn
 
 from papers.data.text.encoded import EncodedPairs
 from papers.data.text.pair_batches import PairBatches
-from tutelage_cli.data.text.vocabulary import END, IGNORED, PAD, START
-from tutelage.errors import UnsupportedStudentError
 from papers.models.translator import STATE, Translator, marian
-from tutelage.losses.objectives import TokenCrossEntropy
-from tutelage.types import Batch
-from tutelage.signals import Reversible, Unrolled
+from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.student import tapped
+from tutelage.losses.objectives import TokenCrossEntropy
+from tutelage.signals import Reversible, Unrolled
 from tutelage.teachers import InternalState
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
+from tutelage_cli.data.text.vocabulary import END, IGNORED, PAD, START
 
 WORDS = 24
 

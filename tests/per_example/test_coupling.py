@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from tests.per_example.oracle import direction_for
 from tests.awkward import OBJECTIVES, STUDENTS, B, Body, D, contrastive, plain
-from tutelage.per_example import Recorder, gradient_dots as alignment
-from tutelage.per_example.coupling import CHECKED, FIRST, Checked, graph_of
+from tests.per_example.oracle import direction_for
 from tutelage.errors import UnsupportedStudentError
+from tutelage.per_example import Recorder
+from tutelage.per_example import gradient_dots as alignment
+from tutelage.per_example.coupling import CHECKED, FIRST, Checked, graph_of
 from tutelage.types import Batch
 
 F64 = torch.float64

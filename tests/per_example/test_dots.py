@@ -13,8 +13,9 @@ from tests.per_example.oracle import (
     one_by_one,
     spoken,
 )
-from tutelage.per_example import Recorder, gradient_dots as alignment
 from tutelage.errors import UnsupportedStudentError, UsageError
+from tutelage.per_example import Recorder
+from tutelage.per_example import gradient_dots as alignment
 from tutelage.types import Batch
 
 

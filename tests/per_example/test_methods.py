@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tests.cases import STUDENTS, B, build, stream
-from tutelage.per_example import Recorder, gradient_dots as alignment, couples_rows
+from tutelage.per_example import Recorder, couples_rows
+from tutelage.per_example import gradient_dots as alignment
 from tutelage.types import Batch, Params
 
 

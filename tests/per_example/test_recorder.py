@@ -19,7 +19,8 @@ from tests.per_example.oracle import (
     spoken,
     tokens,
 )
-from tutelage.per_example import Recorder, gradient_dots as alignment, couples_rows
+from tutelage.per_example import Recorder, couples_rows
+from tutelage.per_example import gradient_dots as alignment
 from tutelage.types import Batch
 
 

@@ -19,8 +19,8 @@ from tests.per_example.oracle import (
     recorded,
     tokens,
 )
-from tutelage.per_example import Recorder
 from tutelage.errors import UnsupportedStudentError
+from tutelage.per_example import Recorder
 
 
 class Made(nn.Module):

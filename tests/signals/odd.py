@@ -11,8 +11,8 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from tests.cases import C, D, InputWeigher, Shifter, convolutional
 from tutelage.losses.objectives import Normalise
-from tutelage.types import Batch, Lesson, Observation, as_lesson
 from tutelage.teachers import InternalState
+from tutelage.types import Batch, Lesson, Observation, as_lesson
 
 # Students.
 

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Optimizer
 
-from tutelage.losses.targets import CrossEntropy
 from tutelage.losses.objectives import Normalise, Objective
-from tutelage.types import Batch, Lesson, Observation, as_lesson
+from tutelage.losses.targets import CrossEntropy
 from tutelage.teachers import GivenWeights, KeepOrDrop, LossWeigher, SplitSampler, Together
+from tutelage.types import Batch, Lesson, Observation, as_lesson
 
 N, D, C = 3, 4, 3
 """examples of a batch, features, classes"""

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
 from tests.cases import OPTIMIZERS, STUDENTS, InputWeigher, Seen, build, stream
-from tutelage.types import Batch, Progress, Step
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.histories import FloatHistory
 from tutelage.signals.reversible import WORST_DRIFT, require_little_drift
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Progress, Step
 
 
 class Dot(nn.Module):

@@ -9,11 +9,11 @@ from torch.optim import SGD
 
 from tests.awkward import OBJECTIVES, STUDENTS, B, Body, C, D, contrastive, plain
 from tutelage.per_example.coupling import CHECKED
-from tutelage.types import Batch
 from tutelage.signals import GradientAlignment, Lookahead, Signal, Unrolled
 from tutelage.signals.products import Alignment
 from tutelage.teachers import KeepOrDrop
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 F64 = torch.float64
 

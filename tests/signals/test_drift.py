@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
+from tutelage.bilevel import Task
 from tutelage.errors import InexactWindowError
-from tutelage.training.loops import episodic
-from tutelage.types import Batch, Estimate, Params, StudentState, Window
 from tutelage.signals import Reversible, Signal, Unrolled
 from tutelage.signals.drift import ENTRIES, WORST_ERROR, entries_of
-from tutelage.bilevel import Task
+from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Estimate, Params, StudentState, Window
 
 N, D, C = 12, 4, 3
 GENERATOR = torch.Generator().manual_seed(3)

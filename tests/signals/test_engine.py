@@ -23,7 +23,7 @@ from tests.cases import (
 )
 from tests.signals.test_exactness import TEACHERS, teacher_for
 from tutelage.errors import UnsupportedStudentError
-from tutelage.types import Progress, Step
+from tutelage.functional.trees import leaves
 from tutelage.signals import (
     ConjugateGradient,
     Implicit,
@@ -41,8 +41,8 @@ from tutelage.signals.products import (
     FiniteDifference,
     ForwardOverReverse,
 )
-from tutelage.functional.trees import leaves
 from tutelage.training.tutor import Tutor
+from tutelage.types import Progress, Step
 
 EXACT = {
     "automatic": Automatic(),

@@ -21,8 +21,8 @@ from tests.cases import (
     stream,
     watched,
 )
-from tutelage.signals import Lookahead, Reversible, Unrolled
 from tutelage.functional.student import StudentView
+from tutelage.signals import Lookahead, Reversible, Unrolled
 from tutelage.teachers import PAPER_SURFACE, InternalState, LossWeigher
 from tutelage.training.tutor import Tutor
 

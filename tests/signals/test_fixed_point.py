@@ -9,11 +9,11 @@ from torch.optim import SGD
 
 from tests.cases import Seen, close, stream
 from tutelage.errors import UnsupportedStudentError
-from tutelage.training.loops import Episode, episodic
-from tutelage.types import Batch, Progress, Step
 from tutelage.signals import Reversible, Unrolled, WholeRun
 from tutelage.signals.histories import ExactHistory
+from tutelage.training.loops import Episode, episodic
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Progress, Step
 
 STEPS = 12
 X = torch.randn(12, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

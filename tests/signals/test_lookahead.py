@@ -12,11 +12,11 @@ from torch.optim import SGD, Adam, Optimizer
 from tests.cases import OPTIMIZERS, C, D, InputWeigher, build, stream
 from tests.tutoring import WithoutForwardMode, live_tensors, same
 from tutelage.errors import UnsupportedStudentError
-from tutelage.types import Batch, Params
 from tutelage.signals import Lookahead
 from tutelage.signals.products import Alignment, Automatic, DoubleBackward
 from tutelage.teachers import LossWeigher
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Params
 
 STUDENTS = ("relu network", "group norm", "batch norm", "tied", "recurrent", "attention")
 RATE = 0.1

@@ -21,8 +21,7 @@ from tests.signals.odd import (
 from tests.signals.test_odd_cases import BEFORE, judged, trained
 from tests.tutoring import same, teaching
 from tutelage.errors import UnsupportedStudentError
-from tutelage.training.loops import episodic
-from tutelage.types import Batch
+from tutelage.functional.trees import inner
 from tutelage.signals import (
     GradientAlignment,
     Lookahead,
@@ -35,8 +34,9 @@ from tutelage.signals import (
 )
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
 from tutelage.teachers import KeepOrDrop
-from tutelage.functional.trees import inner
+from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 STEPS = 4
 Between = Callable[[int, nn.Module, Optimizer], None]

@@ -7,9 +7,6 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, Optimizer
 
 from tests.cases import C, D, InputWeigher, stream
-from tutelage.training.teacher_update import step_if_finite
-from tutelage.training.loops import episodic
-from tutelage.types import Batch, Lesson, Observation
 from tutelage.signals import (
     ConjugateGradient,
     GradientAlignment,
@@ -32,7 +29,10 @@ from tutelage.signals.products import (
 )
 from tutelage.teachers import KeepOrDrop
 from tutelage.teachers.loss_percentile import LossPercentile
+from tutelage.training.loops import episodic
+from tutelage.training.teacher_update import step_if_finite
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, Observation
 
 PRODUCTS = (
     DoubleBackward(),

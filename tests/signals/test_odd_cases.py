@@ -9,11 +9,11 @@ from torch.optim import SGD, Optimizer
 
 from tests.cases import Seen, convolutional, stream
 from tests.signals.odd import CASES, Case, Rescaling
-from tutelage.types import Batch, Window
-from tutelage.signals import Lookahead, Reversible, Signal, Unrolled
-from tutelage.functional.student import StudentView
 from tutelage.bilevel import Task
+from tutelage.functional.student import StudentView
+from tutelage.signals import Lookahead, Reversible, Signal, Unrolled
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Window
 
 BEFORE = 2  # steps under the unmoved teacher, so that the optimiser has a memory
 

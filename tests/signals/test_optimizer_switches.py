@@ -13,7 +13,7 @@ from tests.cases import InputWeigher, stream
 from tests.signals.odd import Case, network, setting
 from tests.signals.test_odd_cases import Run, judged, trained
 from tutelage.errors import UnsupportedStudentError
-from tutelage.types import Window
+from tutelage.functional.trees import inner
 from tutelage.signals import (
     ConjugateGradient,
     Implicit,
@@ -28,8 +28,8 @@ from tutelage.signals.products import (
     Alignment,
     FiniteDifference,
 )
-from tutelage.functional.trees import inner
 from tutelage.training.tutor import Tutor
+from tutelage.types import Window
 
 Make = Callable[[nn.Module], Optimizer]
 STEPS = 3

@@ -8,9 +8,10 @@ from torch import nn
 from torch.optim import SGD
 
 from tests.cases import OPTIMIZERS, C, D, Shifter, build, stream, watched
-from tutelage.types import Batch, as_lesson
+from tutelage.functional.trees import detached
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
+from tutelage.teacher import weighs_deeply
 from tutelage.teachers import (
     Blending,
     InternalState,
@@ -23,9 +24,8 @@ from tutelage.teachers import (
     WorstCase,
     WorstCaseSoft,
 )
-from tutelage.teacher import weighs_deeply
-from tutelage.functional.trees import detached
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, as_lesson
 
 
 class Copies(nn.Module):

@@ -27,16 +27,16 @@ from tests.signals.sampling import (
     hold,
     unlabelled,
 )
-from tutelage.per_example import forward
+from tutelage.bilevel import Task
 from tutelage.errors import UsageError
-from tutelage.types import Batch, Lesson, Observation, as_lesson
+from tutelage.functional.student import StudentView
+from tutelage.per_example import forward
 from tutelage.signals import GradientAlignment, NextStepLoss, Signal
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.pseudo_values import pseudo_values
-from tutelage.functional.student import StudentView
-from tutelage.bilevel import Task
 from tutelage.teachers import Plain, SelfPaced, Together
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, Observation, as_lesson
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*carried no weight at all")
 SIZE = 1e-4

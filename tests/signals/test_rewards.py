@@ -11,12 +11,12 @@ from torch.optim import SGD, Adam
 
 from tests.cases import C, D, InputWeigher, build, stream
 from tests.tutoring import WithoutForwardMode, live_tensors, same, teaching
-from tutelage.types import Batch, Observation, Progress, as_lesson
 from tutelage.signals import GradientAlignment, Lookahead, NextStepLoss, Signal
 from tutelage.signals.policy_gradients import normalised, require_sound
 from tutelage.signals.products import Alignment
 from tutelage.teachers import KeepOrDrop, SplitSampler
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Observation, Progress, as_lesson
 
 RATE = 0.3
 PARTS = 4

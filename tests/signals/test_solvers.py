@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tutelage.types import Params
 from tutelage.signals import ConjugateGradient, Neumann
 from tutelage.signals.products import FiniteDifference
+from tutelage.types import Params
 
 
 def along(curvatures: list[float]) -> Callable[[Params], Params]:

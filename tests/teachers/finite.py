@@ -6,14 +6,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.training.teacher_buffers import memory_of
-from tutelage.losses.objectives import Objective, cross_entropy
-from tutelage.types import Batch, Estimate
 from tutelage.functional.replay_context import as_taken
+from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.signals import Implicit, Signal, Unrolled
-from tutelage.teachers import Plain
 from tutelage.teacher import acts_at_test, prepare
+from tutelage.teachers import Plain
+from tutelage.training.teacher_buffers import memory_of
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Estimate
 
 STEPS, EPS = 2, 1e-5
 

@@ -10,13 +10,13 @@ from tests.cases import C, D, build, stream
 from tests.tutoring import WithoutForwardMode, same
 from tutelage.commentaries import load_commentary, save_commentary
 from tutelage.errors import UsageError
+from tutelage.functional.trees import leaves
 from tutelage.losses.objectives import cross_entropy
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.types import Batch, Observation, Progress, as_lesson
 from tutelage.signals import Unrolled
 from tutelage.teachers import Aligned, Blending, Together
-from tutelage.functional.trees import leaves
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Observation, Progress, as_lesson
 
 RATE = 0.1
 STUDENTS = (

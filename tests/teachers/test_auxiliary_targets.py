@@ -8,12 +8,12 @@ from tests.cases import C, D, InputWeigher
 from tests.teachers.finite import assert_exact, train
 from tutelage.errors import UnsupportedStudentError, UsageError
 from tutelage.losses.objectives import Auxiliary, binary_cross_entropy, cross_entropy
-from tutelage.types import Batch, as_lesson
 from tutelage.signals import Implicit, Lookahead, Unrolled
 from tutelage.signals.products import Alignment
 from tutelage.signals.solvers import Neumann
 from tutelage.teachers import AuxiliaryTargets, Together
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, as_lesson
 
 K = 4
 OBJECTIVE = Auxiliary(cross_entropy)

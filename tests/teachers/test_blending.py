@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from tests.cases import InputWeigher
 from tests.teachers.finite import assert_exact, direct_term, train
-from tutelage.losses.objectives import cross_entropy
-from tutelage.types import Batch, Lesson
 from tutelage.functional.replay_context import as_taken
+from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Lookahead, Unrolled
-from tutelage.teachers import Blending, LossWeigher, Mixup, RandomBlending, Shuffled, Together
 from tutelage.teacher import acts_at_test, prepare
+from tutelage.teachers import Blending, LossWeigher, Mixup, RandomBlending, Shuffled, Together
+from tutelage.types import Batch, Lesson
 
 D, C = 8, 3
 

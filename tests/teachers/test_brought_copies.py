@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tutelage.errors import UsageError
-from tutelage.types import Batch
 from tutelage.teachers import BroughtCopies, Copies, Together, WorstCase, WorstCaseSoft
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 B, K, D, C = 4, 3, 5, 3
 

@@ -6,10 +6,10 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tutelage.augment import crop_and_flip
-from tutelage.types import Batch
 from tutelage.signals import Lookahead
 from tutelage.teachers import Copies, LossWeigher, StoredCopies, Together, WorstCase
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 B = 4
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from tests.teachers.finite import assert_exact
 from tests.trained import unchecked
 from tutelage.models import TwoBlockCNN
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 from tutelage.teachers import Curriculum
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 
 L = 16
 Padding = Literal["zeros", "circular"]

@@ -9,21 +9,21 @@ from torch.optim import SGD, Adam
 
 from tests.cases import B, C, build, stream
 from tests.teachers.finite import assert_exact, train
-from tutelage.training.loops import whole_run
-from tutelage.losses.objectives import cross_entropy
+from tutelage.bilevel import Task
 from tutelage.distributed.groups import nothing_of
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.functional.student import StudentView
+from tutelage.functional.trees import leaves
+from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import (
     FiniteDifference,
     ForwardOverReverse,
 )
-from tutelage.functional.student import StudentView
-from tutelage.bilevel import Task
-from tutelage.teachers import DynamicLoss
 from tutelage.teacher import is_deep
-from tutelage.functional.trees import leaves
+from tutelage.teachers import DynamicLoss
+from tutelage.training.loops import whole_run
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 
 
 def fresh(seed: int = 2) -> DynamicLoss:

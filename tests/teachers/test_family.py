@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.augment import crop_and_flip
-from tutelage.training.forward import Record
-from tutelage.training.teacher_buffers import memory_of
-from tutelage.models import MaskUNet
+from tutelage.functional.trees import leaves
 from tutelage.losses.objectives import Auxiliary, Objective, cross_entropy, logits_of, losses_of
-from tutelage.types import Batch, Estimate, Lesson, Observation, Progress, as_lesson
+from tutelage.models import MaskUNet
 from tutelage.signals import Unrolled
+from tutelage.teacher import taps_of
 from tutelage.teachers import (
     SURFACE,
     AttentionMask,
@@ -41,9 +40,10 @@ from tutelage.teachers import (
     WorstCase,
     WorstCaseSoft,
 )
-from tutelage.teacher import taps_of
-from tutelage.functional.trees import leaves
+from tutelage.training.forward import Record
+from tutelage.training.teacher_buffers import memory_of
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Estimate, Lesson, Observation, Progress, as_lesson
 
 SIZE, CLASSES = 4, 3
 

@@ -6,8 +6,8 @@ import torch
 from tests.augment.oracle import photos
 from tutelage.augment import AutoAugment, RandAugment, TrivialAugment, UniformAugment
 from tutelage.errors import UsageError
-from tutelage.types import Batch
 from tutelage.teachers import FixedAugmentation
+from tutelage.types import Batch
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 

@@ -6,9 +6,9 @@ from torch import nn
 from torch.optim import SGD
 
 from tutelage.errors import UsageError
-from tutelage.types import Batch, Lesson, Observation, Progress
 from tutelage.teachers import GivenWeights
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, Observation, Progress
 
 
 def test_each_example_has_its_own_in_any_batch():

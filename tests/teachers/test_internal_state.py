@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from tests.cases import B, C, D, build, stream
 from tutelage.errors import UsageError
-from tutelage.losses.objectives import cross_entropy, weighted_loss
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 from tutelage.functional.student import StudentView
+from tutelage.losses.objectives import cross_entropy, weighted_loss
 from tutelage.teachers import PAPER_SURFACE, SURFACE, InternalState, Plain
 from tutelage.teachers.internal_state import margin
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 
 PROGRESS = Progress(fraction=0.25, mean_loss=1.5, best_accuracy=0.75)
 

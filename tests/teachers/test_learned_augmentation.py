@@ -13,12 +13,12 @@ from tests.augment.oracle import photos
 from tests.trained import unchecked
 from tutelage.augment import SPACES, Actions, Space, Strength
 from tutelage.errors import UsageError
-from tutelage.types import Batch, Observation, Progress, as_lesson
 from tutelage.signals import GradientAlignment
 from tutelage.signals.products import Alignment
 from tutelage.teachers import LearnedAugmentation
 from tutelage.teachers.learned_augmentation import KEPT_ROWS
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Observation, Progress, as_lesson
 
 OPERATIONS, LEVELS, MOST = ("invert", "brightness", "flip_lr"), 2, 2
 

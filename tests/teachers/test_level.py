@@ -7,8 +7,8 @@ from torch import nn
 from tests.cases import C, D, stream
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy, weighted_loss
-from tutelage.types import Observation, Progress, as_lesson
 from tutelage.teachers import InternalState
+from tutelage.types import Observation, Progress, as_lesson
 
 
 def student() -> nn.Module:

@@ -6,9 +6,9 @@ from torch import nn
 
 from tests.cases import B, stream
 from tutelage.losses.objectives import weighted_loss
-from tutelage.types import Lesson, Observation, Progress, as_lesson
-from tutelage.teachers import LossWeigher
 from tutelage.teacher import normalise_of
+from tutelage.teachers import LossWeigher
+from tutelage.types import Lesson, Observation, Progress, as_lesson
 
 
 def shown(losses: torch.Tensor) -> tuple[Lesson, Observation]:

@@ -8,15 +8,15 @@ from torch import Tensor, nn
 
 from tests.teachers.finite import assert_exact, direct_term, train
 from tutelage.errors import UsageError
-from tutelage.models import MaskUNet
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 from tutelage.functional.replay_context import as_taken
+from tutelage.models import MaskUNet
 from tutelage.signals import Implicit, Lookahead, Unrolled
 from tutelage.signals.solvers import Neumann
+from tutelage.teacher import acts_at_test, prepare, weigh
 from tutelage.teachers import AttentionMask, LossWeigher, Permuted, Plain, RandomMask, Together
 from tutelage.teachers.attention_mask import expected_place, gaussian
-from tutelage.teacher import acts_at_test, prepare, weigh
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 
 H, W, C = 5, 6, 3
 

@@ -13,12 +13,12 @@ from torch.optim import SGD
 from tests.cases import B, C, build, stream
 from tests.teachers.finite import assert_exact, train
 from tutelage.distributed.groups import nothing_of
-from tutelage.types import Batch, Observation, Progress, as_lesson
 from tutelage.functional.replay_context import as_taken
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.teachers import MentorNetDD, MentorNetPD
 from tutelage.teachers.loss_percentile import LossPercentile
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Observation, Progress, as_lesson
 
 
 def seen(losses: Tensor, fraction: float) -> Observation:

@@ -7,8 +7,8 @@ from torch import nn
 from tests.cases import D
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 from tutelage.teachers import InternalState, for_other_classes
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 
 SURFACE = ("prediction", "margin", "loss")
 

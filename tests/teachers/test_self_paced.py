@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from tests.cases import stream
-from tutelage.types import Observation, Progress, as_lesson
 from tutelage.teachers import SelfPaced
+from tutelage.types import Observation, Progress, as_lesson
 
 
 def kept(losses: Tensor, fraction: float, **settings: float) -> list[float]:

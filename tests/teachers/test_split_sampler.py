@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from tutelage.types import Batch
+from tutelage.functional.trees import leaves
 from tutelage.teachers import SplitSampler
 from tutelage.teachers.split_sampler import Policy
-from tutelage.functional.trees import leaves
+from tutelage.types import Batch
 
 SIZES = (5, 1, 7, 3)
 

@@ -5,11 +5,11 @@ import torch
 from torch import Tensor, nn
 
 from tests.teachers.finite import assert_exact
-from tutelage.models import FourBlocks
 from tutelage.losses.objectives import weighted_loss
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
-from tutelage.teachers import SupportWeights
+from tutelage.models import FourBlocks
 from tutelage.teacher import normalise_of, uses_progress
+from tutelage.teachers import SupportWeights
+from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 
 SIZE, C = 4, 3
 

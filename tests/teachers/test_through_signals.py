@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.teachers.finite import train
-from tutelage.models import MaskUNet
 from tutelage.losses.objectives import Auxiliary, cross_entropy
-from tutelage.types import Batch
+from tutelage.models import MaskUNet
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import DoubleBackward, ForwardOverReverse
 from tutelage.teachers import (
@@ -21,6 +20,7 @@ from tutelage.teachers import (
     SupportWeights,
     Together,
 )
+from tutelage.types import Batch
 
 SIZE, C = 4, 3
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tutelage.losses.objectives import Auxiliary, cross_entropy
-from tutelage.types import Batch, Observation, Progress, as_lesson
 from tutelage.functional.replay_context import as_taken
+from tutelage.losses.objectives import Auxiliary, cross_entropy
 from tutelage.signals import Unrolled
+from tutelage.teacher import prepare
 from tutelage.teachers import (
     Aligned,
     AttentionMask,
@@ -24,8 +24,8 @@ from tutelage.teachers import (
     SupportWeights,
 )
 from tutelage.teachers.attention_mask import expected_place
-from tutelage.teacher import prepare
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Observation, Progress, as_lesson
 
 SIZE, C = 6, 3
 

@@ -10,10 +10,8 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from tutelage.training.forward import prepared
 from tutelage.losses.objectives import cross_entropy, squared_error, weighted_loss
 from tutelage.randomness import mixed_seed
-from tutelage.types import Batch, Lesson, Observation, Progress
 from tutelage.teachers import (
     Copies,
     Together,
@@ -24,7 +22,9 @@ from tutelage.teachers import (
 )
 from tutelage.teachers.within import softmax_within
 from tutelage.teachers.worst_case import worst_case_loss
+from tutelage.training.forward import prepared
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, Observation, Progress
 
 B, K, C, D = 5, 4, 3, 6
 GROUP = torch.arange(B).repeat(K)

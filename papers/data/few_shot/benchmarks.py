@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from papers.data.few_shot import cifar_fs
 from papers.data.few_shot.class_sets import ClassParts, joined, only, those_with_images
+from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import FOLDER, load_known, local_copy
 from tutelage_cli.data.parquet import parquet_splits
 from tutelage_cli.data.resize import Size, covering
 from tutelage_cli.data.stored import load_stored
-from tutelage.errors import UsageError, nearest
 
 CHARACTER_SIDE = 28
 """pixels, to which characters are brought"""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import torch
 
-from tutelage_cli.data.images import ImageSet, Splits
 from tutelage.errors import UsageError, nearest
+from tutelage_cli.data.images import ImageSet, Splits
 
 
 class ClassParts(NamedTuple):

@@ -10,10 +10,10 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from papers.data.few_shot.spoiling import UNSPOILT, Spoiling
-from tutelage_cli.data.images import ImageSet
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
 from tutelage.types import Batch
+from tutelage_cli.data.images import ImageSet
 
 _TASK, _SPOIL, _SUPPORT, _QUERY = 1, 2, 3, 4
 """first part of a seed: keeps the streams of random numbers apart"""

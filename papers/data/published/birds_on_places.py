@@ -4,16 +4,16 @@ from pathlib import Path
 
 import torch
 
-from tutelage_cli.data.described import ThreeParts
-from tutelage_cli.data.images import ImageSet
 from papers.data.published.cub import read_cub
 from papers.data.published.places import place_categories, read_places
+from tutelage.errors import UsageError
+from tutelage.randomness import mixed_seed
+from tutelage_cli.data.described import ThreeParts
+from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.resize import Size
 from tutelage_cli.data.synthetic.compositing import drawn_mapping
 from tutelage_cli.data.synthetic.pools import Pools
 from tutelage_cli.data.synthetic.shifted import shifted_backgrounds
-from tutelage.errors import UsageError
-from tutelage.randomness import mixed_seed
 
 HELD_OUT = 0.2
 """share of the official training images"""

@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tutelage_cli.data.described import Described, ThreeParts
-from tutelage_cli.data.images import ImageSet
 from papers.data.published.layout import found, listed_rows, numbers
 from papers.data.published.pictures import read_pictures
-from tutelage_cli.data.resize import Size
 from tutelage.errors import UsageError, nearest
+from tutelage_cli.data.described import Described, ThreeParts
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.resize import Size
 
 _OF = "CelebA"
 _LISTS = "put list_attr_celeba.txt (of Anno) and list_eval_partition.txt (of Eval) there"

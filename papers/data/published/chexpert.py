@@ -7,14 +7,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from papers.data.published.layout import found, held_out_share
+from papers.data.published.pictures import read_pictures
+from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.described import Described, ThreeParts
 from tutelage_cli.data.images import ImageSet
-from papers.data.published.layout import found, held_out_share
-from papers.data.published.pictures import read_pictures
 from tutelage_cli.data.resize import Size
 from tutelage_cli.data.row_numbers import FIRST, listed
-from tutelage.errors import UsageError, nearest
 
 FINDINGS = (
     "No Finding",

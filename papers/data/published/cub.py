@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tutelage_cli.data.described import Described, ThreeParts
-from tutelage_cli.data.images import ImageSet
 from papers.data.published.layout import found, held_out_share, listed_rows, numbers
 from papers.data.published.pictures import picture
-from tutelage_cli.data.resize import Size, centre_cut, covering
 from tutelage.errors import UsageError
+from tutelage_cli.data.described import Described, ThreeParts
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.resize import Size, centre_cut, covering
 
 _OF = "CUB-200-2011"
 _PICTURES = "give the folder CUB_200_2011 that CUB_200_2011.tgz unpacks to"

@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tutelage_cli.data.folders import Listed, list_folders
 from papers.data.published.layout import found, listed_rows, numbers
 from papers.data.undecoded import UndecodedImages, undecoded
 from tutelage.errors import MissingExtraError, UsageError
+from tutelage_cli.data.folders import Listed, list_folders
 
 _OF = "ImageNet"
 _TRAIN = "unpack the training images into train, one folder for each class"

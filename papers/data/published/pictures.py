@@ -8,9 +8,9 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.decode import decode
 from tutelage_cli.data.resize import Size, covering
-from tutelage.errors import UsageError
 
 
 def picture(file: Path, *, where: str) -> UInt8[Tensor, "channels H W"]:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import torch
 
-from tutelage_cli.data.images import ImageSet
 from papers.data.published.layout import found, listed_rows, numbers
 from papers.data.published.pictures import read_pictures
-from tutelage_cli.data.resize import Size
 from tutelage.errors import UsageError
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.resize import Size
 
 _OF = "Places365"
 _LISTS = (

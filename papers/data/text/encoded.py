@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from papers.data.text.pairs import SentencePairs
-from tutelage_cli.data.text.vocabulary import END, MASK, Vocabulary
 from tutelage.errors import UsageError
+from tutelage_cli.data.text.vocabulary import END, MASK, Vocabulary
 
 
 @dataclass(frozen=True)

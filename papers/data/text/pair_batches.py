@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from papers.data.text.encoded import EncodedPairs
-from tutelage_cli.data.text.vocabulary import IGNORED, PAD, START
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
 from tutelage.types import Batch
+from tutelage_cli.data.text.vocabulary import IGNORED, PAD, START
 
 _ORDER, _DRAW, _WHOLE = 1, 2, 3
 _POOL = 20

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.columns import pick
 from tutelage_cli.data.parquet import open_parquet, parquet_splits
-from tutelage.errors import UsageError
-
-HELD_OUT_NAMES = ("validation", "valid", "val", "dev")
+from tutelage_cli.data.splits import HELD_OUT_NAMES
 
 
 @dataclass(frozen=True)

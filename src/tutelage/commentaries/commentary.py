@@ -21,9 +21,9 @@ from tutelage.commentaries.weights import (
     unpacked_weights,
 )
 from tutelage.errors import UsageError, nearest
-from tutelage.storage.replace_folder import fresh_folder, replace_folder
 from tutelage.storage.atomic_files import write_atomically
-from tutelage_cli.runner.run_folder import environment, unwritten, write_json
+from tutelage.storage.json_files import environment, unwritten, write_json
+from tutelage.storage.replace_folder import fresh_folder, replace_folder
 from tutelage.storage.state_dicts import require_tensors
 from tutelage.teachers import InternalState, for_other_classes
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN
+from tutelage.teacher import weighs_deeply
 from tutelage.teachers import (
     Aligned,
     AttentionMask,
@@ -30,7 +31,6 @@ from tutelage.teachers import (
     SupportWeights,
     Together,
 )
-from tutelage.teacher import weighs_deeply
 
 Settings = Mapping[str, Any]
 Types = dict[str, type | UnionType]

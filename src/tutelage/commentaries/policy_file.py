@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tutelage.augment.exported import exported
 from tutelage.errors import UsageError
-from tutelage_cli.runner.run_folder import unwritten, write_json
+from tutelage.storage.json_files import unwritten, write_json
 from tutelage.teachers import LearnedAugmentation
 
 

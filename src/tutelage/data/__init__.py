@@ -1,3 +1,4 @@
-"""Data sets of labelled images: where they come from, their noise, splits and batches."""
+"""What a training loop of one's own needs of its data: ids that stay with examples, and orders.
 
-__all__ = []
+Start with ``loaders.py``.
+"""

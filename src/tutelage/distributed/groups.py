@@ -9,10 +9,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from tutelage.errors import UnsupportedStudentError
-from tutelage.types import Batch, Params
 from tutelage.distributed.fsdp import group_of, is_sharded
 from tutelage.distributed.wrappers import data_parallel, uncompiled
+from tutelage.errors import UnsupportedStudentError
+from tutelage.types import Batch, Params
 
 
 @runtime_checkable

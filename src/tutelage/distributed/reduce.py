@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from tutelage.errors import UnsupportedStudentError
 from tutelage.distributed.groups import Processes
-from tutelage.types import Params
 from tutelage.distributed.wrappers import data_parallel
+from tutelage.errors import UnsupportedStudentError
+from tutelage.types import Params
 
 _REACHED = "reached by any process"
 

@@ -10,9 +10,9 @@ from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.nn.utils.spectral_norm import SpectralNorm
 
+from tutelage.distributed.wrappers import data_parallel, uncompiled
 from tutelage.errors import UnsupportedStudentError
 from tutelage.types import Batch
-from tutelage.distributed.wrappers import data_parallel, uncompiled
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tutelage.types import Params, StudentState
 from tutelage.functional.optim import Rule, Settings
+from tutelage.types import Params, StudentState
 
 SMALL = 2**16
 """elements up to which a tensor is joined with others"""

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from tutelage.distributed.fsdp import without_gathering
 from tutelage.functional.activation_checkpoints import checkpoints_of
 from tutelage.functional.decompositions import decomposed
 from tutelage.functional.differentiable import differentiable
 from tutelage.functional.recomputation import note_replay, recomputing
-from tutelage.types import Params
-from tutelage.distributed.fsdp import without_gathering
 from tutelage.functional.trees import cloned
+from tutelage.types import Params
 
 Context = Callable[[nn.Module], AbstractContextManager[None]]
 

@@ -8,14 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.distributed.fsdp import all_whole, as_stored, whole
+from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.functional.derivatives import require_second_derivatives
 from tutelage.functional.differentiable import eager, original, overwritten
-from tutelage.errors import UnsupportedStudentError, UsageError, nearest
-from tutelage.types import Params, StudentState
-from tutelage.functional.replay import replay
 from tutelage.functional.optim import settings_of, slots_of
-from tutelage.distributed.fsdp import all_whole, as_stored, whole
-from tutelage.functional.trees import cloned, detached, wide
+from tutelage.functional.replay import replay
+from tutelage.functional.trees import cloned, detached
+from tutelage.precision import wide
+from tutelage.types import Params, StudentState
 
 _HALF = (torch.float16, torch.bfloat16)
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from tutelage.functional.derivatives import second_derivatives
 from tutelage.functional.recomputation import no_other_recomputation
+from tutelage.precision import wide
 from tutelage.types import Batch, Lesson, Observation, Params
 
 Record = TypeVar("Record", bound=Batch | Lesson | Observation)
@@ -84,18 +85,6 @@ def inner(a: Params, b: Params) -> Tensor:
         A scalar.
     """
     return torch.stack([(wide(a[k]) * wide(b[k])).sum() for k in a]).sum()
-
-
-def wide(tensor: Tensor) -> Tensor:
-    """A tensor in float32, or better if it is so already.
-
-    Args:
-        tensor: Floating-point numbers.
-
-    Returns:
-        The same numbers.
-    """
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def kinds_in(record: Batch | Lesson | Observation) -> set[torch.dtype]:

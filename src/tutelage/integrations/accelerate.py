@@ -9,11 +9,11 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tutelage.storage.checkpoint import save_checkpoint, telling_damage
-from tutelage.training.step_strategy import require_norm, scale_gradient
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.integrations.checkpoint_folder import read_kept
 from tutelage.integrations.teaching import BesideStudent, Teaching
+from tutelage.storage.checkpoint import save_checkpoint, telling_damage
+from tutelage.training.step_strategy import require_norm, scale_gradient
 from tutelage.training.tutor import Tutor
 
 try:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from tutelage.storage.checkpoint import DAMAGE, load_checkpoint, telling_damage
 from tutelage.errors import UsageError
+from tutelage.storage.checkpoint import DAMAGE, load_checkpoint, telling_damage
 
 _CPU = torch.device("cpu")
 _NUMBERED = re.compile(r"(.*\D)(\d+)")

@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from tutelage.data.loaders import as_batch, without_ids
+from tutelage.distributed.groups import Alone, Group, Processes
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.integrations.lightning_step import ByLightning
 from tutelage.integrations.teaching import BesideStudent, Teaching
 from tutelage.training.forward import Record
-from tutelage.distributed.groups import Alone, Group, Processes
-from tutelage.types import Batch
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 try:
     import lightning as L

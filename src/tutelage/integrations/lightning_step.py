@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.optim import Optimizer
 
-from tutelage.training.step_strategy import require_norm, scale_gradient
 from tutelage.errors import MissingExtraError
+from tutelage.training.step_strategy import require_norm, scale_gradient
 
 try:
     import lightning as L

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tutelage.data.loaders import as_batch, without_ids
-from tutelage.training.step_strategy import Descent, Ordinary
-from tutelage.training.forward import Record
-from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.distributed.groups import Processes
-from tutelage.types import Batch
+from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.signals import Signal
 from tutelage.storage.state_dicts import load_module
+from tutelage.training.forward import Record
+from tutelage.training.step_strategy import Descent, Ordinary
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from tutelage.losses.objectives import (
     losses_of,
     squared_error,
 )
-from tutelage.types import Batch
 from tutelage.losses.reduction import counted_mean, counts_of
+from tutelage.precision import wide
+from tutelage.types import Batch
 from tutelage.validation.shapes import class_targets
-from tutelage.functional.trees import wide
 
 SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
 REGRESSION = "regression"

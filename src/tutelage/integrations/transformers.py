@@ -7,22 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tutelage.storage.checkpoint import save_checkpoint
 from tutelage.data.loaders import Draws, Indexed
-from tutelage.functional.differentiable import original
 from tutelage.errors import MissingExtraError, UsageError
+from tutelage.functional.differentiable import original
+from tutelage.integrations.checkpoint_folder import read_kept
 from tutelage.integrations.columns import (
     at_rest,
     by_columns,
     logits_without_labels,
     stacked,
 )
-from tutelage.integrations.checkpoint_folder import read_kept
 from tutelage.integrations.teaching import BesideStudent, Teaching
 from tutelage.integrations.trainer_loss import TrainersLoss, trainers_loss
 from tutelage.losses.objectives import Objective
-from tutelage.types import Batch
+from tutelage.storage.checkpoint import save_checkpoint
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 try:
     from transformers import Trainer, TrainerCallback

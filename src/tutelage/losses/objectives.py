@@ -14,11 +14,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage.types import Batch, Lesson, Outputs
 from tutelage.losses.reduction import Normalise as Normalise
 from tutelage.losses.reduction import counts_of
 from tutelage.losses.reduction import nonzero as nonzero
 from tutelage.losses.reduction import weighted_loss as weighted_loss
+from tutelage.precision import wide
+from tutelage.types import Batch, Lesson, Outputs
 from tutelage.validation.shapes import (
     class_targets,
     described,
@@ -27,7 +28,6 @@ from tutelage.validation.shapes import (
     require_rows,
     require_targets,
 )
-from tutelage.functional.trees import wide
 
 _NO_LABEL = -(2**31)
 """in place of torch's -100, which would count as an example of loss 0"""

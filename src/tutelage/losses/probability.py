@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tutelage.precision import wide
 from tutelage.validation.ranges import not_negative
-from tutelage.functional.trees import wide
 
 
 @dataclass(frozen=True)

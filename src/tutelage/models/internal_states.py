@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from tutelage.errors import UsageError, nearest
-from tutelage.models.catalogue import default_tap
 from tutelage.functional.student import find_tap, tapped
+from tutelage.models.catalogue import default_tap
 
 STAGES = {"I1": "stage3", "I2": "stage2", "I3": "stage1"}
 """outputs of the last convolutions at 8x8, 16x16 and 32x32 pixels, where images have 32x32"""

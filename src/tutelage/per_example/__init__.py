@@ -1,9 +1,9 @@
 """How every example's gradient lies to a direction, without per-example gradients."""
 
-from tutelage.per_example.gradient_dots import alignment, dots_or_forward
 from tutelage.per_example.coupling import couples_rows
 from tutelage.per_example.finite_difference import central_dots, forward_difference_dots
 from tutelage.per_example.forward import Losses, forward_dots, load_forward_mode
+from tutelage.per_example.gradient_dots import alignment, dots_or_forward
 from tutelage.per_example.recorder import Recorder
 from tutelage.per_example.recording import Recording
 

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from tutelage.functional.module_state import attributes_kept
+from tutelage.functional.replay import replay
+from tutelage.functional.trees import cloned
 from tutelage.per_example.coupling import varied
 from tutelage.per_example.inputs import Given
 from tutelage.per_example.row_arithmetic import mapped, tensors_in
 from tutelage.per_example.units import Unit, takes_statistics
-from tutelage.functional.module_state import attributes_kept
 from tutelage.randomness import each_from, seeded
-from tutelage.functional.replay import replay
-from tutelage.functional.trees import cloned
 
 Places = Mapping[tuple[str, int], Sequence[int | None]]
 """row dimension of every output, by the module's name and the number of its call"""

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from tutelage.errors import UnsupportedStudentError
 from tutelage.per_example.module_calls import Call
 from tutelage.per_example.row_arithmetic import inner_of
-from tutelage.errors import UnsupportedStudentError
 from tutelage.types import Params
 
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}

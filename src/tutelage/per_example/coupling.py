@@ -7,10 +7,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from tutelage.functional.module_state import on_state, state_of
 from tutelage.per_example.row_arithmetic import tensors_in
 from tutelage.per_example.units import scales_by_frequency, takes_statistics
-from tutelage.functional.module_state import on_state, state_of
-from tutelage.functional.trees import wide
+from tutelage.precision import wide
 
 FIRST = 4
 """passes of a student that are all checked; after them those numbered by powers of two"""

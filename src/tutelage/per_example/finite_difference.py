@@ -5,9 +5,10 @@ from math import isfinite, nan
 import torch
 from torch import Tensor
 
+from tutelage.functional.trees import inner, plus
 from tutelage.per_example.forward import Losses
+from tutelage.precision import wide
 from tutelage.types import Params
-from tutelage.functional.trees import inner, plus, wide
 
 SIZE = 1e-3
 """norm of the step along the direction"""

@@ -12,8 +12,8 @@ from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 from tutelage.functional.derivatives import is_once_differentiable, missing_operator
 from tutelage.functional.recomputation import no_other_recomputation
-from tutelage.types import Params
 from tutelage.functional.trees import inner, leaves, reached_grad
+from tutelage.types import Params
 
 Losses = Callable[[Params], Tensor]
 """from the student's parameters to losses [L], the same again for the same parameters"""

@@ -6,21 +6,21 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from tutelage.errors import UnsupportedStudentError, UsageError, nearest
+from tutelage.functional.differentiable import original
+from tutelage.functional.module_state import attributes_kept
+from tutelage.functional.replay_context import copied
+from tutelage.functional.student import evaluate
+from tutelage.functional.trees import detached, leaves
+from tutelage.losses.objectives import cross_entropy, losses_of
 from tutelage.per_example.coupling import couples_rows
 from tutelage.per_example.finite_difference import central_dots
 from tutelage.per_example.forward import Losses, forward_dots
 from tutelage.per_example.recorder import Recorder
 from tutelage.per_example.recording import Recording
 from tutelage.per_example.units import selected, without_padding
-from tutelage.functional.differentiable import original
-from tutelage.errors import UnsupportedStudentError, UsageError, nearest
-from tutelage.functional.module_state import attributes_kept
-from tutelage.losses.objectives import cross_entropy, losses_of
 from tutelage.randomness import seeded
 from tutelage.types import Batch, Params
-from tutelage.functional.replay_context import copied
-from tutelage.functional.student import evaluate
-from tutelage.functional.trees import detached, leaves
 
 Method = Literal["auto", "ghost", "forward", "difference"]
 

@@ -7,11 +7,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from tutelage.per_example.module_calls import Call, Output, open_call
+from tutelage.per_example.batch_dimension import UNKNOWN, Places
 from tutelage.per_example.coupling import RowCheck
 from tutelage.per_example.inputs import Given, given_to
+from tutelage.per_example.module_calls import Call, Output, open_call
 from tutelage.per_example.output_tangents import Before
-from tutelage.per_example.batch_dimension import UNKNOWN, Places
 from tutelage.per_example.recording import Recording
 from tutelage.per_example.row_arithmetic import apart, tensors_in
 from tutelage.per_example.row_gradients import CONVS

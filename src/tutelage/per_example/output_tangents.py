@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from torch.func import functional_call
 
+from tutelage.functional.replay import replay
 from tutelage.per_example.forward import as_constants, load_forward_mode
 from tutelage.per_example.inputs import Given
 from tutelage.per_example.row_arithmetic import inner_of, tensors_in
 from tutelage.per_example.units import scales_by_frequency
+from tutelage.precision import wide
 from tutelage.types import Params
-from tutelage.functional.replay import replay
-from tutelage.functional.trees import wide
 
 
 class Direct(nn.Module):

@@ -6,13 +6,13 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor, nn
 
-from tutelage.per_example.coupling import UNKNOWN, RowCheck
-from tutelage.per_example.inputs import Given, given_to
+from tutelage.functional.differentiable import original
 from tutelage.per_example.batch_dimension import Places, find_places
+from tutelage.per_example.coupling import UNKNOWN, RowCheck
+from tutelage.per_example.hooks import Watch
+from tutelage.per_example.inputs import Given, given_to
 from tutelage.per_example.recording import Recording
 from tutelage.per_example.units import selected, takes_statistics, units_of
-from tutelage.per_example.hooks import Watch
-from tutelage.functional.differentiable import original
 from tutelage.types import Params
 
 

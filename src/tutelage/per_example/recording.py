@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from tutelage.per_example.module_calls import Call
+from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.per_example.check_sum import check_sums
 from tutelage.per_example.coupling import RowCheck
-from tutelage.errors import UnsupportedStudentError, UsageError, nearest
+from tutelage.per_example.module_calls import Call
 from tutelage.types import Params
 
 

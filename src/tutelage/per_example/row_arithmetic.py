@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tutelage.functional.trees import wide
+from tutelage.precision import wide
 
 
 def sum_over(values: Tensor, dims: Sequence[int]) -> Tensor:

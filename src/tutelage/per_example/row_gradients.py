@@ -8,8 +8,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from tutelage.per_example.inputs import Given
 from tutelage.per_example.row_arithmetic import sum_over
 from tutelage.per_example.units import CHANNEL_NORMS, TRAILING_NORMS, Unit
+from tutelage.precision import wide
 from tutelage.types import Params
-from tutelage.functional.trees import wide
 
 CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 SMALLER = 0.6

@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import torch
 
+from tutelage.bilevel import Task
 from tutelage.functional.differentiable import require_steps_with_derivative
 from tutelage.functional.flat_params import Joint, update_jointly
-from tutelage.types import Params, Step, StudentState
 from tutelage.functional.optim import Rule
-from tutelage.signals.products import Linearised, Product
-from tutelage.bilevel import Task
 from tutelage.functional.trees import leaves, plus
+from tutelage.signals.products import Linearised, Product
+from tutelage.types import Params, Step, StudentState
 
 
 class Adjoint(NamedTuple):

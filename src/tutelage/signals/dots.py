@@ -3,16 +3,16 @@
 import torch
 from torch import Tensor
 
+from tutelage.bilevel import Task
+from tutelage.errors import UnsupportedStudentError
+from tutelage.functional.replay_context import detach
+from tutelage.functional.trees import detached
 from tutelage.per_example import forward_difference_dots, forward_dots
 from tutelage.per_example.recording import Recording
-from tutelage.errors import UnsupportedStudentError
-from tutelage.precision import FULL
-from tutelage.types import Lesson, Params, Step, StudentState, Witness
-from tutelage.functional.replay_context import detach
+from tutelage.precision import FULL, wide
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.products.alignment import CLOSE, losses_near
-from tutelage.bilevel import Task
-from tutelage.functional.trees import detached, wide
+from tutelage.types import Lesson, Params, Step, StudentState, Witness
 
 
 def dots_of(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import InexactWindowError
-from tutelage.types import Estimate, Params, Step, StudentState
 from tutelage.functional.trees import is_finite
+from tutelage.types import Estimate, Params, Step, StudentState
 
 WORST_DRIFT = 1e-3
 """amplification of rounding, by the momentum alone, above which a window is refused at once"""

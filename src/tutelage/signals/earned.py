@@ -7,16 +7,17 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
-from tutelage.per_example import load_forward_mode
+from tutelage.bilevel import Task
 from tutelage.errors import UsageError
-from tutelage.types import Lesson, Observation, Params, Step, StudentState, Window, Witness
+from tutelage.functional.trees import detached, named_grad
+from tutelage.per_example import load_forward_mode
+from tutelage.precision import wide
 from tutelage.signals.dots import dots_of, weighted_slopes
 from tutelage.signals.policy_gradients import counted_actions
 from tutelage.signals.products import Alignment, Automatic, DoubleBackward, only_weighs
 from tutelage.signals.pseudo_values import pseudo_values
-from tutelage.bilevel import Task
 from tutelage.teacher import is_deep
-from tutelage.functional.trees import detached, named_grad, wide
+from tutelage.types import Lesson, Observation, Params, Step, StudentState, Window, Witness
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from tutelage.functional.flat_params import join
-from tutelage.types import Params
 from tutelage.functional.optim import Settings
 from tutelage.signals.fixed_point import UNSET, fixed, power, refitted, value_of
+from tutelage.types import Params
 
 
 class Numbers(NamedTuple):

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from tutelage.functional.flat_params import alike, join, part
-from tutelage.types import Params, Step
 from tutelage.signals.fixed_point import (
     ROOM,
     exponent_for,
@@ -18,6 +17,7 @@ from tutelage.signals.fixed_point import (
     value_of,
 )
 from tutelage.signals.fixed_steps import Change, Numbers, Refit, move_of, whole_gradient
+from tutelage.types import Params, Step
 
 
 @dataclass

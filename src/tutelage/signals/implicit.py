@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from tutelage.bilevel import Task
 from tutelage.errors import UnsupportedStudentError
-from tutelage.types import Batch, Estimate, Params, Step, Window
+from tutelage.functional.trees import plus
 from tutelage.signals.products import DoubleBackward, Product
 from tutelage.signals.solvers import Solver
-from tutelage.bilevel import Task
-from tutelage.functional.trees import plus
+from tutelage.types import Batch, Estimate, Params, Step, Window
 
 
 @dataclass(frozen=True)

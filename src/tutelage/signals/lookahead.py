@@ -7,6 +7,11 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
+from tutelage.bilevel import Task
+from tutelage.functional.trees import leaves, named_grad, plus
+from tutelage.signals.dots import dots_of
+from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
+from tutelage.signals.protocol import Judge, judging_gradient
 from tutelage.types import (
     Batch,
     Estimate,
@@ -17,11 +22,6 @@ from tutelage.types import (
     Window,
     Witness,
 )
-from tutelage.signals.dots import dots_of
-from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
-from tutelage.signals.protocol import Judge, judging_gradient
-from tutelage.bilevel import Task
-from tutelage.functional.trees import leaves, named_grad, plus
 
 Mode = Literal["online", "restep", "virtual"]
 

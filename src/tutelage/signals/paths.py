@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from tutelage.types import Step
 from tutelage.bilevel import Task
 from tutelage.teacher import weighs_deeply
+from tutelage.types import Step
 
 
 def facts_of(task: Task, steps: Sequence[Step]) -> dict[str, float]:

@@ -6,15 +6,16 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from tutelage.bilevel import Task
 from tutelage.errors import UsageError
-from tutelage.validation.ranges import require_not_negative
-from tutelage.types import Batch, Estimate, Judgement, Lesson, Params, Step, Window, Witness
+from tutelage.functional.trees import named_grad, plus
 from tutelage.losses.reduction import nonzero
+from tutelage.precision import wide
 from tutelage.signals.dots import seen_again
 from tutelage.signals.protocol import Judge
-from tutelage.bilevel import Task
 from tutelage.teacher import acts_at_test, entropy
-from tutelage.functional.trees import named_grad, plus, wide
+from tutelage.types import Batch, Estimate, Judgement, Lesson, Params, Step, Window, Witness
+from tutelage.validation.ranges import require_not_negative
 
 Normalise = Literal["standard", "mean", "none"]
 TINY = 1e-8

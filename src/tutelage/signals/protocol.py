@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
+from tutelage.bilevel import Task
 from tutelage.errors import UnsupportedStudentError
 from tutelage.types import Batch, Estimate, Judgement, Params, Step, StudentState, Window
-from tutelage.bilevel import Task
 
 
 @runtime_checkable

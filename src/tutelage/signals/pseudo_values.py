@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from tutelage.losses.objectives import nonzero
-from tutelage.types import Lesson
 from tutelage.bilevel import Task
+from tutelage.losses.objectives import nonzero
+from tutelage.precision import wide
 from tutelage.teacher import normalise_of
-from tutelage.functional.trees import wide
+from tutelage.types import Lesson
 
 
 def pseudo_values(

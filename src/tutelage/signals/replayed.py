@@ -7,11 +7,11 @@ from typing import ClassVar, Literal, NamedTuple
 
 import torch
 
-from tutelage.types import Batch, Estimate, Judgement, Params, Step, StudentState, Window
+from tutelage.bilevel import Task
 from tutelage.signals.adjoint import Adjoint, Link, link
 from tutelage.signals.paths import facts_of
 from tutelage.signals.products import Automatic, Product
-from tutelage.bilevel import Task
+from tutelage.types import Batch, Estimate, Judgement, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from tutelage.bilevel import Task
 from tutelage.errors import UnsupportedStudentError
-from tutelage.types import Batch, Estimate, Params, Step, StudentState, Window
 from tutelage.functional.optim import MomentumSGD, Rule, Settings
+from tutelage.functional.trees import is_finite, plus
+from tutelage.precision import wide
 from tutelage.signals.drift import WORST_DRIFT as WORST_DRIFT
 from tutelage.signals.drift import Undone, entries_of, require_little_drift, require_undone
 from tutelage.signals.histories import ExactHistory, FloatHistory
 from tutelage.signals.paths import facts_of
 from tutelage.signals.products import Automatic, Product
-from tutelage.bilevel import Task
-from tutelage.functional.trees import is_finite, plus, wide
+from tutelage.types import Batch, Estimate, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)

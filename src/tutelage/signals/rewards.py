@@ -6,8 +6,10 @@ from typing import ClassVar
 
 import torch
 
-from tutelage.types import Batch, Estimate, Judgement, Params, Window
+from tutelage.bilevel import Task
+from tutelage.functional.trees import plus
 from tutelage.losses.reduction import nonzero
+from tutelage.precision import wide
 from tutelage.signals.earned import Earned
 from tutelage.signals.policy_gradients import (
     Normalise,
@@ -21,8 +23,7 @@ from tutelage.signals.policy_gradients import (
 )
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.protocol import Judge, judging_gradient
-from tutelage.bilevel import Task
-from tutelage.functional.trees import plus, wide
+from tutelage.types import Batch, Estimate, Judgement, Params, Window
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import torch
 
-from tutelage.types import Batch, Estimate, Params, Window
+from tutelage.bilevel import Task
 from tutelage.signals.policy_gradients import policy_gradient
 from tutelage.signals.protocol import Judge
-from tutelage.bilevel import Task
+from tutelage.types import Batch, Estimate, Params, Window
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from tutelage.functional.trees import inner, is_finite, plus
+from tutelage.types import Params
 from tutelage.validation.ranges import (
     at_least_one,
     not_negative,
     require_above_zero,
     require_not_negative,
 )
-from tutelage.types import Params
-from tutelage.functional.trees import inner, is_finite, plus
 
 Matvec = Callable[[Params], Params]
 

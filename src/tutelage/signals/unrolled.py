@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from tutelage.types import Batch, Estimate, Judgement, Params, Step, StudentState, Window
-from tutelage.signals.paths import facts_of
 from tutelage.bilevel import Task
 from tutelage.functional.trees import detached, grads_of_both, leaves, named_grad
+from tutelage.signals.paths import facts_of
+from tutelage.types import Batch, Estimate, Judgement, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError
-from tutelage.validation.ranges import require_above_zero
 from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.validation.ranges import require_above_zero
 
 
 class AttentionMask(nn.Module):

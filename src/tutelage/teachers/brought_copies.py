@@ -3,8 +3,8 @@
 from torch import nn
 
 from tutelage.errors import UsageError
-from tutelage.types import Batch, Lesson
 from tutelage.teachers.copies import repeated
+from tutelage.types import Batch, Lesson
 
 
 class BroughtCopies(nn.Module):

@@ -4,9 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.losses.targets import one_hot
-from tutelage.precision import FULL, autocast_to
+from tutelage.precision import FULL, autocast_to, wide
 from tutelage.types import Lesson, Observation
-from tutelage.functional.trees import wide
 
 FACTS = 4
 """how many facts about the student's training the teacher sees"""

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError, nearest
+from tutelage.functional.student import known_width, tap_width
 from tutelage.losses.objectives import Normalise
 from tutelage.types import Lesson, Observation
-from tutelage.functional.student import known_width, tap_width
 
 LEVELS = ("centred", "free")
 

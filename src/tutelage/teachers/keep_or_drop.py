@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise
-from tutelage.types import Lesson, Observation
+from tutelage.precision import wide
 from tutelage.teacher import taps_of, uses_progress
-from tutelage.functional.trees import wide
+from tutelage.types import Lesson, Observation
 
 TINY = 1e-6
 """probabilities are kept this far from 0 and 1, so that their logarithms are finite"""

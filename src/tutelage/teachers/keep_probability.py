@@ -5,10 +5,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.losses.targets import one_hot
 from tutelage.losses.objectives import Normalise
-from tutelage.types import Lesson, Observation
+from tutelage.losses.targets import one_hot
 from tutelage.teachers.internal_state import margin
+from tutelage.types import Lesson, Observation
 
 HIDDEN = 12
 """units of the hidden layer"""

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from tutelage.precision import wide
 from tutelage.types import Lesson, Observation
-from tutelage.functional.trees import wide
 
 
 class LossPercentile(nn.Module):

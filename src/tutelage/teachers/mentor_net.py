@@ -5,11 +5,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.losses.targets import require_classes_of
 from tutelage.losses.objectives import Normalise
-from tutelage.validation.ranges import require_not_negative
-from tutelage.types import Lesson, Observation
+from tutelage.losses.targets import require_classes_of
 from tutelage.teachers.loss_percentile import LossPercentile
+from tutelage.types import Lesson, Observation
+from tutelage.validation.ranges import require_not_negative
 
 EPOCHS = 100
 """into how many parts the learned MentorNet divides a run"""

@@ -4,9 +4,9 @@ import torch
 from torch import nn
 from torch.distributions import Beta
 
-from tutelage.validation.ranges import require_above_zero
-from tutelage.types import Batch, Lesson
 from tutelage.teachers.blending import blend, drawn_partner
+from tutelage.types import Batch, Lesson
+from tutelage.validation.ranges import require_above_zero
 
 
 class Mixup(nn.Module):

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise
-from tutelage.types import Batch, Lesson, Observation, as_lesson
 from tutelage.teacher import (
     acts_at_test,
     normalise_of,
@@ -15,6 +14,7 @@ from tutelage.teacher import (
     uses_progress,
     weighs_deeply,
 )
+from tutelage.types import Batch, Lesson, Observation, as_lesson
 
 
 class Permuted(nn.Module):

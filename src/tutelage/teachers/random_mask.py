@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.teachers.attention_mask import checked_sigma, gaussian
+from tutelage.types import Batch, Lesson, as_lesson
 
 
 class RandomMask(nn.Module):

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from tutelage.types import Batch, Lesson
 from tutelage.teachers.blending import Blending, blend_by_class
+from tutelage.types import Batch, Lesson
 
 
 class Shuffled(nn.Module):

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.losses.targets import one_hot
-from tutelage.types import Batch, Lesson
 from tutelage.teachers.copies import repeated
 from tutelage.teachers.worst_case_soft import probabilities
+from tutelage.types import Batch, Lesson
 
 
 class StoredCopies(nn.Module):

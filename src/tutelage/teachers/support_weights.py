@@ -5,8 +5,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.losses.targets import one_hot
 from tutelage.losses.objectives import Normalise, nonzero
+from tutelage.losses.targets import one_hot
 from tutelage.types import Lesson, Observation
 
 

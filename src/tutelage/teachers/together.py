@@ -6,7 +6,6 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise
-from tutelage.types import Batch, Lesson, Observation
 from tutelage.teacher import (
     acts_at_test,
     drop_below_of,
@@ -16,6 +15,7 @@ from tutelage.teacher import (
     uses_progress,
     weighs_deeply,
 )
+from tutelage.types import Batch, Lesson, Observation
 
 
 class Together(nn.Module):

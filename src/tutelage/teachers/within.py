@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tutelage.functional.trees import wide
+from tutelage.precision import wide
 
 
 def softmax_within(values: Float[Tensor, "L"], group: Int[Tensor, "L"]) -> Float[Tensor, "L"]:

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise
-from tutelage.types import Lesson, Observation
+from tutelage.precision import wide
 from tutelage.teachers.within import maximum_within, softmax_within, sum_within
-from tutelage.functional.trees import wide
+from tutelage.types import Lesson, Observation
 
 
 class WorstCase(nn.Module):

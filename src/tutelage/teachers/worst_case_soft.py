@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise, Objective, cross_entropy, losses_of
-from tutelage.validation.ranges import require_above_zero
-from tutelage.types import Lesson, Observation
+from tutelage.precision import wide
 from tutelage.teachers.within import first_within, softmax_within
 from tutelage.teachers.worst_case import require_positive, require_share
-from tutelage.functional.trees import wide
+from tutelage.types import Lesson, Observation
+from tutelage.validation.ranges import require_above_zero
 
 TargetRule = Callable[[Lesson, Tensor], Tensor]
 """from the lesson and what the student predicts of each row's original, [L, C] probabilities or

@@ -10,16 +10,16 @@ from torch import nn
 from torch.optim import Optimizer
 
 from tutelage.errors import UsageError
-from tutelage.losses.targets import answered_rightly
-from tutelage.training.teacher_update import step_if_finite
-from tutelage.training.forward import shown
-from tutelage.losses.objectives import Objective, cross_entropy
-from tutelage.randomness import mixed_seed
-from tutelage.types import Batch, Params
-from tutelage.losses.reduction import counts_of
-from tutelage.signals import Score
 from tutelage.functional.trees import is_finite, plus
+from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.losses.reduction import counts_of
+from tutelage.losses.targets import answered_rightly
+from tutelage.randomness import mixed_seed
+from tutelage.signals import Score
+from tutelage.training.forward import shown
+from tutelage.training.teacher_update import step_if_finite
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Params
 
 
 class Goal(NamedTuple):

@@ -7,12 +7,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tutelage.per_example import Recorder
-from tutelage.functional.differentiable import eager
+from tutelage.bilevel import Task
+from tutelage.distributed.fsdp import whole
+from tutelage.distributed.wrappers import uncompiled
 from tutelage.errors import UnsupportedStudentError
+from tutelage.functional.differentiable import eager
 from tutelage.functional.module_state import ModuleState
+from tutelage.functional.optim import settings_of
+from tutelage.functional.replay_context import as_taken, copied, detach, joined
+from tutelage.functional.student import tapped
+from tutelage.functional.trees import detached, leaves
 from tutelage.losses.objectives import logits_of, losses_of
+from tutelage.per_example import Recorder
 from tutelage.precision import FULL, autocast_to
+from tutelage.signals.dots import exact_dots
+from tutelage.teacher import acts_at_test, is_deep, prepare, taps_of
 from tutelage.types import (
     Batch,
     Lesson,
@@ -25,15 +34,6 @@ from tutelage.types import (
     Witness,
     as_lesson,
 )
-from tutelage.functional.optim import settings_of
-from tutelage.distributed.fsdp import whole
-from tutelage.functional.replay_context import as_taken, copied, detach, joined
-from tutelage.signals.dots import exact_dots
-from tutelage.functional.student import tapped
-from tutelage.bilevel import Task
-from tutelage.teacher import acts_at_test, is_deep, prepare, taps_of
-from tutelage.functional.trees import detached, leaves
-from tutelage.distributed.wrappers import uncompiled
 
 
 class Record(NamedTuple):

@@ -7,20 +7,20 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tutelage.bilevel import Task
 from tutelage.errors import InexactWindowError
-from tutelage.training.teacher_update import step_if_finite
-from tutelage.training.forward import Record
-from tutelage.training.teacher_buffers import require_no_memory
+from tutelage.functional.optim import settings_of
+from tutelage.functional.replay_context import copied
+from tutelage.functional.student import StudentView, in_full_precision
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
-from tutelage.types import Batch, Estimate, Progress, Step, StudentState
-from tutelage.functional.optim import settings_of
-from tutelage.functional.replay_context import copied
 from tutelage.signals import WholeRun
-from tutelage.functional.student import StudentView, in_full_precision
-from tutelage.bilevel import Task
+from tutelage.training.forward import Record
+from tutelage.training.teacher_buffers import require_no_memory
+from tutelage.training.teacher_update import step_if_finite
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Estimate, Progress, Step, StudentState
 
 
 class Episode(NamedTuple):

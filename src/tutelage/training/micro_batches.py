@@ -6,16 +6,16 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from tutelage.training.forward import Look, look
-from tutelage.functional.module_state import ModuleState, on_state, state_of
-from tutelage.losses.objectives import losses_of
-from tutelage.types import Lesson, Step
-from tutelage.distributed.fsdp import is_sharded
-from tutelage.functional.replay_context import as_taken, copied
-from tutelage.signals.products import Alignment
 from tutelage.bilevel import Task
-from tutelage.teacher import drop_below_of, is_deep
+from tutelage.distributed.fsdp import is_sharded
 from tutelage.distributed.wrappers import data_parallel
+from tutelage.functional.module_state import ModuleState, on_state, state_of
+from tutelage.functional.replay_context import as_taken, copied
+from tutelage.losses.objectives import losses_of
+from tutelage.signals.products import Alignment
+from tutelage.teacher import drop_below_of, is_deep
+from tutelage.training.forward import Look, look
+from tutelage.types import Lesson, Step
 
 
 def look_first(

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from tutelage.functional.portable_state import Rename, renamed
-from tutelage.types import Batch, Params, Progress, Step, StudentState, Window
 from tutelage.functional.trees import moved_to
+from tutelage.types import Batch, Params, Progress, Step, StudentState, Window
 
 
 def packed(step: Step) -> dict[str, Any]:

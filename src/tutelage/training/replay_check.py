@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tutelage.functional.differentiable import compiled_parts
-from tutelage.errors import UnsupportedStudentError
-from tutelage.functional.module_state import ModuleState, on_state, state_of
-from tutelage.types import Lesson, Observation, Step, StudentState
-from tutelage.functional.student import StudentView
 from tutelage.bilevel import Task
+from tutelage.errors import UnsupportedStudentError
+from tutelage.functional.differentiable import compiled_parts
+from tutelage.functional.module_state import ModuleState, on_state, state_of
+from tutelage.functional.student import StudentView
 from tutelage.functional.trees import cloned
+from tutelage.types import Lesson, Observation, Step, StudentState
 
 
 class Start(NamedTuple):

@@ -4,15 +4,15 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from tutelage.errors import UnsupportedStudentError
-from tutelage.training.forward import Look, look, weighed
-from tutelage.functional.module_state import on_state, state_of
-from tutelage.losses.objectives import losses_of
-from tutelage.types import Lesson, Observation, Step
-from tutelage.functional.replay_context import as_taken, copied, detach
-from tutelage.training.batch_statistics import normalising
 from tutelage.bilevel import Task
+from tutelage.errors import UnsupportedStudentError
+from tutelage.functional.module_state import on_state, state_of
+from tutelage.functional.replay_context import as_taken, copied, detach
+from tutelage.losses.objectives import losses_of
 from tutelage.teacher import drop_below_of, taps_of, uses_alignments
+from tutelage.training.batch_statistics import normalising
+from tutelage.training.forward import Look, look, weighed
+from tutelage.types import Lesson, Observation, Step
 
 _FEWEST = 2
 """rows of a pass: batch normalisation cannot treat a single one"""

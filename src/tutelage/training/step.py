@@ -2,11 +2,8 @@
 
 from torch import Tensor, nn
 
-from tutelage.training.step_strategy import Descent
-from tutelage.losses.targets import require_distributions
-from tutelage.training.skip_rows import look_or_lighter
-from tutelage.training.forward import Look
-from tutelage.training.micro_batches import look_first, shares, unsummed
+from tutelage.bilevel import Task
+from tutelage.distributed.fsdp import is_sharded
 from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import (
     gather,
@@ -14,14 +11,17 @@ from tutelage.distributed.reduce import (
     require_no_static_graph,
     tried_together,
 )
-from tutelage.types import Lesson, Step
-from tutelage.losses.reduction import counts_of
-from tutelage.training.replay_check import Start, require_reproducible
-from tutelage.validation.shapes import require_finite_weights, require_targets
-from tutelage.distributed.fsdp import is_sharded
 from tutelage.functional.student import StudentView
-from tutelage.bilevel import Task
 from tutelage.functional.trees import plus
+from tutelage.losses.reduction import counts_of
+from tutelage.losses.targets import require_distributions
+from tutelage.training.forward import Look
+from tutelage.training.micro_batches import look_first, shares, unsummed
+from tutelage.training.replay_check import Start, require_reproducible
+from tutelage.training.skip_rows import look_or_lighter
+from tutelage.training.step_strategy import Descent
+from tutelage.types import Lesson, Step
+from tutelage.validation.shapes import require_finite_weights, require_targets
 
 
 class Passes:

@@ -8,14 +8,14 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tutelage.errors import InexactWindowError
-from tutelage.precision import FULL, autocast_now, autocast_to
-from tutelage.types import Batch, Estimate, Params, Window
-from tutelage.signals import Combining, Implicit, OneStep, Signal
-from tutelage.functional.student import in_full_precision
 from tutelage.bilevel import Task
+from tutelage.errors import InexactWindowError
+from tutelage.functional.student import in_full_precision
+from tutelage.functional.trees import is_finite, moved_to, plus
+from tutelage.precision import FULL, autocast_now, autocast_to, wide
+from tutelage.signals import Combining, Implicit, OneStep, Signal
 from tutelage.teacher import drop_below_of
-from tutelage.functional.trees import is_finite, moved_to, plus, wide
+from tutelage.types import Batch, Estimate, Params, Window
 
 _LOG = logging.getLogger(__name__)
 

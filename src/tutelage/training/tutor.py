@@ -8,11 +8,31 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tutelage.per_example import Recorder
-from tutelage.training.step_strategy import Descent, Ordinary
+from tutelage.bilevel import Task
+from tutelage.distributed.groups import Processes, processes_of
 from tutelage.functional.differentiable import require_learnable
+from tutelage.functional.optim import rule_for
+from tutelage.functional.portable_state import (
+    load_optimizer_state,
+    load_state,
+    names_in,
+    optimizer_state_of,
+    plain_names,
+    state_of,
+)
+from tutelage.functional.replay_context import copied, detach, write_back
+from tutelage.functional.student import StudentView
+from tutelage.functional.trees import cloned, leaves
+from tutelage.losses.objectives import Objective, cross_entropy, is_row_by_row
+from tutelage.losses.reduction import counts_of
 from tutelage.losses.targets import counted_rows
-from tutelage.training.teacher_update import Learner
+from tutelage.per_example import Recorder
+from tutelage.precision import autocast_now
+from tutelage.randomness import mixed_seed
+from tutelage.signals import Signal
+from tutelage.signals.dots import seen_again
+from tutelage.teacher import reads_rows, uses_alignments, uses_progress
+from tutelage.teachers.plain import Plain
 from tutelage.training.forward import (
     Look,
     Record,
@@ -24,6 +44,12 @@ from tutelage.training.forward import (
     settings_now,
     weighed,
 )
+from tutelage.training.micro_batches import require_parts
+from tutelage.training.plain_state import renamed_steps
+from tutelage.training.replay_check import require_no_norm
+from tutelage.training.running_loss import Tally
+from tutelage.training.step import Passes
+from tutelage.training.step_strategy import Descent, Ordinary
 from tutelage.training.teacher_buffers import (
     BufferCopies,
     has_memory,
@@ -31,36 +57,10 @@ from tutelage.training.teacher_buffers import (
     remember,
     renew_buffers,
 )
-from tutelage.training.micro_batches import require_parts
-from tutelage.losses.objectives import Objective, cross_entropy, is_row_by_row
-from tutelage.training.plain_state import renamed_steps
-from tutelage.training.step import Passes
-from tutelage.functional.portable_state import (
-    load_optimizer_state,
-    load_state,
-    names_in,
-    optimizer_state_of,
-    plain_names,
-    state_of,
-)
-from tutelage.precision import autocast_now
-from tutelage.distributed.groups import Processes, processes_of
-from tutelage.randomness import mixed_seed
-from tutelage.types import Batch, Params, Progress, Step, Window, Witness
-from tutelage.losses.reduction import counts_of
-from tutelage.training.replay_check import require_no_norm
-from tutelage.functional.optim import rule_for
-from tutelage.validation.shapes import require_batch
-from tutelage.functional.replay_context import copied, detach, write_back
-from tutelage.signals import Signal
-from tutelage.signals.dots import seen_again
-from tutelage.functional.student import StudentView
-from tutelage.training.running_loss import Tally
-from tutelage.bilevel import Task
-from tutelage.teachers.plain import Plain
-from tutelage.teacher import reads_rows, uses_alignments, uses_progress
+from tutelage.training.teacher_update import Learner
 from tutelage.training.window_buffer import Trail
-from tutelage.functional.trees import cloned, leaves
+from tutelage.types import Batch, Params, Progress, Step, Window, Witness
+from tutelage.validation.shapes import require_batch
 
 ORDINARY = Ordinary()
 

@@ -7,6 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tutelage.functional.student import StudentView
+from tutelage.functional.trees import moved_to
+from tutelage.signals import Signal, Undoing
+from tutelage.signals.drift import entries_of
 from tutelage.training.plain_state import (
     packed,
     packed_window,
@@ -15,10 +19,6 @@ from tutelage.training.plain_state import (
     unpacked_window,
 )
 from tutelage.types import Judgement, Params, Step, StudentState, Window, Witness
-from tutelage.signals import Signal, Undoing
-from tutelage.signals.drift import entries_of
-from tutelage.functional.student import StudentView
-from tutelage.functional.trees import moved_to
 
 Waiting = tuple[Window, Params]
 """a window that the next step's loss will judge, and the teacher's parameters as they were"""

@@ -46,8 +46,8 @@ def _learn(asked: Learn) -> None:
         require_module(asked.log, "train")
     say(speech.progress(), "Reading the data ...")
     # torch comes in here, after everything that can be refused without it
-    from tutelage_cli.commentary.learn import learn
     from tutelage_cli.commentary.display import Rounds
+    from tutelage_cli.commentary.learn import learn
 
     with Rounds(speech.progress(), settings.rounds) as rounds, _curves(asked, out) as draw:
 
@@ -105,8 +105,8 @@ def _free(settings: LearnSettings) -> Path:
 
 
 def _show(asked: Show) -> None:
-    from tutelage_cli.data.reading import Reading
     from tutelage_cli.commentary.show import show
+    from tutelage_cli.data.reading import Reading
 
     out = asked.out or asked.folder.resolve().with_suffix(".html")
     reading = Reading("skip", "keep", "skip", asked.ignore_labels, asked.image_size)

@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
-from tutelage_cli.data.batches import Batches
-from tutelage_cli.data.images import ImageSet
-from tutelage_cli.commentary.settings import LearnSettings
-from tutelage.training.loops import alternating, episodic
 from tutelage.models import MaskUNet, build_student
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.types import Batch
 from tutelage.signals import Implicit, Neumann, Replayed
+from tutelage.teachers import AttentionMask, Blending
+from tutelage.training.loops import alternating, episodic
+from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
+from tutelage_cli.commentary.settings import LearnSettings
+from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import TAUGHT, device_of
 from tutelage_cli.train.material import Streams
-from tutelage.teachers import AttentionMask, Blending
-from tutelage.training.tutor import Tutor
 
 
 @runtime_checkable

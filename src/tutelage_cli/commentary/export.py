@@ -5,8 +5,8 @@ from pathlib import Path
 from tutelage.augment.exported import APPROXIMATE
 from tutelage.commentaries import load_commentary, read_card, write_policy
 from tutelage.errors import UsageError
-from tutelage_cli.commentary.show import stand_in
 from tutelage.teachers import LearnedAugmentation
+from tutelage_cli.commentary.show import stand_in
 
 
 def export(folder: Path, size: tuple[int, int] | None, out: Path) -> list[str]:

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tutelage_cli.data.batches import Batches
-from tutelage.types import Batch, Observation, Progress, as_lesson
-from tutelage_cli.report import elements, formats, styles as looks, plots
-from tutelage_cli.report.pictures import pictured
 from tutelage.teachers import AttentionMask, Curriculum
+from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage_cli.data.batches import Batches
+from tutelage_cli.report import elements, formats, plots
+from tutelage_cli.report import styles as looks
+from tutelage_cli.report.pictures import pictured
 
 SHOWN = 12
 """images of a kind"""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from tutelage.commentaries import Provenance, save_commentary
+from tutelage.errors import UsageError
 from tutelage.storage.checkpoint import (
     load_checkpoint,
     save_checkpoint,
@@ -15,11 +17,10 @@ from tutelage.storage.checkpoint import (
     telling_damage,
     unsealed,
 )
-from tutelage.commentaries import Provenance, save_commentary
-from tutelage_cli.config.settings_files import to_plain
-from tutelage.errors import UsageError
+from tutelage.storage.json_files import unwritten
 from tutelage_cli.commentary.course import COURSES, Course
 from tutelage_cli.commentary.settings import LearnSettings
+from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.runner.run_folder import (
     SETTINGS,
     create_run,
@@ -27,7 +28,6 @@ from tutelage_cli.runner.run_folder import (
     run_facts,
     run_settings,
     sweep,
-    unwritten,
 )
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.check import check_batch, check_device, fingerprint

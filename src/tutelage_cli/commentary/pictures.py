@@ -8,11 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tutelage_cli.commentary.image_sections import Exhibit, curriculum, masks
-from tutelage_cli.commentary.policy_section import augmentation
-from tutelage_cli.commentary.surfaces import of_margin_and_loss
-from tutelage_cli.report import elements, formats, plots
-from tutelage_cli.report.grid import Grid, grid
+from tutelage.teacher import normalise_of
 from tutelage.teachers import (
     AttentionMask,
     Blending,
@@ -28,7 +24,11 @@ from tutelage.teachers import (
     Together,
 )
 from tutelage.teachers.internal_state import SURFACE
-from tutelage.teacher import normalise_of
+from tutelage_cli.commentary.image_sections import Exhibit, curriculum, masks
+from tutelage_cli.commentary.policy_section import augmentation
+from tutelage_cli.commentary.surfaces import of_margin_and_loss
+from tutelage_cli.report import elements, formats, plots
+from tutelage_cli.report.grid import Grid, grid
 
 Parts = dict[str, tuple[str, str]]
 """name and HTML of each section, by its anchor"""

@@ -1,9 +1,9 @@
 """What a learned augmentation came to, as a section of a page."""
 
+from tutelage.teachers import LearnedAugmentation
 from tutelage_cli.commentary.image_sections import Exhibit
 from tutelage_cli.report.augmentation import drawn
 from tutelage_cli.train.policies import shown
-from tutelage.teachers import LearnedAugmentation
 
 
 def augmentation(of: Exhibit) -> tuple[str, str]:

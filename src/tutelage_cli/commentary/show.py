@@ -9,16 +9,16 @@ import torch
 from torch import nn
 
 from tutelage.commentaries import caution, load_commentary, read_card
+from tutelage.errors import UsageError
+from tutelage.storage.json_files import unwritten
+from tutelage_cli.commentary.image_sections import Exhibit
+from tutelage_cli.commentary.pictures import drawn
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.sources import WORDS, load
 from tutelage_cli.data.splits import limit_rows
-from tutelage.errors import UsageError
-from tutelage_cli.commentary.image_sections import Exhibit
-from tutelage_cli.commentary.pictures import drawn
 from tutelage_cli.report import elements
 from tutelage_cli.report.page import document, write_page
-from tutelage_cli.runner.run_folder import unwritten
 
 SHOWN_ON = 500
 """images, class balanced, that a commentary is shown on"""

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
+from tutelage.teachers import InternalState
 from tutelage_cli.report import elements
 from tutelage_cli.report.grid import Grid, grid
-from tutelage.teachers import InternalState
 
 CAPTION = "Weight by margin and loss"
 PLACES = {"margin": torch.linspace(-1, 1, 9), "loss": torch.linspace(0, 8, 9)}

@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from tutelage_cli.compare.runs import ACCURACY, Compared, Difference, arms_of
-from tutelage_cli.report import charts, elements, formats, styles as looks
+from tutelage_cli.report import charts, elements, formats
+from tutelage_cli.report import styles as looks
 from tutelage_cli.report import table as report_table
 from tutelage_cli.report.page import document
 from tutelage_cli.terminal import say, say_table

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tutelage_cli.config.settings_files import to_plain
 from tutelage.errors import UsageError
+from tutelage_cli.claims import FAILS, HOLDS, Comparison, Judged, judge
+from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.inspect.reading import Run, open_run
 from tutelage_cli.report import Arm, Curve
-from papers.framework.claims import FAILS, HOLDS, Comparison, Judged, judge
 from tutelage_cli.runner.run_folder import run_facts
 from tutelage_cli.train.job_files import history_of, result_of
 from tutelage_cli.train.settings import TrainSettings

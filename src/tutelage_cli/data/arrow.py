@@ -6,13 +6,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tutelage.errors import MissingExtraError
 from tutelage_cli.data.assemble import Examples
 from tutelage_cli.data.columns import pick
 from tutelage_cli.data.gather import gather
 from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.row_numbers import COUNTED, FIRST, TableRows
-from tutelage.errors import MissingExtraError
 
 try:
     import datasets

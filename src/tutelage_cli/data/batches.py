@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.in_memory import InMemory
 from tutelage.data.order import Ask
 from tutelage.errors import UsageError
 from tutelage.types import Batch
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.in_memory import InMemory
 
 _STD_FLOOR = 1e-3
 

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tutelage.errors import UsageError, first_few
+from tutelage.storage.atomic_files import written_whole
 from tutelage_cli.data.classes import ClassLookup
 from tutelage_cli.data.columns import pick
 from tutelage_cli.data.csv_files import CsvColumns, read_csv
@@ -21,8 +23,6 @@ from tutelage_cli.data.images import Labelled
 from tutelage_cli.data.parquet import open_parquet, schema_classes
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.tables import PATH_COLUMNS
-from tutelage.errors import UsageError, first_few
-from tutelage.storage.atomic_files import written_whole
 
 NAME, CONTENT, LABEL = "name", "content", "label"
 NAME_COLUMNS = (NAME, *PATH_COLUMNS)

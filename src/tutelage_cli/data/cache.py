@@ -13,8 +13,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from tutelage_cli.data.images import ImageSet, Splits
 from tutelage.storage.atomic_files import require_regular
+from tutelage_cli.data.images import ImageSet, Splits
 
 VERSION = 3
 """to be raised when the same files and arguments come to give other images, labels or ids"""

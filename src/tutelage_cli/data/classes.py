@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.id_columns import refuse_sparse
 from tutelage_cli.data.label_values import is_missing, whole_number
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.row_numbers import TableRows
-from tutelage.errors import UsageError, nearest
 
 _IGNORED = 255
 """the usual mark of an unlabelled example where labels are stored as bytes"""

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.columns import refuse_twice
 from tutelage_cli.data.row_numbers import COUNTED, TableRows, listed
-from tutelage.errors import UsageError
 
 _LONGEST = 2**31 - 1
 """letters of a field; the csv module refuses more than 131,072 by itself"""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from tutelage_cli.data.images import ImageSet, Splits
 from tutelage.errors import UsageError
+from tutelage_cli.data.images import ImageSet, Splits
 
 
 @dataclass(frozen=True)

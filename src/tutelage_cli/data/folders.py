@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.assemble import TEST_NAMES, Examples, choose
 from tutelage_cli.data.gather import gather
 from tutelage_cli.data.left_out import LeftOut, note_on
 from tutelage_cli.data.reading import STRICT, Reading
-from tutelage.errors import UsageError, nearest
 
 EXTENSIONS = frozenset(
     f".{ending}"

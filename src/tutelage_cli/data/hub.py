@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tutelage.errors import MissingExtraError, UsageError
 from tutelage_cli.data.arrow import (
     ROWS,
     Stored,
@@ -16,7 +17,6 @@ from tutelage_cli.data.arrow import (
 )
 from tutelage_cli.data.assemble import Examples, choose, unread_parts
 from tutelage_cli.data.reading import STRICT, Reading
-from tutelage.errors import MissingExtraError, UsageError
 
 try:
     import datasets

@@ -4,11 +4,11 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labels import read_labels
 from tutelage_cli.data.local import FOLDER, local_folder
 from tutelage_cli.data.noise import ANNOTATORS, HUMAN, Noise
-from tutelage.errors import UsageError
 
 TRUE = "clean_label"
 IMAGES = 50_000

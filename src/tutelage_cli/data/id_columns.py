@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from tutelage_cli.data.label_values import is_missing
 from tutelage.errors import UsageError
+from tutelage_cli.data.label_values import is_missing
 
 MOST_NUMBERED = 10_000
 """classes up to which numbers that nobody has keep their place however many they are"""

@@ -7,12 +7,12 @@ from typing import Any
 from jaxtyping import Int64
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.classes import ClassLookup, class_names, encode, unlabelled
 from tutelage_cli.data.id_columns import refuse_ids
 from tutelage_cli.data.label_values import is_missing, literal
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.row_numbers import TableRows
-from tutelage.errors import UsageError
 
 
 @dataclass(frozen=True)

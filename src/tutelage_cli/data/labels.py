@@ -7,6 +7,7 @@ from pathlib import Path
 from jaxtyping import Int64
 from torch import Tensor
 
+from tutelage.errors import UsageError, first_few
 from tutelage_cli.data.by_name import NAME_COLUMNS, distinct_names, read_columns, rows_of
 from tutelage_cli.data.classes import ClassLookup, encode
 from tutelage_cli.data.columns import pick
@@ -14,7 +15,6 @@ from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.parquet import open_parquet, parquet_splits, schema_classes
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.saved import refuse_saved
-from tutelage.errors import UsageError, first_few
 
 _LOG = logging.getLogger(__name__)
 

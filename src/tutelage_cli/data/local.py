@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
+from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.images import Splits
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.stored import load_stored
-from tutelage.errors import UsageError, nearest
 
 FOLDER = "TUTELAGE_DATA"
 """environment variable: the folder of local copies, one subfolder for each name"""

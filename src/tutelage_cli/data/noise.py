@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.sources import is_named
 from tutelage_cli.data.superclasses import superclasses_of
-from tutelage.errors import UsageError, nearest
 
 KINDS = ("none", "uniform", "flip", "flip2", "hierarchical")
 HUMAN = "human"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tutelage.errors import MissingExtraError, UsageError
 from tutelage_cli.data.arrow import (
     IMAGE_COLUMNS,
     ROWS,
@@ -16,7 +17,6 @@ from tutelage_cli.data.arrow import (
 from tutelage_cli.data.assemble import Examples, choose
 from tutelage_cli.data.columns import pick, refuse_twice
 from tutelage_cli.data.reading import STRICT, Reading
-from tutelage.errors import MissingExtraError, UsageError
 
 try:
     import datasets

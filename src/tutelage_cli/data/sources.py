@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.images import Splits
 from tutelage_cli.data.local import KNOWN, load_known
 from tutelage_cli.data.mnist5k import NAME as MNIST5K
@@ -13,7 +14,6 @@ from tutelage_cli.data.overlap import content_numbers, tested_on_training
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.stored import is_source, load_stored, refuse_columns
 from tutelage_cli.data.synthetic import named
-from tutelage.errors import UsageError
 
 _LOG = logging.getLogger(__name__)
 WORDS: Mapping[str, Callable[[], Splits]] = {

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from tutelage_cli.data.images import ImageSet, Splits
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
+from tutelage_cli.data.images import ImageSet, Splits
 
 _HOLD_OUT_SEED = 0
 _HOLD_OUT = 5
@@ -200,3 +200,6 @@ def _drawn(labels: Tensor, quota: Tensor, generator: torch.Generator) -> tuple[T
     chosen = torch.zeros(len(labels), dtype=torch.bool)
     chosen[grouped[place < quota[labels[grouped]]]] = True
     return chosen.nonzero().flatten(), (~chosen).nonzero().flatten()
+
+
+HELD_OUT_NAMES = ("validation", "valid", "val", "dev")

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.assemble import Examples, assemble, choose
 from tutelage_cli.data.cache import cached
 from tutelage_cli.data.decode import PILLOW
@@ -19,7 +20,6 @@ from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parque
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.saved import refuse_saved
 from tutelage_cli.data.tables import lists_images, read_tables, table_files, table_splits
-from tutelage.errors import UsageError
 
 T = TypeVar("T")
 

@@ -2,8 +2,9 @@
 
 from tutelage.errors import UsageError
 from tutelage.storage.atomic_files import write_atomically
+from tutelage.storage.json_files import unwritten
 from tutelage_cli.inspect.args import Inspect, Report, check
-from tutelage_cli.runner.run_folder import exists, unwritten
+from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.terminal import say
 
 EXAMPLES, SUSPECTS, PAGE = "examples.csv", "likely-wrong.csv", "index.html"
@@ -25,8 +26,8 @@ def inspect(asked: Inspect) -> None:
     from tutelage_cli.inspect.findings import inspect as look
     from tutelage_cli.inspect.page import page
     from tutelage_cli.inspect.plain import as_plain
-    from tutelage_cli.inspect.sheet import sheet
     from tutelage_cli.inspect.printed import tell
+    from tutelage_cli.inspect.sheet import sheet
     from tutelage_cli.report.page import write_page
 
     found = look(asked)
@@ -72,8 +73,8 @@ def report(asked: Report) -> None:
             raise UsageError(f"There is no run {folder}.")
     say(asked.speech.progress(), f"Reading {len(asked.runs)} runs ...")
     # what computes comes in here, after everything that can be refused without it
-    from tutelage_cli.compare.runs import compare
     from tutelage_cli.compare.page import as_plain, page, tell
+    from tutelage_cli.compare.runs import compare
     from tutelage_cli.report.page import write_page
 
     compared = compare(asked.runs)

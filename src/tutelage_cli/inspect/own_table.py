@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.by_name import NAME_COLUMNS, finite, read_columns, rows_of
 from tutelage_cli.data.classes import alike
 from tutelage_cli.data.csv_files import CsvColumns
 from tutelage_cli.data.label_values import literal, whole_number
 from tutelage_cli.data.row_numbers import TableRows
-from tutelage.errors import UsageError
 from tutelage_cli.inspect.opinions import Judges, Opinions
 
 GIVEN_COLUMNS = ("given", "label")

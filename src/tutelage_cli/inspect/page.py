@@ -7,14 +7,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.by_name import fingerprints
 from tutelage_cli.data.images import ImageSet
-from tutelage.errors import UsageError
 from tutelage_cli.inspect.args import Inspect
 from tutelage_cli.inspect.combined import Labels
 from tutelage_cli.inspect.findings import Found
 from tutelage_cli.inspect.printed import cells, columns, headline, sentences
-from tutelage_cli.report import elements, formats, styles as looks, plots
+from tutelage_cli.report import elements, formats, plots
+from tutelage_cli.report import styles as looks
 from tutelage_cli.report.page import document
 from tutelage_cli.report.pictures import pictured
 from tutelage_cli.train.material import read_source

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tutelage.errors import UsageError, nearest
 from tutelage.storage.checkpoint import telling_damage
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.by_name import CONTENT, LABEL, NAME
-from tutelage.errors import UsageError, nearest
 from tutelage_cli.inspect.opinions import Judges, Opinions
 from tutelage_cli.runner.run_folder import exists, run_settings
 from tutelage_cli.train.evaluation import EXAMPLES, HELD_OUT, TEXT

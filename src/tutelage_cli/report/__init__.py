@@ -5,10 +5,10 @@ a file. ``HEADER`` and ``rows`` give the same table to a terminal. Records may b
 what is not known is not shown.
 """
 
-from tutelage_cli.report.distributions import Augmentation, Splits
 from tutelage_cli.report.content import Arm, ClassWeights, Curve, Examples, RunContent
-from tutelage_cli.report.page import render, write
+from tutelage_cli.report.distributions import Augmentation, Splits
 from tutelage_cli.report.examples import Copied, Copies, Picture, Pictures, Sentence, Sentences
+from tutelage_cli.report.page import render, write
 from tutelage_cli.report.table import HEADER, caption, rows
 
 __all__ = [

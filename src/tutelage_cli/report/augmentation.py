@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from tutelage_cli.report import elements, formats, styles as looks, plots
+from tutelage_cli.report import elements, formats, plots
+from tutelage_cli.report import styles as looks
 from tutelage_cli.report.bars import bars
-from tutelage_cli.report.distributions import Augmentation
 from tutelage_cli.report.content import RunContent
+from tutelage_cli.report.distributions import Augmentation
 
 MOST = 3
 """operations whose way is drawn at either end: the most and the least kept"""

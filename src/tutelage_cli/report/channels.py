@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import altair as alt
 import numpy as np
 
-from tutelage_cli.report import formats, styles as looks
+from tutelage_cli.report import formats
+from tutelage_cli.report import styles as looks
 from tutelage_cli.report.styles import Look
 
 STROKE = 1.8

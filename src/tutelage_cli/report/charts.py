@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from jaxtyping import Bool
 
-from tutelage_cli.report import distrust, formats, styles as looks, plots
+from tutelage_cli.report import distrust, formats, plots
+from tutelage_cli.report import styles as looks
 from tutelage_cli.report.channels import Kind, told
 from tutelage_cli.report.content import ClassWeights, Curve, Examples
 from tutelage_cli.report.grid import Grid, grid
-from tutelage_cli.report.styles import Look
 from tutelage_cli.report.plots import Line
+from tutelage_cli.report.styles import Look
 from tutelage_cli.report.tracks import Track, track
 
 MOST_POINTS, ALL_POINTS = 1500, 4000  # in one chart, and in those of all arms of a page

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float, Integer
 
 from tutelage_cli.report.distributions import Augmentation, Splits
-from tutelage_cli.report.lengths import same_length
 from tutelage_cli.report.examples import Copies, Pictures, Sentences
+from tutelage_cli.report.lengths import same_length
 
 PerSeed = tuple[float, ...]
 

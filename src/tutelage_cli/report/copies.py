@@ -6,8 +6,8 @@ import numpy as np
 
 from tutelage_cli.report import elements, formats
 from tutelage_cli.report.content import RunContent
-from tutelage_cli.report.pictures import pictured
 from tutelage_cli.report.examples import Copied
+from tutelage_cli.report.pictures import pictured
 
 HEADER: tuple[str, ...] = ("Copy", "Text", "Weight", "Loss")
 NOTE = (

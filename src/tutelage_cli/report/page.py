@@ -12,10 +12,12 @@ from tutelage_cli.report import (
     copies,
     elements,
     interactive,
-    styles as looks,
     sections,
     splits,
     teacher,
+)
+from tutelage_cli.report import (
+    styles as looks,
 )
 from tutelage_cli.report.content import RunContent
 

@@ -8,7 +8,8 @@ import altair as alt
 import numpy as np
 from jaxtyping import Float
 
-from tutelage_cli.report import formats, styles as looks
+from tutelage_cli.report import formats
+from tutelage_cli.report import styles as looks
 from tutelage_cli.report.channels import (
     STROKE,
     TOLD,

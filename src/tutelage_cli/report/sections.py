@@ -2,7 +2,8 @@
 
 from html import escape
 
-from tutelage_cli.report import charts, elements, styles as looks, table
+from tutelage_cli.report import charts, elements, table
+from tutelage_cli.report import styles as looks
 from tutelage_cli.report.content import RunContent
 
 NOTES = (

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from tutelage_cli.report import elements, formats, styles as looks, plots
-from tutelage_cli.report.distributions import Splits
+from tutelage_cli.report import elements, formats, plots
+from tutelage_cli.report import styles as looks
 from tutelage_cli.report.content import RunContent
+from tutelage_cli.report.distributions import Splits
 from tutelage_cli.report.plots import Line
 from tutelage_cli.report.tracks import Track
 

@@ -1,10 +1,11 @@
 """The section on one taught arm: what its teacher thinks of the training examples."""
 
-from tutelage_cli.report import charts, distrust, elements, formats, styles as looks
+from tutelage_cli.report import charts, distrust, elements, formats
+from tutelage_cli.report import styles as looks
 from tutelage_cli.report.content import Curve, Examples, RunContent
-from tutelage_cli.report.styles import Look
-from tutelage_cli.report.pictures import gallery
 from tutelage_cli.report.examples import Sentence
+from tutelage_cli.report.pictures import gallery
+from tutelage_cli.report.styles import Look
 
 BOTH = [("right labels", looks.RIGHT), ("wrong labels", looks.WRONG)]
 CLASSED = (

@@ -1,27 +1,17 @@
 """A run on disk: a folder that is complete at every moment and belongs to one run only."""
 
-import errno
 import json
-import os
-import platform
 import shutil
-import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from tutelage.errors import UsageError
-from tutelage.storage.atomic_files import write_atomically
+from tutelage.storage.json_files import environment, unwritten, write_json
 
 SETTINGS, ENVIRONMENT = "settings.json", "environment.json"
 FULL, CLOSED = "Make room there", "Allow writing there"
-WAYS = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), CLOSED),
-}
 """what mends that something cannot be written"""
-PACKAGES = ("tutelage", "torch", "torchvision", "numpy", "datasets", "scikit-learn")
 
 
 def create_run(
@@ -51,22 +41,6 @@ def create_run(
         raise UsageError(
             unwritten(error, folder, "or name another folder with --out")
         ) from error
-
-
-def unwritten(error: OSError, place: Path | str, then: str) -> str:
-    """What to say where the system refuses to write.
-
-    Args:
-        error: What it said.
-        place: What was being written.
-        then: The end of a sentence that says what to do: after room was made, or instead.
-
-    Returns:
-        A message that names the place, the reason and the way out.
-    """
-    reason = error.strerror or " ".join(str(error).split())
-    way = WAYS.get(error.errno or 0, "Mend that")
-    return f"{place} cannot be written: {reason}. {way}, {then}."
 
 
 def refuse_taken(folder: Path) -> None:
@@ -165,28 +139,6 @@ def free_folder(parent: Path, name: str) -> Path:
     return candidate
 
 
-def write_json(path: Path, content: object) -> None:
-    """Write a JSON file that is either the old one or the new one, never half of it.
-
-    Args:
-        path: The file.
-        content: Plain values.
-    """
-    write_atomically(path, as_json(content))
-
-
-def as_json(content: object) -> bytes:
-    """Plain values as the bytes of a JSON file.
-
-    Args:
-        content: Plain values.
-
-    Returns:
-        Indented UTF-8.
-    """
-    return json.dumps(content, indent=2, ensure_ascii=False).encode()
-
-
 def sweep(folder: Path) -> None:
     """Remove what killed writes have left behind.
 
@@ -198,19 +150,3 @@ def sweep(folder: Path) -> None:
             shutil.rmtree(left)
         elif left.suffix.removeprefix(".").isdigit():
             left.unlink(missing_ok=True)  # it may have lain in such a folder
-
-
-def environment() -> dict[str, str]:
-    """What the run was made with.
-
-    Returns:
-        Versions of Python and of the packages that matter, and the kind of machine.
-    """
-    found = {"python": sys.version.split()[0], "platform": platform.platform()}
-    found["cpus"] = str(os.cpu_count())
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

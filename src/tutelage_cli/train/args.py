@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 import tyro
 
-from tutelage_cli.config.settings_files import from_plain, load_settings
 from tutelage.errors import UsageError, require_module
 from tutelage.validation.ranges import at_least_one
+from tutelage_cli.config.settings_files import from_plain, load_settings
 from tutelage_cli.runner.run_folder import run_settings
-from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.terminal import Speech
+from tutelage_cli.train.settings import TrainSettings
 
 LOGGED_EVERY = 50
 TRAIN_HELP = """Train a taught student beside an untaught one, and report what teaching did.

@@ -15,19 +15,12 @@ from tutelage.augment import (
     UniformAugment,
 )
 from tutelage.commentaries import load_commentary
-from tutelage_cli.data.batches import statistics
-from tutelage_cli.data.by_name import read_by_name, values_of
-from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.text.text_set import TextSet
 from tutelage.errors import UsageError
-from tutelage.models import TwoBlockCNN, build_student, default_tap
+from tutelage.functional.student import known_width
 from tutelage.losses.objectives import Objective, cross_entropy, expected_error
 from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
+from tutelage.models import TwoBlockCNN, build_student, default_tap
 from tutelage.signals import GradientAlignment, Lookahead, Reversible, Signal
-from tutelage.functional.student import known_width
-from tutelage_cli.train.names import OLA
-from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.texts import Data, student_name, text_student
 from tutelage.teachers import (
     Aligned,
     Curriculum,
@@ -43,6 +36,13 @@ from tutelage.teachers import (
     SelfPaced,
 )
 from tutelage.training.tutor import Tutor
+from tutelage_cli.data.batches import statistics
+from tutelage_cli.data.by_name import read_by_name, values_of
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.text.text_set import TextSet
+from tutelage_cli.train.names import OLA
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.texts import Data, student_name, text_student
 
 
 class Taught(NamedTuple):

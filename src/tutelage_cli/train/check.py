@@ -5,8 +5,8 @@ import re
 
 import torch
 
-from tutelage_cli.data.images import ImageSet
 from tutelage.errors import UsageError
+from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.duplicates import has_copies
 from tutelage_cli.train.material import (

@@ -6,11 +6,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.assemble import about_others
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.splits import most_balanced, require_balanced
 from tutelage_cli.data.text.text_set import TextParts
-from tutelage.errors import UsageError
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.texts import Data, kind
 

@@ -5,8 +5,9 @@ import os
 import shlex
 from pathlib import Path
 
-from tutelage_cli.config.settings_files import from_plain, to_plain
 from tutelage.errors import UsageError
+from tutelage.storage.json_files import unwritten
+from tutelage_cli.config.settings_files import from_plain, to_plain
 from tutelage_cli.runner.run_folder import (
     create_run,
     exists,
@@ -14,11 +15,10 @@ from tutelage_cli.runner.run_folder import (
     refuse_taken,
     run_facts,
     run_settings,
-    unwritten,
 )
+from tutelage_cli.terminal import say
 from tutelage_cli.train.args import Train, check_log, keeps_settings
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings
-from tutelage_cli.terminal import say
 
 
 def train(asked: Train) -> bool:
@@ -47,8 +47,8 @@ def train(asked: Train) -> bool:
     from tutelage_cli.train.check import check as check_settings
     from tutelage_cli.train.check import fingerprint
     from tutelage_cli.train.display import Display
-    from tutelage_cli.train.study import run_study
     from tutelage_cli.train.printed import tell
+    from tutelage_cli.train.study import run_study
 
     source = check_settings(settings)
     if settings.commentary is not None and (line := caution(read_card(settings.commentary))):

@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from tutelage_cli.train.trainee import Job
 from tutelage_cli.terminal import Pace, clock, listed, say
+from tutelage_cli.train.trainee import Job
 
 LOOKED_EVERY = 0.25
 """seconds between two looks at the students' folders"""

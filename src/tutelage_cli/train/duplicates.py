@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.overlap import content_numbers, overlap, tested_on_training
-from tutelage.errors import UsageError
 from tutelage_cli.train.texts import Data, kind
 
 _LOG = logging.getLogger(__name__)

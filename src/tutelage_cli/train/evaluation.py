@@ -11,22 +11,22 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from tutelage.commentaries import Provenance, save_commentary
+from tutelage.functional.student import tapped
+from tutelage.losses.objectives import logits_of, losses_of
+from tutelage.losses.reduction import counts_of
+from tutelage.losses.targets import answered_rightly
+from tutelage.storage.json_files import write_json
+from tutelage.teacher import taps_of, uses_alignments
+from tutelage.teachers import GivenWeights
+from tutelage.training.forward import alignments_with, shown
+from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Observation, Step
 from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.by_name import write_by_name
 from tutelage_cli.data.text.set_batches import SetBatches
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage.losses.targets import answered_rightly
-from tutelage.training.forward import alignments_with, shown
-from tutelage.losses.objectives import logits_of, losses_of
-from tutelage.types import Batch, Observation, Step
-from tutelage.losses.reduction import counts_of
-from tutelage_cli.runner.run_folder import write_json
-from tutelage.functional.student import tapped
 from tutelage_cli.train.material import Material, Streams
 from tutelage_cli.train.texts import Data
-from tutelage.teachers import GivenWeights
-from tutelage.teacher import taps_of, uses_alignments
-from tutelage.training.tutor import Tutor
 
 AT_ONCE = 500
 """images in a batch that is only looked at"""

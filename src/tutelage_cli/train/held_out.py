@@ -5,11 +5,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.classes import ClassLookup
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import read
-from tutelage.errors import UsageError, nearest
 
 
 def read_trusted(source: str, train: ImageSet, reading: Reading) -> ImageSet:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from tutelage.augment import crop_and_flip
+from tutelage.errors import UsageError
+from tutelage.models.catalogue import require_student
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.human_labels import human_labels
 from tutelage_cli.data.images import ImageSet, Splits
@@ -20,8 +22,6 @@ from tutelage_cli.data.splits import balanced_rows, limit_rows
 from tutelage_cli.data.text.own_tables import text_columns
 from tutelage_cli.data.text.set_batches import SetBatches
 from tutelage_cli.data.text.text_set import TextParts, TextSet
-from tutelage.errors import UsageError
-from tutelage.models.catalogue import require_student
 from tutelage_cli.train.classes_left import (
     about_labels,
     require_classes,
@@ -29,9 +29,9 @@ from tutelage_cli.train.classes_left import (
     with_notes,
 )
 from tutelage_cli.train.duplicates import Contents, contents_of, without_copies
+from tutelage_cli.train.held_out import read_trusted
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.texts import CNN, Data, of_texts
-from tutelage_cli.train.held_out import read_trusted
 
 HELD_OUT = 500
 """held-out examples, or a fifth of the training set, where the settings do not say"""

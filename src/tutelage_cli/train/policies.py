@@ -6,10 +6,10 @@ import numpy as np
 from torch import nn
 
 from tutelage.commentaries import load_commentary
+from tutelage.teachers import LearnedAugmentation
 from tutelage_cli.report import Augmentation
 from tutelage_cli.train.names import OLA
 from tutelage_cli.train.trainee import Job
-from tutelage.teachers import LearnedAugmentation
 
 NAMED = 3
 """operations that are named, most and least kept"""

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from tutelage_cli.report import HEADER, caption, rows
 from tutelage_cli.report.table import MEMORY
-from tutelage_cli.train.summary import data_line, report_arms
 from tutelage_cli.terminal import say, say_table
+from tutelage_cli.train.summary import data_line, report_arms
 
 
 def tell(console: Console, run: Path, summary: dict[str, Any]) -> None:

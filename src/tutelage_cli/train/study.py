@@ -16,20 +16,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tutelage.storage.atomic_files import naming
+from tutelage.storage.json_files import write_json
 from tutelage_cli.data.images import Splits
 from tutelage_cli.data.text.text_set import TextParts, TextSet
-from tutelage.storage.atomic_files import naming
 from tutelage_cli.report import write
-from tutelage_cli.runner.run_folder import sweep, write_json
+from tutelage_cli.runner.run_folder import sweep
+from tutelage_cli.runner.workers import keep_loaded
 from tutelage_cli.train.arms import device_of
-from tutelage_cli.train.report_content import run_content
 from tutelage_cli.train.display import Display
 from tutelage_cli.train.material import Material, Source, open_streams, seed_material
+from tutelage_cli.train.report_content import run_content
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.summary import summarise
 from tutelage_cli.train.texts import Data
 from tutelage_cli.train.trainee import Job, train_student
-from tutelage_cli.runner.workers import keep_loaded
 
 PARTS = ("train", "test")
 STOP = "stop"

@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from tutelage.errors import UsageError
+from tutelage.models.bag_of_tokens import BagOfTokens
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.text.own_tables import read_own_texts
 from tutelage_cli.data.text.text_set import TextParts, TextSet
-from tutelage.errors import UsageError
-from tutelage.models.bag_of_tokens import BagOfTokens
 from tutelage_cli.train.settings import ON_IMAGES, TrainSettings
 
 BAG, CNN = "bag", "cnn"
@@ -124,9 +124,9 @@ def _in_own_words(parts: TextParts, longest: int) -> TextParts:
 
 
 def _in_words_of(folder: str, parts: TextParts, longest: int) -> TextParts:
-    from tutelage_cli.data.text.tokens import tokenised
     from tutelage.models.pretrained import refuse_other_tokens, refuse_short, tokenizer_in
     from tutelage.models.text_classifier import text_classifier
+    from tutelage_cli.data.text.tokens import tokenised
 
     place = Path(folder).expanduser()
     tokenizer = tokenizer_in(place)

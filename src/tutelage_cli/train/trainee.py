@@ -10,6 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError
+from tutelage.logs import Reporter, TensorBoard
+from tutelage.storage.atomic_files import write_atomically, written_whole
 from tutelage.storage.checkpoint import (
     load_checkpoint,
     save_checkpoint,
@@ -17,18 +20,15 @@ from tutelage.storage.checkpoint import (
     telling_damage,
     unsealed,
 )
-from tutelage.errors import UsageError
-from tutelage.storage.atomic_files import write_atomically, written_whole
-from tutelage.logs import Reporter, TensorBoard
 from tutelage.training.forward import Record
+from tutelage.training.tutor import Tutor
 from tutelage_cli.train.arms import build_tutor, device_of
-from tutelage_cli.train.memory import Footprint
 from tutelage_cli.train.evaluation import Taken, accuracy, judge
 from tutelage_cli.train.material import Material, Streams, open_streams
+from tutelage_cli.train.memory import Footprint
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.train_state import Standing
 from tutelage_cli.train.tracked import ById, by_id, epochs_kept, fresh, keep, write_tracked
-from tutelage.training.tutor import Tutor
+from tutelage_cli.train.train_state import Standing
 
 TOLD_EVERY = 0.5
 """seconds between two notes of how far a student is, and two looks whether to stop"""

@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.trained import one_line, run
+from tutelage.errors import UsageError
 from tutelage_cli.data.labels import read_labels
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.text.own_tables import read_own_texts
-from tutelage.errors import UsageError
 
 STARS = [n % 5 + 1 for n in range(20)]
 

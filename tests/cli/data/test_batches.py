@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from tutelage.augment import crop_and_flip
-from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.images import ImageSet
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
+from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.images import ImageSet
 
 
 def image_set(count=10, channels=2, size=6):

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from tests.cli.data.pictures import png
+from tutelage.errors import UsageError
 from tutelage_cli.data.by_name import fingerprints, read_by_name, values_of, write_by_name
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labels import read_labels
 from tutelage_cli.data.sources import load
-from tutelage.errors import UsageError
 
 CLASSES = ("cat", "dog")
 

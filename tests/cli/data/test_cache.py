@@ -17,12 +17,12 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from tests.cli.data.pictures import png
+from tutelage.errors import UsageError
 from tutelage_cli.data import cache, gather, mnist5k
 from tutelage_cli.data.cache import cache_folder, cached
 from tutelage_cli.data.decode import decode
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.sources import load
-from tutelage.errors import UsageError
 
 
 def write_folders(root):

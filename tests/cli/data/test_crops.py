@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tests.cli.data.streams import WORKERS, same, streamed
 from papers.data.crops import Crops
+from tests.cli.data.streams import WORKERS, same, streamed
 from tutelage.errors import UsageError
 
 HEIGHT, WIDTH = 120, 200

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tutelage_cli.data.decode import decode, stack
 from tutelage.errors import UsageError
+from tutelage_cli.data.decode import decode, stack
 
 
 def encoded(picture, kind="PNG", **options):

@@ -6,9 +6,9 @@ import datasets
 import pytest
 
 from tests.cli.data.pictures import named
+from tutelage.errors import UsageError
 from tutelage_cli.data import hub
 from tutelage_cli.data.hub import read_hub
-from tutelage.errors import UsageError
 
 GUESS: dict[str, Any] = {"image_column": None, "label_column": None}
 

@@ -5,9 +5,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.human_labels import ANNOTATORS, human_labels
 from tutelage_cli.data.images import ImageSet
-from tutelage.errors import UsageError
 
 TRUE = [0, 1, 2, 0]
 

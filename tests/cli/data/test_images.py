@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tutelage_cli.data.images import ImageSet, Splits
 from tutelage.errors import UsageError
+from tutelage_cli.data.images import ImageSet, Splits
 
 CLASSES = ("cat", "dog", "emu")
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tutelage_cli.data.imbalance import long_tailed_rows
 from tutelage.errors import UsageError
+from tutelage_cli.data.imbalance import long_tailed_rows
 
 LABELS = torch.arange(1000) % 10
 

@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from tutelage_cli.data.labels import read_labels
 from tutelage.errors import UsageError
+from tutelage_cli.data.labels import read_labels
 
 CLASSES = ("cat", "dog", "emu")
 

@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from papers.data.undecoded import open_folder
+from tutelage.errors import UsageError
 from tutelage_cli.data.folders import read_folders
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.text.own_tables import read_own_texts
-from papers.data.undecoded import open_folder
-from tutelage.errors import UsageError
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.trained import pictures
+from tutelage.errors import UsageError
 from tutelage_cli.data import local
 from tutelage_cli.data.local import load_known
-from tutelage.errors import UsageError
 
 
 def test_the_copy_in_the_named_folder_is_read(tmp_path, monkeypatch):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.noise import KINDS, Noise, corrupt, noise_matrix, transition_matrix
 from tutelage_cli.data.superclasses import SUPERCLASSES
-from tutelage.errors import UsageError
 
 
 def test_texts_name_a_kind_and_a_rate():

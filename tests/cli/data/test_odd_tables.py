@@ -6,13 +6,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.trained import one_line, pictures, run
+from tutelage.errors import UsageError
 from tutelage_cli.data.by_name import read_by_name, read_columns, values_of
 from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.labels import read_labels
 from tutelage_cli.data.parquet import open_parquet
 from tutelage_cli.data.stored import load_stored
 from tutelage_cli.data.text.own_tables import read_own_texts
-from tutelage.errors import UsageError
 
 SMALL = ["--batch-size", "2"]
 

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.data.pictures import named, png
-from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parquet
 from tutelage.errors import UsageError
+from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parquet
 
 GUESS: dict[str, Any] = {"image_column": None, "label_column": None}
 

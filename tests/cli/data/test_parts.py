@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tutelage_cli.data.images import ImageSet
 from papers.data.parts import spoilt_parts
 from tutelage.errors import UsageError
+from tutelage_cli.data.images import ImageSet
 
 
 def data(count: int = 4000) -> ImageSet:

@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 from tests.cli.data.pictures import png
+from tutelage.errors import UsageError
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import load
-from tutelage.errors import UsageError
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
-from tutelage_cli.data.resize import Cut, Size, centre_cut, covering
 from tutelage.errors import UsageError
+from tutelage_cli.data.resize import Cut, Size, centre_cut, covering
 
 
 @pytest.mark.parametrize(

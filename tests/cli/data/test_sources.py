@@ -9,10 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
+from tutelage.errors import UsageError
 from tutelage_cli.data import gather, mnist5k, sources
 from tutelage_cli.data.reading import STRICT
 from tutelage_cli.data.sources import load
-from tutelage.errors import UsageError
 
 
 def picture(path, value=0, mode="L", size=(4, 4)):

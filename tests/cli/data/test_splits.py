@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.splits import balanced_rows, hold_out, limit_rows
-from tutelage.errors import UsageError
 
 LABELS = torch.arange(100) % 4
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from papers.data.reader import Making
 from tests.cli.data.streams import WORKERS, Drawing, Numbered, ids, same, streamed
 from tests.trained import unchecked
 from tutelage.augment import crop_and_flip
+from tutelage.errors import UsageError
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
-from papers.data.reader import Making
-from tutelage.errors import UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*worker processes in total")  # on few cores
 

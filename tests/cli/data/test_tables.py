@@ -3,10 +3,10 @@
 import pytest
 from PIL import Image
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.tables import lists_images, read_tables, table_splits
-from tutelage.errors import UsageError
 
 
 def table(folder, text, name="labels.csv"):

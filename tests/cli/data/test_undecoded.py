@@ -5,14 +5,14 @@ import shutil
 import pytest
 import torch
 
+from papers.data.reader import Making
+from papers.data.undecoded import open_folder
 from tests.cli.data.streams import ids, same, streamed
 from tests.trained import pictures
+from tutelage.errors import UsageError
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.folders import read_folders
-from papers.data.reader import Making
 from tutelage_cli.data.stored import load_stored
-from papers.data.undecoded import open_folder
-from tutelage.errors import UsageError
 
 
 @pytest.fixture

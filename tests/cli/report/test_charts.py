@@ -19,8 +19,10 @@ from tutelage_cli.report import (
     Examples,
     charts,
     distrust,
-    styles as looks,
     plots,
+)
+from tutelage_cli.report import (
+    styles as looks,
 )
 from tutelage_cli.report.bars import bars
 from tutelage_cli.report.grid import Grid, grid

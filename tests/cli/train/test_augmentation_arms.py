@@ -18,17 +18,17 @@ from tests.trained import (
     unchecked,
 )
 from tutelage.commentaries import load_commentary, save_commentary
+from tutelage.signals import GradientAlignment
+from tutelage.teachers import FixedAugmentation, LearnedAugmentation, LossWeigher
+from tutelage.training.tutor import Tutor
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.images import ImageSet
-from tutelage.signals import GradientAlignment
 from tutelage_cli.train import trainee
 from tutelage_cli.train.arms import build_tutor
 from tutelage_cli.train.names import OLA, POLICIES
 from tutelage_cli.train.policies import shown, told
 from tutelage_cli.train.settings import TrainSettings
-from tutelage.teachers import FixedAugmentation, LearnedAugmentation, LossWeigher
-from tutelage.training.tutor import Tutor
 
 FLAGS = ["--noise", "uniform:0.6", "--teacher", OLA, "rand-augment"]
 

@@ -5,14 +5,14 @@ import torch
 
 from tests.trained import QUICK, content, run
 from tutelage.commentaries import read_card
+from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
+from tutelage.teachers import InternalState
+from tutelage_cli.commentary.settings import LEARNT
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.commentary.settings import LEARNT
-from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
 from tutelage_cli.train.arms import TAUGHT, build_tutor
 from tutelage_cli.train.names import BASELINES, LEARNERS, LEARNING, POLICIES, TAUGHT_BY, USED_BY
 from tutelage_cli.train.settings import TrainSettings
-from tutelage.teachers import InternalState
 
 
 def test_arms_leave_a_result_and_what_was_learnt_a_commentary(pets, tmp_path) -> None:

@@ -10,11 +10,11 @@ from safetensors.torch import load_file
 
 from tests.trained import content, one_line, pictures, run, same
 from tutelage.commentaries import load_commentary
+from tutelage.models import build_student
 from tutelage_cli.commentary import course
 from tutelage_cli.commentary.learn import command
 from tutelage_cli.commentary.settings import LEARNT, LearnSettings
 from tutelage_cli.commentary.show import stand_in
-from tutelage.models import build_student
 
 SHORT = ["--steps", "2", "--rounds", "2", "--batch-size", "8", "--held-out", "9"]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tutelage_cli.train.report_content import class_means
 from tutelage_cli.train.memory import STATUS, Footprint
+from tutelage_cli.train.report_content import class_means
 
 MIB = 2**20
 CPU = torch.device("cpu")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from tests.disks import closed, full_disk
 from tests.cli.train.conftest import TAUGHT
+from tests.disks import closed, full_disk
 from tests.trained import (
     QUICK,
     assert_same_run,
@@ -22,7 +22,8 @@ from tests.trained import (
     unfinished,
 )
 from tutelage.commentaries import commentary
-from tutelage_cli.train import evaluation as judgement, study
+from tutelage_cli.train import evaluation as judgement
+from tutelage_cli.train import study
 
 LEARN = ["--steps", "2", "--rounds", "2", "--batch-size", "8", "--held-out", "9"]
 

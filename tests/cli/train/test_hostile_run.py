@@ -12,9 +12,9 @@ from torch import Tensor
 
 from tests.hostile import changed_bytes, changed_json, changed_value
 from tests.trained import assert_same_run, one_line, run, unfinished
+from tutelage.errors import UsageError
 from tutelage.storage.checkpoint import save_checkpoint
 from tutelage_cli.config.settings_files import from_plain
-from tutelage.errors import UsageError
 from tutelage_cli.runner.run_folder import run_settings
 from tutelage_cli.train import study, trainee
 from tutelage_cli.train.job_files import history_of, result_of, table_of, tracked_of

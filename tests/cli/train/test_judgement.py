@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tutelage.losses.objectives import Auxiliary, cross_entropy
+from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, as_lesson
 from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.images import ImageSet
-from tutelage.losses.objectives import Auxiliary, cross_entropy
-from tutelage.types import Batch, Lesson, as_lesson
 from tutelage_cli.train.evaluation import accuracy, opinion
-from tutelage.training.tutor import Tutor
 
 N = 7
 

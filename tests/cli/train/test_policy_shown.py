@@ -6,9 +6,9 @@ from torch import nn
 
 from tests.trained import run
 from tutelage.commentaries import save_commentary
-from tutelage_cli.commentary.show import show
-from tutelage.types import Batch, Observation, Progress, as_lesson
 from tutelage.teachers import LearnedAugmentation
+from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage_cli.commentary.show import show
 
 
 @pytest.mark.parametrize("steps", [0, 1, 9])

@@ -27,9 +27,9 @@ from tests.trained import (
     run,
     unfinished,
 )
+from tutelage.training.tutor import Tutor
 from tutelage_cli.runner.run_folder import write_atomically
 from tutelage_cli.train import study, trainee
-from tutelage.training.tutor import Tutor
 
 
 @pytest.fixture(autouse=True)

@@ -27,15 +27,15 @@ from tests.trained import (
     same,
     students,
 )
-from tutelage_cli.cli import main
 from tutelage.commentaries import load_commentary, read_card
+from tutelage.models import build_student
+from tutelage.teachers import Curriculum, LossWeigher
+from tutelage_cli.cli import main
 from tutelage_cli.config.settings_files import from_plain, to_plain
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage.models import build_student
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.summary import data_line
-from tutelage.teachers import Curriculum, LossWeigher
 
 ARMS = ["untaught", "margin-loss", "internal-state"]
 

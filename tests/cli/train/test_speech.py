@@ -10,10 +10,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.trained import QUICK, content, run
 from tutelage_cli.commentary.display import Rounds
+from tutelage_cli.terminal import Pace, clock, listed
 from tutelage_cli.train.display import Display, figures
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.trainee import Job
-from tutelage_cli.terminal import Pace, clock, listed
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import BertConfig, BertForMaskedLM
 
-from tests.trained import QUICK, assert_same_run, content, one_line, run, unchecked
 from papers.yi2021mmel.small_language_model import learned_tokenizer
+from tests.trained import QUICK, assert_same_run, content, one_line, run, unchecked
 
 WORDS = {"cat": ["meow", "purrs", "mouse"], "dog": ["bark", "bone", "fetch"]}
 TRAIN = [*QUICK, "--teacher", "margin-loss", "internal-state", "--teacher-every", "2"]

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from tests.trained import content, lines
+from tutelage.training.forward import Record
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage.training.forward import Record
 from tutelage_cli.train.evaluation import read_examples
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.train_state import Standing
 from tutelage_cli.train.tracked import MOST, epochs_kept, read_tracked
+from tutelage_cli.train.train_state import Standing
 from tutelage_cli.train.trainee import _note
 
 

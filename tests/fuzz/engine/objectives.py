@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tutelage.losses import objectives
 from tutelage.integrations.columns import TrainersLoss
+from tutelage.losses import objectives
 from tutelage.losses.targets import CrossEntropy
 
 C = 3

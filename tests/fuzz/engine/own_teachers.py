@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from tests.fuzz.engine.data import N
 from tests.fuzz.engine.objectives import C
 from tutelage.losses.objectives import Normalise
-from tutelage.types import Batch, Lesson, Observation, as_lesson
 from tutelage.teachers import KeepOrDrop, SplitSampler
+from tutelage.types import Batch, Lesson, Observation, as_lesson
 
 
 class Table(nn.Module):

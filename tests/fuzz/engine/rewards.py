@@ -14,10 +14,10 @@ from tests.fuzz.engine.notes import Phi
 from tests.fuzz.engine.plain import Loop
 from tests.fuzz.engine.taught import Noting, phi_of
 from tests.fuzz.outcomes import Outcome
-from tutelage.types import Batch, as_lesson
 from tutelage.signals import NextStepLoss
 from tutelage.teachers import KeepOrDrop, SplitSampler, Together
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, as_lesson
 
 RATE = 1e-6
 ROWS, PAIR, SEEDS = 3, 2, 400

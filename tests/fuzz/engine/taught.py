@@ -14,10 +14,10 @@ from tests.fuzz.engine.data import Delivery
 from tests.fuzz.engine.differences import Course, Looked
 from tests.fuzz.engine.made import Made, Parts
 from tests.fuzz.engine.notes import Phi
-from tutelage.training.step_strategy import Ordinary
 from tutelage.training.loops import episodic
-from tutelage.types import Batch
+from tutelage.training.step_strategy import Ordinary
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 
 RATE = 0.01
 """of the teacher"""

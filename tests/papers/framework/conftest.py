@@ -7,9 +7,9 @@ from typing import NamedTuple
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
+from papers.catalogue import RECIPES
 from tests.papers.framework.tiny import SWITCH
 from tests.trained import Answer, run, unchecked
-from papers.catalogue import RECIPES
 
 
 class Place(NamedTuple):

@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from papers.framework.claims import FAILS, HOLDS, UNDECIDED, Comparison, judge, together
+from tutelage_cli.claims import FAILS, HOLDS, UNDECIDED, Comparison, judge, together
 
 TAUGHT, PLAIN = ("taught", "score"), ("plain", "score")
 ABOVE = Comparison(TAUGHT, "above", PLAIN)

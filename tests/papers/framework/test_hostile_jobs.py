@@ -2,13 +2,13 @@
 
 import random
 
-from tests.hostile import changed_json
-from tests.papers.framework.tiny import RECIPE
-from tutelage.errors import UsageError
 from papers.framework.args import Reproduce
 from papers.framework.jobs import finished
 from papers.framework.plan import plan
 from papers.framework.results import result
+from tests.hostile import changed_json
+from tests.papers.framework.tiny import RECIPE
+from tutelage.errors import UsageError
 
 
 def test_no_file_of_a_job_does_harm(place):

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.papers.framework.tiny import RECIPE, Settings
-from tutelage.errors import UsageError
 from papers.framework import plan as planning
 from papers.framework.args import Reproduce
 from papers.framework.plan import plan
+from tests.papers.framework.tiny import RECIPE, Settings
+from tutelage.errors import UsageError
 
 
 def folder(**changes) -> Path:

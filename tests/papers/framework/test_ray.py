@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.trained import one_line
 from papers.framework import campaign
 from papers.framework.jobs import Failure, finished
 from papers.framework.plan import Job
+from tests.trained import one_line
 
 
 def test_a_missing_ray_is_told_with_the_extra_that_brings_it(place, monkeypatch):

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from tests.papers.framework.tiny import Settings, recipe
-from papers.framework.claims import Claim, Comparison
 from papers.framework.recipe import Panel, Plot
+from tests.papers.framework.tiny import Settings, recipe
+from tutelage_cli.claims import Claim, Comparison
 
 
 @pytest.mark.parametrize(

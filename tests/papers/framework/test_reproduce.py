@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.trained import found, one_line, run
 from papers.catalogue import RECIPES, load_recipe
 from papers.framework import campaign
 from papers.framework.args import Reproduce
@@ -20,6 +19,7 @@ from papers.framework.jobs import Failure
 from papers.framework.plan import Job
 from papers.framework.reproduce import reproduce
 from papers.framework.terminal import tell
+from tests.trained import found, one_line, run
 
 ARMS = ("plain", "gar", "broken")
 SMALL = ("--seeds", 2, "--jobs", 1)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.papers.framework.tiny import RECIPE, recipe
-from tutelage.errors import UsageError
 from papers.framework.jobs import Failure
 from papers.framework.page import page, write_page
 from papers.framework.plan import Plan
 from papers.framework.recipe import Panel
 from papers.framework.results import MISSED, OPEN, WITHIN, result, rows, store, stored
-from tutelage_cli.runner.run_folder import write_json
+from tests.papers.framework.tiny import RECIPE, recipe
+from tutelage.errors import UsageError
+from tutelage.storage.json_files import write_json
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import matplotlib
 
-from tutelage_cli.report.styles import ARMS, INK
 from papers.framework.svg import panel, stroke
+from tutelage_cli.report.styles import ARMS, INK
 
 
 def drawn() -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from tutelage.errors import UsageError
-from papers.framework.claims import Claim, Comparison
 from papers.framework.recipe import Outcome, Plot, Recipe
+from tutelage.errors import UsageError
+from tutelage_cli.claims import Claim, Comparison
 
 SWITCH = "TINY_RECIPE_FOLDER"
 """environment variable: a folder in which runs are noted, and files steer what goes wrong"""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tutelage.errors import UsageError
 from papers.metrics import bleu
+from tutelage.errors import UsageError
 
 OUTPUTS = ["the cat sat on the mat", "", "a dog ran"]
 REFERENCES = ["the cat sat on the mat", "it rained all day", "a dog ran"]

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tutelage.errors import UsageError
 from papers.metrics.glue import GLUE, accuracy, f1, matthews, spearman
+from tutelage.errors import UsageError
 
 PREDICTED = torch.tensor([1, 1, 0, 0, 1, 0, 1])
 LABELS = torch.tensor([1, 0, 0, 1, 1, 0, 1])

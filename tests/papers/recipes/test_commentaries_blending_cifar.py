@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from papers.raghu2021commentaries import blending_grids
-from papers.raghu2021commentaries.blending_grids import Settings, fractions
 from papers.raghu2021commentaries.blending_cifar import excess
+from papers.raghu2021commentaries.blending_grids import Settings, fractions
 from tutelage.teachers import Blending, Mixup, Plain, Shuffled
 
 CPU = torch.device("cpu")

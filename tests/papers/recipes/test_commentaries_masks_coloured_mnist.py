@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from papers.raghu2021commentaries.masks_coloured_mnist import Shown
-from tutelage.types import Batch
 from tutelage.teachers import AttentionMask
+from tutelage.types import Batch
 
 SIDE = 8
 CORNERS = torch.tensor([[1.5, 1.5], [5.5, 5.5]])

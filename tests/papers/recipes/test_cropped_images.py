@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.trained import one_line, pictures, run, unchecked
-from papers.yi2021mmel import cropped_images, made_photos
 from papers.catalogue import load_recipe
-from papers.yi2021mmel.cropped_images import MADE, Settings, parts
-from papers.framework.claims import Comparison
 from papers.framework.paper_tables import printed
+from papers.yi2021mmel import cropped_images, made_photos
+from papers.yi2021mmel.cropped_images import MADE, Settings, parts
+from tests.trained import one_line, pictures, run, unchecked
+from tutelage_cli.claims import Comparison
 
 METRIC = "accuracy"
 CPU = torch.device("cpu")

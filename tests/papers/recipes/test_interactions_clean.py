@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tutelage.errors import UsageError
-from tutelage.models.catalogue import Images
-from papers.fan2021interactions import clean_table
 from papers.catalogue import load_recipe
+from papers.fan2021interactions import clean_table
 from papers.fan2021interactions.kept_by_reward import learnt_to_keep
 from papers.fan2021interactions.reweighting import PLAIN, train
+from tutelage.errors import UsageError
+from tutelage.models.catalogue import Images
 from tutelage.teachers import KeepOrDrop, KeepProbability
 
 CPU = torch.device("cpu")

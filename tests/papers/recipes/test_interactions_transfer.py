@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from tutelage.errors import UsageError
-from tutelage.models.catalogue import Images, build_student
 from papers.fan2021interactions import transfer
 from papers.fan2021interactions.reweighting import PLAIN, train
-from tutelage_cli.train.evaluation import Opinion
+from tutelage.errors import UsageError
+from tutelage.models.catalogue import Images, build_student
 from tutelage.teachers import InternalState
+from tutelage_cli.train.evaluation import Opinion
 
 CPU = torch.device("cpu")
 SMOKE = replace(

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from papers.raghu2021commentaries.learned_curriculum import Course, learned
+from tutelage.models import TwoBlockCNN
+from tutelage.teachers import Curriculum
 from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.images import ImageSet
-from tutelage.models import TwoBlockCNN
-from papers.raghu2021commentaries.learned_curriculum import Course, learned
-from tutelage.teachers import Curriculum
 
 SIDE = 14
 

@@ -5,10 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.cli.data.published.layouts import chexpert
-from tutelage.augment import crop_and_flip
-from tutelage_cli.data.images import ImageSet
-from papers.raghu2021commentaries.masks_xray import SMALL, parts_of, placed
 from papers.raghu2021commentaries.drawn_masks import by_turns, drawn
 from papers.raghu2021commentaries.masked_students import (
     InLastChannel,
@@ -18,8 +14,12 @@ from papers.raghu2021commentaries.masked_students import (
     middle,
     permuted,
 )
-from tutelage.types import Batch
+from papers.raghu2021commentaries.masks_xray import SMALL, parts_of, placed
+from tests.cli.data.published.layouts import chexpert
+from tutelage.augment import crop_and_flip
 from tutelage.teachers.attention_mask import gaussian
+from tutelage.types import Batch
+from tutelage_cli.data.images import ImageSet
 
 SIDE, SIGMA = 8, 2.0
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.cli.data.made_up import splits
-from tutelage_cli.data.batches import Batches
 from papers.raghu2021commentaries.masks_judged import centres, within
+from tests.cli.data.made_up import splits
 from tutelage.teachers import AttentionMask, Plain, RandomMask
+from tutelage_cli.data.batches import Batches
 
 SIDE = 12
 BOX = torch.tensor([[2, 4, 6, 10]])

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.cli.data.made_up import splits
-from tutelage_cli.data.batches import Batches
 from papers import new_students
-from tutelage.types import Batch, Lesson, as_lesson
+from tests.cli.data.made_up import splits
 from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Lesson, as_lesson
+from tutelage_cli.data.batches import Batches
 
 CLASSES = 3
 

@@ -11,14 +11,14 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
 
-from tests.trained import one_line, run, unchecked
-from tutelage.errors import UsageError
-from tutelage.models.text_classifier import TextClassifier, text_classifier
 from papers.catalogue import load_recipe
 from papers.yi2021mmel.glue_students import Settings, student_of
 from papers.yi2021mmel.glue_texts import Source, material
 from papers.yi2021mmel.pretrained_texts import encoder, masked_language_model
 from papers.yi2021mmel.small_language_model import learned_tokenizer
+from tests.trained import one_line, run, unchecked
+from tutelage.errors import UsageError
+from tutelage.models.text_classifier import TextClassifier, text_classifier
 
 TINY: dict[str, Any] = {
     "hidden_size": 16,

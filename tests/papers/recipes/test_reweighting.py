@@ -7,8 +7,6 @@ import pytest
 import torch
 import yaml
 
-from tests.trained import one_line, run, unchecked
-from tutelage_cli.data.images import ImageSet
 from papers.catalogue import load_recipe
 from papers.fan2021interactions import reweighting
 from papers.fan2021interactions.noise_columns import SMOKE
@@ -16,6 +14,8 @@ from papers.fan2021interactions.reweighting import PLAIN, ready, train_on
 from papers.fan2021interactions.reweighting_settings import Settings, material_of
 from papers.fan2021interactions.reweighting_ways import interactions
 from papers.fan2021interactions.translated_pairs import TranslationSettings
+from tests.trained import one_line, run, unchecked
+from tutelage_cli.data.images import ImageSet
 
 CPU = torch.device("cpu")
 FLIPPED = ("", "-20", "-cifar100", "-cifar100-20")

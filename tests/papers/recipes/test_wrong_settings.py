@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.trained import one_line, run
-from tutelage_cli.config.settings_files import changed
-from tutelage.errors import UsageError
 from papers.catalogue import RECIPES, load_recipe
+from tests.trained import one_line, run
+from tutelage.errors import UsageError
+from tutelage_cli.config.settings_files import changed
 
 UNBOUNDED = {"temperature"}
 """settings whose infinity has a meaning"""

@@ -7,6 +7,10 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
+from tutelage.bilevel import Task
+from tutelage.errors import UnsupportedStudentError
+from tutelage.functional.replay_context import detach
+from tutelage.functional.trees import leaves, named_grad
 from tutelage.per_example import (
     Losses,
     Recorder,
@@ -14,13 +18,10 @@ from tutelage.per_example import (
     forward_difference_dots,
     forward_dots,
 )
-from tutelage.errors import UnsupportedStudentError
-from tutelage.types import Lesson, Observation, Params, Step, StudentState
-from tutelage.functional.replay_context import detach
+from tutelage.precision import wide
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
-from tutelage.bilevel import Task
 from tutelage.teacher import is_deep
-from tutelage.functional.trees import leaves, named_grad, wide
+from tutelage.types import Lesson, Observation, Params, Step, StudentState
 
 Method = Literal["forward", "ghost", "difference", "one-sided"]
 CLOSE = 3e-4

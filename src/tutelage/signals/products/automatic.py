@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
+from tutelage.bilevel import Task
 from tutelage.per_example import couples_rows
-from tutelage.types import Params, Step, StudentState
 from tutelage.signals.products.alignment import Alignment, only_weighs
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
-from tutelage.bilevel import Task
 from tutelage.teacher import is_deep
+from tutelage.types import Params, Step, StudentState
 
 
 @dataclass(frozen=True)

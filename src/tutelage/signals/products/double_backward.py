@@ -4,16 +4,16 @@ from dataclasses import dataclass
 
 import torch
 
-from tutelage.functional.derivatives import second_derivatives
-from tutelage.functional.differentiable import require_hessian
-from tutelage.precision import autocast_to
+from tutelage.bilevel import Task
 from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import summed_over
+from tutelage.functional.derivatives import second_derivatives
+from tutelage.functional.differentiable import require_hessian
 from tutelage.functional.recomputation import no_other_recomputation
-from tutelage.types import Params, Step, StudentState
 from tutelage.functional.student import StudentView
-from tutelage.bilevel import Task
 from tutelage.functional.trees import detached, leaves, reached_grad
+from tutelage.precision import autocast_to
+from tutelage.types import Params, Step, StudentState
 
 
 @dataclass(frozen=True)

@@ -6,22 +6,15 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from tutelage.errors import UsageError
-from tutelage.distributed.groups import Processes
-from tutelage.validation.ranges import above_zero
-from tutelage.distributed.reduce import summed_over
-from tutelage.types import Params, Step, StudentState
-from tutelage.signals.products.view import Loss, loss_near
 from tutelage.bilevel import Task
-from tutelage.functional.trees import (
-    detached,
-    grads_of_both,
-    inner,
-    leaves,
-    plus,
-    reached_grad,
-    wide,
-)
+from tutelage.distributed.groups import Processes
+from tutelage.distributed.reduce import summed_over
+from tutelage.errors import UsageError
+from tutelage.functional.trees import detached, grads_of_both, inner, leaves, plus, reached_grad
+from tutelage.precision import wide
+from tutelage.signals.products.view import Loss, loss_near
+from tutelage.types import Params, Step, StudentState
+from tutelage.validation.ranges import above_zero
 
 
 @dataclass(frozen=True)

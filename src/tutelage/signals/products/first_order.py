@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tutelage.types import Params, Step, StudentState
+from tutelage.bilevel import Task
 from tutelage.signals.products.automatic import Automatic
 from tutelage.signals.products.protocol import Linearised, Product
-from tutelage.bilevel import Task
+from tutelage.types import Params, Step, StudentState
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import torch
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
-from tutelage.per_example import load_forward_mode
-from tutelage.functional.derivatives import named_operators
+from tutelage.bilevel import Task
 from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import summed_over
-from tutelage.types import Params, Step, StudentState
-from tutelage.signals.products.view import Loss, loss_near
-from tutelage.bilevel import Task
+from tutelage.functional.derivatives import named_operators
 from tutelage.functional.trees import detached, leaves, named_grad, reached_grad
+from tutelage.per_example import load_forward_mode
+from tutelage.signals.products.view import Loss, loss_near
+from tutelage.types import Params, Step, StudentState
 
 _INSTEAD = "Use DoubleBackward or FiniteDifference in place of ForwardOverReverse."
 

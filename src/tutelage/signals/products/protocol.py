@@ -6,8 +6,8 @@ For a training step with loss L(theta, phi) and a direction v in the student's p
 
 from typing import Protocol, runtime_checkable
 
-from tutelage.types import Params, Step, StudentState
 from tutelage.bilevel import Task
+from tutelage.types import Params, Step, StudentState
 
 
 @runtime_checkable

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tutelage.types import Params, Step, StudentState
-from tutelage.functional.replay_context import detach
 from tutelage.bilevel import Task
+from tutelage.functional.replay_context import detach
 from tutelage.teacher import weighs_deeply
+from tutelage.types import Params, Step, StudentState
 
 Loss = Callable[[Params, Params], Tensor]
 

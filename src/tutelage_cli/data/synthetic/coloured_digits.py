@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.described import Described
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.resize import Size, covering
-from tutelage.errors import UsageError
 
 _RED, _BLUE = 0, 2
 """channels"""

@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.described import Described
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.resize import Size, covering
 from tutelage_cli.data.synthetic.foregrounds import MASK
-from tutelage.errors import UsageError
 
 _PUT_AT_ONCE = 256
 """images; bounds the memory"""

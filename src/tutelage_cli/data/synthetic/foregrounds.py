@@ -4,9 +4,9 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.described import Described
 from tutelage_cli.data.images import ImageSet
-from tutelage.errors import UsageError
 
 MASK = "mask"
 """the fact that says how much of each pixel is the object: uint8 [N, H, W], 255 for all"""

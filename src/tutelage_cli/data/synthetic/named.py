@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import torch
 
+from tutelage.randomness import mixed_seed
 from tutelage_cli.data.described import Described, ThreeParts
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.local import load_known
@@ -18,7 +19,6 @@ from tutelage_cli.data.synthetic.rotated_ones import (
     rotated_ones,
 )
 from tutelage_cli.data.synthetic.shifted import shifted_backgrounds
-from tutelage.randomness import mixed_seed
 
 SIZES = Sizes(10_000, 5_000, 5_000)
 """the paper's for rotated MNIST; taken for all"""

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import torch
 
-from tutelage_cli.data.described import Described, ThreeParts
-from tutelage_cli.data.images import ImageSet, Splits
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
+from tutelage_cli.data.described import Described, ThreeParts
+from tutelage_cli.data.images import ImageSet, Splits
 
 _HALVES, _PART = 1, 2
 """first part of a seed: keeps the streams of random numbers apart"""

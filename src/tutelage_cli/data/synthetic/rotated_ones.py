@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import torch
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.described import Described
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.synthetic.rotation import rotated
-from tutelage.errors import UsageError
 
 DIGIT = "1"
 CLASSES = ("clockwise", "anticlockwise")

@@ -1,9 +1,9 @@
 """Three parts of objects on backgrounds, whose mapping holds until the test."""
 
+from tutelage.randomness import mixed_seed
 from tutelage_cli.data.described import ThreeParts
 from tutelage_cli.data.synthetic.compositing import drawn_mapping, on_backgrounds, rolled
 from tutelage_cli.data.synthetic.pools import Pools
-from tutelage.randomness import mixed_seed
 
 
 def shifted_backgrounds(

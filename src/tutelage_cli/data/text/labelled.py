@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.id_columns import refuse_sparse
 from tutelage_cli.data.parquet import open_parquet, parquet_splits
 from tutelage_cli.data.row_numbers import FIRST, listed
-from papers.data.text.pairs import HELD_OUT_NAMES
-from tutelage.errors import UsageError
+from tutelage_cli.data.splits import HELD_OUT_NAMES
 
 SIDES = (
     ("sentence1", "sentence2"),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.arrow import IMAGE_COLUMNS, LABEL_COLUMNS, label_kind
 from tutelage_cli.data.assemble import TEST_NAMES, about_classes, about_others, choose
 from tutelage_cli.data.columns import pick
@@ -28,7 +29,6 @@ from tutelage_cli.data.splits import held_out_rows
 from tutelage_cli.data.tables import PATH_COLUMNS, table_splits
 from tutelage_cli.data.text.labelled import SIDES
 from tutelage_cli.data.text.text_set import TextParts, TextSet
-from tutelage.errors import UsageError
 
 TEXT_COLUMNS = (*SIDES, ("review",), ("comment",), ("content",), ("body",))
 """columns that are known to hold texts, tried in order"""

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import torch
 
-from tutelage_cli.data.in_memory import InMemory
 from tutelage.data.order import Ask
-from tutelage_cli.data.text.text_set import TextSet
 from tutelage.types import Batch
+from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.data.text.text_set import TextSet
 
 
 @dataclass(frozen=True)

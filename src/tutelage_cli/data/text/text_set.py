@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.images import refuse_other_classes
 from tutelage_cli.data.row_numbers import FIRST
-from tutelage.errors import UsageError
 
 BETWEEN = " | "
 """stands between the two sentences of a text where they are shown"""

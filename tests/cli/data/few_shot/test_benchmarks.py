@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from tests.cli.data.made_up import splits
-from tests.cli.data.pictures import named
 from papers.data.few_shot import benchmarks, cifar_fs
 from papers.data.few_shot.benchmarks import BENCHMARKS, few_shot
-from tutelage_cli.data.images import ImageSet, Splits
+from tests.cli.data.made_up import splits
+from tests.cli.data.pictures import named
 from tutelage.errors import UsageError
+from tutelage_cli.data.images import ImageSet, Splits
 
 LISTS = {"train": cifar_fs.TRAIN, "val": cifar_fs.HELD_OUT, "test": cifar_fs.TEST}
 

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from tests.cli.data.made_up import images, splits
 from papers.data.few_shot.class_sets import (
     joined,
     only,
     those_with_images,
     with_quarter_turns,
 )
+from tests.cli.data.made_up import images, splits
 from tutelage.errors import UsageError
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.cli.data.made_up import images
 from papers.data.few_shot.episodes import Episodes
 from papers.data.few_shot.spoiling import Spoiling
+from tests.cli.data.made_up import images
 from tutelage.errors import UsageError
 
 

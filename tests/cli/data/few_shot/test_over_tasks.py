@@ -4,8 +4,8 @@ import statistics
 
 import pytest
 
-from tests.cli.data.few_shot.test_episodes import episodes
 from papers.data.few_shot.over_tasks import mean_and_interval, over_tasks
+from tests.cli.data.few_shot.test_episodes import episodes
 from tutelage.errors import UsageError
 
 

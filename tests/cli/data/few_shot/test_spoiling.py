@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.cli.data.made_up import images
 from papers.data.few_shot.spoiling import UNSPOILT, Spoiling
+from tests.cli.data.made_up import images
 from tutelage.errors import UsageError
 
 

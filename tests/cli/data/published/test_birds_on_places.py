@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from tests.cli.data.published.layouts import cub, places
 from papers.data.published.birds_on_places import birds_on_places
+from tests.cli.data.published.layouts import cub, places
+from tutelage.errors import UsageError
 from tutelage_cli.data.resize import Size
 from tutelage_cli.data.synthetic.compositing import drawn_mapping
-from tutelage.errors import UsageError
 
 
 @pytest.mark.parametrize("pictures", [1, 3])

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from tests.cli.data.published.layouts import ATTRIBUTES, celeba, lines
 from papers.data.published.celeba import attribute_names, read_celeba
-from tutelage_cli.data.resize import Size
+from tests.cli.data.published.layouts import ATTRIBUTES, celeba, lines
 from tutelage.errors import UsageError
+from tutelage_cli.data.resize import Size
 
 SIZE = Size(8, 8)
 

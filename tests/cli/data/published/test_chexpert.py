@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from tests.cli.data.published.layouts import HEADER, chexpert, lines
 from papers.data.published.chexpert import FINDINGS, read_chexpert
-from tutelage_cli.data.resize import Size
+from tests.cli.data.published.layouts import HEADER, chexpert, lines
 from tutelage.errors import UsageError
+from tutelage_cli.data.resize import Size
 
 
 def read(root, finding="Cardiomegaly", uncertain="zeros"):

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from tests.cli.data.published.layouts import cub, lines, picture
 from papers.data.published.cub import read_cub
-from tutelage_cli.data.resize import Size
+from tests.cli.data.published.layouts import cub, lines, picture
 from tutelage.errors import UsageError
+from tutelage_cli.data.resize import Size
 
 SQUARE = Size(16, 16)
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from tests.cli.data.published.layouts import lines, picture
 from papers.data.published.imagenet import first_classes, open_imagenet
+from tests.cli.data.published.layouts import lines, picture
 from tutelage.errors import UsageError
 
 NAMES = ("n03", "n01", "n02")

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.cli.data.published.layouts import lines
 from papers.data.published.layout import found, held_out_share, listed_rows, numbers
+from tests.cli.data.published.layouts import lines
 from tutelage.errors import UsageError
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.cli.data.published.layouts import lines, places
 from papers.data.published.places import place_categories, read_places
-from tutelage_cli.data.resize import Size
+from tests.cli.data.published.layouts import lines, places
 from tutelage.errors import UsageError
+from tutelage_cli.data.resize import Size
 
 NAMES = ("place_0", "place_1/outdoor", "place_2", "place_3", "place_4")
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.cli.data.published.layouts import deep_grey, picture
 from papers.data.published.pictures import read_pictures
-from tutelage_cli.data.resize import Size
+from tests.cli.data.published.layouts import deep_grey, picture
 from tutelage.errors import UsageError
+from tutelage_cli.data.resize import Size
 
 
 def read(*files, channels=3):

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.cli.data.made_up import images
-from tutelage_cli.data.synthetic.coloured_digits import coloured_digits
 from tutelage.errors import UsageError
+from tutelage_cli.data.synthetic.coloured_digits import coloured_digits
 
 
 def test_each_digit_fills_its_own_quadrant_in_its_own_channel():

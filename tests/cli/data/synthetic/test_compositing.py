@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tests.cli.data.made_up import images
+from tutelage.errors import UsageError
 from tutelage_cli.data.described import Described
 from tutelage_cli.data.synthetic.compositing import (
     composite,
@@ -12,7 +13,6 @@ from tutelage_cli.data.synthetic.compositing import (
     on_backgrounds,
     rolled,
 )
-from tutelage.errors import UsageError
 
 
 def flat(values):

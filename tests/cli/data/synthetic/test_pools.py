@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tests.cli.data.made_up import splits
+from tutelage.errors import UsageError
 from tutelage_cli.data.described import Described
 from tutelage_cli.data.synthetic.pools import Sizes, disjoint_pools, three_parts
-from tutelage.errors import UsageError
 
 
 def taken(pool, count, seed):

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.cli.data.made_up import images
+from tutelage.errors import UsageError
 from tutelage_cli.data.synthetic.rotated_ones import (
     OVERLAPPING,
     SEPARATE,
@@ -11,7 +12,6 @@ from tutelage_cli.data.synthetic.rotated_ones import (
     rotated_ones,
 )
 from tutelage_cli.data.synthetic.rotation import rotated
-from tutelage.errors import UsageError
 
 
 @pytest.mark.parametrize("degrees", [SEPARATE, OVERLAPPING])

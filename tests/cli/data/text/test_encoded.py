@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from papers.data.text.encoded import EncodedPairs, masked, mispaired
-from tutelage_cli.data.text.vocabulary import END, MASK
 from tutelage.errors import UsageError
+from tutelage_cli.data.text.vocabulary import END, MASK
 
 
 def pairs(count=400):

@@ -5,9 +5,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from tutelage_cli.data.text.labelled import read_texts
 from papers.data.text.text_batches import TextBatches
 from tutelage.errors import UsageError
+from tutelage_cli.data.text.labelled import read_texts
 
 
 def write(folder, train: dict, validation: dict | None = None):

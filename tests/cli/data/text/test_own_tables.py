@@ -4,10 +4,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.text.own_tables import read_own_texts, text_columns
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage.errors import UsageError
 
 ROWS = [("fine", "good"), ("awful, really", "bad")] * 5
 

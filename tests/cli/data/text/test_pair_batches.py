@@ -5,8 +5,8 @@ import torch
 
 from papers.data.text.encoded import EncodedPairs
 from papers.data.text.pair_batches import PairBatches
-from tutelage_cli.data.text.vocabulary import END, IGNORED, PAD, START
 from tutelage.errors import UsageError
+from tutelage_cli.data.text.vocabulary import END, IGNORED, PAD, START
 
 
 def batches(count=50, size=4, seed=0):

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
+from tutelage.errors import UsageError
 from tutelage_cli.data.text.set_batches import SetBatches
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage.errors import UsageError
 
 CPU = torch.device("cpu")
 

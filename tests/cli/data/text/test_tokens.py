@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from tutelage_cli.data.text.tokens import tokenised
+from papers.yi2021mmel.small_language_model import learned_tokenizer
 from tutelage.errors import UsageError
 from tutelage.models.text_classifier import text_classifier
-from papers.yi2021mmel.small_language_model import learned_tokenizer
+from tutelage_cli.data.text.tokens import tokenised
 
 TINY: dict[str, Any] = {
     "hidden_size": 8,

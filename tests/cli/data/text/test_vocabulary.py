@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from tutelage_cli.data.text.vocabulary import END, SPECIAL, Vocabulary
 from tutelage.errors import UsageError
+from tutelage_cli.data.text.vocabulary import END, SPECIAL, Vocabulary
 
 TEXTS = ["the cat sat on the mat", "die Katze saß auf der Matte"] * 3
 

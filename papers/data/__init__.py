@@ -1,0 +1,1 @@
+"""Data sets that only the papers' recipes read."""

@@ -1,0 +1,1 @@
+"""Sentence pairs for translation, and minibatches of tokenised texts."""

@@ -1,0 +1,1 @@
+"""Fan et al. 2021, Learning to Reweight with Deep Interactions."""

@@ -1,0 +1,1 @@
+"""Students that only the papers' recipes train."""

@@ -1,0 +1,1 @@
+"""Müller et al. 2021, In-Loop Meta-Learning with Gradient-Alignment Reward."""

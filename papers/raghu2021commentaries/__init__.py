@@ -1,0 +1,1 @@
+"""Raghu et al. 2021, Teaching with Commentaries."""

@@ -1,0 +1,1 @@
+"""Yi et al. 2021, Reweighting Augmented Samples by Minimizing the Maximal Expected Loss."""

@@ -1,0 +1,6 @@
+"""Training one student in several processes.
+
+Sums tensors over the processes of a group, differentiably, and knows the wrappers of torch
+(``DistributedDataParallel``, ``fully_shard``, ``torch.compile``). It knows nothing of teachers.
+Start with ``groups.py``.
+"""

@@ -1,0 +1,73 @@
+"""JSON files that are written whole or not at all, and what to say where that fails."""
+
+import errno
+import json
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tutelage.storage.atomic_files import write_atomically
+
+WAYS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), CLOSED),
+}
+
+
+PACKAGES = ("tutelage", "torch", "torchvision", "numpy", "datasets", "scikit-learn")
+
+
+def unwritten(error: OSError, place: Path | str, then: str) -> str:
+    """What to say where the system refuses to write.
+
+    Args:
+        error: What it said.
+        place: What was being written.
+        then: The end of a sentence that says what to do: after room was made, or instead.
+
+    Returns:
+        A message that names the place, the reason and the way out.
+    """
+    reason = error.strerror or " ".join(str(error).split())
+    way = WAYS.get(error.errno or 0, "Mend that")
+    return f"{place} cannot be written: {reason}. {way}, {then}."
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file that is either the old one or the new one, never half of it.
+
+    Args:
+        path: The file.
+        content: Plain values.
+    """
+    write_atomically(path, as_json(content))
+
+
+def as_json(content: object) -> bytes:
+    """Plain values as the bytes of a JSON file.
+
+    Args:
+        content: Plain values.
+
+    Returns:
+        Indented UTF-8.
+    """
+    return json.dumps(content, indent=2, ensure_ascii=False).encode()
+
+
+def environment() -> dict[str, str]:
+    """What the run was made with.
+
+    Returns:
+        Versions of Python and of the packages that matter, and the kind of machine.
+    """
+    found = {"python": sys.version.split()[0], "platform": platform.platform()}
+    found["cpus"] = str(os.cpu_count())
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

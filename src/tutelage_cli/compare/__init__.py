@@ -1,0 +1,4 @@
+"""``tutelage report``: several runs compared.
+
+Start with ``runs.py``.
+"""
