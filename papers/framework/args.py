@@ -1,4 +1,4 @@
-"""What ``tutelage reproduce`` can be asked; light, so that ``--help`` need not wait."""
+"""What ``python -m papers reproduce`` can be asked; light, so that ``--help`` need not wait."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,10 +25,10 @@ DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class Reproduce:
-    """What ``tutelage reproduce`` was asked."""
+    """What ``python -m papers reproduce`` was asked."""
 
     recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")]
-    """Which one; `tutelage list` shows them."""
+    """Which one; `python -m papers list` shows them."""
 
     scale: str = "mini"
     """smoke (two steps), mini (minutes on two CPU cores), gpu (inside ten minutes on one

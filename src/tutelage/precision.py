@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 FULL = torch.float32
 """stands for ``torch.autocast`` being off, since it never casts to this type"""

@@ -1,19 +1,17 @@
-"""The command line: ``tutelage`` train, inspect, report, commentary, reproduce and list.
+"""The command line: ``tutelage`` train, inspect, report, commentary and list.
 
 Only light packages are imported here; torch and all that needs it come in with a command.
 """
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
 import tyro
-from rich.table import Column, Table
+from rich.table import Table
 
-from papers.catalogue import RECIPES, load_recipe
-from papers.framework.args import Reproduce, check, check_word
 from tutelage.errors import (
     MissingExtraError,
     UnsupportedStudentError,
@@ -21,30 +19,26 @@ from tutelage.errors import (
     interrupted,
 )
 from tutelage_cli.commentary.args import Commentary, Export, Learn, Show
-from tutelage_cli.inspect.args import INSPECT_HELP, REPORT_HELP, Inspect, Report
+from tutelage_cli.compare.args import REPORT_HELP, Report
+from tutelage_cli.inspect.args import INSPECT_HELP, Inspect
 from tutelage_cli.terminal import Speech, say
 from tutelage_cli.train.args import TRAIN_HELP, Train, base
 from tutelage_cli.train.names import TAUGHT_BY
 
-FAILED, WRONG_USE, STOPPED = 1, 2, 130
+WRONG_USE, STOPPED = 2, 130
 """exit codes"""
+FLAT = (
+    tyro.conf.OmitArgPrefixes,
+    tyro.conf.OmitSubcommandPrefixes,
+    tyro.conf.FlagCreatePairsOff,
+)
+"""how flags are named: without the names of the records that they lie in"""
 COMMENTARY_HELP = "Learn a commentary with one student, show what one has learnt, or export it."
-REPRODUCE_HELP = """Check a paper's claim: run its arms with several seeds and compare.
-
-Prints the paper's numbers, ours, and a verdict: holds, does not hold,
-undecided. A run that was stopped goes on with what is missing when the same
-command is given again.
-
-Examples:
-  tutelage list
-  tutelage reproduce gar-splits --scale mini --seeds 3
-  tutelage reproduce gar-splits --set epochs=5 --out shorter
-  tutelage reproduce gar-splits --backend ray"""
 
 
 @dataclass(frozen=True)
 class List:
-    """List the recipes, the teachers and the students there are."""
+    """List the teachers and the students there are."""
 
     speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
 
@@ -56,32 +50,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Words after the program's name; those of this process if None.
 
     Returns:
-        The exit code: 0, 1 where jobs failed, 2 for wrong use, 130 when stopped by Ctrl-C.
+        The exit code: 0, 2 for wrong use, 130 when stopped by Ctrl-C.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    return exit_code_of(lambda: command(parse(words)), "tutelage")
+
+
+def exit_code_of(run: Callable[[], int], program: str) -> int:
+    """Run a command; what a user can mend becomes one line on stderr.
+
+    Args:
+        run: Gives the exit code.
+        program: Its name, before the line.
+
+    Returns:
+        The exit code.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows no box-drawing letters
     try:
-        asked = parse(words)
-        if isinstance(asked, List):
-            return list_names(asked)
-        if isinstance(asked, Commentary):
-            return commentary(asked.asked)
-        if isinstance(asked, Inspect | Report):
-            return look(asked)
-        return reproduce(asked) if isinstance(asked, Reproduce) else train(asked)
+        return run()
     except KeyboardInterrupt:
-        print("tutelage: interrupted.", file=sys.stderr)
+        print(f"{program}: interrupted.", file=sys.stderr)
         return STOPPED
     except (UsageError, UnsupportedStudentError, MissingExtraError, OSError) as error:
         if interrupted(error):  # which a package that was being imported took for its own fault
-            print("tutelage: interrupted.", file=sys.stderr)
+            print(f"{program}: interrupted.", file=sys.stderr)
             return STOPPED
-        print(f"tutelage: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         return WRONG_USE
 
 
-def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | Reproduce | List:
+def command(asked: Train | Inspect | Report | Commentary | List) -> int:
+    """Run the command that was given.
+
+    Args:
+        asked: It, with its settings.
+
+    Returns:
+        The exit code.
+    """
+    if isinstance(asked, List):
+        return list_names(asked)
+    if isinstance(asked, Commentary):
+        return commentary(asked.asked)
+    if isinstance(asked, Inspect | Report):
+        return look(asked)
+    return train(asked)
+
+
+def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
     """What the words ask for; prints help or a mistake and exits where they ask for that.
 
     Args:
@@ -98,15 +116,9 @@ def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | Repro
         | Annotated[Inspect, tyro.conf.subcommand("inspect", description=INSPECT_HELP)]
         | Annotated[Report, tyro.conf.subcommand("report", description=REPORT_HELP)]
         | Annotated[Commentary, tyro.conf.subcommand("commentary", description=COMMENTARY_HELP)]
-        | Annotated[Reproduce, tyro.conf.subcommand("reproduce", description=REPRODUCE_HELP)]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
     )
-    flat = (
-        tyro.conf.OmitArgPrefixes,
-        tyro.conf.OmitSubcommandPrefixes,
-        tyro.conf.FlagCreatePairsOff,
-    )
-    return tyro.cli(commands, prog="tutelage", args=words, config=flat)
+    return tyro.cli(commands, prog="tutelage", args=words, config=FLAT)
 
 
 def train(asked: Train) -> int:
@@ -132,7 +144,8 @@ def look(asked: Inspect | Report) -> int:
     Returns:
         The exit code.
     """
-    from tutelage_cli.inspect.command import inspect, report
+    from tutelage_cli.compare.command import report
+    from tutelage_cli.inspect.command import inspect
 
     if isinstance(asked, Inspect):
         inspect(asked)
@@ -163,34 +176,8 @@ def commentary(asked: Learn | Show | Export) -> int:
     return 0
 
 
-def reproduce(asked: Reproduce) -> int:
-    """Run a recipe, or what is missing of it, and print what came of it.
-
-    Args:
-        asked: What was asked.
-
-    Returns:
-        The exit code.
-    """
-    check_word("recipe", asked.recipe, RECIPES)
-    check(asked)
-    progress = asked.speech.progress()
-    # torch comes in here, after everything that can be refused without it
-    from papers.framework.reproduce import reproduce as run
-    from papers.framework.terminal import tell
-
-    try:
-        found = run(load_recipe(asked.recipe), asked, progress)
-    except KeyboardInterrupt:
-        say(progress, "Stopped. The same command goes on with what is missing.")
-        return STOPPED
-    tell(asked.speech.result(), found)
-    asked.speech.document(found.plain)
-    return FAILED if found.failures else 0
-
-
 def list_names(asked: List) -> int:
-    """Print the recipes, the teachers and the students there are.
+    """Print the teachers and the students there are.
 
     Args:
         asked: What was asked.
@@ -200,25 +187,14 @@ def list_names(asked: List) -> int:
     """
     from tutelage.models.catalogue import STUDENTS
 
-    console, known = asked.speech.result(), [load_recipe(name) for name in RECIPES]
-    recipes = Table(Column("Recipe", no_wrap=True), "What it checks", "Minutes")
-    for name, recipe in zip(RECIPES, known, strict=True):
-        minutes = ", ".join(f"{scale} {time:g}" for scale, time in recipe.minutes.items())
-        recipes.add_row(name, f"{recipe.title} ({recipe.where})", minutes)
-    console.print(recipes)
+    console = asked.speech.result()
     teachers = Table("Teacher", "What it is")
     for name, what in TAUGHT_BY.items():
         teachers.add_row(name, what)
     console.print(teachers)
     console.print(f"Students: {', '.join(STUDENTS)}, wrn-D-K, torchvision's names")
-    asked.speech.document({
-        "recipes": {
-            name: {"title": r.title, "where": r.where, "minutes": dict(r.minutes)}
-            for name, r in zip(RECIPES, known, strict=True)
-        },
-        "teachers": dict(TAUGHT_BY),
-        "students": [*STUDENTS, "wrn-D-K"],
-    })
+    students = [*STUDENTS, "wrn-D-K"]
+    asked.speech.document({"teachers": dict(TAUGHT_BY), "students": students})
     return 0
 
 

@@ -1,7 +1,8 @@
 """Activation checkpoints of a module that is run on other parameters than its own.
 
 They run parts of it once more while gradients are taken, which is after the forward pass has
-given the module's own parameters back; ``tutelage.functional.replay`` says under what they are run then.
+given the module's own parameters back; ``tutelage.functional.replay`` says under what they are
+run then.
 """
 
 import sys

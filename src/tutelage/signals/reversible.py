@@ -80,7 +80,8 @@ class Reversible:
         if self.exact:
             raise ValueError(
                 "Reversible(exact=True) must take the student's steps itself, in fixed point: "
-                "use it for whole runs, as tutelage.training.loops.episodic does, or exact=False here."
+                "use it for whole runs, as tutelage.training.loops.episodic does, or "
+                "exact=False here."
             )
         require_reversible(task.rule, window.steps)
         require_little_drift(window.steps, window.end.params)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tutelage.storage.atomic_files import write_atomically
 
+FULL, CLOSED = "Make room there", "Allow writing there"
+"""what mends that something cannot be written"""
 WAYS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), CLOSED),
 }
-
-
 PACKAGES = ("tutelage", "torch", "torchvision", "numpy", "datasets", "scikit-learn")
 
 

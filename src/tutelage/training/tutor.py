@@ -89,7 +89,7 @@ class Tutor:
         descent: How a step's gradient comes about and moves the student: clipping, loss
             scaling, or a framework's own ways; see ``tutelage.training.step_strategy``.
         processes: Those that train the student together, each on rows of its own; None: as
-            ``DistributedDataParallel`` or ``fully_shard`` tell. See ``tutelage.distributed.groups``.
+            ``DistributedDataParallel`` or ``fully_shard`` have them.
         micro_batch: Rows that the student sees at a time (gradient accumulation), so that a
             step without a look needs the memory of so many; None: all. Weights and loss are
             those of the whole batch; batch normalisation sees a micro-batch.

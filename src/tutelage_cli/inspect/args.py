@@ -1,4 +1,4 @@
-"""What ``tutelage inspect`` and ``report`` can be asked; light, so ``--help`` need not wait."""
+"""Arguments of ``tutelage inspect``; imports nothing heavy, so that ``--help`` is fast."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +21,6 @@ Examples:
   tutelage inspect runs/x --arm margin-loss --top 50 --false-alarms 0.05
   tutelage inspect runs/x --json > found.json
   tutelage inspect my-loop.parquet"""
-REPORT_HELP = """Compare runs: a table, differences paired by seed, and a page with curves.
-
-Examples:
-  tutelage report runs/x runs/y
-  tutelage report runs/* --out comparison.html
-  tutelage report runs/x runs/y --json"""
 
 
 @dataclass(frozen=True)
@@ -60,19 +54,6 @@ class Inspect:
 
     out: Path | None = None
     """Folder of what is written; RUN/inspection if not given."""
-
-    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
-
-
-@dataclass(frozen=True)
-class Report:
-    """What ``tutelage report`` was asked."""
-
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of runs."""
-
-    out: Path = Path("comparison.html")
-    """The HTML page."""
 
     speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
 

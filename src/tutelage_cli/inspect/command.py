@@ -1,10 +1,9 @@
-"""``tutelage inspect`` and ``tutelage report``: what is printed and what is written."""
+"""``tutelage inspect``: what is printed and what is written."""
 
 from tutelage.errors import UsageError
 from tutelage.storage.atomic_files import write_atomically
 from tutelage.storage.json_files import unwritten
-from tutelage_cli.inspect.args import Inspect, Report, check
-from tutelage_cli.runner.run_folder import exists
+from tutelage_cli.inspect.args import Inspect, check
 from tutelage_cli.terminal import say
 
 EXAMPLES, SUSPECTS, PAGE = "examples.csv", "likely-wrong.csv", "index.html"
@@ -55,36 +54,3 @@ def inspect(asked: Inspect) -> None:
     for name, file in files.items():
         say(result, f"{name.replace('_', ' ').capitalize() + ':':14}{file}")
     asked.speech.document(as_plain(found, asked.top, files, drawn.notes))
-
-
-def report(asked: Report) -> None:
-    """Compare runs, and draw their page.
-
-    Args:
-        asked: What was asked.
-
-    Raises:
-        UsageError: If one is no run, or the page cannot be written.
-    """
-    if not asked.runs:
-        raise UsageError("report needs at least one run: tutelage report runs/x runs/y")
-    for folder in asked.runs:
-        if not exists(folder):
-            raise UsageError(f"There is no run {folder}.")
-    say(asked.speech.progress(), f"Reading {len(asked.runs)} runs ...")
-    # what computes comes in here, after everything that can be refused without it
-    from tutelage_cli.compare.page import as_plain, page, tell
-    from tutelage_cli.compare.runs import compare
-    from tutelage_cli.report.page import write_page
-
-    compared = compare(asked.runs)
-    try:
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        write_page(page(compared), asked.out)
-    except OSError as error:
-        then = "or name another file with --out"
-        raise UsageError(unwritten(error, asked.out, then)) from error
-    result = asked.speech.result()
-    tell(result, compared)
-    say(result, f"Page: {asked.out}")
-    asked.speech.document(as_plain(compared, {"page": asked.out}))

@@ -13,7 +13,7 @@ in the page draws the chart from the same description again, so that it can be h
     )
     figure = elements.chart("Sizes", html)  # under its caption
 
-``tutelage_cli.report.page.document`` adds the library, once, to a page that holds such a drawing.
+``tutelage_cli.report.page.document`` adds the library, once, to a page with such a drawing.
 """
 
 import base64

@@ -10,8 +10,6 @@ from tutelage.errors import UsageError
 from tutelage.storage.json_files import environment, unwritten, write_json
 
 SETTINGS, ENVIRONMENT = "settings.json", "environment.json"
-FULL, CLOSED = "Make room there", "Allow writing there"
-"""what mends that something cannot be written"""
 
 
 def create_run(

@@ -3,8 +3,8 @@
     python -m tests.cli.train.killing FOLDER --kills 20 --seed 0 [--processes] [--jobs 2]
 
 Children are forked from a process that has imported everything, or, with ``--processes``, are
-``python -m tutelage_cli.cli`` from its first line on. A run that comes to its end before its next
-kill is compared, and another one begins.
+``python -m tutelage_cli.cli`` from its first line on. A run that comes to its end before its
+next kill is compared, and another one begins.
 """
 
 import argparse

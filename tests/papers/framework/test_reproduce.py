@@ -1,4 +1,4 @@
-"""``tutelage reproduce``: what is missing runs, what is there stays, what fails is told."""
+"""``python -m papers reproduce``: runs what is missing, keeps the rest, names what fails."""
 
 import json
 import os

@@ -35,7 +35,7 @@ class Alignment:
 
     Where the teacher enters through weights only, the loss is linear in the per-example losses,
     so that ``<dL/dtheta, v>`` is the same reduction of the dot products ``<dl_i/dtheta, v>``,
-    and a backward pass through the teacher alone is left to do. See ``tutelage.per_example`` for
+    and a backward pass through the teacher alone is left to do. ``tutelage.per_example`` has
     the methods: ``"forward"`` is exact for every student, ``"ghost"`` is exact without batch
     statistics, and ``"difference"`` (of losses, central) is inexact and takes hardly any
     memory; ``"one-sided"`` takes a forward pass less where the losses at the step are known.
