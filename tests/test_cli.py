@@ -300,8 +300,6 @@ def test_settings_file_with_mistakes_tells_them_all_at_once(place):
         ["train", "--augment", "sideways"],
         ["train", "a", "b"],
         ["list", "more"],
-        ["reproduce"],
-        ["reproduce", "gar-splits", "--nonsense"],
     ],
 )
 def test_words_that_do_not_parse_are_told_without_a_traceback(place, words):
@@ -315,7 +313,7 @@ def test_words_that_do_not_parse_are_told_without_a_traceback(place, words):
     assert list(place.folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [[], ["train"], ["reproduce"], ["list"]])
+@pytest.mark.parametrize("words", [[], ["train"], ["list"]])
 def test_help_needs_no_torch(words):
     code = (
         "import sys; from tutelage_cli.cli import main\n"

@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from papers.__main__ import main as papers_main
 from tutelage_cli.cli import main
 
 QUICK = ["--epochs", "2", "--seeds", "1", "--held-out", "9", "--batch-size", "8", "--jobs", "1"]
@@ -51,6 +52,15 @@ def pictures(
 
 def run(*words: object) -> Answer:
     """Run the command line in this process."""
+    return _run(main, words)
+
+
+def run_papers(*words: object) -> Answer:
+    """Run ``python -m papers`` in this process."""
+    return _run(papers_main, words)
+
+
+def _run(main: Callable[[Sequence[str]], int], words: Sequence[object]) -> Answer:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -65,7 +75,7 @@ def run(*words: object) -> Answer:
 def one_line(answer: Answer, *parts: object) -> None:
     """Wrong use was told as it should be: code 2 and one line that holds these parts."""
     assert answer.code == 2, answer
-    assert answer.err.startswith("tutelage: ")
+    assert answer.err.startswith(("tutelage: ", "papers: "))
     assert answer.err.count("\n") == 1
     for part in parts:
         assert str(part) in answer.err

@@ -9,7 +9,7 @@ from joblib.externals.loky import get_reusable_executor
 
 from papers.catalogue import RECIPES
 from tests.papers.framework.tiny import SWITCH
-from tests.trained import Answer, run, unchecked
+from tests.trained import Answer, run_papers, unchecked
 
 
 class Place(NamedTuple):
@@ -20,7 +20,7 @@ class Place(NamedTuple):
     """where the tiny recipe notes its runs, and finds what is to go wrong"""
 
     def reproduce(self, *words: object) -> Answer:
-        return run("reproduce", "tiny", *words)
+        return run_papers("reproduce", "tiny", *words)
 
     def ran(self) -> list[str]:
         """The jobs that ran since the last call, in the order of their names."""

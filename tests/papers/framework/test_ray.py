@@ -20,7 +20,7 @@ def test_a_missing_ray_is_told_with_the_extra_that_brings_it(place, monkeypatch)
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_ray_runs_the_jobs_and_finds_what_processes_find(place, monkeypatch):
     pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # for Ray's processes
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))  # for Ray's processes
     (place.switches / "fail-gar-1").touch()
     answer = place.reproduce("--seeds", 2, "--jobs", 2, "--backend", "ray")
     assert answer.code == 1, answer

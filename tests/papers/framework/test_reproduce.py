@@ -19,7 +19,7 @@ from papers.framework.jobs import Failure
 from papers.framework.plan import Job
 from papers.framework.reproduce import reproduce
 from papers.framework.terminal import tell
-from tests.trained import found, one_line, run
+from tests.trained import found, one_line, run_papers
 
 ARMS = ("plain", "gar", "broken")
 SMALL = ("--seeds", 2, "--jobs", 1)
@@ -155,11 +155,11 @@ def test_a_job_that_had_failed_before_a_process_died_keeps_its_reason(tmp_path):
 def test_a_run_that_was_stopped_goes_on_with_what_is_missing(place, how):
     (place.switches / "wait-gar-1").touch()
     code = (
-        "import sys; from tutelage_cli.cli import main; from papers.catalogue import RECIPES\n"
+        "import sys; from papers.__main__ import main; from papers.catalogue import RECIPES\n"
         "RECIPES['tiny'] = 'tests.papers.framework.tiny'\n"
         "sys.exit(main(['reproduce', 'tiny', '--seeds', '2', '--jobs', '2']))"
     )
-    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     child = subprocess.Popen(
         [sys.executable, "-c", code],
         env=env,
@@ -228,7 +228,7 @@ def test_a_damaged_job_is_told(place):
 def test_wrong_use_costs_one_line(place, monkeypatch, words, parts):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     (place.out / "file").touch()
-    one_line(run("reproduce", *words), *parts)
+    one_line(run_papers("reproduce", *words), *parts)
     assert list(place.out.iterdir()) == [place.out / "file"]
 
 
@@ -249,9 +249,18 @@ def test_a_terminal_sees_a_bar(place):
 
 @pytest.mark.usefixtures("place")
 def test_every_recipe_there_is_is_listed_with_its_minutes():
-    answer = run("list")
+    answer = run_papers("list")
     assert answer.code == 0
     for name in RECIPES:
         assert name in answer.out
     assert "mini 0.1" in answer.out
     assert "Nothing is learnt" in answer.out
+
+
+@pytest.mark.parametrize("words", [["reproduce"], ["reproduce", "gar-splits", "--nonsense"]])
+def test_words_that_do_not_parse_are_told_without_a_traceback(place, words):
+    answer = run_papers(*words)
+    assert answer.code == 2
+    assert "Traceback" not in answer.err
+    assert "help" in answer.err
+    assert list(place.out.iterdir()) == []

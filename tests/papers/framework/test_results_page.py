@@ -14,7 +14,7 @@ from tests.papers.framework.tiny import RECIPE, recipe
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_json
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def planned(root: Path, scores: dict[str, list[float | None]], scale: str = "mini") -> Plan:

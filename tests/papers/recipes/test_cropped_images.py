@@ -9,7 +9,7 @@ from papers.catalogue import load_recipe
 from papers.framework.paper_tables import printed
 from papers.yi2021mmel import cropped_images, made_photos
 from papers.yi2021mmel.cropped_images import MADE, Settings, parts
-from tests.trained import one_line, pictures, run, unchecked
+from tests.trained import one_line, pictures, run_papers, unchecked
 from tutelage_cli.claims import Comparison
 
 METRIC = "accuracy"
@@ -46,7 +46,7 @@ def test_folders_in_tutelage_data_are_found_by_name(tmp_path, monkeypatch):
 def test_where_there_is_no_folder_one_line_says_so(tmp_path, monkeypatch, flags):
     monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
     with unchecked():
-        answer = run(
+        answer = run_papers(
             "reproduce", "mmel-imagenet", "--scale", "mini", *flags, "--out", tmp_path / "out"
         )
     one_line(answer, "is not here", "--set folder=PATH", "train", "val")

@@ -16,7 +16,7 @@ from papers.yi2021mmel.glue_students import Settings, student_of
 from papers.yi2021mmel.glue_texts import Source, material
 from papers.yi2021mmel.pretrained_texts import encoder, masked_language_model
 from papers.yi2021mmel.small_language_model import learned_tokenizer
-from tests.trained import one_line, run, unchecked
+from tests.trained import one_line, run_papers, unchecked
 from tutelage.errors import UsageError
 from tutelage.models.text_classifier import TextClassifier, text_classifier
 
@@ -190,5 +190,7 @@ def test_large_tasks_are_seen_three_times_and_others_ten(task, epochs):
 def test_the_papers_scale_asks_for_its_model_in_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with unchecked():
-        answer = run("reproduce", "mmel-glue", "--scale", "paper", "--out", tmp_path / "out")
+        answer = run_papers(
+            "reproduce", "mmel-glue", "--scale", "paper", "--out", tmp_path / "out"
+        )
     one_line(answer, "bert-base-uncased is not here", "--set source.model=FOLDER")

@@ -14,7 +14,7 @@ from papers.fan2021interactions.reweighting import PLAIN, ready, train_on
 from papers.fan2021interactions.reweighting_settings import Settings, material_of
 from papers.fan2021interactions.reweighting_ways import interactions
 from papers.fan2021interactions.translated_pairs import TranslationSettings
-from tests.trained import one_line, run, unchecked
+from tests.trained import one_line, run_papers, unchecked
 from tutelage_cli.data.images import ImageSet
 
 CPU = torch.device("cpu")
@@ -69,7 +69,7 @@ WRONG = {
 def test_a_wrong_setting_is_told_in_one_line_before_anything_runs(tmp_path, word):
     where = ("--scale", "smoke", "--out", tmp_path / "out")
     with unchecked():
-        answer = run("reproduce", "interactions-noise-flip", *where, "--set", word)
+        answer = run_papers("reproduce", "interactions-noise-flip", *where, "--set", word)
     one_line(answer, *WRONG[word])
     assert list(tmp_path.iterdir()) == []
 
