@@ -36,14 +36,7 @@ class List:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: Words after the program's name; those of this process if None.
-
-    Returns:
-        The exit code: 0, 1 where jobs failed, 2 for wrong use, 130 when stopped by Ctrl-C.
-    """
+    """Run the command line."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     return exit_code_of(lambda: _command(_parse(words)), "papers")
 
@@ -61,14 +54,7 @@ def _command(asked: Reproduce | List) -> int:
 
 
 def reproduce(asked: Reproduce) -> int:
-    """Run a recipe, or what is missing of it, and print its result.
-
-    Args:
-        asked: The recipe, with the command's settings.
-
-    Returns:
-        The exit code.
-    """
+    """Run a recipe, or what is missing of it, and print its result."""
     check_word("recipe", asked.recipe, RECIPES)
     check(asked)
     progress = asked.speech.progress()
@@ -87,14 +73,7 @@ def reproduce(asked: Reproduce) -> int:
 
 
 def list_recipes(asked: List) -> int:
-    """Print the recipes there are.
-
-    Args:
-        asked: The command's settings.
-
-    Returns:
-        The exit code.
-    """
+    """Print the recipes there are."""
     console, known = asked.speech.result(), [load_recipe(name) for name in RECIPES]
     recipes = Table(Column("Recipe", no_wrap=True), "What it checks", "Minutes")
     for name, recipe in zip(RECIPES, known, strict=True):

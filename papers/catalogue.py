@@ -69,13 +69,6 @@ RECIPES = {
 
 
 def load_recipe(name: str) -> "Recipe":
-    """The recipe of that name.
-
-    Args:
-        name: One of ``RECIPES``; another is refused by ``check_word``.
-
-    Returns:
-        The record that its module makes.
-    """
+    """The recipe of that name."""
     check_word("recipe", name, RECIPES)
     return import_module(RECIPES[name]).RECIPE

@@ -58,21 +58,6 @@ def learn_start(
     Source: Finn et al. 2017, Model-Agnostic Meta-Learning, algorithm 2 (``Unrolled`` or
     ``Replayed``; first order with ``Replayed(K, product=FirstOrder())``); Raghu et al. 2021,
     Teaching with Commentaries, appendix B.3 (with the teacher).
-
-    Args:
-        task: The student at its start, whose optimiser gives the steps on a support set; and
-            the teacher, ``Plain`` for none.
-        optimizer: Holds the student's parameters, and the teacher's where these learn.
-        groups: Tasks, some for every step of the optimiser.
-        steps: K.
-        signal: How the gradient through the K steps is taken.
-        seed: Where the randomness of lessons and of dropout starts from.
-
-    Yields:
-        One record for each group.
-
-    Raises:
-        UsageError: If the student is in evaluation mode, or a group is empty.
     """
     require_batch_statistics(task)
     for number, group in enumerate(groups):
@@ -91,18 +76,7 @@ def learn_start(
 def judge_start(
     task: Task, episode: Episode, signal: FromStart, steps: int, *, seed: int
 ) -> Judgement:
-    """The loss on a task's query set after K steps on its support set, with its gradients.
-
-    Args:
-        task: The student at its start, and the teacher.
-        episode: The task.
-        signal: How the gradient is taken.
-        steps: K.
-        seed: Where the randomness of the steps starts from.
-
-    Returns:
-        The verdict on the start.
-    """
+    """The loss on a task's query set after K steps on its support set, with its gradients."""
     require_no_memory(task.teacher)
     teacher: Params = {k: p for k, p in task.teacher.named_parameters() if p.requires_grad}
     taken = adaptation(task, episode.support, steps, of=steps, seed=seed)
@@ -114,33 +88,13 @@ def judge_start(
 
 
 def adaptation(task: Task, support: Batch, steps: int, *, of: int, seed: int) -> list[Step]:
-    """Steps on a support set, all of it in every one.
-
-    Args:
-        task: The student at its start, and the teacher.
-        support: S examples.
-        steps: How many.
-        of: K, the steps with which the start was learned: step k has progress k / K.
-        seed: Where their randomness starts from.
-
-    Returns:
-        The steps, not yet taken.
-    """
+    """Steps on a support set, all of it in every one."""
     taken = whole_run(task.student, [support] * steps, seed)
     return [step._replace(progress=Progress(k / of)) for k, step in enumerate(taken)]
 
 
 def adapt(task: Task, steps: Sequence[Step]) -> StudentState:
-    """The student after some steps from its start, which stays where it is.
-
-    Args:
-        task: The student at its start, and the teacher; with ``Plain`` in the teacher's place
-            a start learned with weights is adapted without.
-        steps: The steps.
-
-    Returns:
-        The student after them.
-    """
+    """The student after some steps from its start, which stays where it is."""
     teacher: Params = dict(task.teacher.named_parameters())
     state = task.student.state()
     for step in steps:
@@ -153,14 +107,6 @@ def accuracy(task: Task, state: StudentState, query: Batch) -> float:
     """How many queries a student answers rightly.
 
     Batch normalisation is by the query set, as in the source.
-
-    Args:
-        task: Whose student it is.
-        state: The student, adapted.
-        query: The query set.
-
-    Returns:
-        In 0..1.
     """
     require_batch_statistics(task)
     own = copied(query)
@@ -173,15 +119,7 @@ def accuracy(task: Task, state: StudentState, query: Batch) -> float:
 
 @torch.no_grad()
 def weights_at(task: Task, step: Step) -> Tensor:
-    """How much the teacher counts each support example, seen from the student's start.
-
-    Args:
-        task: The student at its start, and the teacher.
-        step: The step.
-
-    Returns:
-        [S].
-    """
+    """How much the teacher counts each support example, seen from the student's start."""
     teacher: Params = dict(task.teacher.named_parameters())
     lesson = task.lesson(teacher, step.batch)
     seen, _ = task.observe(task.student.state(), lesson, step)
@@ -189,15 +127,7 @@ def weights_at(task: Task, step: Step) -> Tensor:
 
 
 def require_batch_statistics(task: Task) -> None:
-    """Refuse a student whose batch normalisation would not be by the batch at hand.
-
-    Args:
-        task: The student.
-
-    Raises:
-        UsageError: If a normalisation is in evaluation mode: averages over steps that start
-            anew with every task mean nothing.
-    """
+    """Refuse a student whose batch normalisation would not be by the batch at hand."""
     for name, part in task.student.module.named_modules():
         if isinstance(part, _NORMS) and not part.training:
             raise UsageError(
@@ -220,12 +150,5 @@ def _step(task: Task, optimizer: Optimizer, verdicts: Sequence[Judgement]) -> bo
 
 
 def mean_of(grads: Sequence[Params]) -> Params:
-    """The mean of gradients.
-
-    Args:
-        grads: At least one, all of the same names.
-
-    Returns:
-        Keyed like each.
-    """
+    """The mean of gradients."""
     return {k: torch.stack([grad[k] for grad in grads]).mean(0) for k in grads[0]}

@@ -32,9 +32,6 @@ class Crops:
     probability 1/2; the first one may be the middle of the image instead. What is drawn comes
     from torch's generator, which ``Streamed`` starts anew for each image and epoch.
 
-    Raises:
-        UsageError: If ``side`` or ``copies`` is below 1.
-
     Source: Szegedy et al. 2015, Going Deeper with Convolutions, section 6, as torchvision has
     it in ``RandomResizedCrop``.
     """
@@ -49,11 +46,7 @@ class Crops:
     flip: bool = True
 
     def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check the numbers."""
         for name in ("side", "copies"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; allowed: 1 and above.")
@@ -67,14 +60,7 @@ class Crops:
         return getattr(self.images, "ids", None)
 
     def __getitem__(self, row: int) -> tuple[UInt8[Tensor, "copies C S S"], Any]:
-        """Read an image, and cut it.
-
-        Args:
-            row: Which.
-
-        Returns:
-            Its crops and its target.
-        """
+        """Read an image, and cut it."""
         image, target = self.images[row]
         made = [self._middle(image)] if self.original else []
         made += [self._crop(image) for _ in range(self.copies - self.original)]

@@ -24,22 +24,7 @@ class Parts(NamedTuple):
 def spoilt_parts(
     data: ImageSet, examples: int, parts: int, *, spoil: Spoilt, seed: int
 ) -> Parts:
-    """Random parts, the first with labels or images that say nothing.
-
-    Args:
-        data: Where the examples come from.
-        examples: How many to take; what does not divide into parts is left out.
-        parts: K.
-        spoil: ``"labels"``: uniformly random ones over all classes, the right one among them;
-            ``"images"``: Gaussian pixels of the data's mean and deviation, rounded to bytes.
-        seed: Of the parts and of the noise.
-
-    Returns:
-        The parts; ``data`` is left as it was.
-
-    Raises:
-        UsageError: If there are too few examples.
-    """
+    """Random parts, the first with labels or images that say nothing."""
     size = examples // parts
     if not 1 <= size <= len(data) // parts:
         raise UsageError(

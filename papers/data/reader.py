@@ -24,11 +24,7 @@ READ = (Tensor, np.ndarray, np.generic, int, float, list)
 
 @dataclass(frozen=True)
 class Making:
-    """What becomes of the stacked inputs of a batch, in the order of the fields.
-
-    Raises:
-        UsageError: If only one of ``mean`` and ``std`` is given.
-    """
+    """What becomes of the stacked inputs of a batch, in the order of the fields."""
 
     augment: Callable[[Tensor, int], Tensor] | None = None
     """from inputs [B, ...] and the batch's seed; None to leave them as they are"""
@@ -38,28 +34,12 @@ class Making:
     """[C], in 0..1"""
 
     def __post_init__(self) -> None:
-        """Check that mean and deviation come together.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check that mean and deviation come together."""
         if (self.mean is None) != (self.std is None):
             raise UsageError("give mean and std together, or neither.")
 
     def __call__(self, inputs: Tensor, seed: int, *, plain: bool) -> Tensor:
-        """Augment and normalise.
-
-        Args:
-            inputs: [B, ...]
-            seed: The batch's.
-            plain: Whether to leave the augmentation away.
-
-        Returns:
-            [B, ...]
-
-        Raises:
-            UsageError: If inputs that are not bytes should be normalised.
-        """
+        """Augment and normalise."""
         if self.augment is not None and not plain:
             inputs = self.augment(inputs, seed)
         if self.mean is None or self.std is None:
@@ -82,14 +62,7 @@ class Reader(Dataset[Batch | UsageError]):
     making: Making
 
     def __getitem__(self, ask: Ask) -> Batch | UsageError:
-        """Read a batch; torch's loader hands on what its sampler yields.
-
-        Args:
-            ask: Which rows.
-
-        Returns:
-            The batch, on the CPU; what is wrong with an example, for the caller to raise.
-        """
+        """Read a batch; torch's loader hands on what its sampler yields."""
         ids = self.ids[ask.rows]
         pairs = []
         try:
@@ -108,14 +81,7 @@ class Reader(Dataset[Batch | UsageError]):
 
 
 def refuse_own_generators(examples: object) -> None:
-    """Refuse a data set with a generator of its own, copied with its state into every worker.
-
-    Args:
-        examples: The data set; its attributes are looked at.
-
-    Raises:
-        UsageError: If it has one.
-    """
+    """Refuse a data set with a generator of its own, copied with its state into every worker."""
     for name, value in getattr(examples, "__dict__", {}).items():
         if isinstance(value, OWN):
             raise UsageError(

@@ -38,10 +38,6 @@ class Streamed:
     data set in the workers. Python's, NumPy's and torch's global generators start anew for
     each example from the seed, the epoch and its id, and so what ``examples`` draws from them
     does not depend on workers, on the place in an epoch, or on where a run was resumed.
-
-    Raises:
-        UsageError: If there are no examples or no length, they own a generator, the size is
-            below 1, ``workers`` below 0, or ``ids`` are not one for each.
     """
 
     examples: Examples
@@ -61,11 +57,7 @@ class Streamed:
     """whether the workers live on between epochs"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without reading an example.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check what can be checked without reading an example."""
         count = _count(self.examples)
         if not count:
             raise UsageError("there are no examples to draw batches from.")
@@ -87,20 +79,7 @@ class Streamed:
     def epoch(
         self, number: int, start: int = 0, *, rows: Tensor | None = None
     ) -> Iterator[Batch]:
-        """Every example once, in an order of this epoch's own.
-
-        Args:
-            number: The epoch, from 0; the same one gives the same batches again.
-            start: The batch to begin with; those before it are not read.
-            rows: int64 [M], places of the examples that this epoch is made of, as a curriculum
-                chooses them; None for all. To resume, give the same.
-
-        Yields:
-            The batches from ``start`` on.
-
-        Raises:
-            UsageError: If ``rows`` are none or out of range, or an example cannot be read.
-        """
+        """Every example once, in an order of this epoch's own."""
         count = len(self.examples)
         if rows is None:
             rows = torch.arange(count)
@@ -117,14 +96,7 @@ class Streamed:
         yield from self._read(islice(asks, start, None))
 
     def draw(self, number: int) -> Batch:
-        """A batch drawn uniformly, without the same example twice; read by this process.
-
-        Args:
-            number: Which draw; the same one gives the same batch again.
-
-        Returns:
-            min(size, N) examples. Raises what ``epoch`` raises of an example.
-        """
+        """A batch drawn uniformly, without the same example twice; read by this process."""
         ask = drawn(len(self.examples), self.size, self.seed, number)
         found = self._reader[ask]
         if isinstance(found, Batch):
@@ -132,14 +104,7 @@ class Streamed:
         raise found
 
     def whole(self, size: int) -> Iterator[Batch]:
-        """Every example once, in the order of the set and never augmented.
-
-        Args:
-            size: Examples in a batch.
-
-        Yields:
-            The batches; a last one of a single example is merged into the one before it.
-        """
+        """Every example once, in the order of the set and never augmented."""
         asks = in_order(len(self.examples), size, self.seed)
         yield from self._read(asks)
 

@@ -38,17 +38,7 @@ class UndecodedImages:
         return len(self.files)
 
     def __getitem__(self, row: int) -> tuple[UInt8[Tensor, "channels H W"], Tensor]:
-        """Decode an image.
-
-        Args:
-            row: Which one.
-
-        Returns:
-            The image and its label.
-
-        Raises:
-            UsageError: If the file cannot be read, or is in colour where grey is wanted.
-        """
+        """Decode an image."""
         file = self.files[row]
         image = torch.tensor(decode(file, where=str(file), root=Path()))
         if len(image) > self.channels:
@@ -59,47 +49,20 @@ class UndecodedImages:
         return image, self.labels[row]
 
     def rows(self, indices: Tensor) -> "UndecodedImages":
-        """The images at the given places, in that order, with the ids they had.
-
-        Args:
-            indices: int64 [M], places in 0..N-1.
-
-        Returns:
-            M images.
-        """
+        """The images at the given places, in that order, with the ids they had."""
         files = [self.files[row] for row in indices.tolist()]
         labels, ids = self.labels[indices], self.ids[indices]
         return replace(self, files=files, labels=labels, ids=ids)
 
     def with_labels(self, labels: Tensor) -> "UndecodedImages":
-        """The same images under other labels.
-
-        Args:
-            labels: int64 [N].
-
-        Returns:
-            A set that shares the files and ids of this one.
-        """
+        """The same images under other labels."""
         return replace(self, labels=labels)
 
 
 def open_folder(
     root: str | Path, *, channels: int = 3, size: tuple[int, int] | None = None
 ) -> tuple[UndecodedImages, UndecodedImages | None]:
-    """The splits of a folder of images, by the rules of ``tutelage_cli.data.folders``.
-
-    Args:
-        root: A folder with one folder for each class, perhaps below train/ and test/.
-        channels: 3, or 1 for grey images.
-        size: Height and width that every image is brought to; None where all have one size.
-
-    Returns:
-        The train split, and the test split or None. Nothing is held out.
-
-    Raises:
-        UsageError: If there is no such folder, it is not laid out like that, or ``channels``
-            is neither.
-    """
+    """The splits of a folder of images, by the rules of ``tutelage_cli.data.folders``."""
     if channels not in (1, 3):
         raise UsageError(f"channels is {channels}; allowed: 1, 3.")
     place = Path(root).expanduser()
@@ -112,16 +75,7 @@ def open_folder(
 
 
 def undecoded(split: Listed, *, channels: int, size: Size | None) -> UndecodedImages:
-    """The images of a split, none of them opened.
-
-    Args:
-        split: Its files and their classes.
-        channels: 3, or 1 for grey images.
-        size: What every image is brought to; None to leave them.
-
-    Returns:
-        The same, to be read row by row; ids are row numbers.
-    """
+    """The images of a split, none of them opened."""
     for note in split.notes:
         _LOG.warning(note)
     labels = encode(split.labels, split.classes, where=split.where)

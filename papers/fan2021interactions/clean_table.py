@@ -100,11 +100,7 @@ class Cell(NamedTuple):
     minutes: Mapping[str, float]
 
     def settings(self) -> dict[str, Episodes]:
-        """The four scales.
-
-        Returns:
-            By name; smoke on digits.
-        """
+        """The four scales."""
         soon, late = GOALS[self.data]
         few: dict[str, Any] = {"data": self.data, "goal": soon, **FEW}
         changes: dict[str, dict[str, Any]] = {
@@ -117,17 +113,7 @@ class Cell(NamedTuple):
 
 
 def run(arm: str, seed: int, settings: Episodes, device: torch.device) -> Outcome:
-    """Train the students of an arm with one seed.
-
-    Args:
-        arm: One of ``WAYS``.
-        seed: Of data, student and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Test errors.
-    """
+    """Train the students of an arm with one seed."""
     ways = (learnt_to_keep(seed, settings, device),) if arm == KEPT else WAYS[arm]
     best = min((train(way, seed, settings, device) for way in ways), key=_least_held_out)
     errors = best.errors()
@@ -139,15 +125,7 @@ def _least_held_out(trained: Trained) -> float:
 
 
 def clean_recipe(cell: Cell, *notes: str) -> Recipe:
-    """The recipe of a network: the paper's six columns.
-
-    Args:
-        cell: Which.
-        *notes: What differs from the paper besides what holds for all networks.
-
-    Returns:
-        The recipe.
-    """
+    """The recipe of a network: the paper's six columns."""
     return Recipe(
         name=cell.name,
         title="With right labels, deep interactions do better than what else weighs or grades.",

@@ -32,14 +32,7 @@ class Unseen(NamedTuple):
 
 
 def scores() -> Any:
-    """The function of cleanlab that rates labels.
-
-    Returns:
-        ``cleanlab.rank.get_label_quality_scores``.
-
-    Raises:
-        MissingExtraError: If cleanlab is not installed.
-    """
+    """The function of cleanlab that rates labels."""
     try:
         from cleanlab.rank import get_label_quality_scores
     except ImportError as error:
@@ -52,13 +45,6 @@ def label_quality(labels: Tensor, probabilities: Tensor) -> Tensor:
 
     Without the thresholds, which are the mean confidence of the examples given a class, the
     order would be that of margins, whatever confident learning adds to them.
-
-    Args:
-        labels: [N], the given ones.
-        probabilities: [N, C]; those of students that have not seen the example, by rights.
-
-    Returns:
-        [N] in 0..1; low: doubtful.
     """
     rated = scores()(
         labels.numpy(),
@@ -71,31 +57,14 @@ def label_quality(labels: Tensor, probabilities: Tensor) -> Tensor:
 
 @torch.no_grad()
 def probabilities(trained: Trained, batches: Batches) -> Tensor:
-    """What the student makes of some images, in evaluation mode.
-
-    Args:
-        trained: The student at the end.
-        batches: The images.
-
-    Returns:
-        Softmax [N, C], on the CPU.
-    """
+    """What the student makes of some images, in evaluation mode."""
     student = trained.tutor.student.eval()
     found = [logits_of(student(batch.inputs)) for batch in batches.whole(AT_ONCE)]
     return torch.cat(found).softmax(1).cpu()
 
 
 def out_of_sample(seed: int, of: Settings, device: torch.device) -> Unseen:
-    """Train an untaught student for each fold, by the schedule of all other arms.
-
-    Args:
-        seed: Of everything that is drawn.
-        of: The scale's settings.
-        device: Where.
-
-    Returns:
-        What each says of the fold that it was not trained on.
-    """
+    """Train an untaught student for each fold, by the schedule of all other arms."""
     material = material_of(of, seed)
     count = len(material.train)
     draws = torch.Generator().manual_seed(mixed_seed(seed, FOLDS))

@@ -38,11 +38,7 @@ class Episodes(Settings):
     """of the Adam that takes a step after each episode"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data.
-
-        Raises:
-            UsageError: If a number is out of range, or no look comes before the last step.
-        """
+        """Check what can be checked without the data."""
         super().__post_init__()
         at_least_one(self, "episodes", "goal_steps", "goal_every")
         not_negative(self, "keep_lr")
@@ -56,16 +52,7 @@ class Episodes(Settings):
 
 
 def learnt_to_keep(seed: int, of: Episodes, device: torch.device) -> Way:
-    """Learn what to keep, from fresh students on the seed's own data.
-
-    Args:
-        seed: Of everything that is drawn.
-        of: The scale's settings.
-        device: Where.
-
-    Returns:
-        The teacher that came of it, which learns no more.
-    """
+    """Learn what to keep, from fresh students on the seed's own data."""
     material = material_of(of, seed)
     streams, images = open_streams(material, asked(of), seed, device), shown(material)
 

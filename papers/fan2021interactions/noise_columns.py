@@ -85,24 +85,13 @@ class Column:
         return self.data.upper().replace("CIFAR", "CIFAR-")
 
     def cells(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """The paper's numbers.
-
-        Returns:
-            Arm and metric, to row and column.
-        """
+        """The paper's numbers."""
         return {
             (arm, "error"): (f"{self.images} / {row}", self.rate) for arm, row in ROWS.items()
         }
 
     def settings(self, mini: Settings) -> dict[str, Settings]:
-        """The four scales.
-
-        Args:
-            mini: Those of that scale, whatever its labels.
-
-        Returns:
-            With the column's noise; smoke on digits.
-        """
+        """The four scales."""
         scales = {
             "smoke": SMOKE,
             "mini": mini,
@@ -121,19 +110,7 @@ def column_recipe(
     minutes: Mapping[str, float],
     notes: tuple[str, ...],
 ) -> Recipe:
-    """The recipe of a column: the paper's four rows, and the teacher of margin and loss.
-
-    Args:
-        name: Of the recipe.
-        title: One line.
-        column: Which.
-        mini: Settings at that scale, whatever its labels.
-        minutes: Expected, by scale.
-        notes: What differs from the paper besides what holds for all columns.
-
-    Returns:
-        The recipe.
-    """
+    """The recipe of a column: the paper's four rows, and the teacher of margin and loss."""
     return Recipe(
         name=name,
         title=title,

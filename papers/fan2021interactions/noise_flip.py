@@ -32,17 +32,7 @@ WAYS: Mapping[str, Way] = {
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: One of ``WAYS``.
-        seed: Of data, student and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Test errors; what weights say of labels.
-    """
+    """Train one student with one seed."""
     trained = train(WAYS[arm], seed, settings, device)
     found = trained.trust()
     return Outcome(trained.errors() | {k: found[k] for k in TRUST}, trained.series)

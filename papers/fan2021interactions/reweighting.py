@@ -58,30 +58,17 @@ class Trained(NamedTuple):
     """one number per epoch"""
 
     def errors(self) -> dict[str, float]:
-        """Error on the test images, the same ones throughout.
-
-        Returns:
-            In %: ``error`` at the end; ``chosen_error`` of the epoch with the least held-out
-            error; ``best_error``, the least of any epoch, which is chosen on the test images.
-        """
+        """Error on the test images, the same ones throughout."""
         held_out, test = self.series["held-out error"], self.series["test error"]
         chosen = test[held_out.index(min(held_out))]
         return {"error": test[-1], "chosen_error": chosen, "best_error": min(test)}
 
     def opinion(self) -> Opinion:
-        """What student and teacher make of the training set at the end.
-
-        Returns:
-            Per training example.
-        """
+        """What student and teacher make of the training set at the end."""
         return opinion(self.tutor, self.streams.train, self.streams.held_out.draw(0))
 
     def trust(self) -> dict[str, float]:
-        """How the teacher's weights tell right from wrong labels at the end.
-
-        Returns:
-            ``weight_right``, ``weight_wrong``, ``auroc``; NaN where there are none.
-        """
+        """How the teacher's weights tell right from wrong labels at the end."""
         wrong = self.material.wrong
         none: dict[str, float] = {}
         found = none if wrong is None else trust(self.opinion().weights, wrong)
@@ -91,19 +78,7 @@ class Trained(NamedTuple):
 def tutored(
     way: Way, seed: int, of: Settings, images: Images, steps: int, device: torch.device
 ) -> Tutor:
-    """A fresh student of a seed with its teacher.
-
-    Args:
-        way: How it is taught.
-        seed: The same one gives every arm the same student.
-        of: The scale's settings.
-        images: What the student sees.
-        steps: Of the whole run.
-        device: Where.
-
-    Returns:
-        The tutor.
-    """
+    """A fresh student of a seed with its teacher."""
     made = build_student(of.student, **images._asdict(), seed=seed)
     student = made.to(device)
     rule = SGD(student.parameters(), of.lr, momentum=0.9, weight_decay=of.weight_decay)
@@ -127,35 +102,14 @@ def tutored(
 
 
 def train(way: Way, seed: int, of: Settings, device: torch.device) -> Trained:
-    """Train one student by the schedule, on the data of its seed.
-
-    Args:
-        way: How it is taught.
-        seed: Of everything that is drawn.
-        of: The scale's settings.
-        device: Where.
-
-    Returns:
-        The student at the end, with what was measured after each epoch.
-    """
+    """Train one student by the schedule, on the data of its seed."""
     return train_on(material_of(of, seed), way, seed, of, device)
 
 
 def train_on(
     material: Material, way: Way, seed: int, of: Settings, device: torch.device
 ) -> Trained:
-    """Train one student by the schedule, on given data.
-
-    Args:
-        material: The data.
-        way: How it is taught.
-        seed: Of the student, the order and the augmentation.
-        of: The scale's settings.
-        device: Where.
-
-    Returns:
-        The student at the end, with what was measured after each epoch.
-    """
+    """Train one student by the schedule, on given data."""
     how = asked(of)
     streams = open_streams(material, how, seed, device)
     steps = len(streams.train) * of.epochs
@@ -176,15 +130,7 @@ def train_on(
 
 
 def ready(ways: Mapping[str, Way], of: Settings) -> None:
-    """Read the data, so that it is cached, and find what does not fit it before any job.
-
-    Args:
-        ways: Of all arms.
-        of: The scale's settings.
-
-    Raises:
-        UsageError: If there are too few images, or an arm cannot be built for this student.
-    """
+    """Read the data, so that it is cached, and find what does not fit it before any job."""
     material = material_of(of, 0)
     images = shown(material)
     if of.batch > len(material.train):

@@ -43,11 +43,7 @@ class Settings:
     """student steps that the teacher's gradient looks back over"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data.
-
-        Raises:
-            UsageError: If a number is out of range, or the noise is unknown.
-        """
+        """Check what can be checked without the data."""
         counts = ("held_out", "batch", "epochs", "every", "look_back")
         at_least_one(self, *counts, "examples", "tested")
         factor(self, "imbalance")
@@ -64,28 +60,13 @@ class Settings:
 
 @cache
 def source(data: str, noise: str) -> Source:
-    """The data, read once in each process.
-
-    Args:
-        data: A source as ``tutelage train`` takes it.
-        noise: Wrong labels, likewise.
-
-    Returns:
-        The data before a seed has been chosen.
-    """
+    """The data, read once in each process."""
     splits = read(data)
     return Source(splits, given_labels(splits.train, TrainSettings(data=data, noise=noise)))
 
 
 def asked(of: Settings) -> TrainSettings:
-    """The settings as ``tutelage train`` would be given them.
-
-    Args:
-        of: The scale's.
-
-    Returns:
-        Those that data, batches and schedule are made from.
-    """
+    """The settings as ``tutelage train`` would be given them."""
     return TrainSettings(
         data=of.data,
         student=of.student,
@@ -103,15 +84,7 @@ def asked(of: Settings) -> TrainSettings:
 
 
 def material_of(of: Settings, seed: int) -> Material:
-    """What the students of a seed are trained and tested on.
-
-    Args:
-        of: The scale's settings.
-        seed: The seed.
-
-    Returns:
-        The data.
-    """
+    """What the students of a seed are trained and tested on."""
     material = seed_material(source(of.data, of.noise), asked(of), seed)
     test = material.test
     if of.tested is None:
@@ -121,13 +94,6 @@ def material_of(of: Settings, seed: int) -> Material:
 
 
 def shown(material: Material) -> Images:
-    """What a student must be made for.
-
-    Args:
-        material: The data.
-
-    Returns:
-        Classes, channels and size.
-    """
+    """What a student must be made for."""
     images = material.train.images
     return Images(len(material.train.classes), images.shape[1], images.shape[2])

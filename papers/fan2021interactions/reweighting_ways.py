@@ -57,19 +57,7 @@ def interactions(
     every: int | None = None,
     look_back: int | None = None,
 ) -> Way:
-    """A teacher of deep interactions that sees some of the paper's features.
-
-    Args:
-        features: One of ``FEATURES``.
-        hidden_layers: k of MLP-k.
-        deep: Whether the student's gradient goes through the weights.
-        level: See ``InternalState``.
-        every: Student steps between two teacher steps; the settings' if None.
-        look_back: Student steps looked back over; the settings' if None.
-
-    Returns:
-        The way.
-    """
+    """A teacher of deep interactions that sees some of the paper's features."""
     build = partial(_built, features, hidden_layers, deep, level)
     return Way(build, every=every, look_back=look_back)
 
@@ -81,14 +69,7 @@ def _margin_loss(level: str, student: nn.Module, of: Images) -> nn.Module:
 
 
 def margin_loss(level: str) -> Way:
-    """The teacher of ``tutelage train``: margin and loss, one hidden layer of 32.
-
-    Args:
-        level: See ``InternalState``.
-
-    Returns:
-        The way.
-    """
+    """The teacher of ``tutelage train``: margin and loss, one hidden layer of 32."""
     return Way(partial(_margin_loss, level))
 
 

@@ -66,15 +66,7 @@ CHOSEN = (
 
 
 def spoilt(scales: Mapping[str, Settings], **changes: str | float) -> dict[str, Settings]:
-    """The same scales with the same changes, as of noise.
-
-    Args:
-        scales: By name.
-        **changes: Fields of ``Settings``.
-
-    Returns:
-        By name.
-    """
+    """The same scales with the same changes, as of noise."""
     return {name: replace(of, **changes) for name, of in scales.items()}
 
 
@@ -87,35 +79,14 @@ def measured(
     *,
     metrics: Mapping[str, str] = METRICS,
 ) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        ways: How the students of each arm are taught.
-        arm: One of them.
-        seed: Of data, student and order.
-        settings: The scale's.
-        device: Where.
-        metrics: Which errors.
-
-    Returns:
-        Test errors.
-    """
+    """Train one student with one seed."""
     trained = train(ways[arm], seed, settings, device)
     errors = trained.errors()
     return Outcome({name: errors[name] for name in metrics}, trained.series)
 
 
 def below(arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
-    """One arm's error is below that of others.
-
-    Args:
-        arm: The arm.
-        *others: The others.
-        margin: By how much more, in points; negative: not much above.
-
-    Returns:
-        One comparison for each.
-    """
+    """One arm's error is below that of others."""
     return tuple(
         Comparison((arm, "error"), "below", (other, "error"), margin=margin) for other in others
     )

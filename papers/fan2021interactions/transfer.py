@@ -41,14 +41,7 @@ class Transfer(Settings):
         require_student(self.other_student)
 
     def target(self, where: str) -> Settings:
-        """The student and data that are taught.
-
-        Args:
-            where: One of ``WHERE``.
-
-        Returns:
-            Their settings.
-        """
+        """The student and data that are taught."""
         if where == "student":
             return replace(self, student=self.other_student)
         if where == "data":
@@ -69,14 +62,6 @@ def learnt(seed: int, settings: Transfer, device: torch.device) -> InternalState
 
     That student starts from other weights than those of ``seed``, which are to be taught later,
     and is trained on the same images.
-
-    Args:
-        seed: Of data, and of what the student's own seed is made from.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        It, with nothing left to learn.
     """
     material, own = material_of(settings, seed), mixed_seed(seed, 1)
     teacher = train_on(material, SOURCE, own, settings, device).tutor.teacher
@@ -85,14 +70,7 @@ def learnt(seed: int, settings: Transfer, device: torch.device) -> InternalState
 
 
 def frozen(teacher: InternalState) -> Way:
-    """A way to teach by a teacher that learns no more.
-
-    Args:
-        teacher: The teacher; for students of other classes, one that is blind to classes.
-
-    Returns:
-        The way.
-    """
+    """A way to teach by a teacher that learns no more."""
     return Way(partial(_fitted, teacher), signal=None)
 
 
@@ -110,30 +88,13 @@ def _fitted(teacher: InternalState, student: nn.Module, of: Images) -> InternalS
 
 
 def counted(trained: Trained) -> float:
-    """How many training images a student's weights amount to: ``(sum w)^2 / sum w^2``.
-
-    Args:
-        trained: The student at the end.
-
-    Returns:
-        As a share of them, in %; 100 where all weigh the same.
-    """
+    """How many training images a student's weights amount to: ``(sum w)^2 / sum w^2``."""
     w = trained.opinion().weights.double()
     return float(100 * w.sum().square() / (len(w) * w.square().sum()).clamp(min=1e-300))
 
 
 def run(arm: str, seed: int, settings: Transfer, device: torch.device) -> Outcome:
-    """Train one student with one seed, under no teacher or a frozen one.
-
-    Args:
-        arm: One of ``ARMS``.
-        seed: Of data, students and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Test errors, and how many images count.
-    """
+    """Train one student with one seed, under no teacher or a frozen one."""
     where, _, how = arm.partition(".")
     way = PLAIN if how == "plain" else frozen(learnt(seed, settings, device))
     trained = train(way, seed, settings.target(where), device)
@@ -143,11 +104,7 @@ def run(arm: str, seed: int, settings: Transfer, device: torch.device) -> Outcom
 
 
 def prepare(settings: Transfer) -> None:
-    """Read both data sets once, and refuse what could not be run.
-
-    Args:
-        settings: The scale's.
-    """
+    """Read both data sets once, and refuse what could not be run."""
     ready({"the teacher": SOURCE}, settings)
     images = shown(material_of(settings, 0))
     student = build_student(settings.student, **images._asdict(), seed=0)

@@ -75,11 +75,7 @@ class TranslationSettings:
     """of the search for translations"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data.
-
-        Raises:
-            UsageError: If a number is out of range.
-        """
+        """Check what can be checked without the data."""
         sizes = ("pairs", "held_out", "tested", "words", "longest", "width", "layers", "beams")
         runs = ("first_steps", "first_batch", "warm_up", "steps", "batch", "every", "back")
         at_least_one(self, *sizes, *runs)
@@ -120,17 +116,7 @@ def _folder(of: TranslationSettings) -> Path:
 
 @cache
 def read_material(of: TranslationSettings) -> Material:
-    """Read the pairs, in lower case as the paper's, once in each process.
-
-    Args:
-        of: Where they are, and how many.
-
-    Returns:
-        All that is right; nothing is spoilt yet.
-
-    Raises:
-        UsageError: If they are not there, or there is no held-out or test part.
-    """
+    """Read the pairs, in lower case as the paper's, once in each process."""
     parts = read_pairs(_folder(of), "de", "en")
     if parts.held_out is None or parts.test is None:
         raise UsageError(f"{of.data} lacks a held-out or a test part.")
@@ -148,16 +134,7 @@ def read_material(of: TranslationSettings) -> Material:
 def spoilt(
     noise: str, of: TranslationSettings, right: EncodedPairs
 ) -> tuple[EncodedPairs, Tensor]:
-    """Spoil some pairs.
-
-    Args:
-        noise: ``masked``, ``mispaired``, or any other word for none.
-        of: How much.
-        right: N pairs as they are.
-
-    Returns:
-        The pairs, and which are spoilt: [N] bool.
-    """
+    """Spoil some pairs."""
     if noise == "masked":
         return masked(right, of.pair_rate, of.token_rate, seed=SPOILT_AT)
     if noise == "mispaired":

@@ -67,17 +67,7 @@ def _teacher(how: str, student: Translator, of: TranslationSettings) -> nn.Modul
 
 
 def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device) -> Outcome:
-    """Fine-tune a student, from where all begin, and see what it is worth.
-
-    Args:
-        arm: What is wrong with the pairs, and who decides which count.
-        seed: Of the order of pairs, and of held-out ones.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Test scores, and how the weights tell right pairs from wrong ones.
-    """
+    """Fine-tune a student, from where all begin, and see what it is worth."""
     noise, how = arm.split(".")
     material = read_material(settings)
     pairs, wrong = spoilt(noise, settings, material.train)

@@ -34,15 +34,7 @@ from tutelage_cli.data.text.vocabulary import END, PAD, START
 
 
 def build_translator(of: TranslationSettings, words: int) -> Translator:
-    """Build a Transformer that begins the same each time.
-
-    Args:
-        of: Its sizes.
-        words: Tokens there are.
-
-    Returns:
-        An untaught one.
-    """
+    """Build a Transformer that begins the same each time."""
     sizes = {"width": of.width, "hidden": 2 * of.width, "layers": of.layers, "heads": HEADS}
     with seeded(0, torch.device("cpu")):
         special = PAD, START, END
@@ -50,15 +42,7 @@ def build_translator(of: TranslationSettings, words: int) -> Translator:
 
 
 def endless(batches: PairBatches, steps: int) -> Iterator[Batch]:
-    """Go through one epoch after the other.
-
-    Args:
-        batches: Those of an epoch.
-        steps: How many in all.
-
-    Returns:
-        The batches.
-    """
+    """Go through one epoch after the other."""
     return islice(chain.from_iterable(map(batches.epoch, count())), steps)
 
 
@@ -86,31 +70,14 @@ def _first(
 def taught_before(
     noise: str, of: TranslationSettings, device: torch.device
 ) -> dict[str, Tensor]:
-    """The student with which all arms and seeds begin; kept in the user's cache folder.
-
-    Args:
-        noise: What is wrong with the pairs that it has learned from.
-        of: How it has learned.
-        device: Where, if it isn't kept yet.
-
-    Returns:
-        Its state, on the CPU.
-    """
+    """The student with which all arms and seeds begin; kept in the user's cache folder."""
     kept: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_first)
     return kept(noise, of, device.type, str(environment()))
 
 
 @torch.no_grad()
 def mean_loss(student: Translator, batches: PairBatches) -> float:
-    """Take the loss without smoothing.
-
-    Args:
-        student: The translator.
-        batches: Of the pairs.
-
-    Returns:
-        Mean over pairs of the mean over tokens, in nats.
-    """
+    """Take the loss without smoothing."""
     parts = [
         TokenCrossEntropy()(student(batch.inputs), batch.targets)
         for batch in batches.whole(100)
@@ -136,16 +103,7 @@ def _weights(tutor: Tutor, batches: PairBatches) -> tuple[Tensor, Tensor, Tensor
 
 
 def told_apart(tutor: Tutor, batches: PairBatches, wrong: Tensor) -> Mapping[str, float]:
-    """How a teacher's weights, and the loss, tell right pairs from wrong ones.
-
-    Args:
-        tutor: The student with its teacher.
-        batches: Of the N pairs.
-        wrong: [N] bool.
-
-    Returns:
-        Areas under both curves of detection, and the mean weight of both kinds.
-    """
+    """How a teacher's weights, and the loss, tell right pairs from wrong ones."""
     ids, weights, losses = _weights(tutor, batches)
     bad = wrong[ids]
     if bad.all() or not bad.any():  # nothing to tell apart
@@ -162,17 +120,7 @@ def told_apart(tutor: Tutor, batches: PairBatches, wrong: Tensor) -> Mapping[str
 def translation_bleu(
     student: Translator, test: PairBatches, of: TranslationSettings, by: Material
 ) -> float:
-    """Judge a student's translations of the test pairs.
-
-    Args:
-        student: The translator.
-        test: Batches of the test pairs.
-        of: How it searches.
-        by: The references, and the words.
-
-    Returns:
-        BLEU in lower case, 0 to 100.
-    """
+    """Judge a student's translations of the test pairs."""
     said: dict[int, str] = {}
     for batch in test.whole(100):
         found = student.translate(batch.inputs[:, 0], beams=of.beams, longest=of.longest)

@@ -44,15 +44,7 @@ DRAWN = 300
 
 
 def between_classes(weights: Tensor, classes: Tensor) -> float:
-    """``eta^2``: the share of the weights' variance that lies between classes.
-
-    Args:
-        weights: [N].
-        classes: [N] class numbers.
-
-    Returns:
-        In 0..1; 0 where all weights are the same.
-    """
+    """``eta^2``: the share of the weights' variance that lies between classes."""
     w = weights.double()
     total = (w - w.mean()).square().sum()
     counts = torch.bincount(classes)
@@ -64,30 +56,14 @@ def between_classes(weights: Tensor, classes: Tensor) -> float:
 
 
 def correlation(weights: Tensor, losses: Tensor) -> float:
-    """Pearson's, of weight and loss.
-
-    Args:
-        weights: [N].
-        losses: [N], nats.
-
-    Returns:
-        In -1..1; 0 where either is the same throughout.
-    """
+    """Pearson's, of weight and loss."""
     pair = torch.stack([weights.double(), losses.double()])
     return float(torch.corrcoef(pair)[0, 1].nan_to_num())
 
 
 @torch.no_grad()
 def internal_states(trained: Trained, rows: Tensor) -> Tensor:
-    """I0 of some training images, the student in evaluation mode.
-
-    Args:
-        trained: The student at the end.
-        rows: [M] which.
-
-    Returns:
-        [M, D], on the CPU.
-    """
+    """I0 of some training images, the student in evaluation mode."""
     student, tap = trained.tutor.student.eval(), default_tap(trained.tutor.student)
     chosen = replace(trained.streams.train, images=trained.material.train.rows(rows))
     states = []
@@ -142,17 +118,7 @@ def _unseen(seed: int, settings: Settings, device: torch.device) -> Outcome:
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed, and look at the weights of its training set.
-
-    Args:
-        arm: One of ``WAYS``, or ``OUT_OF_SAMPLE``.
-        seed: Of data, student and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        What the weights depend on, and how well they find wrong labels; pictures.
-    """
+    """Train one student with one seed, and look at the weights of its training set."""
     if arm == OUT_OF_SAMPLE:
         return _unseen(seed, settings, device)
     trained = train(WAYS[arm], seed, settings, device)

@@ -58,14 +58,7 @@ class Reproduce:
 
 
 def check(asked: Reproduce) -> None:
-    """Refuse what can be refused without the recipe.
-
-    Args:
-        asked: What was asked.
-
-    Raises:
-        UsageError: If a word is unknown, a number out of range, or --set lacks its --out.
-    """
+    """Refuse what can be refused without the recipe."""
     check_word("scale", asked.scale, SCALES)
     check_word("backend", asked.backend, BACKENDS)
     check_word("device", asked.device, DEVICES)
@@ -80,15 +73,6 @@ def check(asked: Reproduce) -> None:
 
 
 def check_word(kind: str, word: str, allowed: Iterable[str]) -> None:
-    """Refuse a word that is not among those allowed.
-
-    Args:
-        kind: What the word names.
-        word: The word.
-        allowed: The words there are.
-
-    Raises:
-        UsageError: If it is unknown; the message names the nearest one and all of them.
-    """
+    """Refuse a word that is not among those allowed."""
     if word not in allowed:
         raise UsageError(f"Unknown {kind} '{word}'. {nearest(word, allowed)}")

@@ -21,31 +21,14 @@ DIED = "its process died (killed, or out of memory?)"
 
 
 def missing(plan: Plan) -> list[Job]:
-    """The jobs that are not finished yet.
-
-    Args:
-        plan: What is to be run.
-
-    Returns:
-        Those without a file.
-    """
+    """The jobs that are not finished yet."""
     return [job for job in plan.jobs if finished(job, tuple(plan.recipe.metrics)) is None]
 
 
 def run_jobs(
     plan: Plan, jobs: Sequence[Job], *, backend: str, at_once: int | None
 ) -> list[Failure]:
-    """Run jobs side by side, each on one thread, and keep what each measured.
-
-    Args:
-        plan: What the jobs are part of.
-        jobs: Those to run.
-        backend: One of ``papers.framework.args.BACKENDS``.
-        at_once: Jobs at the same time; None for as many as there are CPU cores, or 1 on a GPU.
-
-    Returns:
-        The jobs that failed.
-    """
+    """Run jobs side by side, each on one thread, and keep what each measured."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     for job in jobs:
         job.error_file.unlink(missing_ok=True)  # of an earlier attempt

@@ -14,16 +14,7 @@ Once = Callable[[], object]
 
 
 def seconds(once: Once, device: torch.device) -> float:
-    """How long something takes.
-
-    Args:
-        once: The work.
-        device: Where it runs.
-
-    Returns:
-        CPU seconds of this process, which others on the machine do not add to; on a card the
-        seconds between two of its events.
-    """
+    """How long something takes."""
     if device.type == "cuda":
         began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize(device)
@@ -40,17 +31,7 @@ def seconds(once: Once, device: torch.device) -> float:
 def interleaved(
     ready: Mapping[str, Once], rounds: int, device: torch.device
 ) -> dict[str, list[float]]:
-    """Seconds of each of several things, round by round, in alternating order.
-
-    Args:
-        ready: What is compared; each has run before.
-        rounds: How many.
-        device: Where it runs.
-
-    Returns:
-        One number per round for each: their ratios within a round leave out what else the
-        machine does.
-    """
+    """Seconds of each of several things, round by round, in alternating order."""
     times: dict[str, list[float]] = {name: [] for name in ready}
     for number in range(rounds):
         for name in list(ready)[:: 1 if number % 2 else -1]:
@@ -60,16 +41,7 @@ def interleaved(
 
 
 def peak_bytes(build: Callable[[], Once], device: torch.device) -> int:
-    """The most that torch holds at once while something is built and done twice.
-
-    Args:
-        build: Makes models and data, and what works on them.
-        device: Where.
-
-    Returns:
-        Bytes, above what was held before: those of torch's own allocator, so libraries'
-        working space is left out on the CPU. Parameters and the optimiser's state count.
-    """
+    """The most that torch holds at once while something is built and done twice."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -22,15 +22,7 @@ FIGURES = 3
 
 @contextlib.contextmanager
 def watching(console: Console, jobs: Sequence[Job]) -> Iterator[None]:
-    """Show which jobs are finished until the block ends, whatever process they run in.
-
-    Args:
-        console: Where to show it.
-        jobs: The jobs that are run.
-
-    Yields:
-        Nothing.
-    """
+    """Show which jobs are finished until the block ends, whatever process they run in."""
     done = threading.Event()
     show = _bar if console.is_terminal else _lines
     watcher = threading.Thread(target=show, args=(console, jobs, done), daemon=True)
@@ -77,14 +69,7 @@ def _name(job: Job) -> str:
 
 
 def figures(file: Path) -> str:
-    """The first figures that a finished job measured.
-
-    Args:
-        file: Its file; need not exist.
-
-    Returns:
-        A few names with numbers.
-    """
+    """The first figures that a finished job measured."""
     try:
         metrics = json.loads(file.read_bytes())["metrics"].items()
     except (OSError, ValueError, LookupError, TypeError, AttributeError):  # failed, or damaged
@@ -94,11 +79,7 @@ def figures(file: Path) -> str:
 
 
 def _ending(jobs: Sequence[Job], done: threading.Event) -> Iterator[list[Job]]:
-    """Look again and again, a last time when all is done.
-
-    Yields:
-        The jobs that have ended since the look before.
-    """
+    """Look again and again, a last time when all is done."""
     waiting, last = list(jobs), False
     while not last:
         last = done.wait(LOOKED_EVERY)

@@ -26,19 +26,7 @@ Drawing = Mapping[str, Any]
 def image_rows(
     rows: Mapping[str, UInt8[Tensor, "N ch H W"]], captions: Sequence[str]
 ) -> Drawing:
-    """Images above what was made of them, one column an example.
-
-    Args:
-        rows: N images of one channel or three by what they are, as in ``image`` and ``seen``,
-            from the top; all of one height and width.
-        captions: What stands below each column.
-
-    Returns:
-        The images as PNG in base64.
-
-    Raises:
-        ValueError: If the rows are not as long as the captions.
-    """
+    """Images above what was made of them, one column an example."""
     if lengths := {name: len(row) for name, row in rows.items() if len(row) != len(captions)}:
         raise ValueError(f"rows of {lengths} images for {len(captions)} captions.")
     height, width = next(iter(rows.values())).shape[-2:]
@@ -53,15 +41,7 @@ def image_rows(
 def seen_through(
     images: UInt8[Tensor, "N ch H W"], masks: Float[Tensor, "N 1 H W"]
 ) -> UInt8[Tensor, "N ch H W"]:
-    """Images with what a mask hides in black.
-
-    Args:
-        images: The images, not normalised.
-        masks: 1 where all is seen, 0 where nothing is.
-
-    Returns:
-        The products, in bytes.
-    """
+    """Images with what a mask hides in black."""
     return (images * masks.cpu().clamp(0, 1)).to(images.dtype)
 
 
@@ -73,21 +53,7 @@ def grid(
     rows: str = "",
     columns: str = "",
 ) -> Drawing:
-    """A value for each pair of names, for a heat map.
-
-    Args:
-        names: Of rows and columns, mostly classes.
-        values: The values.
-        label: What they are, with their unit.
-        rows: What a row stands for.
-        columns: What a column stands for.
-
-    Returns:
-        Plain values.
-
-    Raises:
-        ValueError: If the values are not one for each pair.
-    """
+    """A value for each pair of names, for a heat map."""
     if values.shape != (len(names), len(names)):
         raise ValueError(f"values of shape {tuple(values.shape)} for {len(names)} names.")
     return {
@@ -108,21 +74,7 @@ def scatter(
     colours: Sequence[float] | Sequence[str],
     colour: str,
 ) -> Drawing:
-    """Points in the plane, coloured by group or by value.
-
-    Args:
-        x: One number a point.
-        y: One number a point.
-        labels: What x and y are, with their unit.
-        colours: A group's name or a value for each point.
-        colour: What the colours say.
-
-    Returns:
-        Plain values.
-
-    Raises:
-        ValueError: If there are not as many numbers of each kind.
-    """
+    """Points in the plane, coloured by group or by value."""
     if not len(x) == len(y) == len(colours):
         raise ValueError(f"{len(x)}, {len(y)} and {len(colours)} numbers for x, y and colour.")
     named = [c for c in colours if isinstance(c, str)]

@@ -32,24 +32,12 @@ class Line(NamedTuple):
 
 
 def write_figure(content: Mapping[str, Any], file: Path) -> None:
-    """Draw the plots of a result that have something to show.
-
-    Args:
-        content: As ``papers.framework.results.result`` gave it.
-        file: The SVG file; its folder must exist.
-    """
+    """Draw the plots of a result that have something to show."""
     write_atomically(file, figure(content).encode())
 
 
 def figure(content: Mapping[str, Any]) -> str:
-    """The figure as text.
-
-    Args:
-        content: As ``papers.framework.results.result`` gave it.
-
-    Returns:
-        A whole SVG document; the same text for the same result.
-    """
+    """The figure as text."""
     drawn = [_panel(content, plot, n) for n, plot in enumerate(content["plots"])]
     rows = -(-len(drawn) // ACROSS)
     width, height = ACROSS * WIDTH, rows * (HEIGHT + TITLE) + 6

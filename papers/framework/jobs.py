@@ -35,15 +35,6 @@ class Failure(NamedTuple):
 def run_job(run: Run, job: Job, settings: Any, device: str) -> dict[str, Any] | Failure:
     """Run one job on one thread and write down what it measured.
 
-    Args:
-        run: The recipe's function.
-        job: The arm, the seed, and where the measurements go.
-        settings: The recipe's settings.
-        device: cpu or cuda.
-
-    Returns:
-        What it wrote down, or what went wrong: an error is no reason to lose the others.
-
     Note: raises ``OSError`` where what was measured cannot be kept; nor could the others' be.
     """
     torch.set_num_threads(1)  # two threads made these small models 5 to 20 times slower
@@ -101,45 +92,20 @@ def _record(job: Job, outcome: Outcome, device: str, seconds: float) -> dict[str
 
 
 def finite(value: float) -> float | None:
-    """A number as JSON can say it.
-
-    Args:
-        value: Any number.
-
-    Returns:
-        The number; None where it is not finite, as after divergence.
-    """
+    """A number as JSON can say it."""
     number = float(value)
     return number if math.isfinite(number) else None
 
 
 def hardware(device: str) -> str:
-    """What a job ran on, in words.
-
-    Args:
-        device: cpu or cuda.
-
-    Returns:
-        The name of the card, or the kind of processor, with one thread.
-    """
+    """What a job ran on, in words."""
     if device == "cuda":
         return torch.cuda.get_device_name()
     return f"CPU ({platform.machine()}), one thread"
 
 
 def finished(job: Job, metrics: Sequence[str]) -> Mapping[str, Any] | None:
-    """What a job measured.
-
-    Args:
-        job: The job.
-        metrics: The names that the recipe measures.
-
-    Returns:
-        The record; None where it has not been finished.
-
-    Raises:
-        UsageError: If its file measures something else, or is damaged.
-    """
+    """What a job measured."""
     try:
         text = job.file.read_bytes()
     except FileNotFoundError:

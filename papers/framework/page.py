@@ -27,14 +27,7 @@ A recipe's verdict is that of its paper's claims; the others are expectations of
 
 
 def write_page(root: Path) -> Path:
-    """Write the page of all results that are stored.
-
-    Args:
-        root: The folder that holds results/ and docs/.
-
-    Returns:
-        The file.
-    """
+    """Write the page of all results that are stored."""
     file = root / "docs" / "results.md"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, page(stored(root)).encode())
@@ -42,14 +35,7 @@ def write_page(root: Path) -> Path:
 
 
 def page(contents: Sequence[Mapping[str, Any]]) -> str:
-    """The page as text.
-
-    Args:
-        contents: Results, as ``stored`` gives them.
-
-    Returns:
-        Markdown; the same text for the same results.
-    """
+    """The page as text."""
     overview = ["| recipe | scale | paper | n | verdict |", "|---|---|---|---|---|"]
     overview += [_line(content) for content in contents]
     claims = ["| recipe | claim | verdict |", "|---|---|---|"]

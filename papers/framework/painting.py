@@ -27,17 +27,7 @@ MANY = matplotlib.colormaps["tab10"]
 
 
 def painted(drawing: Mapping[str, Any], title: str, mark: str, size: tuple[int, int]) -> str:
-    """A drawing as an SVG element.
-
-    Args:
-        drawing: As one of the functions of ``papers.framework.drawings`` gave it.
-        title: What it shows, in words.
-        mark: Begins every id in the drawing; must be unique in the figure.
-        size: Width and height it gets, in points.
-
-    Returns:
-        An ``<svg>`` element that scales; the same text every time.
-    """
+    """A drawing as an SVG element."""
     if drawing["kind"] == "images":
         return _images(drawing, title, mark, size)
     paint = PAINTED[drawing["kind"]]

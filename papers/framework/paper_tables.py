@@ -30,20 +30,7 @@ class Number(NamedTuple):
 
 
 def printed(paper: str, table: str, row: str, column: str) -> Number:
-    """A number as a paper prints it.
-
-    Args:
-        paper: One of ``PAPERS``.
-        table: Such as ``"Table 1"``.
-        row: The row.
-        column: The column.
-
-    Returns:
-        The number.
-
-    Raises:
-        ValueError: If there is no such cell; the message lists the cells of the table.
-    """
+    """A number as a paper prints it."""
     cells = _cells(paper, table)
     if (row, column) not in cells:
         raise ValueError(

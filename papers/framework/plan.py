@@ -72,18 +72,7 @@ class Plan(NamedTuple):
 
 
 def plan(recipe: Recipe, asked: Reproduce) -> Plan:
-    """What was asked, as jobs.
-
-    Args:
-        recipe: The recipe that was named.
-        asked: What was asked.
-
-    Returns:
-        The plan.
-
-    Raises:
-        UsageError: If a setting is unknown or wrong, or there is no such device.
-    """
+    """What was asked, as jobs."""
     base = recipe.settings[asked.scale]
     given = dict(_pair(text) for text in asked.set)
     settings = replaced(base, given, "--set")

@@ -51,22 +51,12 @@ Run = Callable[[str, int, Any, torch.device], Outcome]
 
 
 def nothing(_settings: Any) -> None:
-    """Prepare nothing: for recipes without data.
-
-    Args:
-        _settings: The recipe's settings.
-    """
+    """Prepare nothing: for recipes without data."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One table or figure of a paper, as something that can be run and can fail.
-
-    Raises:
-        ValueError: If a scale lacks settings or minutes, an arm is no file name, the paper is
-            unknown, a printed number is not among the paper's, nothing is claimed, or a claim
-            or plot names an unknown arm or metric.
-    """
+    """One table or figure of a paper, as something that can be run and can fail."""
 
     name: str
     title: str

@@ -40,19 +40,7 @@ class Found(NamedTuple):
 
 
 def reproduce(recipe: Recipe, asked: Reproduce, console: Console) -> Found:
-    """Run what is missing of a recipe and write its result, its figure and the page.
-
-    Args:
-        recipe: The recipe that was named.
-        asked: What was asked.
-        console: Shows how far it is.
-
-    Returns:
-        What was found; the files are written, with gaps where jobs failed.
-
-    Raises:
-        UsageError: If something cannot be written; what is finished stays.
-    """
+    """Run what is missing of a recipe and write its result, its figure and the page."""
     todo = plan(recipe, asked)
     jobs = missing(todo)
     if jobs:

@@ -46,15 +46,7 @@ class Row(NamedTuple):
 
 
 def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
-    """The content of ``results/<scale>/<recipe>.json``.
-
-    Args:
-        plan: What was run.
-        failures: The jobs that failed; each leaves a gap in its arm.
-
-    Returns:
-        Plain values that the same jobs always give again.
-    """
+    """The content of ``results/<scale>/<recipe>.json``."""
     recipe = plan.recipe
     names = tuple(recipe.metrics)
     records = {(job.arm, job.seed): finished(job, names) or {} for job in plan.jobs}
@@ -144,14 +136,7 @@ def _versions(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def rows(content: Mapping[str, Any]) -> list[Row]:
-    """The table of a result: every metric of every arm, beside the paper's number.
-
-    Args:
-        content: As ``result`` gave it.
-
-    Returns:
-        The rows, arm by arm.
-    """
+    """The table of a result: every metric of every arm, beside the paper's number."""
     cells = {(cell["arm"], cell["metric"]): cell for cell in content["printed"]}
     return [
         Row(arm, m, tuple(values), cell, _match(values, cell, content["scale"]))
@@ -173,29 +158,12 @@ def _match(values: Sequence[float | None], cell: Mapping[str, Any] | None, scale
 
 
 def result_file(root: Path, scale: str, recipe: str) -> Path:
-    """Where a result lies.
-
-    Args:
-        root: The folder that holds results/.
-        scale: The scale.
-        recipe: The recipe's name.
-
-    Returns:
-        The path of its JSON file.
-    """
+    """Where a result lies."""
     return root / "results" / scale / f"{recipe}.json"
 
 
 def store(root: Path, content: Mapping[str, Any]) -> Path:
-    """Write a result down.
-
-    Args:
-        root: The folder that holds results/.
-        content: As ``result`` gave it.
-
-    Returns:
-        The file.
-    """
+    """Write a result down."""
     file = result_file(root, content["scale"], content["recipe"])
     file.parent.mkdir(parents=True, exist_ok=True)
     write_json(file, content)
@@ -203,17 +171,7 @@ def store(root: Path, content: Mapping[str, Any]) -> Path:
 
 
 def stored(root: Path) -> list[dict[str, Any]]:
-    """All results there are, by recipe and then from the smallest scale to the largest.
-
-    Args:
-        root: The folder that holds results/.
-
-    Returns:
-        Their contents; JSON files that are something else are passed over.
-
-    Raises:
-        UsageError: If a file is not JSON.
-    """
+    """All results there are, by recipe and then from the smallest scale to the largest."""
     found = []
     for file in sorted((root / "results").glob("*/*.json")):
         try:

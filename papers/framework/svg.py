@@ -39,15 +39,6 @@ _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 def panel(paint: Callable[[Axes], object], *, mark: str, title: str) -> str:
     """One pair of axes as inline SVG with a name that a screen reader speaks.
 
-    Args:
-        paint: Draws on the axes it is given. Text from users does not belong here: it could
-            be taken for mathematics, or lack a glyph. Put it beside the drawing.
-        mark: Begins every id in the drawing; must be unique on the page.
-        title: What the drawing shows, in words.
-
-    Returns:
-        An ``<svg>`` element that scales with the space it gets; the same bytes every time.
-
     Note: matplotlib reads its settings from one global table. It is changed while the drawing
     is made and put back afterwards, so do not draw from two threads.
     """
@@ -58,14 +49,7 @@ def panel(paint: Callable[[Axes], object], *, mark: str, title: str) -> str:
 
 
 def stroke(look: Look) -> dict[str, Any]:
-    """Arguments for ``Axes.plot`` that draw a line in this look.
-
-    Args:
-        look: The look.
-
-    Returns:
-        Keyword arguments.
-    """
+    """Arguments for ``Axes.plot`` that draw a line in this look."""
     return {
         "color": look.colour,
         "linestyle": (0, look.dash) if look.dash else "-",
@@ -96,11 +80,7 @@ def _draw(
 
 
 def _tidy(text: str, root: str, mark: str) -> str:
-    """Turn a standalone SVG document into an element that disturbs nothing around it.
-
-    Returns:
-        The element, begun by ``root``.
-    """
+    """Turn a standalone SVG document into an element that disturbs nothing around it."""
     body = re.sub(r"^.*?<svg[^>]*>", "", text, count=1, flags=re.DOTALL)
     body = re.sub(r"<style.*?</style>", "", body, flags=re.DOTALL)  # would style the whole page
     body = re.sub(r"font-family: [^;\"]*", f"font-family: {FONT}", body)
@@ -111,21 +91,13 @@ def _tidy(text: str, root: str, mark: str) -> str:
 
 
 def _shorten(attribute: re.Match[str]) -> str:
-    """Round the coordinates of an attribute to a hundredth of a point.
-
-    Returns:
-        The attribute, on one line.
-    """
+    """Round the coordinates of an attribute to a hundredth of a point."""
     text = re.sub(r"\d+\.\d+", lambda n: f"{round(float(n[0]), 2):g}", attribute[0])
     return " ".join(text.split())
 
 
 def _hoist(run: re.Match[str]) -> str:
-    """Say a style that a run of markers shares once, on a group around them.
-
-    Returns:
-        The group; the run as it was where the styles differ.
-    """
+    """Say a style that a run of markers shares once, on a group around them."""
     style = f' style="{run[2]}"'
     if run[0].count(style) != run[0].count("<use "):
         return run[0]
@@ -133,11 +105,7 @@ def _hoist(run: re.Match[str]) -> str:
 
 
 def _rename(body: str, mark: str) -> str:
-    """Number the ids that something refers to, after the mark, and drop the others.
-
-    Returns:
-        The text under its new ids.
-    """
+    """Number the ids that something refers to, after the mark, and drop the others."""
     used = dict.fromkeys(re.findall(r'(?:href="#|url\(#)([^")]+)', body))
     names = {old: f"{mark}-{n}" for n, old in enumerate(used)}
     body = re.sub(r'(href="#|url\(#)([^")]+)', lambda m: m[1] + names[m[2]], body)

@@ -14,12 +14,7 @@ MOST_FAILURES = 10
 
 
 def tell(console: Console, found: Found) -> None:
-    """Print the paper's numbers beside ours, every claim with its verdict, and the files.
-
-    Args:
-        console: Where to.
-        found: What came of it.
-    """
+    """Print the paper's numbers beside ours, every claim with its verdict, and the files."""
     content = found.content
     every = rows(content)
     counted = [row for row in every if _counts(row, content["claims"])]

@@ -11,14 +11,7 @@ HEADER = ("arm", "metric", "paper", "ours, mean ± std", "n", "printed number")
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A row of the table in words.
-
-    Args:
-        row: The row.
-
-    Returns:
-        As many texts as ``HEADER`` has.
-    """
+    """A row of the table in words."""
     n = len(row.known)
     lost = len(row.values) - n
     seeds = f"{n} ({lost} not finite or failed)" if lost else f"{n}"
@@ -26,14 +19,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def paper(cell: Mapping[str, Any] | None) -> str:
-    """The paper's number as it is printed there.
-
-    Args:
-        cell: The printed number; None where there is none.
-
-    Returns:
-        Such as ``"93.84 ± 0.22"``, or a dash.
-    """
+    """The paper's number as it is printed there."""
     if cell is None:
         return DASH
     spread = cell["spread"]
@@ -42,14 +28,7 @@ def paper(cell: Mapping[str, Any] | None) -> str:
 
 
 def ours(values: Sequence[float]) -> str:
-    """Mean and sample standard deviation over seeds.
-
-    Args:
-        values: The finite values.
-
-    Returns:
-        Such as ``"0.613 ± 0.021"``; the value alone where there is one, a dash without any.
-    """
+    """Mean and sample standard deviation over seeds."""
     if not values:
         return DASH
     mean = number(fmean(values))
@@ -57,14 +36,7 @@ def ours(values: Sequence[float]) -> str:
 
 
 def number(value: float) -> str:
-    """A number with about four digits.
-
-    Args:
-        value: Any finite number.
-
-    Returns:
-        Such as ``"93.84"``, ``"0.613"`` or ``"4.2e-05"``.
-    """
+    """A number with about four digits."""
     size = abs(value)
     if size and size < 0.0005:
         return f"{value:.1e}"
@@ -72,14 +44,7 @@ def number(value: float) -> str:
 
 
 def reason(judged: Mapping[str, Any]) -> str:
-    """What a comparison's verdict rests on.
-
-    Args:
-        judged: A ``Judged`` as plain values.
-
-    Returns:
-        Difference, interval, p and n, or why it is undecided.
-    """
+    """What a comparison's verdict rests on."""
     if judged["mean"] is None:
         return f"{judged['why']} (n = {judged['n']})"
     low, high = number(judged["low"]), number(judged["high"])
@@ -91,14 +56,7 @@ def reason(judged: Mapping[str, Any]) -> str:
 
 
 def score(table: Sequence[Row]) -> str:
-    """How many of the paper's numbers came out, in one sentence.
-
-    Args:
-        table: The rows of a result.
-
-    Returns:
-        The sentence; it names the numbers that did not.
-    """
+    """How many of the paper's numbers came out, in one sentence."""
     shown = [row for row in table if row.match]
     if not shown:
         return "The paper prints no number for these arms."
@@ -111,12 +69,5 @@ def score(table: Sequence[Row]) -> str:
 
 
 def spoken(claim: Mapping[str, Any]) -> str:
-    """A claim as it is shown.
-
-    Args:
-        claim: One of the claims of a result.
-
-    Returns:
-        Its text; one that is not the paper's says so.
-    """
+    """A claim as it is shown."""
     return claim["text"] if claim["of_paper"] else f"(Not the paper's.) {claim['text']}"

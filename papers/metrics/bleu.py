@@ -12,18 +12,6 @@ def bleu(outputs: Sequence[str], references: Sequence[str], *, lower_case: bool)
     four words in a row it is 0, even if every word is right.
 
     Source: Papineni et al. 2002; Post 2018, A Call for Clarity in Reporting BLEU Scores.
-
-    Args:
-        outputs: N translations; an empty one counts as it is.
-        references: N right ones.
-        lower_case: Whether case is left aside.
-
-    Returns:
-        In 0..100.
-
-    Raises:
-        UsageError: If there is no sentence, or not as many of both.
-        MissingExtraError: If sacreBLEU is not installed.
     """
     if len(outputs) != len(references):
         raise UsageError(

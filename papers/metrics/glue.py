@@ -16,58 +16,26 @@ Score = Callable[[Tensor, Tensor], float]
 
 
 def accuracy(predicted: Tensor, labels: Tensor) -> float:
-    """The share of right predictions.
-
-    Args:
-        predicted: Class ids [N].
-        labels: Class ids [N].
-
-    Returns:
-        In 0..100.
-    """
+    """The share of right predictions."""
     return 100 * float(accuracy_score(*_arrays(labels, predicted)))
 
 
 def f1(predicted: Tensor, labels: Tensor) -> float:
-    """The harmonic mean of precision and recall of class 1.
-
-    Args:
-        predicted: Class ids [N], 0 or 1.
-        labels: Class ids [N], 0 or 1.
-
-    Returns:
-        In 0..100; 0 where nothing is predicted to be of class 1.
-    """
+    """The harmonic mean of precision and recall of class 1."""
     right, said = _arrays(labels, predicted)
     found: Any = f1_score(right, said, zero_division=cast(Any, 0))
     return 100 * float(found)
 
 
 def matthews(predicted: Tensor, labels: Tensor) -> float:
-    """Matthews' correlation.
-
-    Args:
-        predicted: Class ids [N].
-        labels: Class ids [N].
-
-    Returns:
-        In -100..100; 0 where all predictions are the same.
-    """
+    """Matthews' correlation."""
     with warnings.catch_warnings():  # a single label
         warnings.simplefilter("ignore", UserWarning)
         return 100 * float(matthews_corrcoef(*_arrays(labels, predicted)))
 
 
 def spearman(predicted: Tensor, labels: Tensor) -> float:
-    """Spearman's rank correlation.
-
-    Args:
-        predicted: Numbers [N].
-        labels: Numbers [N].
-
-    Returns:
-        In -100..100; 0 where all numbers of a side are the same.
-    """
+    """Spearman's rank correlation."""
     a, b = _arrays(predicted, labels)
     if len(set(a.tolist())) < 2 or len(set(b.tolist())) < 2:
         return 0.0

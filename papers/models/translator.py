@@ -16,15 +16,7 @@ class MeanState(nn.Module):
     """The mean of the decoder's last hidden state over a pair's target positions."""
 
     def forward(self, hidden: Tensor, counted: Tensor) -> Tensor:
-        """Average over positions.
-
-        Args:
-            hidden: [B, T, D].
-            counted: Which positions belong to the target, bool [B, T].
-
-        Returns:
-            [B, D]; zero where none does.
-        """
+        """Average over positions."""
         share = counted / counted.sum(1, keepdim=True).clamp(min=1)
         return (hidden * share.to(hidden.dtype).unsqueeze(2)).sum(1)
 
@@ -37,9 +29,6 @@ class Translator(nn.Module):
 
     Args:
         model: Such as ``MarianMTModel``; its ``config.pad_token_id`` marks padding.
-
-    Raises:
-        UnsupportedStudentError: If it is no encoder-decoder with an output layer.
     """
 
     def __init__(self, model: Any) -> None:
@@ -53,14 +42,7 @@ class Translator(nn.Module):
         self.state = MeanState()
 
     def forward(self, pairs: Tensor) -> Tensor:
-        """Logits of every next target token.
-
-        Args:
-            pairs: Source tokens and what the decoder is given, int64 [B, 2, L].
-
-        Returns:
-            [B, L, V].
-        """
+        """Logits of every next target token."""
         source, given = pairs.unbind(1)
         padding = self.model.config.pad_token_id
         hidden = self.model.model(
@@ -73,16 +55,7 @@ class Translator(nn.Module):
 
     @torch.no_grad()
     def translate(self, sources: Tensor, *, beams: int, longest: int) -> list[list[int]]:
-        """Translations by beam search, in evaluation mode.
-
-        Args:
-            sources: int64 [B, S], padded.
-            beams: Hypotheses kept; 1 is greedy.
-            longest: Tokens of a translation.
-
-        Returns:
-            B lists of ids, special tokens among them.
-        """
+        """Translations by beam search, in evaluation mode."""
         training = self.model.training
         self.model.eval()
         found = self.model.generate(
@@ -110,22 +83,6 @@ def marian(
     """A Transformer of Marian's architecture with one embedding for all, newly drawn.
 
     Draws from torch's global generator.
-
-    Args:
-        words: V, tokens of the vocabulary.
-        special: Ids of padding, start and end.
-        width: Of a state.
-        hidden: Of the feed-forward layers.
-        layers: Of encoder and decoder each.
-        heads: Of every attention.
-        dropout: In 0..1.
-        longest: Tokens that a side may have.
-
-    Returns:
-        The student.
-
-    Raises:
-        MissingExtraError: If transformers is not installed.
     """
     try:
         from transformers import MarianConfig, MarianMTModel

@@ -58,11 +58,7 @@ class Settings:
     """of Adam on the policy's logits"""
 
     def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            UsageError: If a number is out of its range.
-        """
+        """Check the ranges."""
         at_least_one(self, "examples", "tested", "batch", "epochs")
         not_negative(self, "lr", "cutout", "teacher_lr")
         if not 0 <= self.warm_up < 1:
@@ -93,13 +89,7 @@ class KeepEffect:
     dropped: np.ndarray = field(default_factory=lambda: np.zeros((64, 2)))
 
     def add(self, teacher: LearnedAugmentation, batch: Batch, rewards: Tensor) -> None:
-        """Count a step.
-
-        Args:
-            teacher: As it was when it drew.
-            batch: The step's.
-            rewards: [B], normalised.
-        """
+        """Count a step."""
         count, actions = teacher.draw(batch.seed, batch.ids)
         given = np.arange(teacher.most) < count[:, None]
         each = np.broadcast_to(rewards.double().cpu().numpy()[:, None], given.shape)
@@ -111,14 +101,7 @@ class KeepEffect:
             np.add.at(total[:, 1], actions.operation[where], 1)
 
     def difference(self, operations: int) -> np.ndarray:
-        """Mean normalised reward where an operation was done less that where it was dropped.
-
-        Args:
-            operations: How many the space has.
-
-        Returns:
-            One number for each.
-        """
+        """Mean normalised reward where an operation was done less that where it was dropped."""
         done, dropped = (
             total[:operations, 0] / np.maximum(total[:operations, 1], 1)
             for total in (self.done, self.dropped)
@@ -140,30 +123,13 @@ class Tallied:
     retakes: ClassVar[bool] = False
 
     def records(self, task: Task) -> bool:
-        """Whether the step's passes are to be recorded.
-
-        Args:
-            task: The student learning under the teacher.
-
-        Returns:
-            As of the reward.
-        """
+        """Whether the step's passes are to be recorded."""
         return self.inner.records(task)
 
     def __call__(
         self, task: Task, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
-        """Estimate the policy gradient.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            window: The last step.
-            held_out: The plain step's batch.
-
-        Returns:
-            What a teacher that descends should follow.
-        """
+        """Estimate the policy gradient."""
         assert isinstance(task.teacher, LearnedAugmentation)
         earned, verdict = self.inner.earned(task, teacher, window, held_out)
         reward = earned.rewards()
@@ -179,14 +145,7 @@ class Tallied:
 
 @cache
 def splits(data: str) -> Splits:
-    """Images by name, read once in each process.
-
-    Args:
-        data: cifar10, cifar100, or another word for data.
-
-    Returns:
-        Train and test.
-    """
+    """Images by name, read once in each process."""
     return read(data)
 
 
@@ -203,21 +162,6 @@ def train(
     """Train one student.
 
     Crops, mirrors and the cutout are the student's first layer, behind every policy.
-
-    Args:
-        data: cifar10, cifar100, or another word for data.
-        how: ``none``; ``uniform``: UniformAugment at every step; ``learned``: OLA, every other
-            step plain; ``frozen``: the same with its policy left uniform; ``random``: with
-            one whose logits were drawn from a normal distribution; ``permuted``: OLA by
-            rewards of other examples.
-        space: The policy's search space.
-        settings: The scale's.
-        seed: Of everything that is drawn.
-        device: Where.
-        moved: Whether to crop and to mirror.
-
-    Returns:
-        What came of it.
     """
     training = _limited(splits(data).train, settings.examples, seed)
     test = _limited(splits(data).test, settings.tested, 0)
@@ -253,16 +197,7 @@ def train(
 def kept(
     teacher: LearnedAugmentation, names: Collection[str], epochs: int
 ) -> tuple[list[float], list[float]]:
-    """The mean keep probability of some operations, and of the others, over epochs.
-
-    Args:
-        teacher: The policy, at the end.
-        names: The operations.
-        epochs: Of the run.
-
-    Returns:
-        At the end of each epoch, as far as the policy remembers.
-    """
+    """The mean keep probability of some operations, and of the others, over epochs."""
     steps, past = teacher.history()
     last = [
         max(
@@ -318,15 +253,6 @@ def _trained(tutor: Tutor, batches: Batches, of: Settings) -> list[float]:
 
 
 def rate_at(step: int, total: int, warm_up: float) -> float:
-    """The learning rate as a share of its highest value.
-
-    Args:
-        step: Steps taken before.
-        total: Steps of the run.
-        warm_up: Share of the run in which it rises evenly.
-
-    Returns:
-        In 0..1.
-    """
+    """The learning rate as a share of its highest value."""
     rising = min(1.0, (step + 1) / max(warm_up * total, 1))
     return rising * (1 + cos(pi * step / total)) / 2

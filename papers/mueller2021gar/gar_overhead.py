@@ -36,17 +36,7 @@ class Settings:
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Measure an arm beside plain steps, in one process.
-
-    Args:
-        arm: How the step is taught.
-        seed: Of weights and images; a repetition.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Time (the median over rounds) and peak memory, in plain steps.
-    """
+    """Measure an arm beside plain steps, in one process."""
     name = f"wrn-{settings.depth}-{settings.widen}"
     ways: dict[str, Callable[[], Once]] = {
         k: lambda way=way: way(material(name, settings.batch, seed, device))

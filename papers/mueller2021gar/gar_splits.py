@@ -89,17 +89,7 @@ def _network(name: str) -> nn.Module:
 
 
 def train(tutor: Tutor, parts: Parts, of: Settings, seed: int) -> tuple[Tensor, Tensor]:
-    """Train the student on batches that its teacher draws.
-
-    Args:
-        tutor: The student with its ``SplitSampler``.
-        parts: The data, on the student's device.
-        of: How long, and how large the batches are.
-        seed: Of the draws.
-
-    Returns:
-        Probability of every part [T, K] and loss [T]: the means of each epoch.
-    """
+    """Train the student on batches that its teacher draws."""
     sampler, probabilities, losses = tutor.teacher, [], []
     assert isinstance(sampler, SplitSampler)
     draws = torch.Generator().manual_seed(mixed_seed(seed, 2))
@@ -115,19 +105,7 @@ def train(tutor: Tutor, parts: Parts, of: Settings, seed: int) -> tuple[Tensor, 
 def tutored(
     student: nn.Module, sampler: SplitSampler, how: str, lr: float, of: Settings, seed: int
 ) -> Tutor:
-    """The student with its optimiser, and its sampler with the way it learns.
-
-    Args:
-        student: The student.
-        sampler: Its teacher.
-        how: gar, nslr or uniform.
-        lr: The student's learning rate.
-        of: How the teacher learns.
-        seed: Of what a step draws.
-
-    Returns:
-        The tutor.
-    """
+    """The student with its optimiser, and its sampler with the way it learns."""
     rule = SGD(student.parameters(), lr, momentum=0.9, nesterov=True, weight_decay=5e-4)
     if how not in REWARDS:
         return Tutor(student, rule, sampler, seed=seed)
@@ -137,17 +115,7 @@ def tutored(
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: Network, reward and noise, with points between them.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Areas under the split probability over epochs, final training loss, test accuracy.
-    """
+    """Train one student with one seed."""
     name, how, noise = arm.split(".")
     kind, lr = NETWORKS[name]
     data, test = _cifar10().train, _cifar10().test.rows(torch.arange(settings.tested))

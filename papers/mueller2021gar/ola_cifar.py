@@ -21,17 +21,7 @@ ARMS = (
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student.
-
-    Args:
-        arm: Data, policy and search space, with points between them.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        How the student does.
-    """
+    """Train one student."""
     data, how, space = arm.split(".")
     trained = train(data, how, SPACES[space], settings, seed, device)
     return Outcome(trained.test, {"training loss": trained.losses})

@@ -20,17 +20,7 @@ MOVES = (
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student, neither cropped nor mirrored otherwise.
-
-    Args:
-        arm: One of ``ARMS``.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        How the student does, and what its policy keeps.
-    """
+    """Train one student, neither cropped nor mirrored otherwise."""
     trained = train(DATA, arm, SPACE, settings, seed, device, moved=False)
     series = {"training loss": trained.losses}
     if trained.teacher is not None:

@@ -18,17 +18,7 @@ HARSH = ("invert", "solarize", "equalize", "flip_ud", "posterize")
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with its policy.
-
-    Args:
-        arm: ``learned`` or ``permuted``.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        How the policy lies to what its rewards said, and how the student does.
-    """
+    """Train one student with its policy."""
     trained = train("cifar10", arm, SPACE, settings, seed, device)
     teacher = trained.teacher
     assert teacher is not None
@@ -48,15 +38,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
 
 
 def correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Pearson's correlation.
-
-    Args:
-        one: Numbers.
-        other: As many.
-
-    Returns:
-        In -1..1; 0 where one of them does not vary.
-    """
+    """Pearson's correlation."""
     if not one.std() or not other.std():
         return 0.0
     return float(np.corrcoef(one, other)[0, 1])

@@ -35,17 +35,7 @@ class Material(NamedTuple):
 
 
 def material(name: str, size: int, seed: int, device: torch.device) -> Material:
-    """A student and random images: what they show makes no difference to what a step costs.
-
-    Args:
-        name: The student's name.
-        size: Images in a batch.
-        seed: Of weights and images.
-        device: Where.
-
-    Returns:
-        Both.
-    """
+    """A student and random images: what they show makes no difference to what a step costs."""
     made = build_student(name, classes=CLASSES, channels=3, size=32, seed=mixed_seed(seed, 0))
     student, draws = made.to(device), torch.Generator().manual_seed(mixed_seed(seed, 1))
     rule = SGD(student.parameters(), 0.01, momentum=0.9, nesterov=True, weight_decay=5e-4)
@@ -69,27 +59,12 @@ def _step(of: Material) -> None:
 
 
 def plain(of: Material) -> Once:
-    """A step without a teacher; the unit.
-
-    Args:
-        of: The student.
-
-    Returns:
-        What takes one step.
-    """
+    """A step without a teacher; the unit."""
     return partial(_step, of)
 
 
 def rewarded(method: Alignment, of: Material) -> Once:
-    """A step that gives the rewards of the step before, and teaches a sampler by them.
-
-    Args:
-        method: How the dot products are taken.
-        of: The student.
-
-    Returns:
-        What takes one step.
-    """
+    """A step that gives the rewards of the step before, and teaches a sampler by them."""
     device = next(of.student.parameters()).device
     sampler = SplitSampler([len(next(of.batches).ids)] * PARTS).to(device)
     learner = Adam(sampler.parameters(), 0.1)
@@ -99,15 +74,7 @@ def rewarded(method: Alignment, of: Material) -> Once:
 
 
 def looked_ahead(signal: Lookahead, of: Material) -> Once:
-    """A step whose examples are weighed by a network that learns one step ahead, exactly.
-
-    Args:
-        signal: How.
-        of: The student.
-
-    Returns:
-        What takes one step.
-    """
+    """A step whose examples are weighed by a network that learns one step ahead, exactly."""
     weigher = LossWeigher().to(next(of.student.parameters()).device)
     learner = Adam(weigher.parameters(), 1e-3)
     tutor = Tutor(of.student, of.optimizer, weigher, learner, signal=signal)
@@ -123,12 +90,6 @@ def chain_rule(of: Material) -> Once:
 
     The step's gradient keeps its graph and is multiplied by the next step's gradient:
     ``d <grad L_t(w), grad L_{t+1}> / d w``.
-
-    Args:
-        of: The student.
-
-    Returns:
-        What takes one step and gives the meta-gradient of the step before.
     """
     kept: list[tuple[Tensor, list[Tensor]]] = []
 
@@ -154,14 +115,7 @@ def chain_rule(of: Material) -> Once:
 
 
 def with_higher(of: Material) -> Once:
-    """The same by the library ``higher``: the next batch's loss after a step that is tried.
-
-    Args:
-        of: The student.
-
-    Returns:
-        What takes one step, after its meta-gradient.
-    """
+    """The same by the library ``higher``: the next batch's loss after a step that is tried."""
     higher = import_module("higher")
 
     def once() -> None:

@@ -39,17 +39,7 @@ ROWS = {
 def blended(
     arm: str, seed: int, settings: Settings, device: torch.device
 ) -> tuple[Outcome, Float[Tensor, "C C"]]:
-    """Train one new student on images blended in one way, learned first where that is learned.
-
-    Args:
-        arm: One of ``papers.raghu2021commentaries.blending_grids.ARMS``.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        What was measured, and the grid of fractions.
-    """
+    """Train one new student on images blended in one way, learned first where that is learned."""
     data, by = parts(settings, seed, device), teacher(arm, settings, seed, device)
     train = replace(data.train, seed=mixed_seed(seed, 6))
     if settings.cropped:
@@ -69,25 +59,11 @@ def blended(
 
 
 def lower_loss(than: str) -> Comparison:
-    """Students under the learned grid have a lower test loss than others.
-
-    Args:
-        than: Another arm.
-
-    Returns:
-        The comparison.
-    """
+    """Students under the learned grid have a lower test loss than others."""
     return Comparison(("learned", "test_loss"), "below", (than, "test_loss"))
 
 
 def cells(data: str) -> dict[tuple[str, str], tuple[str, str]]:
-    """Where the paper's Table C.1 prints what was measured.
-
-    Args:
-        data: The data set as the table's columns name it.
-
-    Returns:
-        Row and column by arm and metric.
-    """
+    """Where the paper's Table C.1 prints what was measured."""
     columns = {"test_accuracy": f"{data} Test Accuracy", "test_loss": f"{data} Test Loss"}
     return {(arm, m): (row, name) for arm, row in ROWS.items() for m, name in columns.items()}

@@ -16,31 +16,13 @@ PAIRS = {"cat_dog": ("cat", "dog"), "truck_automobile": ("truck", "automobile")}
 
 
 def excess(grid: Tensor, pair: tuple[int, int]) -> float:
-    """How much more two classes are blended with one another than with others.
-
-    Args:
-        grid: Fractions [C, C].
-        pair: Two classes.
-
-    Returns:
-        Their two entries less the mean of each one's row without the diagonal, mean of both.
-    """
+    """How much more two classes are blended with one another than with others."""
     rows = (grid.sum(1) - grid.diagonal()) / (len(grid) - 1)
     return sum(float(grid[i, j] - rows[i]) for i, j in (pair, pair[::-1])) / 2
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one new student on images blended in one way, learned first where that is learned.
-
-    Args:
-        arm: Which blending.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Accuracy and loss on test images, and what stands out in the grid.
-    """
+    """Train one new student on images blended in one way, learned first where that is learned."""
     outcome, grid = blended(arm, seed, settings, device)
     place = splits(settings.data).train.classes.index
     found = {m: excess(grid, (place(a), place(b))) for m, (a, b) in PAIRS.items()}

@@ -19,17 +19,7 @@ BASELINES = {
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one new student on images blended in one way, learned first where that is learned.
-
-    Args:
-        arm: Which blending.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Accuracy and loss on test images.
-    """
+    """Train one new student on images blended in one way, learned first where that is learned."""
     return blended(arm, seed, settings, device)[0]
 
 

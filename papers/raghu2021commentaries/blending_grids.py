@@ -89,28 +89,12 @@ class Learned(NamedTuple):
 
 @cache
 def splits(name: str) -> Splits:
-    """A data set, read once in each process.
-
-    Args:
-        name: One of ``tutelage_cli.data.local.KNOWN``.
-
-    Returns:
-        Its splits.
-    """
+    """A data set, read once in each process."""
     return load_known(name)
 
 
 def parts(of: Settings, seed: int, device: torch.device) -> Parts:
-    """Training and held-out images, balanced over classes, and the first test images.
-
-    Args:
-        of: The settings.
-        seed: Of what is drawn.
-        device: Where batches go.
-
-    Returns:
-        The parts.
-    """
+    """Training and held-out images, balanced over classes, and the first test images."""
     whole = splits(of.data).train
     classes = len(whole.classes)
     chosen, others = balanced_rows(whole.labels, of.held_out, classes, seed=mixed_seed(seed, 0))
@@ -129,16 +113,7 @@ def parts(of: Settings, seed: int, device: torch.device) -> Parts:
 
 @cache
 def learned(of: Settings, seed: int, device: torch.device) -> Learned:
-    """Learn a grid along with a student by algorithm 2; once in each process.
-
-    Args:
-        of: The settings.
-        seed: Of everything that is drawn.
-        device: Where.
-
-    Returns:
-        The grid, no longer learning.
-    """
+    """Learn a grid along with a student by algorithm 2; once in each process."""
     data = parts(of, seed, device)
     along = student(of, len(data.classes), mixed_seed(seed, 3)).to(device)
     blending = Blending(len(data.classes)).to(device)
@@ -161,17 +136,7 @@ def learned(of: Settings, seed: int, device: torch.device) -> Learned:
 
 
 def teacher(arm: str, of: Settings, seed: int, device: torch.device) -> nn.Module:
-    """What blends a new student's images; none of it learns any more.
-
-    Args:
-        arm: One of ``ARMS``.
-        of: The settings.
-        seed: Of what is drawn.
-        device: Where.
-
-    Returns:
-        The teacher.
-    """
+    """What blends a new student's images; none of it learns any more."""
     classes, drawn = len(splits(of.data).train.classes), mixed_seed(seed, 5)
     match arm:
         case "learned":
@@ -187,29 +152,12 @@ def teacher(arm: str, of: Settings, seed: int, device: torch.device) -> nn.Modul
 
 
 def fractions(by: nn.Module, classes: int) -> Float[Tensor, "C C"]:
-    """How much of a partner is blended in, by the example's own class and its partner's.
-
-    Args:
-        by: The teacher.
-        classes: C.
-
-    Returns:
-        ``1 - lambda``, its mean for mixup.
-    """
+    """How much of a partner is blended in, by the example's own class and its partner's."""
     if isinstance(by, Blending | RandomBlending | Shuffled):
         return 1 - by.shares.detach().cpu()
     return torch.full((classes, classes), 0.5 if isinstance(by, Mixup) else 0.0)
 
 
 def student(of: Settings, classes: int, seed: int) -> nn.Module:
-    """A student on the CPU, its weights drawn.
-
-    Args:
-        of: The settings.
-        classes: C.
-        seed: Of its weights.
-
-    Returns:
-        The student.
-    """
+    """A student on the CPU, its weights drawn."""
     return build_student(of.student, classes=classes, channels=3, size=32, seed=seed)

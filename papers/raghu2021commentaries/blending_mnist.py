@@ -153,17 +153,7 @@ def _correlation(a: Tensor, b: Tensor) -> float:
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Learn fractions, and count the errors of students taught with them.
-
-    Args:
-        arm: How the training and held-out images are drawn.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        How fractions and errors of the classes go together.
-    """
+    """Learn fractions, and count the errors of students taught with them."""
     train, held_out = _parts(arm, settings, mixed_seed(seed, 2))
     test = load_known("mnist").test.rows(torch.arange(settings.tested))
     mean, std = statistics(train)

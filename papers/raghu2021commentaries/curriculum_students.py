@@ -105,14 +105,7 @@ class _Parts(NamedTuple):
 
 @cache
 def splits(name: str) -> Splits:
-    """A data set, read once in each process.
-
-    Args:
-        name: Of a data set that is known.
-
-    Returns:
-        Its splits.
-    """
+    """A data set, read once in each process."""
     return load_known(name)
 
 
@@ -193,18 +186,7 @@ def _accuracy(student: nn.Module, test: Batches) -> float:
 
 
 def taught(arm: str, seed: int, of: Settings, device: torch.device) -> Outcome:
-    """Train new students under one kind of weights, learned first where they are.
-
-    Args:
-        arm: One of ``ARMS``.
-        seed: Of everything that is drawn; students start alike and see the same batches in
-            every arm.
-        of: The scale's settings.
-        device: Where.
-
-    Returns:
-        ``METRICS``, and test accuracies along the training of each student.
-    """
+    """Train new students under one kind of weights, learned first where they are."""
     parts, losses, teacher = _parts(of, seed, device), (), Plain()
     if arm in BEYOND:
         iteration = arm != "non-curriculum"
@@ -231,26 +213,13 @@ def _weighed(teacher: nn.Module, test: Batches, when: float) -> dict[str, float]
 
 
 def better(place: str, than: str, what: str) -> Comparison:
-    """That a student does better under the curriculum than in another arm.
-
-    Args:
-        place: Which student, one of ``PLACES``.
-        than: The other arm.
-        what: ``area`` or ``final``.
-
-    Returns:
-        The comparison, paired by seed.
-    """
+    """That a student does better under the curriculum than in another arm."""
     name = f"{what}_{place}"
     return Comparison(("curriculum", name), "above", (than, name))
 
 
 def better_areas() -> tuple[Claim, ...]:
-    """What Figures 2 and 3 say, of the network that weights were learned with and of others.
-
-    Returns:
-        The claims.
-    """
+    """What Figures 2 and 3 say, of the network that weights were learned with and of others."""
     return (
         Claim(
             "A two-block CNN has the larger area under its test accuracy with the curriculum "
@@ -273,11 +242,7 @@ def better_areas() -> tuple[Claim, ...]:
 
 
 def plots() -> tuple[Plot, ...]:
-    """Curves of all arms for each student, and of the learning.
-
-    Returns:
-        The plots.
-    """
+    """Curves of all arms for each student, and of the learning."""
     return (
         *(
             Plot(f"Test accuracy, {said}", "%", {a: (a, place) for a in ARMS}, "look")

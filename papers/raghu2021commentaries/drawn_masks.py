@@ -12,16 +12,7 @@ SHOWN = 8
 
 
 def drawn(images: ImageSet, where: Tensor, sigma: float) -> Drawing:
-    """The first images of every class above their masks and what is seen of them.
-
-    Args:
-        images: N images.
-        where: Row and column of each mask's centre, pixels [N, 2].
-        sigma: Their standard deviation, pixels.
-
-    Returns:
-        For the recipe's figure.
-    """
+    """The first images of every class above their masks and what is seen of them."""
     rows = by_turns(images.labels)[:SHOWN].sort().values
     rows = rows[images.labels[rows].argsort(stable=True)]
     pixels, (height, width) = images.images[rows], images.images.shape[2:]
@@ -35,14 +26,7 @@ def drawn(images: ImageSet, where: Tensor, sigma: float) -> Drawing:
 
 
 def by_turns(labels: Tensor) -> Tensor:
-    """Rows so that every class comes once before one comes again.
-
-    Args:
-        labels: Class numbers [N].
-
-    Returns:
-        All rows, those of a class in their own order.
-    """
+    """Rows so that every class comes once before one comes again."""
     classes = torch.arange(int(labels.max()) + 1)
     turn = (labels[:, None] == classes).cumsum(0).gather(1, labels[:, None]).squeeze(1)
     return (turn * len(classes) + labels).argsort()

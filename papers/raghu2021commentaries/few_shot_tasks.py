@@ -76,15 +76,7 @@ class Settings:
 
 
 def source(arm: str) -> Source:
-    """What an arm's tasks are drawn from: photographs, or characters where some are spoilt.
-
-    Args:
-        arm: One of the recipe's arms.
-
-    Returns:
-        The classes of CIFAR-FS with MNIST's test digits in colour, or those of Omniglot, grey,
-        with the same digits dark on white.
-    """
+    """What an arm's tasks are drawn from: photographs, or characters where some are spoilt."""
     return _characters() if "spoilt" in arm else _photographs()
 
 
@@ -103,17 +95,7 @@ def _characters() -> Source:
 
 
 def task_for(arm: str, of: Settings, seed: int, device: torch.device) -> Task:
-    """A student at a random start, and a teacher that knows nothing yet.
-
-    Args:
-        arm: One of the recipe's arms.
-        of: The settings.
-        seed: Of both.
-        device: Where they live.
-
-    Returns:
-        Both, with plain SGD for the steps on a support set.
-    """
+    """A student at a random start, and a teacher that knows nothing yet."""
     channels, side = source(arm).other.images.shape[1:3]
     with seeded(mixed_seed(seed, 0), torch.device("cpu")):
         student = FourBlockCNN(channels, WAYS, side, width=of.width).to(device)
@@ -126,50 +108,21 @@ def task_for(arm: str, of: Settings, seed: int, device: torch.device) -> Task:
 def episodes_for(
     arm: str, images: ImageSet, of: Settings, seed: int, device: torch.device
 ) -> Episodes:
-    """The tasks of an arm.
-
-    Args:
-        arm: One of the recipe's arms, which begins with the number of shots.
-        images: What they are drawn from.
-        of: The settings.
-        seed: Of all tasks.
-        device: Where they go.
-
-    Returns:
-        The tasks, the support sets spoilt where the arm says so.
-    """
+    """The tasks of an arm."""
     spoil = Spoiling("images", of.spoilt) if "spoilt" in arm else UNSPOILT
     mean, std = source(arm)[2:]
     return Episodes(images, WAYS, int(arm[0]), of.queries, seed, mean, std, device, spoil)
 
 
 def groups(arm: str, episodes: Episodes, of: Settings) -> Iterator[Sequence[Episode]]:
-    """Tasks to learn from.
-
-    Args:
-        arm: One of the recipe's arms.
-        episodes: All tasks.
-        of: The settings.
-
-    Yields:
-        Those of one step of the start.
-    """
+    """Tasks to learn from."""
     steps = of.spoilt_start_steps if "spoilt" in arm else of.start_steps
     for number in range(steps):
         yield list(episodes.tasks(of.group, number * of.group))
 
 
 def accuracies(task: Task, episodes: Episodes, of: Settings) -> list[float]:
-    """How well the start, adapted to each task, answers its queries.
-
-    Args:
-        task: The student at its start, and the teacher that weighs at test.
-        episodes: The tasks.
-        of: The settings.
-
-    Returns:
-        In percent, one for each task.
-    """
+    """How well the start, adapted to each task, answers its queries."""
     found = []
     for number, episode in enumerate(episodes.tasks(of.tested)):
         steps = adaptation(task, episode.support, of.test_steps, of=of.steps, seed=number)
@@ -178,17 +131,7 @@ def accuracies(task: Task, episodes: Episodes, of: Settings) -> list[float]:
 
 
 def weight_metrics(task: Task, episodes: Episodes, of: Settings) -> dict[str, float]:
-    """What the teacher makes of good and of spoilt examples, at the first step of a student.
-
-    Args:
-        task: The student at its start, and the teacher.
-        episodes: The tasks.
-        of: The settings.
-
-    Returns:
-        Mean weight of each kind, 1 for spoilt ones where none is; and the standard deviation
-        within a support set, mean over tasks.
-    """
+    """What the teacher makes of good and of spoilt examples, at the first step of a student."""
     weights, spoilt = [], []
     for episode in episodes.tasks(of.tested):
         steps = adaptation(task, episode.support, 1, of=of.steps, seed=0)

@@ -44,17 +44,7 @@ TASKS_OF_TEST = 1
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Learn a start, then adapt it to tasks of classes that it never saw.
-
-    Args:
-        arm: One of ``ARMS``.
-        seed: Of the start and of the tasks that it is learned from.
-        settings: The settings.
-        device: Where.
-
-    Returns:
-        What was measured.
-    """
+    """Learn a start, then adapt it to tasks of classes that it never saw."""
     task = task_for(arm, settings, seed, device)
     learning = episodes_for(
         arm, source(arm).classes.train, settings, mixed_seed(seed, 2), device

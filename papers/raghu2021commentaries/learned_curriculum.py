@@ -42,17 +42,7 @@ class Course:
 def learned(
     curriculum: Curriculum, course: Course, training: Batches, judge: Batch
 ) -> Iterator[Episode]:
-    """Teach a curriculum through whole runs of two-block CNNs, from their start to their end.
-
-    Args:
-        curriculum: What learns, in place.
-        course: How.
-        training: What students learn from; its seed is that of everything drawn here.
-        judge: The held-out examples.
-
-    Yields:
-        One record per student.
-    """
+    """Teach a curriculum through whole runs of two-block CNNs, from their start to their end."""
     images, device = training.images, training.device
     channels, size = images.images.shape[1:3]
 

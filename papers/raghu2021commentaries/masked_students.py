@@ -85,14 +85,7 @@ class InLastChannel(nn.Module):
     at_test = True
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Mask a batch.
-
-        Args:
-            batch: Images and masks [B, ch + 1, H, W].
-
-        Returns:
-            The masked images [B, ch, H, W].
-        """
+        """Mask a batch."""
         seen = batch.inputs[:, :-1] * batch.inputs[:, -1:]
         return as_lesson(batch)._replace(inputs=seen)
 
@@ -121,17 +114,7 @@ def _student(parts: Parts, of: Settings, seed: int) -> nn.Module:
 
 
 def learned(parts: Parts, of: Settings, seed: int, device: torch.device) -> AttentionMask:
-    """Masks that have learned along with a student by algorithm 2.
-
-    Args:
-        parts: The images.
-        of: How.
-        seed: Of everything that is drawn.
-        device: Where.
-
-    Returns:
-        The masks, learning no more.
-    """
+    """Masks that have learned along with a student by algorithm 2."""
     train = _batches(parts, parts.train, of, mixed_seed(seed, 2), device)
     judging = _batches(parts, parts.held_out, of, mixed_seed(seed, 2), device)
     student = _student(parts, of, mixed_seed(seed, 3)).to(device)
@@ -149,17 +132,7 @@ def learned(parts: Parts, of: Settings, seed: int, device: torch.device) -> Atte
 
 @torch.no_grad()
 def places(parts: Parts, masks: AttentionMask, of: Settings, device: torch.device) -> Places:
-    """Where masks are.
-
-    Args:
-        parts: The images, not augmented.
-        masks: The masks.
-        of: How images are normalised and masks learned.
-        device: Where.
-
-    Returns:
-        Places on the CPU.
-    """
+    """Where masks are."""
 
     def on(images: ImageSet) -> Tensor:
         whole = _batches(parts, images, of, 0, device).whole(500)
@@ -169,43 +142,19 @@ def places(parts: Parts, masks: AttentionMask, of: Settings, device: torch.devic
 
 
 def permuted(at: Places, seed: int) -> Places:
-    """The same places on other images: paired anew once over each set.
-
-    Args:
-        at: The places.
-        seed: Of the pairs.
-
-    Returns:
-        They, in another order.
-    """
+    """The same places on other images: paired anew once over each set."""
     draws = torch.Generator().manual_seed(mixed_seed(seed, 9))
     return Places(*(where[torch.randperm(len(where), generator=draws)] for where in at))
 
 
 def middle(parts: Parts) -> Places:
-    """The middle of every image.
-
-    Args:
-        parts: The images.
-
-    Returns:
-        The same place for all.
-    """
+    """The middle of every image."""
     centre = torch.tensor([(side - 1) / 2 for side in parts.train.images.shape[2:]])
     return Places(*(centre.expand(len(p), 2) for p in (parts.train, parts.test)))
 
 
 def beside(images: ImageSet, where: Tensor, sigma: float) -> ImageSet:
-    """Images with their masks, in bytes, as one more channel.
-
-    Args:
-        images: N images.
-        where: Row and column of each mask's centre, pixels [N, 2].
-        sigma: Their standard deviation, pixels.
-
-    Returns:
-        Images of one channel more, for ``InLastChannel``.
-    """
+    """Images with their masks, in bytes, as one more channel."""
     height, width = images.images.shape[2:]
     masks = (255 * gaussian(where, height, width, sigma)).round().to(torch.uint8)
     return replace(images, images=torch.cat([images.images, masks], 1))
@@ -214,18 +163,7 @@ def beside(images: ImageSet, where: Tensor, sigma: float) -> ImageSet:
 def trained(
     parts: Parts, at: Places | RandomMask | None, of: Settings, seed: int, device: torch.device
 ) -> tuple[dict[str, float], list[float]]:
-    """Train a new student under masks, and test it under masks of the same kind.
-
-    Args:
-        parts: The images.
-        at: Where masks are; or drawn at random; or none.
-        of: How.
-        seed: Of everything that is drawn.
-        device: Where.
-
-    Returns:
-        Accuracy in percent and mean loss on the test images; the training loss by epoch.
-    """
+    """Train a new student under masks, and test it under masks of the same kind."""
     mean, std = statistics(parts.train)
     train, test, teacher = parts.train, parts.test, at or Plain()
     if isinstance(at, Places):

@@ -146,17 +146,7 @@ def _teacher(arm: str, of: Settings, seed: int, device: torch.device) -> nn.Modu
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one new student under one kind of masks, learned first where they are.
-
-    Args:
-        arm: Which masks.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        What it gets right where backgrounds help and where they mislead, and where masks are.
-    """
+    """Train one new student under one kind of masks, learned first where they are."""
     train, held_out, test = _batches(settings, seed, device)
     teacher = _teacher(arm, settings, seed, device)
     student = _student(settings, train.images, mixed_seed(seed, 5)).to(device)

@@ -79,26 +79,11 @@ class Shown:
 
     @torch.no_grad()
     def places(self, masks: AttentionMask) -> Tensor:
-        """Where the masks' centres are.
-
-        Args:
-            masks: The teacher.
-
-        Returns:
-            Row and column of each, pixels [N, 2].
-        """
+        """Where the masks' centres are."""
         return torch.cat([masks.centres(batch.inputs) for batch in self.batches]).cpu()
 
     def look(self, masks: AttentionMask) -> dict[str, float]:
-        """How the masks' centres lie to the digits.
-
-        Args:
-            masks: The teacher.
-
-        Returns:
-            Shares of images whose centre is nearer the red digit than the blue one, and in the
-            red digit's quadrant; mean distances.
-        """
+        """How the masks' centres lie to the digits."""
         centre = self.places(masks)
         red, blue = ((centre - digit).norm(dim=1) for digit in (self.red, self.blue))
         return {
@@ -110,14 +95,7 @@ class Shown:
 
     @torch.no_grad()
     def accuracy(self, tutor: Tutor) -> float:
-        """Of the student on masked images.
-
-        Args:
-            tutor: The student with its masks.
-
-        Returns:
-            In percent.
-        """
+        """Of the student on masked images."""
         assert isinstance(tutor.teacher, AttentionMask)
         student, right = tutor.student.eval(), 0
         for batch in self.batches:
@@ -150,17 +128,7 @@ def _training(batches: Batches, steps: int) -> Iterator[Batch]:
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Learn masks along with one student.
-
-    Args:
-        arm: The colour of the digit that is the label.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Where the masks of test images are, and the student's accuracy through them.
-    """
+    """Learn masks along with one student."""
     sizes = Sizes(settings.train, settings.held_out, settings.tested)
     parts = coloured_parts(settings.side, sizes, seed=mixed_seed(seed, 2))
     train, held_out, shown = (_labelled(part, arm) for part in parts)

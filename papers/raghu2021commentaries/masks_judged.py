@@ -14,16 +14,7 @@ AT_ONCE = 250
 
 @torch.no_grad()
 def centres(teacher: nn.Module, test: Batches, seed: int) -> Tensor:
-    """Where the mask of every image has its centre.
-
-    Args:
-        teacher: Masks; where it is none, images are taken to be seen about their middle.
-        test: The images.
-        seed: Of centres that are drawn, as ``RandomMask`` draws others for every batch.
-
-    Returns:
-        Row and column in pixels [N, 2], on the CPU.
-    """
+    """Where the mask of every image has its centre."""
     sides = torch.tensor(test.images.images.shape[-2:])
     if isinstance(teacher, AttentionMask):
         return torch.cat([teacher.centres(b.inputs) for b in test.whole(AT_ONCE)]).cpu()
@@ -34,15 +25,7 @@ def centres(teacher: nn.Module, test: Batches, seed: int) -> Tensor:
 
 
 def within(box: Tensor, places: Tensor) -> float:
-    """The share of places that lie in the box of their image.
-
-    Args:
-        box: Top, left, bottom and right in pixels [N, 4], the last two not included.
-        places: Row and column in pixels [N, 2]; pixel 0 reaches from -0.5 to 0.5.
-
-    Returns:
-        In 0..1.
-    """
+    """The share of places that lie in the box of their image."""
     after = places + 0.5
     return float(((after >= box[:, :2]) & (after < box[:, 2:])).all(1).float().mean())
 
@@ -64,16 +47,7 @@ def _percent(right: Tensor) -> float:
 
 
 def judged(tutor: Tutor, held_out: Batches, test: Batches) -> dict[str, float]:
-    """What a student gets right where backgrounds help, and where they mislead.
-
-    Args:
-        tutor: The student with its teacher; the student is put into evaluation mode.
-        held_out: Images on the backgrounds of their class.
-        test: Images on those of the class before.
-
-    Returns:
-        In percent: top-1 and top-5 of both, and test images taken for the class before.
-    """
+    """What a student gets right where backgrounds help, and where they mislead."""
     found = {}
     for name, batches in (("held_out", held_out), ("test", test)):
         best, true = _answered(tutor, batches)

@@ -65,16 +65,7 @@ SMALL = replace(
 
 
 def masks_recipe(data: str, column: str, *, notes: tuple[str, ...] = ()) -> Recipe:
-    """The half of the table for one set of images.
-
-    Args:
-        data: The set: cifar10 or cifar100.
-        column: How the table's columns call it.
-        notes: What is to be said of it besides what holds for both.
-
-    Returns:
-        The recipe.
-    """
+    """The half of the table for one set of images."""
     name = "commentaries-masks-" + {"cifar10": "cifar"}.get(data, data)
     columns = {"test_accuracy": f"{column} Test Accuracy", "test_loss": f"{column} Test Loss"}
     small = replace(SMALL, data=data)
@@ -123,14 +114,7 @@ def masks_recipe(data: str, column: str, *, notes: tuple[str, ...] = ()) -> Reci
 
 
 def better(other: str) -> tuple[Comparison, ...]:
-    """Comparisons of learned masks with another arm, in both numbers of the table.
-
-    Args:
-        other: The arm.
-
-    Returns:
-        That accuracy is above, and loss below.
-    """
+    """Comparisons of learned masks with another arm, in both numbers of the table."""
     return (
         Comparison(("learned", "test_accuracy"), "above", (other, "test_accuracy")),
         Comparison(("learned", "test_loss"), "below", (other, "test_loss")),
@@ -160,17 +144,7 @@ def _learned(of: Settings, seed: int, device: torch.device) -> Places:
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one new student under one kind of masks, learned first where they are.
-
-    Args:
-        arm: Which masks.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Accuracy and loss on test images seen through masks of the same kind.
-    """
+    """Train one new student under one kind of masks, learned first where they are."""
     parts, drawings = _parts(settings, seed), {}
     match arm:
         case "learned":

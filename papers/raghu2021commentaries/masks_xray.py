@@ -53,15 +53,7 @@ SMALL = Settings(
 
 
 def parts_of(of: Settings, seed: int) -> Parts:
-    """As many images with the finding as without, in every part.
-
-    Args:
-        of: The set, or the folder of CheXpert, and how many images.
-        seed: Of the choice.
-
-    Returns:
-        Images to learn from, to judge masks by, and to test on.
-    """
+    """As many images with the finding as without, in every part."""
     chance = mixed_seed(seed, 0)
     if of.data in KNOWN:
         splits = load_known(of.data)
@@ -99,15 +91,7 @@ def _random(like: Tensor, sides: Size, seed: int) -> Tensor:
 
 
 def placed(where: Tensor, again: Tensor) -> dict[str, float]:
-    """How places vary from image to image, and from one run to another.
-
-    Args:
-        where: Row and column of each image's spot, pixels [N, 2].
-        again: Those that an independent run of learning gave the same images.
-
-    Returns:
-        The root mean squared distance from the mean place, and the mean distance between both.
-    """
+    """How places vary from image to image, and from one run to another."""
     spread = (where - where.mean(0)).square().sum(1).mean().sqrt()
     return {
         "row": float(where[:, 0].mean()),
@@ -118,17 +102,7 @@ def placed(where: Tensor, again: Tensor) -> dict[str, float]:
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one new student that sees one spot of every image.
-
-    Args:
-        arm: Which spot.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        What it gets right, and where the spots of the test images are.
-    """
+    """Train one new student that sees one spot of every image."""
     parts, drawings = parts_of(settings, seed), {}
     found, again = (_learned(settings, seed, one, device) for one in (0, 1))
     match arm:

@@ -82,17 +82,7 @@ def _spearman(one: Tensor, other: Tensor) -> float:
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Learn a curriculum, and look at its weights of test images.
-
-    Args:
-        arm: The ranges of angles of the two classes.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        How weights and angles go together, before and after.
-    """
+    """Learn a curriculum, and look at its weights of test images."""
     course = settings.overlapping if arm == "overlapping" else settings.separate
     sizes = Sizes(*settings.sizes)
     train, held_out, test = rotated_parts(ARMS[arm], sizes, seed=mixed_seed(seed, 2))

@@ -197,17 +197,7 @@ def _learn(
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Learn what else students should predict, and compare it with attributes.
-
-    Args:
-        arm: Whether anything is learned.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        How the vectors of test images go together with attributes.
-    """
+    """Learn what else students should predict, and compare it with attributes."""
     material = _material(settings)
     mean, std = statistics(material.train)
     learned, judging, testing = (

@@ -18,15 +18,6 @@ def beams(
     given those before it and the gaps that are left.
 
     Source: Yi et al. 2021, appendix C.
-
-    Args:
-        model: Fills gaps.
-        rows: R rows of tokens, int64.
-        gaps: The places in each row that are to be replaced, in the order of filling.
-        copies: K, fillings that are kept at each gap.
-
-    Returns:
-        int64 [R, K, L], padded; rows without a gap as they are.
     """
     ids, there = padded(rows, model.pad)
     with_gaps(ids, gaps, model.mask)

@@ -14,15 +14,6 @@ def greedy(
     """Fill the gaps of every row in K ways.
 
     Source: Yi et al. 2021, algorithm 2.
-
-    Args:
-        model: Fills gaps.
-        rows: R rows of tokens, int64.
-        gaps: The places in each row that are to be replaced, in the order of filling.
-        copies: K.
-
-    Returns:
-        int64 [R, K, L], padded; rows without a gap as they are.
     """
     ids, there = padded(rows, model.pad)
     with_gaps(ids, gaps, model.mask)
@@ -43,15 +34,7 @@ def greedy(
 
 
 def ranked(guesses: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The most likely tokens, best first; the last one again where there are too few.
-
-    Args:
-        guesses: Log-probabilities [R, V].
-        count: How many.
-
-    Returns:
-        Log-probabilities and tokens, [R, count].
-    """
+    """The most likely tokens, best first; the last one again where there are too few."""
     values, tokens = guesses.topk(min(count, int(guesses.isfinite().sum(1).min())), 1)
     lacking = count - tokens.shape[1]
     if lacking:
@@ -61,28 +44,14 @@ def ranked(guesses: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def padded(rows: Sequence[Tensor], pad: int) -> tuple[Tensor, Tensor]:
-    """Rows of one length.
-
-    Args:
-        rows: R rows of tokens.
-        pad: What fills them up.
-
-    Returns:
-        int64 [R, L], and where there is a token, bool.
-    """
+    """Rows of one length."""
     ids = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=pad)
     lengths = torch.tensor([len(row) for row in rows])
     return ids, (torch.arange(ids.shape[1]) < lengths[:, None]) & (ids != pad)
 
 
 def with_gaps(ids: Tensor, gaps: Sequence[Sequence[int]], mask: int) -> None:
-    """Put the token of a gap in its place; changes ``ids``.
-
-    Args:
-        ids: [R, L].
-        gaps: The places in each row.
-        mask: The token.
-    """
+    """Put the token of a gap in its place; changes ``ids``."""
     for row, places in enumerate(gaps):
         if places:
             ids[row, torch.tensor(list(places))] = mask

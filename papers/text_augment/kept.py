@@ -18,16 +18,6 @@ def kept(
 
     The file's name depends on the texts, the weights of the language model, the settings and
     the seed. A broken file is written anew.
-
-    Args:
-        substitution: Makes them.
-        inputs: Token ids, types, and where there is a token, integers [N, 3, L].
-        sides: See ``Substitution``.
-        seed: Of the places.
-        folder: Where files are kept; made where it is missing.
-
-    Returns:
-        [N, K, 3, L].
     """
     file = folder / f"{_name(substitution, inputs, sides, seed)}.safetensors"
     if file.is_file():

@@ -30,19 +30,7 @@ class LanguageModel:
 
     @classmethod
     def of(cls, model: nn.Module, tokenizer: Any, *, at_once: int = 2**14) -> "LanguageModel":
-        """A model and its tokenizer.
-
-        Args:
-            model: Such as ``BertForMaskedLM``; set to evaluation mode.
-            tokenizer: The one it was trained with.
-            at_once: Tokens that it sees in one pass.
-
-        Returns:
-            Both as one.
-
-        Raises:
-            UsageError: If the tokenizer has no token for a gap, or none for padding.
-        """
+        """A model and its tokenizer."""
         for name in ("mask_token_id", "pad_token_id"):
             if getattr(tokenizer, name, None) is None:
                 raise UsageError(
@@ -60,16 +48,7 @@ class LanguageModel:
     def guesses(
         self, ids: Int64[Tensor, "R L"], there: Tensor, gap: Int64[Tensor, "R"]
     ) -> Float[Tensor, "R V"]:
-        """Log-probabilities of what fills one gap of each row.
-
-        Args:
-            ids: Rows of tokens, special ones and padding included.
-            there: Where there is a token, bool [R, L].
-            gap: The place of the gap in each row.
-
-        Returns:
-            Minus infinity for special tokens.
-        """
+        """Log-probabilities of what fills one gap of each row."""
         device = next(self.model.parameters()).device
         size = max(1, self.at_once // max(1, ids.shape[1]))
         parts = [

@@ -32,9 +32,6 @@ class Substitution:
 
     Source: Yi et al. 2021, Reweighting Augmented Samples by Minimizing the Maximal Expected
     Loss, algorithm 2 and appendix C. That gaps are filled from left to right is our reading.
-
-    Raises:
-        UsageError: If a number is out of range, or the search unknown.
     """
 
     model: LanguageModel
@@ -48,11 +45,7 @@ class Substitution:
     """whether the model sees each sentence of a pair by itself; else both in one"""
 
     def __post_init__(self) -> None:
-        """Check that this can be done; see the class.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check that this can be done; see the class."""
         if self.copies < 1:
             raise UsageError(f"copies is {self.copies}; allowed: 1 and above.")
         if not 0 <= self.share <= 1:
@@ -63,17 +56,7 @@ class Substitution:
             )
 
     def __call__(self, inputs: Tensor, sides: Tensor, *, seed: int) -> Tensor:
-        """Copies of texts.
-
-        Args:
-            inputs: Integers [N, 3, L]: token ids, token types, and 1 where there is a token.
-            sides: Integers [N, L]: 1 for tokens of the first sentence, 2 for those of the
-                second, 0 for special ones and padding.
-            seed: Of the places.
-
-        Returns:
-            [N, K, 3, L], which differ from the texts in token ids alone.
-        """
+        """Copies of texts."""
         ids, sides = inputs[:, 0].long().cpu(), sides.cpu()
         found = inputs[:, None].expand(-1, self.copies, -1, -1).clone()
         for where in self._pieces(sides):

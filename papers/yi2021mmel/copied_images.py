@@ -102,57 +102,25 @@ class Normalised(nn.Module):
         self.register_buffer("std", std.view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits.
-
-        Args:
-            images: [L, C, H, W], in 0..1.
-
-        Returns:
-            [L, classes].
-        """
+        """Logits."""
         return self.student((images - self.mean) / self.std)
 
 
 @cache
 def splits(name: str) -> Splits:
-    """A data set, read once in each process.
-
-    Args:
-        name: Of a data set that is known.
-
-    Returns:
-        Its splits.
-    """
+    """A data set, read once in each process."""
     return load_known(name)
 
 
 def read(of: Settings) -> object:
-    """Read the data once, so that it is cached.
-
-    Args:
-        of: The scale's settings.
-
-    Returns:
-        The data.
-    """
+    """Read the data once, so that it is cached."""
     return splits(of.data)
 
 
 def trained(
     ways: Mapping[str, Way], arm: str, seed: int, of: Settings, device: torch.device
 ) -> Outcome:
-    """Train one student on copies.
-
-    Args:
-        ways: How they count, by arm.
-        arm: One of them.
-        seed: Of the images chosen, the student, order and copies; the same for all ways.
-        of: The scale's settings.
-        device: Where.
-
-    Returns:
-        ``METRICS``.
-    """
+    """Train one student on copies."""
     way = ways[arm]
     train, test = (
         _limited(part, size, seed)
@@ -182,15 +150,7 @@ def trained(
 
 
 def teacher_of(way: Way, of: Settings) -> nn.Module:
-    """Makes copies and weighs them.
-
-    Args:
-        way: How they count.
-        of: The scale's settings.
-
-    Returns:
-        The teacher.
-    """
+    """Makes copies and weighs them."""
     augment = partial(crop_and_flip, pad=of.pad, mode="zeros", flip=of.flip)
     k = way.copies or of.copies
     copies = Copies(k, augment, include_original=k > 1, offline=of.offline)
@@ -198,16 +158,7 @@ def teacher_of(way: Way, of: Settings) -> nn.Module:
 
 
 def weigher(way: Way, temperature: float, weight: float) -> nn.Module:
-    """What weighs the copies of an image.
-
-    Args:
-        way: How they count.
-        temperature: lambda_P.
-        weight: lambda_T, of the soft loss.
-
-    Returns:
-        A teacher that weighs.
-    """
+    """What weighs the copies of an image."""
     weighers = {
         "uniform": UniformCopies(),
         "hard": WorstCase(temperature),

@@ -89,14 +89,7 @@ class Settings:
 
 
 def parts(of: Settings) -> Parts:
-    """The images, none of them opened.
-
-    Args:
-        of: Which.
-
-    Returns:
-        Those to train on and those to test on.
-    """
+    """The images, none of them opened."""
     found = _opened(of.folder)
     if of.classes is None:
         return found
@@ -119,18 +112,7 @@ def _opened(folder: str) -> Parts:
 
 
 def trained(student: str, way: Way, seed: int, of: Settings, device: torch.device) -> Outcome:
-    """Train one student on crops.
-
-    Args:
-        student: Its name, where the settings name none.
-        way: How crops count.
-        seed: Of the images chosen, the student, order and crops; the same for all ways.
-        of: The scale's settings.
-        device: Where.
-
-    Returns:
-        ``METRICS``.
-    """
+    """Train one student on crops."""
     train, val = parts(of)
     train = _limited(train, of.examples, seed)
     own = _student(of.student or student, of, len(train.classes), seed).to(device)

@@ -60,17 +60,7 @@ WAYS = {"none": Way("none")} | {arm: Way(made.loss) for arm, made in MADE.items(
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: ``none``, or one of ``MADE``.
-        seed: Of student and order.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Held-out score and loss.
-    """
+    """Train one student with one seed."""
     if arm in MADE:
         made = MADE[arm]
         changed = {"search": made.search, "separate": made.separate, "share": made.share}

@@ -119,16 +119,7 @@ def _kind(of: Material) -> _Kind:
 
 
 def student_of(of: Settings, texts: Material, seed: int) -> nn.Module:
-    """The student before it has learned anything of the task.
-
-    Args:
-        of: The scale's settings.
-        texts: Its material.
-        seed: Of the weights that are new.
-
-    Returns:
-        A classifier.
-    """
+    """The student before it has learned anything of the task."""
     name = of.student or of.source.model or NEW
     with seeded(mixed_seed(seed, 0), torch.device("cpu")):
         if name != NEW:
@@ -142,19 +133,7 @@ def student_of(of: Settings, texts: Material, seed: int) -> nn.Module:
 def trained(
     ways: Mapping[str, Way], arm: str, seed: int, of: Settings, device: torch.device
 ) -> Outcome:
-    """Train one student.
-
-    Args:
-        ways: How copies count, by arm.
-        arm: One of them.
-        seed: Of student and order, the same for all ways; texts and copies are the same for
-            all seeds.
-        of: The scale's settings.
-        device: Where.
-
-    Returns:
-        ``METRICS``, and score and loss after each epoch.
-    """
+    """Train one student."""
     way = ways[arm]
     if way.loss == "none":
         return _plain(seed, _without_copies(of), device)[1]

@@ -59,11 +59,7 @@ class Source:
     """how the small one is trained"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data.
-
-        Raises:
-            UsageError: If a number is out of range, or the search unknown.
-        """
+        """Check what can be checked without the data."""
         at_least_one(self, "examples", "tested", "longest", "copies")
         parts(self, "share")
         if self.search not in SEARCHES:
@@ -112,26 +108,12 @@ def _limited(texts: LabelledTexts, size: int | None) -> LabelledTexts:
 
 
 def bare(of: Source) -> Source:
-    """The same texts, whatever their copies are like.
-
-    Args:
-        of: Which texts and copies.
-
-    Returns:
-        With the copies of every other such source.
-    """
+    """The same texts, whatever their copies are like."""
     return replace(of, copies=1, share=0.0, search="greedy", separate=True)
 
 
 def material(of: Source) -> Material:
-    """The texts, read once in each process.
-
-    Args:
-        of: Which.
-
-    Returns:
-        As tokens of the language model.
-    """
+    """The texts, read once in each process."""
     return _material(bare(of))
 
 
@@ -149,14 +131,7 @@ def _material(of: Source) -> Material:
 
 @cache
 def copies_of(of: Source) -> Tensor:
-    """Copies of the training texts, made once and kept in the user's cache folder.
-
-    Args:
-        of: Which.
-
-    Returns:
-        int32 [N, K, 3, L].
-    """
+    """Copies of the training texts, made once and kept in the user's cache folder."""
     texts, (words, model) = material(of), _language(bare(of))
     quick = torch.accelerator.current_accelerator(check_available=True)
     language = LanguageModel.of(model.to(quick or "cpu"), words)
@@ -166,14 +141,7 @@ def copies_of(of: Source) -> Tensor:
 
 
 def read(of: Source) -> object:
-    """Make the copies, so that jobs find them.
-
-    Args:
-        of: Which.
-
-    Returns:
-        The copies.
-    """
+    """Make the copies, so that jobs find them."""
     return copies_of(of)
 
 

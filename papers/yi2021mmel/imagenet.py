@@ -24,17 +24,7 @@ SMALL = Settings(
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed.
-
-    Args:
-        arm: One of ``ARMS``.
-        seed: Of everything that is drawn.
-        settings: The scale's.
-        device: Where.
-
-    Returns:
-        Accuracy and loss on the validation images.
-    """
+    """Train one student with one seed."""
     depth, way = ARMS[arm]
     return trained(f"resnet{depth}", WAYS[way], seed, settings, device)
 

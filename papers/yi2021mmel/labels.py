@@ -65,31 +65,14 @@ SMALL = (
 
 
 def prepare(settings: Settings) -> object:
-    """Make the copies before any job, and see whether there is a student.
-
-    Args:
-        settings: The scale's.
-
-    Returns:
-        The copies.
-    """
+    """Make the copies before any job, and see whether there is a student."""
     copies = read(settings.source)
     student_of(settings, material(settings.source), 0)
     return copies
 
 
 def compared(arm: str, than: str, metric: str, margin: float = 0.0) -> Comparison:
-    """One arm does better than another.
-
-    Args:
-        arm: The arm.
-        than: The other.
-        metric: ``loss``, which is better below, or ``score``.
-        margin: By how much more; negative: not much worse.
-
-    Returns:
-        The comparison.
-    """
+    """One arm does better than another."""
     side = "below" if metric == "loss" else "above"
     return Comparison((arm, metric), side, (than, metric), margin)
 

@@ -15,14 +15,7 @@ COUNTS = {"train": 8, "val": 4}
 
 
 def made_photos() -> Path:
-    """Stripes of three directions in colours of noise, in JPEG files of many sizes.
-
-    Returns:
-        A folder in the user's cache folder, made where it is missing.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
+    """Stripes of three directions in colours of noise, in JPEG files of many sizes."""
     place = cache_folder() / "recipes" / "made-photos"
     if not place.is_dir():
         fresh = place.with_name(f".{place.name}-{uuid4().hex}")

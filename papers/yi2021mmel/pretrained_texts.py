@@ -19,17 +19,7 @@ OTHER = "give --set source.model a folder with a model and its own tokenizer"
 
 
 def model_folder(name: str) -> Path:
-    """Where a model lies.
-
-    Args:
-        name: Its folder, or the name of one in ``$TUTELAGE_DATA``.
-
-    Returns:
-        That folder.
-
-    Raises:
-        UsageError: If there is none.
-    """
+    """Where a model lies."""
     if (place := Path(name).expanduser()).is_dir():
         return place
     if (copy := local_folder(name)) is not None:
@@ -42,18 +32,7 @@ def model_folder(name: str) -> Path:
 
 
 def masked_language_model(name: str, longest: int) -> tuple[Any, Any]:
-    """A tokenizer and a masked language model.
-
-    Args:
-        name: Of its folder, see ``model_folder``.
-        longest: Tokens that a text may have.
-
-    Returns:
-        Both; the model in evaluation mode.
-
-    Raises:
-        UsageError: If the folder lacks either, they do not fit, or texts are too long.
-    """
+    """A tokenizer and a masked language model."""
     from transformers import AutoModelForMaskedLM
 
     folder = model_folder(name)
@@ -72,20 +51,7 @@ def masked_language_model(name: str, longest: int) -> tuple[Any, Any]:
 
 
 def encoder(name: str, *, classes: int, dropout: float, words: Any) -> TextClassifier:
-    """A classifier whose encoder is pretrained and whose last layer is new.
-
-    Args:
-        name: Of its folder, see ``model_folder``.
-        classes: Columns of the output.
-        dropout: Of hidden layers and attention.
-        words: The tokenizer that made the texts.
-
-    Returns:
-        The classifier.
-
-    Raises:
-        UsageError: If the folder holds none, or one of other tokens.
-    """
+    """A classifier whose encoder is pretrained and whose last layer is new."""
     folder = model_folder(name)
     if any(folder.glob("tokenizer*")) and tokenizer_in(folder).get_vocab() != words.get_vocab():
         raise UsageError(

@@ -42,18 +42,7 @@ class Language:
 
 
 def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:
-    """A WordPiece tokenizer in lower case.
-
-    Args:
-        sentences: What it is learned from.
-        words: Tokens in all, at most.
-
-    Returns:
-        One of ``transformers``.
-
-    Raises:
-        MissingExtraError: If tokenizers or transformers is not installed.
-    """
+    """A WordPiece tokenizer in lower case."""
     try:
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
         from tokenizers.trainers import WordPieceTrainer
@@ -76,17 +65,7 @@ def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:
 def learned_model(
     sentences: Sequence[str], tokenizer: Any, of: Language, *, seed: int
 ) -> nn.Module:
-    """A BERT of two layers that fills gaps.
-
-    Args:
-        sentences: What it is trained on, on the CPU.
-        tokenizer: Makes tokens of them.
-        of: How.
-        seed: Of weights, order and gaps.
-
-    Returns:
-        A ``BertForMaskedLM`` in evaluation mode.
-    """
+    """A BERT of two layers that fills gaps."""
     model = empty_model(tokenizer, seed)
     inputs = tokenised([sentences], tokenizer, of.longest).inputs.long()
     rule = AdamW(model.parameters(), of.lr, weight_decay=0.01)
@@ -103,15 +82,7 @@ def learned_model(
 
 
 def empty_model(tokenizer: Any, seed: int) -> Any:
-    """The same before it has learned anything.
-
-    Args:
-        tokenizer: Whose tokens it knows.
-        seed: Of its weights.
-
-    Returns:
-        A ``BertForMaskedLM``.
-    """
+    """The same before it has learned anything."""
     from transformers import BertConfig, BertForMaskedLM
 
     with seeded(mixed_seed(seed, 0), torch.device("cpu")):

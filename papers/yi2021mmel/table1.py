@@ -56,16 +56,7 @@ SMALL = {
 
 
 def above(arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
-    """One arm's accuracy is above that of others.
-
-    Args:
-        arm: The arm.
-        *others: The others.
-        margin: By how much more, in points; negative: not much below.
-
-    Returns:
-        One comparison for each.
-    """
+    """One arm's accuracy is above that of others."""
     return tuple(
         Comparison((arm, "accuracy"), "above", (other, "accuracy"), margin=margin)
         for other in others
@@ -73,15 +64,7 @@ def above(arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]
 
 
 def table1(data: str, depth: int) -> Recipe:
-    """The row of the table for one data set and one ResNet.
-
-    Args:
-        data: One of ``SETS``.
-        depth: Of the ResNet.
-
-    Returns:
-        The recipe.
-    """
+    """The row of the table for one data set and one ResNet."""
     row = f"{SETS[data]} / ResNet{depth}"
     base = "mmel-" + {"cifar10": "cifar"}.get(data, data)
     paper = Settings(data=data, student=f"resnet{depth}")

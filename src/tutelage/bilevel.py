@@ -68,15 +68,7 @@ class Task:
         return rule_for(self.student.optimizer, self.max_norm)
 
     def lesson(self, teacher: Params, batch: Batch) -> Lesson:
-        """What the teacher makes of a batch; the same again for the same seed.
-
-        Args:
-            teacher: Teacher parameters.
-            batch: The batch as it came.
-
-        Returns:
-            The lesson.
-        """
+        """What the teacher makes of a batch; the same again for the same seed."""
         if hasattr(self.teacher, "prepare"):
             batch = copied(batch)
         with as_taken(batch, batch.seed):
@@ -85,16 +77,7 @@ class Task:
     def observe(
         self, state: StudentState, lesson: Lesson, step: Step
     ) -> tuple[Observation, Params]:
-        """Run the student on a lesson, with the dropout of that step.
-
-        Args:
-            state: The student.
-            lesson: What it sees.
-            step: The step whose seed and progress apply.
-
-        Returns:
-            The observation, attached to the graph of ``state.params``; the buffers afterwards.
-        """
+        """Run the student on a lesson, with the dropout of that step."""
         buffers, seen = state.buffers, []
         for number, rows in enumerate(self.parts(lesson)):
             part, seed = copied(rows), self.own(step.batch.seed + 1, number)
@@ -107,14 +90,7 @@ class Task:
         return joined(seen), buffers
 
     def parts(self, lesson: Lesson) -> list[Lesson]:
-        """A lesson's rows, as many at a time as the student sees together.
-
-        Args:
-            lesson: A lesson.
-
-        Returns:
-            At least one; without what is known of examples rather than rows.
-        """
+        """A lesson's rows, as many at a time as the student sees together."""
         return [lesson] if self.micro_batch is None else cut(lesson, self.micro_batch)
 
     def shown(
@@ -123,15 +99,6 @@ class Task:
         """What the teacher weighs by: blind to the student's graph unless the teacher is deep.
 
         It keeps the path from what the teacher has prepared, through the student as it is.
-
-        Args:
-            state: The student before the step.
-            lesson: What was prepared.
-            step: The step.
-            seen: What the student's forward pass on it revealed.
-
-        Returns:
-            The same values.
         """
         if weighs_deeply(self.teacher):
             return seen
@@ -151,20 +118,7 @@ class Task:
         attached: bool = False,
         renewed: Params | None = None,
     ) -> Tensor:
-        """How much each row counts; blind to the student's graph unless the teacher is deep.
-
-        Args:
-            teacher: Teacher parameters.
-            lesson: What the student saw.
-            seen: What its forward pass revealed.
-            seed: That of the step's batch.
-            attached: Whether ``seen`` is what ``shown`` gives, to be taken with its graph.
-            renewed: Where the teacher's buffers that it writes to go; None: nowhere.
-
-        Returns:
-            Weights [L], before normalisation; 0 for rows without a label, which the teacher
-            does not see.
-        """
+        """How much each row counts; blind to the student's graph unless the teacher is deep."""
         shown = seen if attached or weighs_deeply(self.teacher) else detach(seen)
         counts = counts_of(self.objective, lesson.targets)
         if not hasattr(self.teacher, "weigh"):
@@ -182,18 +136,7 @@ class Task:
         seed: int,
         renewed: Params | None = None,
     ) -> Tensor:
-        """What the student descends for each row, before weights.
-
-        Args:
-            teacher: Teacher parameters.
-            lesson: What the student saw.
-            seen: What its forward pass revealed, attached to its graph.
-            seed: That of the step's batch.
-            renewed: Where the teacher's buffers that it writes to go; None: nowhere.
-
-        Returns:
-            [L]: the objective's losses, or the teacher's grades.
-        """
+        """What the student descends for each row, before weights."""
         if not hasattr(self.teacher, "grade"):
             return seen.losses
         counts = counts_of(self.objective, lesson.targets)
@@ -204,17 +147,7 @@ class Task:
     def log_prob(
         self, teacher: Params, step: Step, seen: Observation, lesson: Lesson | None = None
     ) -> Tensor:
-        """The log-probability of what the teacher sampled at a step.
-
-        Args:
-            teacher: Teacher parameters as they were.
-            step: The step.
-            seen: What the student's forward pass revealed, detached.
-            lesson: What these parameters make of the step's batch; None: to be made.
-
-        Returns:
-            [B], differentiable in ``teacher``.
-        """
+        """The log-probability of what the teacher sampled at a step."""
         lesson = self.lesson(teacher, step.batch) if lesson is None else lesson
         counts = counts_of(self.objective, lesson.targets)
         own = partial(log_prob, self.teacher, teacher)
@@ -227,61 +160,27 @@ class Task:
         return chosen if drawn is None else drawn + chosen
 
     def counted(self, lesson: Lesson, examples: int) -> Tensor | None:
-        """Which examples of a batch count: those of which a row has a label.
-
-        Args:
-            lesson: What was made of the batch.
-            examples: B.
-
-        Returns:
-            bool [B]; None where all do.
-        """
+        """Which examples of a batch count: those of which a row has a label."""
         counts = counts_of(self.objective, lesson.targets)
         if counts is None:
             return None
         return counts.new_zeros(examples).index_add(0, lesson.group, counts) > 0
 
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
-        """The weighted loss, or the same reduction of any other quantity per row.
-
-        Args:
-            values: One number per row [L].
-            weights: One weight per row [L].
-            lesson: The lesson the rows belong to.
-
-        Returns:
-            A scalar, linear in ``values``.
-        """
+        """The weighted loss, or the same reduction of any other quantity per row."""
         rule, total = normalise_of(self.teacher), self.processes.total
         counts = counts_of(self.objective, lesson.targets)
         return weighted_loss(values, weights, lesson.group, rule, total, counts)
 
     def own(self, seed: int, part: int = 0) -> int:
-        """A seed that no two processes or micro-batches share, since they have other rows.
-
-        Args:
-            seed: What is the same in all of them.
-            part: Which of a lesson's parts.
-
-        Returns:
-            This one's.
-        """
+        """A seed that no two processes or micro-batches share, since they have other rows."""
         place = self.processes.rank, part
         return seed if place == (0, 0) else mixed_seed(seed, *place)
 
     def taught_loss(
         self, state: StudentState, teacher: Params, step: Step
     ) -> tuple[Tensor, Params]:
-        """The loss that the student descends at a step.
-
-        Args:
-            state: The student before the step.
-            teacher: Teacher parameters.
-            step: The step.
-
-        Returns:
-            A scalar, differentiable in both; the student's buffers afterwards.
-        """
+        """The loss that the student descends at a step."""
         lesson = self.lesson(teacher, step.batch)
         seen, buffers = self.observe(state, lesson, step)
         shown, seed = self.shown(state, lesson, step, seen), step.batch.seed
@@ -290,16 +189,7 @@ class Task:
         return self.reduce(losses, weights, lesson), buffers
 
     def advance(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
-        """Take one differentiable student step.
-
-        Args:
-            state: The student; its parameters must require grad.
-            teacher: Teacher parameters.
-            step: The step.
-
-        Returns:
-            The student afterwards, attached to the graph of ``state`` and ``teacher``.
-        """
+        """Take one differentiable student step."""
         # tensors of this step's own: one that it leaves alone must not lead into earlier steps
         self.student.require(require_steps_with_derivative)
         self.student.require(require_hessian)
@@ -316,17 +206,7 @@ class Task:
     def gradient(
         self, state: StudentState, teacher: Params, step: Step
     ) -> tuple[Params, Params]:
-        """The gradient that the student's optimiser sees at a step.
-
-        Args:
-            state: The student before it.
-            teacher: Teacher parameters.
-            step: The step.
-
-        Returns:
-            The gradient, detached, for the parameters that the step moves and the loss reaches;
-            the student's buffers afterwards.
-        """
+        """The gradient that the student's optimiser sees at a step."""
         theta = leaves(state.params)
         loss, buffers = self.taught_loss(state._replace(params=theta), detached(teacher), step)
         moved = {name: theta[name] for name in step.settings}
@@ -334,31 +214,13 @@ class Task:
             return summed_over(self.processes, reached_grad(loss, moved), moved), buffers
 
     def take(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
-        """Take one student step, keeping no graph.
-
-        Args:
-            state: The student.
-            teacher: Teacher parameters.
-            step: The step.
-
-        Returns:
-            The student afterwards; bit for bit the same again for the same arguments.
-        """
+        """Take one student step, keeping no graph."""
         return self.take_planned(state, teacher, step)[0]
 
     def take_planned(
         self, state: StudentState, teacher: Params, step: Step
     ) -> tuple[StudentState, Step]:
-        """``take`` a step of which it is not known yet which parameters its loss reaches.
-
-        Args:
-            state: The student.
-            teacher: Teacher parameters.
-            step: The step, with settings for all that may be moved.
-
-        Returns:
-            The student afterwards, and the step with the settings of what it moved.
-        """
+        """``take`` a step of which it is not known yet which parameters its loss reaches."""
         grads, buffers = self.gradient(state, teacher, step)
         with torch.no_grad():
             after = update_jointly(self.rule, state, grads, step.settings)
@@ -368,14 +230,6 @@ class Task:
         """The mean metric on held-out examples, unweighted and without auxiliary targets.
 
         Of several processes' examples: this one's share of the mean.
-
-        Args:
-            state: The student.
-            teacher: Teacher parameters; they matter where the teacher acts at test.
-            held_out: The batch that judges.
-
-        Returns:
-            A scalar.
         """
         shown = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
         lesson, seed = copied(shown), self.own(held_out.seed + 1)
@@ -390,16 +244,7 @@ class Task:
         return counted_mean(wide(found), counts, self.processes.total)  # half counts to 256
 
     def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> Judgement:
-        """The held-out loss with its gradients.
-
-        Args:
-            state: The student.
-            teacher: Teacher parameters, requiring grad.
-            held_out: The batch that judges.
-
-        Returns:
-            The verdict: of several processes, all but the teacher's gradient is of all.
-        """
+        """The held-out loss with its gradients."""
         theta = leaves(state.params)
         loss = self.held_out_loss(state._replace(params=theta), teacher, held_out)
         student, own = grads_of_both(loss, theta, teacher)

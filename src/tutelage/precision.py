@@ -11,14 +11,7 @@ FULL = torch.float32
 
 
 def autocast_now(device: torch.device) -> torch.dtype:
-    """The type to which ``torch.autocast`` casts where the caller stands.
-
-    Args:
-        device: Where the numbers are.
-
-    Returns:
-        The type; ``FULL`` where it is off or not available.
-    """
+    """The type to which ``torch.autocast`` casts where the caller stands."""
     if not torch.amp.is_autocast_available(device.type):
         return FULL
     on = torch.is_autocast_enabled(device.type)
@@ -31,13 +24,6 @@ def autocast_to(dtype: torch.dtype, device: torch.device) -> Iterator[None]:
 
     No cast is kept: inside an autocast region around a whole loop, kept casts of the weights
     would survive the optimiser's steps, and hold on to the graphs of steps taken again.
-
-    Args:
-        dtype: The type; ``FULL`` switches it off.
-        device: Where the numbers are.
-
-    Yields:
-        Nothing.
     """
     if autocast_now(device) == dtype == FULL:
         yield
@@ -49,12 +35,5 @@ def autocast_to(dtype: torch.dtype, device: torch.device) -> Iterator[None]:
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """A tensor in float32, or better if it is so already.
-
-    Args:
-        tensor: Floating-point numbers.
-
-    Returns:
-        The same numbers.
-    """
+    """A tensor in float32, or better if it is so already."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

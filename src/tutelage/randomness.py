@@ -13,12 +13,6 @@ def mixed_seed(*parts: int) -> int:
 
     Unlike a sum or a product, neighbouring parts give unrelated seeds, so the seed of
     epoch 1 of run 2 has nothing to do with that of epoch 2 of run 1.
-
-    Args:
-        *parts: Integers of up to 64 bits; negative ones count as their two's complement.
-
-    Returns:
-        A whole number in 0..2**63 - 1.
     """
     # The length and the fixed two words a part keep (1,), (1, 0) and (2**32,) apart:
     # SeedSequence pads with zeros and splits large numbers into words.
@@ -32,15 +26,7 @@ def mixed_seed(*parts: int) -> int:
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Draw from ``seed`` inside, and leave the caller's random state as it was.
-
-    Args:
-        seed: What the torch generators of the CPU and of ``device`` start from inside.
-        device: Where the numbers are drawn.
-
-    Yields:
-        Nothing.
-    """
+    """Draw from ``seed`` inside, and leave the caller's random state as it was."""
     generators = [torch.default_generator]
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
@@ -57,12 +43,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def each_from() -> Iterator[Callable[[int], None]]:
-    """Let code that draws from global generators draw from a seed, again and again.
-
-    Yields:
-        What makes Python's, NumPy's and torch's generator (of the CPU) start from a seed; all
-        three go on afterwards as if nothing had been drawn.
-    """
+    """Let code that draws from global generators draw from a seed, again and again."""
     python, numpy, own = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - other people's code draws from it
     try:
         yield _start_all

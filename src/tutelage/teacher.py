@@ -63,14 +63,7 @@ class _Moment(nn.Module):
         self.method = method
 
     def forward(self, *args: object) -> object:
-        """Call the method.
-
-        Args:
-            args: Its arguments.
-
-        Returns:
-            What it returns.
-        """
+        """Call the method."""
         return getattr(self.teacher, self.method)(*args)
 
 

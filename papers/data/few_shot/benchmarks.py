@@ -24,15 +24,6 @@ def few_shot(name: str) -> ClassParts:
     classes of the local copy's train, validation and test split, 84x84. ``omniglot``: the
     characters of the local copy's train and test split, 28x28, of which the Latin alphabet is
     held out (a choice of this library: characters have no held-out part of their own).
-
-    Args:
-        name: One of ``BENCHMARKS``.
-
-    Returns:
-        The sets; class numbers count within each.
-
-    Raises:
-        UsageError: If the name is unknown, or the data is not there.
     """
     if name not in BENCHMARKS:
         raise UsageError(f"unknown few-shot benchmark '{name}'. {nearest(name, BENCHMARKS)}")

@@ -19,18 +19,7 @@ class ClassParts(NamedTuple):
 
 
 def only(images: ImageSet, names: Iterable[str]) -> ImageSet:
-    """The images of some classes, which are numbered anew.
-
-    Args:
-        images: N images.
-        names: The classes to keep, in their new order.
-
-    Returns:
-        Their images in the order they had, with the ids they had.
-
-    Raises:
-        UsageError: If a name is no class.
-    """
+    """The images of some classes, which are numbered anew."""
     kept = tuple(names)
     for name in kept:
         if name not in images.classes:
@@ -45,26 +34,12 @@ def only(images: ImageSet, names: Iterable[str]) -> ImageSet:
 
 
 def those_with_images(images: ImageSet) -> tuple[str, ...]:
-    """The classes that have images.
-
-    Args:
-        images: N images.
-
-    Returns:
-        Their names, in order.
-    """
+    """The classes that have images."""
     return tuple(images.classes[label] for label in images.labels.unique().tolist())
 
 
 def joined(splits: Splits) -> ImageSet:
-    """Train and test as one set.
-
-    Args:
-        splits: Both parts.
-
-    Returns:
-        First train under its own ids, then test under ids that follow on these.
-    """
+    """Train and test as one set."""
     train, test = splits.train, splits.test
     first = int(train.ids.max()) + 1 if len(train) else 0
     return replace(
@@ -78,15 +53,6 @@ def joined(splits: Splits) -> ImageSet:
 
 def with_quarter_turns(images: ImageSet) -> ImageSet:
     """Every class four times: as it is, and turned by 90, 180 and 270 degrees.
-
-    Args:
-        images: N square images.
-
-    Returns:
-        4 N images in 4 C classes; copy k of image i has the id ``4 * ids[i] + k``.
-
-    Raises:
-        UsageError: If the images are not square.
 
     Source: Santoro et al., 2016, "Meta-learning with memory-augmented neural networks",
         section 4.1, for characters.

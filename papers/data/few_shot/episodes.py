@@ -36,10 +36,6 @@ class Episodes:
 
     Classes are drawn without replacement, then shots + queries different images of each. The
     same seed and number give the same task. Inputs are float32 ``(x/255 - mean)/std``.
-
-    Raises:
-        UsageError: If there are too few classes with images, a class has too few of them, or a
-            number is too small.
     """
 
     images: ImageSet
@@ -62,11 +58,7 @@ class Episodes:
     """what is done to the support sets"""
 
     def __post_init__(self) -> None:
-        """Check that every class can give a task its examples.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check that every class can give a task its examples."""
         if self.ways < 2 or min(self.shots, self.queries) < 1:
             raise UsageError(
                 f"tasks have {self.ways} ways, {self.shots} shots and {self.queries} queries; "
@@ -75,14 +67,7 @@ class Episodes:
         _refuse_few(self.images, self.ways, self.shots + self.queries)
 
     def task(self, number: int) -> Episode:
-        """One task.
-
-        Args:
-            number: Which, from 0; the same one gives the same task again.
-
-        Returns:
-            The task.
-        """
+        """One task."""
         seed = mixed_seed(_TASK, self.seed, number)
         rows = self._drawn(torch.Generator().manual_seed(seed))
         targets = torch.arange(self.ways)[:, None].expand_as(rows)
@@ -101,15 +86,7 @@ class Episodes:
         )
 
     def tasks(self, count: int, start: int = 0) -> Iterator[Episode]:
-        """Some tasks in turn.
-
-        Args:
-            count: How many.
-            start: The number of the first.
-
-        Yields:
-            Tasks ``start``..``start + count - 1``.
-        """
+        """Some tasks in turn."""
         for number in range(start, start + count):
             yield self.task(number)
 

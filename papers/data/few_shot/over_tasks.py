@@ -25,13 +25,6 @@ def over_tasks(judge: Callable[[Episode], float], tasks: Iterable[Episode]) -> T
     """The mean of what a judge says of every task, with its 95% interval.
 
     It is a UsageError if there are fewer than two tasks.
-
-    Args:
-        judge: From a task to a figure, such as the accuracy on its query set.
-        tasks: At least two.
-
-    Returns:
-        See :func:`mean_and_interval`.
     """
     return mean_and_interval([judge(task) for task in tasks])
 
@@ -40,15 +33,6 @@ def mean_and_interval(values: Sequence[float]) -> TaskMean:
     """The mean and ``1.96 std / sqrt(n)``, with the standard deviation over n - 1.
 
     The interval is about tasks alone: it says nothing of how another training run would fare.
-
-    Args:
-        values: n figures, one for each task.
-
-    Returns:
-        The mean, half the interval, and n.
-
-    Raises:
-        UsageError: If n is below two.
     """
     if len(values) < 2:
         raise UsageError(

@@ -23,11 +23,7 @@ class Spoilt(NamedTuple):
 
 @dataclass(frozen=True)
 class Spoiling:
-    """What is done to which share of a support set.
-
-    Raises:
-        UsageError: If the kind is unknown, or the rate lies outside 0..1.
-    """
+    """What is done to which share of a support set."""
 
     kind: str
     """``labels``: another class of the task, drawn uniformly; ``images``: the pixels in random
@@ -36,11 +32,7 @@ class Spoiling:
     """probability that an example is spoilt, in 0..1; 0 for ``none``"""
 
     def __post_init__(self) -> None:
-        """Check both fields.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check both fields."""
         if self.kind not in KINDS:
             raise UsageError(f"unknown spoiling '{self.kind}'. {nearest(self.kind, KINDS)}")
         highest, allowed = (0, "0") if self.kind == "none" else (1, "0..1")
@@ -57,17 +49,7 @@ class Spoiling:
         *,
         seed: int,
     ) -> Spoilt:
-        """The support set with some examples spoilt, independently of one another.
-
-        Args:
-            images: Bytes.
-            targets: Class numbers within the task, in 0..ways - 1.
-            ways: Classes of the task, at least two.
-            seed: Of the choice and of what is put in place.
-
-        Returns:
-            New tensors where anything is spoilt.
-        """
+        """The support set with some examples spoilt, independently of one another."""
         generator = torch.Generator().manual_seed(seed)
         chosen = torch.rand(len(targets), generator=generator) < self.rate
         if self.kind == "labels":

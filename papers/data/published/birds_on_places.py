@@ -29,21 +29,6 @@ def birds_on_places(
     A category of places is drawn for each species; at the test, the mapping is rolled by one.
     The pictures behind the birds of the test are others than those behind all other birds.
 
-    Args:
-        cub: See :func:`papers.data.published.cub.read_cub`.
-        places: See :func:`papers.data.published.places.read_places`.
-        size: Of an image; the paper takes 224x224.
-        pictures: Of each category behind the birds that are not of the test, and as many
-            behind those of the test: 1..50. The published generator takes 1: all training birds
-            of a species have the same picture behind them.
-        seed: Of the mapping, of the held-out fifth and of which picture lies behind which bird.
-
-    Returns:
-        RGB images with the facts ``mask``, ``box``, ``background`` and ``background_id``.
-
-    Raises:
-        UsageError: If a category that is needed has too few pictures.
-
     Source: Raghu et al., 2021, "Teaching with Commentaries", section 5.2 and table 3; Koh et
         al., 2020, "Concept Bottleneck Models", and the generator in its code.
     """

@@ -19,33 +19,12 @@ _PICTURES = "unpack img_align_celeba.zip (of Img) there"
 
 
 def attribute_names(root: Path) -> tuple[str, ...]:
-    """The names of the attributes, such as ``Blond_Hair``.
-
-    Args:
-        root: See :func:`read_celeba`.
-
-    Returns:
-        Forty names, in the order of the fact ``attributes``.
-    """
+    """The names of the attributes, such as ``Blond_Hair``."""
     return _attributes(root)[0]
 
 
 def read_celeba(root: Path, attribute: str, size: Size, *, most: int | None) -> ThreeParts:
     """Faces in the official three parts, labelled by one attribute and described by all.
-
-    Args:
-        root: The folder with ``img_align_celeba``, ``list_attr_celeba.txt`` and
-            ``list_eval_partition.txt``, perhaps below Img, Anno and Eval.
-        attribute: The one that is the label.
-        size: What every image gets, about its centre; files are 218 high and 178 wide.
-        most: Images to read of each part, the first ones; None for all (202,599 together).
-
-    Returns:
-        RGB images of the classes ``no`` and ``yes``, with the fact ``attributes`` [N, 40]
-        bool. Ids are row numbers of the list, from 0.
-
-    Raises:
-        UsageError: If a file is missing or broken, lists disagree, or the attribute is none.
 
     Source: Liu et al., 2015, "Deep Learning Face Attributes in the Wild"; Raghu et al., 2021,
         "Teaching with Commentaries", appendix A.

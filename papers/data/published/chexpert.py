@@ -47,23 +47,6 @@ def read_chexpert(
 
     A finding that a report does not mention counts as absent.
 
-    Args:
-        root: The folder with ``train.csv``, ``valid.csv``, ``train`` and ``valid``.
-        finding: One of ``FINDINGS``; Raghu et al. take Cardiomegaly.
-        size: What every image gets, about its centre; Raghu et al. give 320 x 200.
-        uncertain: One of ``UNCERTAIN``: ``ignore`` leaves such images out; the published
-            validation set has none.
-        held_out: Share of the training patients to hold out.
-        seed: Of that choice.
-
-    Returns:
-        Grey images of the classes ``absent`` and ``present``, with the fact ``patient`` [N]
-        int64; no patient of ``train`` is in ``held_out``, and ``test`` is the published
-        validation set. Ids are row numbers of the csv file, from 0.
-
-    Raises:
-        UsageError: If a file is missing or broken, or an argument is none of those allowed.
-
     Source: Irvin et al., 2019, "CheXpert: A Large Chest Radiograph Dataset", section 3.
     """
     for value, allowed in ((finding, FINDINGS), (uncertain, UNCERTAIN)):

@@ -23,19 +23,6 @@ def read_cub(root: Path, size: Size, *, held_out: float, seed: int) -> ThreePart
 
     It is a UsageError if a file is missing or broken, or lists disagree.
 
-    Args:
-        root: The folder ``CUB_200_2011`` with ``images``, ``images.txt``,
-            ``image_class_labels.txt``, ``classes.txt``, ``train_test_split.txt`` and
-            ``bounding_boxes.txt``; the folder ``segmentations`` lies in it or beside it.
-        size: What every image gets, about its centre.
-        held_out: Share of the official training images to hold out; Koh et al. take 0.2.
-        seed: Of that choice.
-
-    Returns:
-        RGB images with the facts ``mask``, uint8 [N, H, W], grey where annotators disagreed,
-        and ``box`` [N, 4] float32: top, left, bottom, right of the bird in pixels of the new
-        image, cut at its rim. Ids are the official numbers.
-
     Source: Wah et al., 2011, "The Caltech-UCSD Birds-200-2011 Dataset"; Koh et al., 2020,
         "Concept Bottleneck Models", for the held-out share.
     """

@@ -30,12 +30,6 @@ def open_imagenet(root: Path) -> Parts:
     images themselves, as published, their classes come from the development kit
     ``ILSVRC2012_devkit_t12`` beside it. It is a UsageError if one of these is missing, or does
     not fit the others.
-
-    Args:
-        root: The folder that holds both.
-
-    Returns:
-        Images in RGB as large as they are stored; classes are named after their folders.
     """
     train = list_folders(found(root, "train", of=_OF, get=_TRAIN))[0]
     place = found(root, "val", of=_OF, get=_VAL)
@@ -48,15 +42,7 @@ def open_imagenet(root: Path) -> Parts:
 
 
 def first_classes(part: UndecodedImages, count: int) -> UndecodedImages:
-    """The images of the first classes, in the order of their names.
-
-    Args:
-        part: Images.
-        count: How many classes to keep, 1 and above.
-
-    Returns:
-        Those images, with the ids they had.
-    """
+    """The images of the first classes, in the order of their names."""
     kept = part.rows((part.labels < count).nonzero().flatten())
     return replace(kept, classes=part.classes[:count])
 

@@ -28,15 +28,6 @@ def read_iwslt14(root: Path, source: str = "de", target: str = "en") -> PairSpli
     dev2012 and tst2010 to 2012. Words are what blanks divide: fairseq counts those of the Moses
     tokeniser, so that a few pairs may differ.
 
-    Args:
-        root: The folder ``de-en`` with ``train.tags.de-en.de`` and files such as
-            ``IWSLT14.TED.dev2010.de-en.de.xml``, in both languages.
-        source: The language of the texts.
-        target: That of the translations.
-
-    Returns:
-        The three parts; ids of train and held-out part are places in the training file.
-
     Source: Cettolo et al., 2014, "Report on the 11th IWSLT Evaluation Campaign"; settings as
         Fan et al. 2021, Learning to Reweight with Deep Interactions, section 5.
     """

@@ -14,20 +14,7 @@ _HOLD_OUT = 1
 
 
 def found(root: Path, *places: str, of: str, get: str) -> Path:
-    """The first of some places below a folder that exists.
-
-    Args:
-        root: The folder that was given.
-        *places: Where the file or folder may lie, as published first.
-        of: The data set, for the message.
-        get: How to come by what is missing, for the message.
-
-    Returns:
-        Its path.
-
-    Raises:
-        UsageError: If none exists.
-    """
+    """The first of some places below a folder that exists."""
     for place in places:
         if (root / place).exists():
             return root / place
@@ -37,18 +24,7 @@ def found(root: Path, *places: str, of: str, get: str) -> Path:
 
 
 def listed_rows(file: Path, *, columns: int) -> list[list[str]]:
-    """The rows of a list whose columns are divided by blanks.
-
-    Args:
-        file: UTF-8; empty lines are passed over.
-        columns: How many there are; the last takes all that is left of a line.
-
-    Returns:
-        The values of every row.
-
-    Raises:
-        UsageError: If the file cannot be read, is empty, or a row is too short.
-    """
+    """The rows of a list whose columns are divided by blanks."""
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -66,18 +42,7 @@ def listed_rows(file: Path, *, columns: int) -> list[list[str]]:
 
 
 def numbers(texts: list[str], *, where: Path) -> list[int]:
-    """Whole numbers as they are written.
-
-    Args:
-        texts: The values of a column; ``60.0`` counts as 60.
-        where: The list, for the message.
-
-    Returns:
-        Their values.
-
-    Raises:
-        UsageError: If one is no whole number.
-    """
+    """Whole numbers as they are written."""
     try:
         values = [float(text) for text in texts]
     except ValueError as error:
@@ -91,20 +56,7 @@ def numbers(texts: list[str], *, where: Path) -> list[int]:
 def held_out_share(
     groups: Int64[Tensor, "N"], share: float, *, seed: int
 ) -> tuple[Int64[Tensor, "M"], Int64[Tensor, "R"]]:
-    """Rows to learn from and rows to hold out, no group in both.
-
-    Args:
-        groups: The group of every row, such as its patient; rows of their own are groups of
-            one.
-        share: Of the groups to hold out, in 0..1, rounded.
-        seed: Of the choice.
-
-    Returns:
-        The M rows to learn from and the R held out, both in rising order.
-
-    Raises:
-        UsageError: If one of the two would be empty.
-    """
+    """Rows to learn from and rows to hold out, no group in both."""
     names, places = groups.unique(return_inverse=True)
     count = round(share * len(names))
     if not 0 < count < len(names):

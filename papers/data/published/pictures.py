@@ -17,13 +17,6 @@ def picture(file: Path, *, where: str) -> UInt8[Tensor, "channels H W"]:
     """One picture as it is stored, turned upright.
 
     It is a UsageError if the file is missing or broken; the message gives its path.
-
-    Args:
-        file: Its path.
-        where: Its place in a list, for the message.
-
-    Returns:
-        One channel for a grey picture, three for others.
     """
     pixels = decode(file, where=f"{file} ({where})", root=Path())
     return torch.from_numpy(np.array(pixels, order="C"))
@@ -32,21 +25,7 @@ def picture(file: Path, *, where: str) -> UInt8[Tensor, "channels H W"]:
 def read_pictures(
     files: Sequence[Path], size: Size, *, channels: int, where: str
 ) -> UInt8[Tensor, "N channels H W"]:
-    """Pictures cut about their centre to the proportions asked for, and scaled.
-
-    Args:
-        files: N picture files.
-        size: What every image gets.
-        channels: 3, where grey pictures become RGB, or 1, where all are to be grey.
-        where: The list, for messages.
-
-    Returns:
-        Bytes.
-
-    Raises:
-        UsageError: If a file is missing, broken, or in colour where all are to be grey, or
-            there are none.
-    """
+    """Pictures cut about their centre to the proportions asked for, and scaled."""
     if not files:
         raise UsageError(f"{where} names no picture; give a list with at least one.")
     images = torch.empty(len(files), channels, *size, dtype=torch.uint8)

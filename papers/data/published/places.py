@@ -19,18 +19,7 @@ _PICTURES = "unpack val_large.tar, of the project's download page, there"
 
 
 def place_categories(root: Path) -> tuple[str, ...]:
-    """The names of all categories, such as ``airfield`` or ``forest/broadleaf``.
-
-    Args:
-        root: The folder that holds ``categories_places365.txt``, or the folder
-            ``filelist_places365-standard`` with it.
-
-    Returns:
-        365 names, in the order of their numbers.
-
-    Raises:
-        UsageError: If the list is missing, or its numbers are not 0, 1, 2, ...
-    """
+    """The names of all categories, such as ``airfield`` or ``forest/broadleaf``."""
     file = _list(root, "categories_places365.txt")
     rows = listed_rows(file, columns=2)
     if numbers([row[1] for row in rows], where=file) != list(range(len(rows))):
@@ -42,21 +31,7 @@ def place_categories(root: Path) -> tuple[str, ...]:
 
 
 def read_places(root: Path, size: Size, *, categories: Collection[int] | None) -> ImageSet:
-    """The pictures of ``val_large``, 100 of each category, in the order of the list.
-
-    Args:
-        root: The folder that holds ``val_large``, ``places365_val.txt`` and
-            ``categories_places365.txt`` (the lists perhaps below
-            ``filelist_places365-standard``).
-        size: What every image gets, about its centre.
-        categories: The numbers of those to read; None for all (5.5 GB at 224x224).
-
-    Returns:
-        RGB images, labelled by category; ids are line numbers of the list, from 0.
-
-    Raises:
-        UsageError: If a file is missing or broken, or a category does not exist.
-    """
+    """The pictures of ``val_large``, 100 of each category, in the order of the list."""
     names = place_categories(root)
     wanted = set(range(len(names)) if categories is None else categories)
     if not wanted <= set(range(len(names))):

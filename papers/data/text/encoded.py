@@ -25,14 +25,7 @@ class EncodedPairs:
         return len(self.ids)
 
     def rows(self, which: Tensor) -> "EncodedPairs":
-        """Some of the pairs.
-
-        Args:
-            which: Their places, int64.
-
-        Returns:
-            Those pairs in that order, with their ids.
-        """
+        """Some of the pairs."""
         places: list[int] = which.tolist()
         sources = [self.sources[n] for n in places]
         targets = [self.targets[n] for n in places]
@@ -40,16 +33,7 @@ class EncodedPairs:
 
 
 def encoded(pairs: SentencePairs, vocabulary: Vocabulary, longest: int) -> EncodedPairs:
-    """Pairs as tokens.
-
-    Args:
-        pairs: N sentence pairs.
-        vocabulary: Of both languages.
-        longest: Tokens that a side may have, see ``Vocabulary.encode``.
-
-    Returns:
-        The same N pairs.
-    """
+    """Pairs as tokens."""
     sources, targets = (vocabulary.encode(s, longest) for s in (pairs.sources, pairs.targets))
     return EncodedPairs(sources, targets, pairs.ids, pairs.name)
 
@@ -62,15 +46,6 @@ def masked(
     A rate outside 0..1 is a UsageError.
 
     Source: Fan et al. 2021, Learning to Reweight with Deep Interactions, section 5, p and q.
-
-    Args:
-        pairs: N pairs.
-        pair_rate: p, the probability that a pair is chosen, in 0..1.
-        token_rate: q, that a token of a chosen pair is replaced, in 0..1.
-        seed: Of the draws.
-
-    Returns:
-        The pairs, and which were chosen, bool [N].
     """
     _require_share(p=pair_rate, q=token_rate)
     generator = torch.Generator().manual_seed(seed)
@@ -91,19 +66,7 @@ def _masked(tokens: Sequence[int], rate: float, generator: torch.Generator) -> l
 
 
 def mispaired(pairs: EncodedPairs, share: float, *, seed: int) -> tuple[EncodedPairs, Tensor]:
-    """Give some pairs the translation of another pair, drawn uniformly.
-
-    Args:
-        pairs: N pairs.
-        share: Of the pairs that get another's translation, rounded to whole pairs, in 0..1.
-        seed: Of the draws.
-
-    Returns:
-        The pairs, and which were spoilt, bool [N].
-
-    Raises:
-        UsageError: If there are fewer than two pairs, or the share lies outside 0..1.
-    """
+    """Give some pairs the translation of another pair, drawn uniformly."""
     _require_share(share=share)
     count = len(pairs)
     if count < 2:

@@ -24,9 +24,6 @@ class PairBatches:
     ``inputs`` [B, 2, L] int64 are the source and what the decoder is given (``START`` and the
     target but its last token), padded with ``PAD``; ``targets`` [B, L] are the target's tokens,
     padded with ``IGNORED``. L is the longest side of the batch.
-
-    Raises:
-        UsageError: If there are no pairs, or the size is below 1.
     """
 
     pairs: EncodedPairs
@@ -37,11 +34,7 @@ class PairBatches:
     device: torch.device
 
     def __post_init__(self) -> None:
-        """Check that there is at least one batch.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check that there is at least one batch."""
         if not len(self.pairs):
             raise UsageError(f"{self.pairs.name} has no pairs left to draw batches from.")
         if self.size < 1:
@@ -51,15 +44,7 @@ class PairBatches:
         return -(-len(self.pairs) // self.size)
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
-        """Every pair once, with others of like length, in an order of this epoch's own.
-
-        Args:
-            number: The epoch, from 0; the same one gives the same batches again.
-            start: The batch to begin with; those before it are skipped.
-
-        Yields:
-            Batches ``start``..``len(self) - 1``.
-        """
+        """Every pair once, with others of like length, in an order of this epoch's own."""
         seed = mixed_seed(_ORDER, self.seed, number)
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(self.pairs), generator=generator)
@@ -69,28 +54,14 @@ class PairBatches:
             yield self._batch(rows[place], mixed_seed(seed, place))
 
     def draw(self, number: int) -> Batch:
-        """A batch drawn uniformly, without the same pair twice.
-
-        Args:
-            number: Which draw; the same one gives the same batch again.
-
-        Returns:
-            min(size, N) pairs.
-        """
+        """A batch drawn uniformly, without the same pair twice."""
         seed = mixed_seed(_DRAW, self.seed, number)
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(self.pairs), generator=generator)
         return self._batch(order[: self.size].tolist(), seed)
 
     def whole(self, size: int) -> Iterator[Batch]:
-        """Every pair once, from the shortest to the longest.
-
-        Args:
-            size: Pairs in a batch.
-
-        Yields:
-            The batches.
-        """
+        """Every pair once, from the shortest to the longest."""
         rows = sorted(range(len(self.pairs)), key=self._length)
         for place, batch in enumerate(_cut(rows, size)):
             yield self._batch(batch, mixed_seed(_WHOLE, self.seed, place))

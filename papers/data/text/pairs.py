@@ -31,25 +31,14 @@ class SentencePairs:
         return len(self.ids)
 
     def rows(self, which: Tensor) -> "SentencePairs":
-        """Some of the pairs.
-
-        Args:
-            which: Their places, int64.
-
-        Returns:
-            Those pairs in that order, with their ids.
-        """
+        """Some of the pairs."""
         places: list[int] = which.tolist()
         sources = [self.sources[n] for n in places]
         targets = [self.targets[n] for n in places]
         return SentencePairs(sources, targets, self.ids[which], self.name)
 
     def lower(self) -> "SentencePairs":
-        """The pairs in lower case.
-
-        Returns:
-            The same N pairs.
-        """
+        """The pairs in lower case."""
         sources, targets = ([text.lower() for text in s] for s in (self.sources, self.targets))
         return SentencePairs(sources, targets, self.ids, self.name)
 
@@ -65,19 +54,7 @@ class PairSplits(NamedTuple):
 def numbered(
     sources: Sequence[str | None], targets: Sequence[str | None], name: str
 ) -> SentencePairs:
-    """Pairs whose ids are their places.
-
-    Args:
-        sources: N texts.
-        targets: N translations.
-        name: For messages.
-
-    Returns:
-        The pairs.
-
-    Raises:
-        UsageError: If a side is missing.
-    """
+    """Pairs whose ids are their places."""
     if len(sources) != len(targets):
         raise UsageError(
             f"{name} has {len(sources)} sentences in one language and {len(targets)} in the "
@@ -106,17 +83,6 @@ def read_pairs(folder: Path | str, source: str, target: str) -> PairSplits:
     * Two plain text files for each split, one sentence a line: ``train.de``, ``train.en``.
 
     The held-out part is ``validation`` (or valid, val, dev), the test part ``test``.
-
-    Args:
-        folder: Where they lie.
-        source: The column or the file ending of the texts, such as ``de``.
-        target: That of the translations.
-
-    Returns:
-        The parts that are there.
-
-    Raises:
-        UsageError: If there is no train part, or a column, file or sentence is missing.
     """
     place = Path(folder).expanduser()
     if not place.is_dir():
@@ -173,17 +139,7 @@ def _of_lines(folder: Path, source: str, target: str) -> dict[str, SentencePairs
 
 
 def lines(file: Path) -> list[str]:
-    """The lines of a text file, split at line feeds alone.
-
-    Args:
-        file: A UTF-8 file.
-
-    Returns:
-        Its lines without their ends; other separators of Unicode stay in them.
-
-    Raises:
-        UsageError: If it is not UTF-8.
-    """
+    """The lines of a text file, split at line feeds alone."""
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -15,11 +15,7 @@ _ORDER, _WHOLE = 1, 2
 
 @dataclass(frozen=True)
 class TextBatches:
-    """The minibatches of N texts; ``inputs`` are int64 [B, 3, L], see ``Tokens``.
-
-    Raises:
-        UsageError: If there are no texts, or the size is below 1.
-    """
+    """The minibatches of N texts; ``inputs`` are int64 [B, 3, L], see ``Tokens``."""
 
     inputs: Tensor
     """int32 [N, 3, L]"""
@@ -34,11 +30,7 @@ class TextBatches:
     device: torch.device
 
     def __post_init__(self) -> None:
-        """Check that there is at least one batch.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check that there is at least one batch."""
         if not len(self.ids):
             raise UsageError("there are no texts to draw batches from.")
         if self.size < 1:
@@ -48,28 +40,14 @@ class TextBatches:
         return -(-len(self.ids) // self.size)
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """Every text once, in an order of this epoch's own.
-
-        Args:
-            number: The epoch, from 0; the same one gives the same batches again.
-
-        Yields:
-            The batches.
-        """
+        """Every text once, in an order of this epoch's own."""
         seed = mixed_seed(_ORDER, self.seed, number)
         order = torch.randperm(len(self.ids), generator=torch.Generator().manual_seed(seed))
         for place, rows in enumerate(order.split(self.size)):
             yield self._batch(rows, mixed_seed(seed, place))
 
     def whole(self, size: int) -> Iterator[Batch]:
-        """Every text once, from the shortest to the longest.
-
-        Args:
-            size: Texts in a batch.
-
-        Yields:
-            The batches.
-        """
+        """Every text once, from the shortest to the longest."""
         order = self.inputs[:, 2].sum(1).argsort(stable=True)
         for place, rows in enumerate(order.split(size)):
             yield self._batch(rows, mixed_seed(_WHOLE, self.seed, place))

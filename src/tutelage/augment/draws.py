@@ -52,16 +52,7 @@ class Draws:
         return (mixed(state[:, None] + columns) >> np.uint64(11)) * 2.0**-53
 
     def whole(self, stream: int, width: int, below: int) -> Int64[np.ndarray, "B n"]:
-        """Whole numbers, each as likely as any other.
-
-        Args:
-            stream: As of ``uniform``.
-            width: How many for each example.
-            below: One more than the highest, far below ``2**53``.
-
-        Returns:
-            The numbers.
-        """
+        """Whole numbers, each as likely as any other."""
         return (self.uniform(stream, width) * below).astype(np.int64)
 
     def distinct(self, stream: int, width: int, below: int) -> Int64[np.ndarray, "B n"]:

@@ -52,14 +52,7 @@ class StandardAugmentation(nn.Module):
         self.pad, self.flip, self.side = pad, flip, side
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """Augment, where in training mode, and normalise.
-
-        Args:
-            images: In 0..1.
-
-        Returns:
-            ``(x - mean) / std``, with 0 where it was cut out.
-        """
+        """Augment, where in training mode, and normalise."""
         if not self.training:
             return (images - self.mean) / self.std
         seed = seed_of_now()

@@ -45,15 +45,6 @@ class Policy(ABC):
     ) -> Shaped[Tensor, "B ch H W"]:
         """Augment a batch, every image in its own way.
 
-        Args:
-            images: uint8, or real numbers in 0..1; of one channel or three.
-            seed: With an example's id it decides what becomes of it, whatever else is in the
-                batch; give another one for every epoch. None: one from torch's generator.
-            ids: Of the examples; their places in the batch if None.
-
-        Returns:
-            Images of the same shape, type and device.
-
         Note: raises ``UsageError`` for other images.
         """
         draws = Draws(seed_of_now() if seed is None else seed, ids, len(images))

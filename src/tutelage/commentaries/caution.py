@@ -20,12 +20,6 @@ def caution(card: Mapping[str, Any]) -> str:
     """Warn of a teacher that looks at a student's state and saw a single student's run.
 
     At the end of a run it distrusts what is not yet learnt, which for a new student is all.
-
-    Args:
-        card: What ``tutelage.commentaries.read_card`` gave, of a commentary that loads.
-
-    Returns:
-        A line; nothing where there is none, or where it is not recorded how it was learnt.
     """
     learnt_on = card.get("learnt_on")
     runs = learnt_on.get("runs") if isinstance(learnt_on, dict) else None

@@ -13,14 +13,7 @@ BY_CLASS = ("Blending", "DynamicLoss", "KeepProbability", "MentorNetDD")
 
 
 def classes_learnt_on(card: Mapping[str, Any]) -> tuple[str, ...]:
-    """The class names that a commentary was learnt on, in the order of their numbers.
-
-    Args:
-        card: What ``commentary.json`` says.
-
-    Returns:
-        Empty where they are not known.
-    """
+    """The class names that a commentary was learnt on, in the order of their numbers."""
     came = card.get("learnt_on")
     names = came.get("classes") if isinstance(came, dict) else None
     return tuple(map(str, names)) if isinstance(names, list) else ()
@@ -29,18 +22,7 @@ def classes_learnt_on(card: Mapping[str, Any]) -> tuple[str, ...]:
 def require_same_classes(
     name: str, settings: Settings, classes: Sequence[str], known: Sequence[str]
 ) -> None:
-    """Refuse data whose classes a commentary was not made for.
-
-    Args:
-        name: The teacher.
-        settings: Its settings, checked.
-        classes: The class names of the data.
-        known: Those that it was learnt on; empty where they are not known.
-
-    Raises:
-        UsageError: If there are more or fewer, or, for a teacher that treats each class in its
-            own way, other ones or the same in another order.
-    """
+    """Refuse data whose classes a commentary was not made for."""
     zeroed = (
         ", or zero what it knows of classes: zero_label, as --label-embedding zero"
         if name == InternalState.__name__

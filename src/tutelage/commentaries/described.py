@@ -14,12 +14,6 @@ from tutelage.errors import UsageError
 def describe(teacher: nn.Module) -> tuple[str, dict[str, Any]]:
     """A teacher's name and the settings that make it again.
 
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        One of ``KINDS``, and plain values.
-
     Note: raises ``UsageError`` where the teacher cannot be stored.
     """
     return _described(teacher, KINDS, "a commentary")
@@ -51,11 +45,6 @@ def _described(
 def check(name: str, settings: Settings, *, layers: int) -> None:
     """Refuse settings of the wrong names or types, or of more layers than there can be.
 
-    Args:
-        name: One of ``KINDS``.
-        settings: As they were read.
-        layers: How many tensors there are.
-
     Note: raises ``UsageError`` where they are damaged.
     """
     _check(KINDS[name].types, KINDS[name].completed(settings), layers)
@@ -69,14 +58,7 @@ def check(name: str, settings: Settings, *, layers: int) -> None:
 
 
 def parts_of(settings: Settings) -> Iterator[Settings]:
-    """The teachers that a teacher is made of.
-
-    Args:
-        settings: Checked settings.
-
-    Returns:
-        The name, ``teacher``, and the ``settings`` of each.
-    """
+    """The teachers that a teacher is made of."""
     return (settings[key] for key in PARTS if key in settings)
 
 
@@ -104,43 +86,20 @@ def _check(types: Mapping[str, type | UnionType], settings: Settings, layers: in
 
 
 def classes_of(settings: Settings) -> set[int]:
-    """The numbers of classes that a teacher was made for, its parts included.
-
-    Args:
-        settings: Checked settings.
-
-    Returns:
-        Empty where it never sees a class.
-    """
+    """The numbers of classes that a teacher was made for, its parts included."""
     own = {settings["classes"]} if "classes" in settings else set()
     return own.union(*(classes_of(part["settings"]) for part in parts_of(settings)))
 
 
 def sizes_of(settings: Settings) -> set[int]:
-    """The heights and widths that the networks of a teacher were made for, of its parts, too.
-
-    Args:
-        settings: Checked settings.
-
-    Returns:
-        In pixels; empty where images may be of any size.
-    """
+    """The heights and widths that the networks of a teacher were made for, of its parts, too."""
     network = settings.get("network", {})
     own = {network["size"]} if "size" in network else set()
     return own.union(*(sizes_of(part["settings"]) for part in parts_of(settings)))
 
 
 def rebuild(name: str, settings: Settings, student: nn.Module) -> nn.Module:
-    """The inverse of ``describe``; the weights are fresh.
-
-    Args:
-        name: One of ``KINDS``.
-        settings: As ``describe`` gave them.
-        student: The student that will be taught.
-
-    Returns:
-        The teacher; a student without its tap, or with another width there, is refused.
-    """
+    """The inverse of ``describe``; the weights are fresh."""
     made = KINDS[name].completed(settings)
     if "network" in made:
         inside = dict(made["network"])

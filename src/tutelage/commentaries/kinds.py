@@ -56,14 +56,7 @@ class Kind(NamedTuple):
     """settings that are stored only where they are something else"""
 
     def completed(self, settings: Settings) -> dict[str, Any]:
-        """Settings with those that are not stored.
-
-        Args:
-            settings: As they were stored.
-
-        Returns:
-            All of them.
-        """
+        """Settings with those that are not stored."""
         return {**self.since, **self.usual, **settings}
 
 
@@ -115,14 +108,7 @@ def _percentile(teacher: MentorNetPD | MentorNetDD) -> Settings:
 
 
 def as_weighs(teacher: Together) -> bool:
-    """Whether two teachers together are as deep as the one that weighs.
-
-    Args:
-        teacher: Both.
-
-    Returns:
-        Whether that is so.
-    """
+    """Whether two teachers together are as deep as the one that weighs."""
     return teacher.deep == weighs_deeply(teacher.weighs)
 
 

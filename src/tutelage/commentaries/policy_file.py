@@ -11,16 +11,7 @@ from tutelage.teachers import LearnedAugmentation
 def write_policy(
     teacher: LearnedAugmentation, file: str | Path, size: tuple[int, int] = (32, 32)
 ) -> None:
-    """Write a learned augmentation as JSON that names functions of torchvision.
-
-    Args:
-        teacher: The teacher.
-        file: Where to; an older one is replaced.
-        size: Height and width of the images that it is for, pixels.
-
-    Raises:
-        UsageError: If the file cannot be written.
-    """
+    """Write a learned augmentation as JSON that names functions of torchvision."""
     policy = teacher.policy()
     plain = exported(
         teacher.space,

@@ -18,12 +18,6 @@ TIED = "tied"
 def packed_weights(teacher: nn.Module) -> bytes:
     """The teacher's parameters and buffers.
 
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        The content of a safetensors file; of names that share a tensor one is kept.
-
     Note: raises ``UsageError`` where two tensors share memory only in part.
     """
     state = teacher.state_dict()
@@ -33,18 +27,7 @@ def packed_weights(teacher: nn.Module) -> bytes:
 
 
 def unpacked_weights(file: Path) -> dict[str, Tensor]:
-    """What ``packed_weights`` gave, read without running code.
-
-    Args:
-        file: The file.
-
-    Returns:
-        The tensors by name; names that shared a tensor do so again.
-
-    Raises:
-        ValueError: If the names of shared tensors are damaged. What safetensors raises of a
-            damaged file, too.
-    """
+    """What ``packed_weights`` gave, read without running code."""
     with safe_open(file, "pt") as stored:
         metadata, tensors = stored.metadata() or {}, stored.get_tensors()
     tied = json.loads(metadata.get(TIED, "{}"))
@@ -57,14 +40,7 @@ def unpacked_weights(file: Path) -> dict[str, Tensor]:
 
 
 def require_finite(stored: Mapping[str, Tensor]) -> None:
-    """Refuse stored tensors that hold numbers that are not finite.
-
-    Args:
-        stored: By name.
-
-    Raises:
-        UsageError: If one does; its name and how many.
-    """
+    """Refuse stored tensors that hold numbers that are not finite."""
     for name, tensor in stored.items():
         wrong = int((~tensor.isfinite()).sum()) if tensor.is_floating_point() else 0
         if wrong:
@@ -75,12 +51,7 @@ def require_finite(stored: Mapping[str, Tensor]) -> None:
 
 
 def fill(teacher: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Give a teacher stored weights; names that share one tensor become one parameter.
-
-    Args:
-        teacher: The teacher, perhaps on the meta device.
-        tensors: By the names of its parameters and buffers.
-    """
+    """Give a teacher stored weights; names that share one tensor become one parameter."""
     learnt = {name for name, _ in teacher.named_parameters(remove_duplicate=False)}
     made: dict[int, nn.Parameter] = {}
     state: dict[str, Tensor] = dict(tensors)

@@ -69,14 +69,7 @@ class Draws:
             raise UsageError(f"size must be 1 or above, got {self.size}.")
 
     def __call__(self, number: int) -> Any:
-        """Draw a batch.
-
-        Args:
-            number: Which; the same one gives the same batch again.
-
-        Returns:
-            What ``collate`` makes of its examples.
-        """
+        """Draw a batch."""
         generator = torch.Generator().manual_seed(mixed_seed(self.seed, number))
         places = torch.randperm(len(self.examples), generator=generator)[: self.size]
         return self.collate([self.examples[place] for place in places.tolist()])

@@ -11,49 +11,24 @@ from tutelage.types import Params
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Whether ``fully_shard`` has been applied to a module.
-
-    Args:
-        module: The student.
-
-    Returns:
-        False also where that part of torch, which takes half a second, was never loaded.
-    """
+    """Whether ``fully_shard`` has been applied to a module."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     return fsdp is not None and isinstance(module, fsdp.FSDPModule)
 
 
 def whole(x: Tensor) -> Tensor:
-    """All of a tensor of which every process has a part; a message where it is one.
-
-    Args:
-        x: Any tensor.
-
-    Returns:
-        An ordinary one.
-    """
+    """All of a tensor of which every process has a part; a message where it is one."""
     gather = getattr(x, "full_tensor", None)  # of a DTensor
     return x if gather is None else gather()
 
 
 def all_whole(params: Params) -> Params:
-    """The same for named tensors.
-
-    Args:
-        params: Named tensors.
-
-    Returns:
-        Ordinary ones.
-    """
+    """The same for named tensors."""
     return {name: whole(x) for name, x in params.items()}
 
 
 def as_stored(module: nn.Module) -> None:
-    """Let go of whole parameters that a pass without a gradient has left behind.
-
-    Args:
-        module: The student.
-    """
+    """Let go of whole parameters that a pass without a gradient has left behind."""
     if is_sharded(module):
         for part in module.modules():
             reshard = getattr(part, "reshard", None)
@@ -62,14 +37,7 @@ def as_stored(module: nn.Module) -> None:
 
 
 def group_of(module: nn.Module) -> Any:
-    """The processes that a sharded module is spread over.
-
-    Args:
-        module: One that ``fully_shard`` was applied to.
-
-    Returns:
-        Their group; None, which is all, where they are laid out in more than one dimension.
-    """
+    """The processes that a sharded module is spread over."""
     meshes = [getattr(p, "device_mesh", None) for p in module.parameters()]
     mesh = next(mesh for mesh in meshes if mesh is not None)
     return mesh.get_group() if mesh.ndim == 1 else None
@@ -77,14 +45,7 @@ def group_of(module: nn.Module) -> Any:
 
 @contextmanager
 def without_gathering(module: nn.Module) -> Iterator[None]:
-    """Run a sharded module's forward pass on whole parameters, as it is given them.
-
-    Args:
-        module: The student; one that is not sharded is left alone.
-
-    Yields:
-        Nothing.
-    """
+    """Run a sharded module's forward pass on whole parameters, as it is given them."""
     if not is_sharded(module):
         yield
         return

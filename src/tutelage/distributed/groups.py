@@ -39,25 +39,11 @@ class Processes(Protocol):
         ...
 
     def total(self, x: Tensor) -> Tensor:
-        """The sum of a tensor over all processes, differentiable as often as one likes.
-
-        Args:
-            x: This process's share, of the same shape in all.
-
-        Returns:
-            The sum; the same in all.
-        """
+        """The sum of a tensor over all processes, differentiable as often as one likes."""
         ...
 
     def summed(self, params: Params) -> Params:
-        """The same for named tensors, by one message.
-
-        Args:
-            params: This process's shares, of the same names and shapes in all.
-
-        Returns:
-            The sums.
-        """
+        """The same for named tensors, by one message."""
         ...
 
 
@@ -70,25 +56,11 @@ class Alone:
     size: int = 1
 
     def total(self, x: Tensor) -> Tensor:
-        """The tensor itself.
-
-        Args:
-            x: A tensor.
-
-        Returns:
-            The same.
-        """
+        """The tensor itself."""
         return x
 
     def summed(self, params: Params) -> Params:
-        """The tensors themselves.
-
-        Args:
-            params: Named tensors.
-
-        Returns:
-            The same.
-        """
+        """The tensors themselves."""
         return params
 
 
@@ -116,27 +88,13 @@ class Group:
         return dist.get_world_size(self.group)
 
     def total(self, x: Tensor) -> Tensor:
-        """The sum over all processes, by one message.
-
-        Args:
-            x: This process's share, of the same shape in all.
-
-        Returns:
-            The sum; its derivative is the sum of all processes' derivatives.
-        """
+        """The sum over all processes, by one message."""
         found = _Total.apply(x, self.group)
         assert isinstance(found, Tensor)
         return found
 
     def summed(self, params: Params) -> Params:
-        """The sums over all processes, by one message for each type of number.
-
-        Args:
-            params: This process's shares, of the same names and shapes in all.
-
-        Returns:
-            The sums.
-        """
+        """The sums over all processes, by one message for each type of number."""
         sums: Params = {}
         for dtype in sorted({x.dtype for x in params.values()}, key=str):
             names = [name for name, x in params.items() if x.dtype == dtype]
@@ -169,18 +127,7 @@ class _Total(torch.autograd.Function):
 
 
 def processes_of(student: nn.Module) -> Processes:
-    """The processes that train a student together.
-
-    Args:
-        student: As the user wrapped it.
-
-    Returns:
-        Those of its ``DistributedDataParallel`` or ``fully_shard``; this one alone for others.
-
-    Raises:
-        UnsupportedStudentError: If only a part of it is wrapped, or it is by
-            ``FullyShardedDataParallel``: each process would teach by its own rows.
-    """
+    """The processes that train a student together."""
     inner, wrapper = uncompiled(student), data_parallel(student)
     if wrapper is not None:
         return Group(wrapper.process_group)
@@ -203,17 +150,6 @@ def even(
 
     All take the same number of steps then, and none waits for one that has gone. An empty
     batch changes neither loss nor gradient. Costs a message of two numbers a step.
-
-    Args:
-        batches: Those of this process, one at least.
-        processes: All of them.
-        device: Where messages are sent from; a GPU where the group is NCCL's.
-
-    Yields:
-        As many batches in every process as the one with the most of them has.
-
-    Raises:
-        ValueError: In every process, if one of them has no batch at all.
     """
     own, last = iter(batches), None
     while True:
@@ -236,13 +172,6 @@ def even(
 
 
 def nothing_of(batch: Batch) -> Batch:
-    """A batch without a row.
-
-    Args:
-        batch: Any batch.
-
-    Returns:
-        No row of it.
-    """
+    """A batch without a row."""
     none = (batch.inputs[:0], batch.targets[:0], batch.ids[:0])
     return batch._replace(inputs=none[0], targets=none[1], ids=none[2])

@@ -14,16 +14,7 @@ _REACHED = "reached by any process"
 
 
 def summed_over(processes: Processes, found: Params, moved: Params) -> Params:
-    """The sums of gradients over all processes, for parameters that some process reaches.
-
-    Args:
-        processes: All of them.
-        found: This process's gradients, for the parameters that its rows reach.
-        moved: The parameters that a step moves, so that the rows of some process reach them.
-
-    Returns:
-        The sums; one process's own gradients as they are.
-    """
+    """The sums of gradients over all processes, for parameters that some process reaches."""
     if processes.size == 1:
         return found
     zeros = {k: torch.zeros_like(p) for k, p in moved.items() if k not in found}
@@ -31,13 +22,7 @@ def summed_over(processes: Processes, found: Params, moved: Params) -> Params:
 
 
 def leave_sums(processes: Processes, parameters: Iterable[Tensor]) -> None:
-    """Leave the sum of all processes' gradients in the parameters, by one message.
-
-    Args:
-        processes: All of them.
-        parameters: Those whose gradients are set, in the same order in all; one that no process
-            reaches is left without.
-    """
+    """Leave the sum of all processes' gradients in the parameters, by one message."""
     own = list(parameters)
     if processes.size == 1 or not own:
         return
@@ -51,12 +36,7 @@ def leave_sums(processes: Processes, parameters: Iterable[Tensor]) -> None:
 
 
 def gather(processes: Processes, parameters: Iterable[Tensor]) -> None:
-    """Leave the sum of all processes' gradients in the parameters.
-
-    Args:
-        processes: All of them.
-        parameters: Those whose gradients are set, by wrapper or not.
-    """
+    """Leave the sum of all processes' gradients in the parameters."""
     if not processes.averages:
         leave_sums(processes, parameters)
     elif processes.size > 1:
@@ -66,14 +46,7 @@ def gather(processes: Processes, parameters: Iterable[Tensor]) -> None:
 
 
 def require_no_static_graph(student: nn.Module) -> None:
-    """Refuse a wrapper that takes a tried step's backward pass for the one that it sums after.
-
-    Args:
-        student: The module as the user gave it.
-
-    Raises:
-        UnsupportedStudentError: If it is one.
-    """
+    """Refuse a wrapper that takes a tried step's backward pass for the one that it sums after."""
     wrapper = data_parallel(student)
     if wrapper is not None and wrapper.static_graph:
         raise UnsupportedStudentError(
@@ -86,16 +59,7 @@ def require_no_static_graph(student: nn.Module) -> None:
 def tried_together(
     processes: Processes, loss: Tensor, parameters: Iterable[nn.Parameter]
 ) -> None:
-    """Leave the sum of all processes' gradients in the parameters, and the graph as it is.
-
-    Args:
-        processes: All of them.
-        loss: This process's share.
-        parameters: Those to set the gradients of; one that the loss does not reach gets none.
-
-    Raises:
-        UnsupportedStudentError: If the parameters are sharded.
-    """
+    """Leave the sum of all processes' gradients in the parameters, and the graph as it is."""
     own = [p for p in parameters if p.requires_grad]
     if any(hasattr(p, "device_mesh") for p in own):
         raise UnsupportedStudentError(

@@ -5,27 +5,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def uncompiled(module: nn.Module) -> nn.Module:
-    """The module that ``torch.compile`` was given.
-
-    Args:
-        module: Any module.
-
-    Returns:
-        The module itself where it was not wrapped by it.
-    """
+    """The module that ``torch.compile`` was given."""
     inner = getattr(module, "_orig_mod", module)
     assert isinstance(inner, nn.Module)
     return inner
 
 
 def data_parallel(module: nn.Module) -> DistributedDataParallel | None:
-    """The wrapper that sums the gradients of several processes, compiled or not.
-
-    Args:
-        module: The student as the user gave it.
-
-    Returns:
-        The wrapper; None where the whole of the student is not wrapped by it.
-    """
+    """The wrapper that sums the gradients of several processes, compiled or not."""
     inner = uncompiled(module)
     return inner if isinstance(inner, DistributedDataParallel) else None

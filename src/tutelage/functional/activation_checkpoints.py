@@ -50,28 +50,13 @@ class Running(Protocol):
         ...
 
     def again(self, function: Callable[..., Any], buffers: Params) -> Callable[..., Any]:
-        """A part of the module, to be run from buffers as they once were.
-
-        Args:
-            function: The part.
-            buffers: Those.
-
-        Returns:
-            The part.
-        """
+        """A part of the module, to be run from buffers as they once were."""
         ...
 
 
 @contextmanager
 def checkpoints_of(running: Running) -> Iterator[None]:
-    """Have the checkpoints that are reached inside recompute on the parameters of this run.
-
-    Args:
-        running: The run.
-
-    Yields:
-        Nothing.
-    """
+    """Have the checkpoints that are reached inside recompute on the parameters of this run."""
     before = getattr(_THREAD, "running", None)
     _THREAD.running = running
     try:
@@ -105,9 +90,6 @@ class Checkpoint:
 
         Torch's recomputation starts from the buffers that the forward pass left. It may stop
         before the part's end, which matters to the statistics of nested checkpoints alone.
-
-        Raises:
-            UnsupportedStudentError: If running the part again gives something else.
         """
         if not self.preserves and not torch.equal(self.drawn, torch.get_rng_state()):
             raise UnsupportedStudentError(
@@ -220,17 +202,7 @@ def _kept(contexts: Callable[[], tuple[Any, Any]]) -> Generator[None]:
 def _reentrant(
     original: Callable[..., Any], function: Callable[..., Any], preserve: bool, *args: Any
 ) -> Any:
-    """A reentrant checkpoint in the other form, since no gradient of its gradient can be taken.
-
-    Args:
-        original: Torch's own.
-        function: The part.
-        preserve: Whether random numbers are to be drawn again as they were.
-        *args: The part's arguments.
-
-    Returns:
-        What it gives; where no argument needs a gradient, the part gets none either.
-    """
+    """A reentrant checkpoint in the other form, since no gradient of its gradient can be taken."""
     if getattr(_THREAD, "running", None) is None:
         return original(function, preserve, *args)
     reached = any(isinstance(a, Tensor) and a.requires_grad for a in args)

@@ -17,11 +17,7 @@ _EMBEDDING_BAG = F.embedding_bag
 
 @contextmanager
 def decomposed() -> Iterator[None]:
-    """Have torch's layers use these formulas inside.
-
-    Yields:
-        Nothing.
-    """
+    """Have torch's layers use these formulas inside."""
     before = [(home, name, getattr(home, name)) for home, name, _ in FORMULAS]
     for home, name, formula in FORMULAS:
         setattr(home, name, formula)
@@ -33,42 +29,17 @@ def decomposed() -> Iterator[None]:
 
 
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
-    """``g v / |v|``.
-
-    Args:
-        v: The direction of the weight.
-        g: Its norm.
-        dim: The dimension over which the norm is not taken; -1: there is none.
-
-    Returns:
-        The weight.
-    """
+    """``g v / |v|``."""
     return v * (g / torch.norm_except_dim(v, 2, dim))
 
 
 def hardsigmoid(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001 - as in torch
-    """``relu6(x + 3) / 6``.
-
-    Args:
-        x: Any tensor.
-        inplace: Of no matter.
-
-    Returns:
-        One of its shape.
-    """
+    """``relu6(x + 3) / 6``."""
     return F.relu6(x + 3) / 6
 
 
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
-    """The inverse of ``L L^T``; torch's own derivative in forward mode is wrong.
-
-    Args:
-        factor: ``L``; its transpose where ``upper``.
-        upper: Which.
-
-    Returns:
-        Of the same shape.
-    """
+    """The inverse of ``L L^T``; torch's own derivative in forward mode is wrong."""
     one = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     return torch.cholesky_solve(one.expand_as(factor), factor, upper=upper)
 
@@ -86,24 +57,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """Rows of a table, reduced bag by bag.
-
-    Args:
-        input: Indices [B, N], or of all bags one after the other.
-        weight: The table [n, D].
-        offsets: Where each bag begins, where indices have one dimension.
-        max_norm: Of rows; torch's own operator does it.
-        norm_type: Of that norm.
-        scale_grad_by_freq: Divide gradients by counts; torch's own operator does it.
-        mode: "sum", "mean" or "max".
-        sparse: Of no matter.
-        per_sample_weights: Factors of the rows, for "sum".
-        include_last_offset: Whether the last offset is where the last bag ends.
-        padding_idx: An index that counts for nothing.
-
-    Returns:
-        [B, D].
-    """
+    """Rows of a table, reduced bag by bag."""
     odd = max_norm is not None or scale_grad_by_freq
     if odd or (offsets is None) != (input.ndim == 2):
         return _EMBEDDING_BAG(

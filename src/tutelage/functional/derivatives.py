@@ -20,14 +20,7 @@ _SECOND = (
 
 
 def missing_operator(error: RuntimeError) -> str | None:
-    """What torch says that it cannot differentiate.
-
-    Args:
-        error: What it raised.
-
-    Returns:
-        A name; None where that is not what the error says.
-    """
+    """What torch says that it cannot differentiate."""
     text = str(error)
     if any(words in text for words in _FUNCTIONS):
         return "a custom autograd.Function"
@@ -37,19 +30,7 @@ def missing_operator(error: RuntimeError) -> str | None:
 
 @contextmanager
 def named_operators(derivative: str, repair: str) -> Iterator[None]:
-    """Name the operator of which a derivative is missing inside, and the way out.
-
-    Args:
-        derivative: What is missing.
-        repair: A sentence.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        UnsupportedStudentError: In place of torch's own errors.
-        RuntimeError: Any other that is raised inside.
-    """
+    """Name the operator of which a derivative is missing inside, and the way out."""
     try:
         yield
     except RuntimeError as error:
@@ -62,11 +43,7 @@ def named_operators(derivative: str, repair: str) -> Iterator[None]:
 
 
 def second_derivatives() -> AbstractContextManager[None]:
-    """The same, around a derivative of a gradient.
-
-    Returns:
-        A context.
-    """
+    """The same, around a derivative of a gradient."""
     return named_operators("second derivative", _SECOND)
 
 
@@ -75,12 +52,6 @@ def is_once_differentiable(gradients: Iterable[Tensor]) -> bool:
 
     So it is with an ``autograd.Function`` whose ``backward`` is marked
     ``once_differentiable``: an error follows only where all of the path leads through it.
-
-    Args:
-        gradients: Taken with ``create_graph=True``.
-
-    Returns:
-        True if so.
     """
     waiting = [g.grad_fn for g in gradients if g.grad_fn is not None]
     seen = set(waiting)
@@ -95,14 +66,7 @@ def is_once_differentiable(gradients: Iterable[Tensor]) -> bool:
 
 
 def require_second_derivatives(gradients: Iterable[Tensor]) -> None:
-    """Refuse a gradient whose own derivative torch would take for zero in part.
-
-    Args:
-        gradients: Taken with ``create_graph=True``.
-
-    Raises:
-        UnsupportedStudentError: If it is one.
-    """
+    """Refuse a gradient whose own derivative torch would take for zero in part."""
     if is_once_differentiable(gradients):
         raise UnsupportedStudentError(
             "A custom autograd.Function in the student, the teacher or the objective has a "

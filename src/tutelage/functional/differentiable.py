@@ -21,12 +21,6 @@ def differentiable(module: nn.Module) -> Iterator[None]:
 
     Fused attention and cuDNN's recurrent layers have none, compiled code has none and does not
     run hooks that were set after it was compiled.
-
-    Args:
-        module: The module that will be run inside.
-
-    Yields:
-        Nothing.
     """
     recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
     aside = without_cudnn() if recurrent else nullcontext()
@@ -36,11 +30,7 @@ def differentiable(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def without_fast_path() -> Iterator[None]:
-    """Keep attention layers from their fused evaluation, which has no forward mode.
-
-    Yields:
-        Nothing.
-    """
+    """Keep attention layers from their fused evaluation, which has no forward mode."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -51,14 +41,7 @@ def without_fast_path() -> Iterator[None]:
 
 @contextmanager
 def eager(module: nn.Module) -> Iterator[None]:
-    """Run the original code of a module that is compiled; others are left alone.
-
-    Args:
-        module: The module that will be run inside.
-
-    Yields:
-        Nothing.
-    """
+    """Run the original code of a module that is compiled; others are left alone."""
     compiled = compiled_parts(module)
     with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
         yield
@@ -66,11 +49,7 @@ def eager(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def without_cudnn() -> Iterator[None]:
-    """Leave cuDNN aside; unlike ``torch.backends.cudnn.flags``, touch no other flag of it.
-
-    Yields:
-        Nothing.
-    """
+    """Leave cuDNN aside; unlike ``torch.backends.cudnn.flags``, touch no other flag of it."""
     before = torch.backends.cudnn.enabled
     torch.backends.cudnn.enabled = False
     try:
@@ -80,14 +59,7 @@ def without_cudnn() -> Iterator[None]:
 
 
 def compiled_parts(module: nn.Module) -> list[str]:
-    """The submodules that ``torch.compile`` or ``nn.Module.compile`` has been applied to.
-
-    Args:
-        module: The student.
-
-    Returns:
-        Their names; the empty string is the module itself.
-    """
+    """The submodules that ``torch.compile`` or ``nn.Module.compile`` has been applied to."""
     return [
         name
         for name, part in module.named_modules()
@@ -99,26 +71,13 @@ def original(module: nn.Module) -> nn.Module:
     """The module itself, where it came wrapped by ``torch.compile`` or for several processes.
 
     One that was compiled in place, or in parts, is itself; see ``differentiable`` for those.
-
-    Args:
-        module: The student.
-
-    Returns:
-        The module that was wrapped, which shares its parameters; else ``module``.
     """
     wrapper = data_parallel(module)
     return uncompiled(module) if wrapper is None else original(wrapper.module)
 
 
 def require_steps_with_derivative(module: nn.Module) -> None:
-    """Refuse layers that overwrite their own parameters while they are run.
-
-    Args:
-        module: The student.
-
-    Raises:
-        UnsupportedStudentError: If a look-up rescales the rows of a table in place.
-    """
+    """Refuse layers that overwrite their own parameters while they are run."""
     for name in overwritten(module):
         if module.get_parameter(name).requires_grad:
             raise UnsupportedStudentError(
@@ -129,14 +88,7 @@ def require_steps_with_derivative(module: nn.Module) -> None:
 
 
 def require_hessian(module: nn.Module) -> None:
-    """Refuse layers that renew what they compute with from the weights, without a derivative.
-
-    Args:
-        module: The student.
-
-    Raises:
-        UnsupportedStudentError: If a spectral norm takes power iterations.
-    """
+    """Refuse layers that renew what they compute with from the weights, without a derivative."""
     for name, part in module.named_modules():
         if _iterates(part):
             raise UnsupportedStudentError(
@@ -148,14 +100,7 @@ def require_hessian(module: nn.Module) -> None:
 
 
 def overwritten(module: nn.Module) -> list[str]:
-    """The parameters of embeddings whose rows are rescaled in place when they are looked up.
-
-    Args:
-        module: The student.
-
-    Returns:
-        Their names.
-    """
+    """The parameters of embeddings whose rows are rescaled in place when they are looked up."""
     tables = [
         part.weight
         for part in module.modules()
@@ -178,15 +123,7 @@ def _iterates(part: nn.Module) -> bool:
 
 
 def require_learnable(name: str, batch: Batch) -> None:
-    """Refuse a batch from which no gradient can be had.
-
-    Args:
-        name: What the message calls it.
-        batch: The batch.
-
-    Raises:
-        ValueError: If it was made under ``torch.inference_mode``, or gradients are off now.
-    """
+    """Refuse a batch from which no gradient can be had."""
     if not torch.is_grad_enabled():
         raise ValueError(
             "A step cannot be taken where gradients are switched off: call step outside "

@@ -16,17 +16,7 @@ SMALL = 2**16
 def update_jointly(
     rule: Rule, state: StudentState, grads: Params, settings: Mapping[str, Settings]
 ) -> StudentState:
-    """``rule.update``, with fewer calls.
-
-    Args:
-        rule: The rule, elementwise.
-        state: The student before the step.
-        grads: Gradients of the loss; a parameter without one is left alone.
-        settings: The optimiser's settings for every parameter in ``grads``.
-
-    Returns:
-        The student after it.
-    """
+    """``rule.update``, with fewer calls."""
     joint = Joint.of(state, grads, settings)
     return joint.placed(rule.update(joint.state, joint.grads, joint.settings), state)
 
@@ -46,16 +36,7 @@ class Joint(NamedTuple):
     def of(
         cls, state: StudentState, grads: Params, settings: Mapping[str, Settings]
     ) -> "Joint":
-        """Join what can be.
-
-        Args:
-            state: The student.
-            grads: Gradients of the loss; a parameter without one is left out.
-            settings: The optimiser's settings for every parameter in ``grads``.
-
-        Returns:
-            What the rule needs to update those parameters.
-        """
+        """Join what can be."""
         groups = {
             names[0]: names for names in alike(state.params, grads, settings, state.slots)
         }
@@ -70,41 +51,18 @@ class Joint(NamedTuple):
         return empty._replace(state=joint, grads=empty.join(grads))
 
     def join(self, tensors: Params) -> Params:
-        """Join other tensors of the same names.
-
-        Args:
-            tensors: Named tensors; of a group they hold all or none.
-
-        Returns:
-            One tensor for each group that they hold.
-        """
+        """Join other tensors of the same names."""
         return {k: join(tensors, names) for k, names in self.groups.items() if k in tensors}
 
     def part(self, tensors: Params, like: Params) -> Params:
-        """Take apart what was joined.
-
-        Args:
-            tensors: One tensor for each group, or for some.
-            like: Tensors of the shapes wanted.
-
-        Returns:
-            Views by name.
-        """
+        """Take apart what was joined."""
         parts: Params = {}
         for k, tensor in tensors.items():
             parts |= part(tensor, self.groups[k], like)
         return parts
 
     def placed(self, joint: StudentState, state: StudentState) -> StudentState:
-        """Take apart new values and put them into a student.
-
-        Args:
-            joint: The new values.
-            state: The student.
-
-        Returns:
-            The student with them; what was not joined is as it was.
-        """
+        """Take apart new values and put them into a student."""
         slots = dict(state.slots)
         for slot, memory in joint.slots.items():
             new = (
@@ -126,15 +84,6 @@ def alike(
     """Names in groups of the same settings, type and past.
 
     Large tensors and those of unusual layout stay by themselves.
-
-    Args:
-        tensors: Named tensors.
-        names: Those to group.
-        settings: The optimiser's settings for each of them.
-        slots: What the optimiser remembers of them.
-
-    Returns:
-        The groups.
     """
     groups: dict[tuple, list[str]] = {}
     for name in names:
@@ -148,31 +97,14 @@ def alike(
 
 
 def join(tensors: Params, names: list[str]) -> Tensor:
-    """Some tensors as one, flat, in order; a single one keeps its shape.
-
-    Args:
-        tensors: Named tensors.
-        names: Which of them.
-
-    Returns:
-        One tensor.
-    """
+    """Some tensors as one, flat, in order; a single one keeps its shape."""
     if len(names) == 1:
         return tensors[names[0]]
     return torch.cat([tensors[k].reshape(-1) for k in names])
 
 
 def part(tensor: Tensor, names: list[str], like: Params) -> Params:
-    """Take apart what was joined.
-
-    Args:
-        tensor: One tensor.
-        names: What it holds, in order.
-        like: Tensors of the shapes wanted.
-
-    Returns:
-        Views by name.
-    """
+    """Take apart what was joined."""
     if len(names) == 1:
         return {names[0]: tensor}
     parts = tensor.split([like[k].numel() for k in names])

@@ -30,14 +30,7 @@ class ModuleState:
 
 
 def state_of(module: nn.Module) -> ModuleState:
-    """A copy of what a module holds beside its parameters.
-
-    Args:
-        module: Any module.
-
-    Returns:
-        Its state, in memory of its own; what is shared between parts stays shared.
-    """
+    """A copy of what a module holds beside its parameters."""
     known: dict[int, Any] = {}
     buffers: dict[str, dict[str, Tensor | None]] = {}
     attributes: dict[str, dict[str, Any]] = {}
@@ -54,13 +47,6 @@ def on_state(module: nn.Module, state: ModuleState) -> Iterator[None]:
     """Run a module on another state, which afterwards is what the passes made of it.
 
     The module's own buffers and attributes, the very objects, come back.
-
-    Args:
-        module: Any module.
-        state: The state of this module at some moment, as ``state_of`` gave it.
-
-    Yields:
-        Nothing.
     """
     parts = dict(module.named_modules())
     own_buffers = {name: dict(parts[name]._buffers) for name in state.buffers}
@@ -87,12 +73,6 @@ def attributes_kept(module: nn.Module) -> Iterator[None]:
     Counters, lists, tensors that are no buffers and generators of random numbers are such;
     training modes come back, too. What ``functional_call`` does for parameters and buffers this
     does for the rest.
-
-    Args:
-        module: Any module.
-
-    Yields:
-        Nothing.
     """
     known: dict[int, Any] = {}
     modes = [(part, part.training) for part in _parts(module)]

@@ -24,16 +24,7 @@ class Rule(Protocol):
     def update(
         self, state: StudentState, grads: Params, settings: Mapping[str, Settings]
     ) -> StudentState:
-        """Take one step.
-
-        Args:
-            state: The student before it.
-            grads: Gradients of the loss; a parameter without one is left alone.
-            settings: The optimiser's settings for every parameter in ``grads``.
-
-        Returns:
-            The student after it; buffers are handed through.
-        """
+        """Take one step."""
         ...
 
 
@@ -49,16 +40,7 @@ class MomentumSGD:
     def update(
         self, state: StudentState, grads: Params, settings: Mapping[str, Settings]
     ) -> StudentState:
-        """Take one step.
-
-        Args:
-            state: The student before it.
-            grads: Gradients of the loss; a parameter without one is left alone.
-            settings: The optimiser's settings for every parameter in ``grads``.
-
-        Returns:
-            The student after it.
-        """
+        """Take one step."""
         params, velocity = dict(state.params), dict(state.slots.get("momentum_buffer", {}))
         for name, grad in grads.items():
             s, p = settings[name], params[name]
@@ -86,16 +68,7 @@ class AdamRule:
     def update(
         self, state: StudentState, grads: Params, settings: Mapping[str, Settings]
     ) -> StudentState:
-        """Take one step.
-
-        Args:
-            state: The student before it.
-            grads: Gradients of the loss; a parameter without one is left alone.
-            settings: The optimiser's settings for every parameter in ``grads``.
-
-        Returns:
-            The student after it.
-        """
+        """Take one step."""
         params = dict(state.params)
         slots = {name: dict(slot) for name, slot in state.slots.items()}
         for name, grad in grads.items():
@@ -144,16 +117,7 @@ class Clipped:
     def update(
         self, state: StudentState, grads: Params, settings: Mapping[str, Settings]
     ) -> StudentState:
-        """Take one step.
-
-        Args:
-            state: The student before it.
-            grads: Gradients of the loss; a parameter without one is left alone.
-            settings: The optimiser's settings for every parameter in ``grads``.
-
-        Returns:
-            The student after it.
-        """
+        """Take one step."""
         if not grads:
             return self.rule.update(state, grads, settings)
         norms = [torch.linalg.vector_norm(g) for g in grads.values()]
@@ -163,18 +127,7 @@ class Clipped:
 
 
 def rule_for(optimizer: Optimizer, max_norm: float | None = None) -> Rule:
-    """The pure rule that takes the same steps as a ``torch.optim`` optimiser.
-
-    Args:
-        optimizer: The student's optimiser.
-        max_norm: Norm over all parameters to which gradients are clipped before; None: not.
-
-    Returns:
-        The rule.
-
-    Raises:
-        UnsupportedStudentError: If there is no such rule for this optimiser as it is set.
-    """
+    """The pure rule that takes the same steps as a ``torch.optim`` optimiser."""
     if max_norm is not None:
         return Clipped(rule_for(optimizer), max_norm)
     if any(group.get("differentiable") for group in optimizer.param_groups):
@@ -194,18 +147,7 @@ def rule_for(optimizer: Optimizer, max_norm: float | None = None) -> Rule:
 
 
 def settings_of(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[str, Settings]:
-    """The optimiser's settings as they stand now, for every parameter it moves.
-
-    Args:
-        optimizer: The student's optimiser.
-        names: The name of each of the student's parameters.
-
-    Returns:
-        Settings by parameter name; the parameters of a group share one mapping.
-
-    Raises:
-        UnsupportedStudentError: If the optimiser holds a parameter that the student has not.
-    """
+    """The optimiser's settings as they stand now, for every parameter it moves."""
     settings = {}
     for group in optimizer.param_groups:
         shared = _plain_settings(group)
@@ -233,15 +175,7 @@ def _plain_settings(group: Mapping[str, object]) -> Settings:
 
 
 def slots_of(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[str, Params]:
-    """The optimiser's memory, keyed by slot and by parameter name.
-
-    Args:
-        optimizer: The student's optimiser.
-        names: The name of each of the student's parameters.
-
-    Returns:
-        References to the optimiser's own tensors; empty before its first step.
-    """
+    """The optimiser's memory, keyed by slot and by parameter name."""
     slots: dict[str, Params] = {}
     for p, memory in optimizer.state.items():
         if p not in names:  # of a module that the student has no longer

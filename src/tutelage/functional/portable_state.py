@@ -18,14 +18,7 @@ Rename = Callable[[str], str]
 
 
 def plain_names(module: nn.Module) -> Rename:
-    """Names of parameters and buffers without those of the wrappers within a module.
-
-    Args:
-        module: The student, without wrappers around the whole of it.
-
-    Returns:
-        From a name in ``module`` to the name that it has where nothing is wrapped.
-    """
+    """Names of parameters and buffers without those of the wrappers within a module."""
     marks: list[tuple[str, str]] = []
     for name, part in module.named_modules():
         before = f"{name}." if name else ""
@@ -45,14 +38,7 @@ def plain_names(module: nn.Module) -> Rename:
 
 
 def names_in(module: nn.Module) -> Rename:
-    """The way back, also from the names that any wrapping gives.
-
-    Args:
-        module: The student, without wrappers around the whole of it.
-
-    Returns:
-        From a name in a stored state to a name in ``module``; one that it has not stays.
-    """
+    """The way back, also from the names that any wrapping gives."""
     plain = plain_names(module)
     known = [*module.state_dict(), *dict(module.named_buffers())]
     own = {plain(name): name for name in known}
@@ -68,25 +54,13 @@ def names_in(module: nn.Module) -> Rename:
 
 
 def state_of(module: nn.Module) -> dict[str, Any]:
-    """A module's state under the names that it has where nothing is wrapped.
-
-    Args:
-        module: The module as the user gave it.
-
-    Returns:
-        As ``module.state_dict()``.
-    """
+    """A module's state under the names that it has where nothing is wrapped."""
     inner = original(module)
     return renamed(inner.state_dict(), plain_names(inner))
 
 
 def load_state(module: nn.Module, state: Any, what: str) -> None:
     """Load a module's state, whatever it or the module is wrapped by.
-
-    Args:
-        module: The module as the user gave it.
-        state: As ``state_of``, or the ``state_dict`` of a wrapper, gave it.
-        what: What the module is, for the message where names or shapes differ.
 
     Note: raises as ``states.load_module`` does.
     """
@@ -96,15 +70,7 @@ def load_state(module: nn.Module, state: Any, what: str) -> None:
 
 
 def renamed(named: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
-    """Values under other names; the mapping itself where no name changes.
-
-    Args:
-        named: Values by name.
-        rename: From name to name.
-
-    Returns:
-        Those.
-    """
+    """Values under other names; the mapping itself where no name changes."""
     names = {name: rename(name) for name in named}
     if isinstance(named, dict) and all(old == new for old, new in names.items()):
         return named  # which may know the versions of its parts
@@ -112,15 +78,7 @@ def renamed(named: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
 
 
 def optimizer_state_of(optimizer: Optimizer, module: nn.Module) -> dict[str, Any]:
-    """An optimiser's state, the names of its parameters those where nothing is wrapped.
-
-    Args:
-        optimizer: The student's.
-        module: The student as the user gave it.
-
-    Returns:
-        As ``optimizer.state_dict()``.
-    """
+    """An optimiser's state, the names of its parameters those where nothing is wrapped."""
     state, inner = optimizer.state_dict(), original(module)
     plain = plain_names(inner)
     names = {p: plain(name) for name, p in inner.named_parameters()}
@@ -137,12 +95,7 @@ def optimizer_state_of(optimizer: Optimizer, module: nn.Module) -> dict[str, Any
 
 
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Load an optimiser's state; its parameters keep their names here.
-
-    Args:
-        optimizer: The student's.
-        state: As ``optimizer_state_of``, or any ``state_dict``, gave it.
-    """
+    """Load an optimiser's state; its parameters keep their names here."""
     kept, own = state["param_groups"], optimizer.param_groups
     if len(kept) == len(own):  # else torch says what is wrong
         kept = [

@@ -20,21 +20,13 @@ _THREAD = threading.local()
 
 
 def note_replay(module: nn.Module) -> None:
-    """Remember that a module's graphs hold other parameters than its own.
-
-    Args:
-        module: The module.
-    """
+    """Remember that a module's graphs hold other parameters than its own."""
     _REPLAYED.add(module)
 
 
 @contextmanager
 def recomputing() -> Iterator[None]:
-    """Allow modules to be called inside, on the parameters of the replay.
-
-    Yields:
-        Nothing.
-    """
+    """Allow modules to be called inside, on the parameters of the replay."""
     before = getattr(_THREAD, "allowed", 0)
     _THREAD.allowed = before + 1
     try:
@@ -49,9 +41,6 @@ def no_other_recomputation() -> Iterator[None]:
 
     An ``autograd.Function`` that calls modules in its backward pass does so, as checkpoints of
     other libraries than torch and reversible layers do.
-
-    Yields:
-        Nothing.
 
     Note: raises UnsupportedStudentError from within the backward pass.
     """

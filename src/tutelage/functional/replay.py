@@ -30,14 +30,7 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextmanager
 def twice_differentiable(module: nn.Module) -> Iterator[None]:
-    """What a student is run under wherever a step of it is taken again.
-
-    Args:
-        module: The student.
-
-    Yields:
-        Nothing.
-    """
+    """What a student is run under wherever a step of it is taken again."""
     with differentiable(module), without_gathering(module), decomposed():
         yield
 
@@ -51,19 +44,7 @@ def replay(
     within: Context = twice_differentiable,
     tie_weights: bool = True,
 ) -> Any:
-    """``torch.func.functional_call`` whose recomputations see what its forward pass saw.
-
-    Args:
-        module: The module; its own state is left alone.
-        own: Parameters and buffers to run on; holds the buffers afterwards.
-        args: The module's arguments.
-        kwargs: Its keyword arguments.
-        within: What it is run under.
-        tie_weights: As in ``functional_call``.
-
-    Returns:
-        What the module gives.
-    """
+    """``torch.func.functional_call`` whose recomputations see what its forward pass saw."""
     note_replay(module)
     now, given = Replay(module, own, within, tie_weights), dict(kwargs or {})
     with within(module), checkpoints_of(now):
@@ -92,22 +73,14 @@ class Replay:
     """the buffers at the last checkpoint"""
 
     def copies(self) -> Params:
-        """The buffers as they are now, while the module is run.
-
-        Returns:
-            Copies, shared by the checkpoints between which a buffer has not changed.
-        """
+        """The buffers as they are now, while the module is run."""
         for name, x in self.module.named_buffers():
             if not self._is_kept(name, x):
                 self.kept[name] = Kept(x, x._version, x.detach().clone())
         return {name: kept.copy for name, kept in self.kept.items()}
 
     def changed(self) -> list[str]:
-        """The buffers that have changed since they were copied.
-
-        Returns:
-            Their names.
-        """
+        """The buffers that have changed since they were copied."""
         return [k for k, x in self.module.named_buffers() if not self._is_kept(k, x)]
 
     def _is_kept(self, name: str, now: Tensor) -> bool:
@@ -115,15 +88,7 @@ class Replay:
         return kept is not None and kept.tensor is now and kept.version == now._version
 
     def again(self, function: Callable[..., Any], buffers: Params) -> Callable[..., Any]:
-        """A part of the module, to be run from buffers as they once were.
-
-        Args:
-            function: The part.
-            buffers: Those.
-
-        Returns:
-            The part; it leaves ``buffers`` as they are.
-        """
+        """A part of the module, to be run from buffers as they once were."""
 
         def run(*args: object, **kwargs: object) -> Any:
             own = {**self.own, **cloned(buffers)}
@@ -151,13 +116,5 @@ class Part(nn.Module):
         self.function = (function,)
 
     def forward(self, *args: object, **kwargs: object) -> object:
-        """Call the function.
-
-        Args:
-            *args: Its arguments.
-            **kwargs: Its keyword arguments.
-
-        Returns:
-            What it gives.
-        """
+        """Call the function."""
         return self.function[0](*args, **kwargs)

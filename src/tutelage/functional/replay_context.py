@@ -15,25 +15,13 @@ Rows = TypeVar("Rows", bound=Batch | Lesson)
 
 
 def copied(rows: Rows) -> Rows:
-    """The same rows in memory of their own, which no later write to the others reaches.
-
-    Args:
-        rows: A batch or what was made of it.
-
-    Returns:
-        Copies, attached to the graph of ``rows``.
-    """
+    """The same rows in memory of their own, which no later write to the others reaches."""
     own = {name: x.clone() for name, x in rows._asdict().items() if isinstance(x, Tensor)}
     return rows._replace(**own)
 
 
 def write_back(copies: Lesson, rows: Lesson) -> None:
-    """Write to rows what was written to copies of them.
-
-    Args:
-        copies: As ``copied`` gave them.
-        rows: What they are copies of.
-    """
+    """Write to rows what was written to copies of them."""
     for copy, row in zip(copies, rows, strict=True):
         if isinstance(copy, Tensor) and isinstance(row, Tensor) and copy._version > 0:
             row.copy_(copy)
@@ -41,43 +29,21 @@ def write_back(copies: Lesson, rows: Lesson) -> None:
 
 @contextmanager
 def as_taken(rows: Batch | Lesson, seed: int) -> Iterator[None]:
-    """Draw and round inside as where these rows were first looked at.
-
-    Args:
-        rows: A batch or what was made of it.
-        seed: What is drawn from.
-
-    Yields:
-        Nothing.
-    """
+    """Draw and round inside as where these rows were first looked at."""
     device = rows.inputs.device
     with seeded(seed, device), autocast_to(rows.autocast, device):
         yield
 
 
 def detach(seen: Observation) -> Observation:
-    """An observation without its graph.
-
-    Args:
-        seen: What the student's forward pass revealed.
-
-    Returns:
-        The same values.
-    """
+    """An observation without its graph."""
     features = {name: feature.detach() for name, feature in seen.features.items()}
     losses, logits = seen.losses.detach(), seen.logits.detach()
     return seen._replace(losses=losses, logits=logits, features=features)
 
 
 def joined(parts: list[Observation]) -> Observation:
-    """What a student's passes over parts of a lesson revealed of all of it.
-
-    Args:
-        parts: In the order of the rows.
-
-    Returns:
-        One observation.
-    """
+    """What a student's passes over parts of a lesson revealed of all of it."""
     if len(parts) == 1:
         return parts[0]
     return parts[0]._replace(
@@ -91,15 +57,7 @@ def joined(parts: list[Observation]) -> Observation:
 
 
 def cut(lesson: Lesson, most: int) -> list[Lesson]:
-    """A lesson's rows in order, a few at a time.
-
-    Args:
-        lesson: A lesson.
-        most: Rows of a part; the last one may have fewer.
-
-    Returns:
-        At least one; without what is known of examples rather than rows.
-    """
+    """A lesson's rows in order, a few at a time."""
     if len(lesson.ids) <= most:
         return [lesson]
     rows = [x for x in (*lesson[:4], lesson.aux) if x is not None]

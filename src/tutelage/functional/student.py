@@ -27,9 +27,6 @@ class StudentView:
     Args:
         module: The student.
         optimizer: Its optimiser; what it moves is what learning signals look at.
-
-    Raises:
-        UnsupportedStudentError: If the optimiser moves none of the module's parameters.
     """
 
     def __init__(self, module: nn.Module, optimizer: Optimizer) -> None:
@@ -62,11 +59,7 @@ class StudentView:
         return next(iter(self.params.values())).device
 
     def state(self) -> StudentState:
-        """The state as it stands, sharing the module's and the optimiser's memory.
-
-        Returns:
-            References, valid until the next real step; of a sharded student, whole copies.
-        """
+        """The state as it stands, sharing the module's and the optimiser's memory."""
         buffers = dict(self.module.named_buffers())
         slots = slots_of(self.optimizer, self.names)
         known = {k: all_whole(detached(v)) for k, v in slots.items()}
@@ -74,28 +67,12 @@ class StudentView:
         return StudentState(params, detached(buffers), known)
 
     def gradient(self) -> Params:
-        """The gradient that the optimiser is about to use.
-
-        Returns:
-            One tensor per trainable parameter of the optimiser; zeros where none has come.
-        """
+        """The gradient that the optimiser is about to use."""
         own = {k: p for k, p in self.params.items() if p.requires_grad}.items()
         return {k: whole(torch.zeros_like(p) if p.grad is None else p.grad) for k, p in own}
 
     def completed(self, state: StudentState, names: Collection[str]) -> StudentState:
-        """A state with parameters added that the optimiser came to hold, or no longer holds.
-
-        Args:
-            state: The student at some step of a window.
-            names: Parameters that steps of the window move; one that ``state`` lacks has been
-                left alone since then.
-
-        Returns:
-            The state with copies of these, and of what the optimiser remembers of them.
-
-        Raises:
-            UnsupportedStudentError: If the student has no such parameter any more.
-        """
+        """A state with parameters added that the optimiser came to hold, or no longer holds."""
         missing = [k for k in names if k not in state.params]
         if not missing:
             return state
@@ -114,32 +91,20 @@ class StudentView:
         return StudentState(state.params | params, state.buffers, slots)
 
     def snapshot(self) -> StudentState:
-        """A copy of the state that later steps leave alone.
-
-        Returns:
-            Tensors with memory of their own.
-        """
+        """A copy of the state that later steps leave alone."""
         params, buffers, slots = self.state()
         return StudentState(
             cloned(params), cloned(buffers), {k: cloned(v) for k, v in slots.items()}
         )
 
     def require_second_derivatives(self, gradient: Params) -> None:
-        """Refuse, the first time, a gradient that torch cannot differentiate as a whole.
-
-        Args:
-            gradient: Of a step, with its graph.
-        """
+        """Refuse, the first time, a gradient that torch cannot differentiate as a whole."""
         if require_second_derivatives not in self._checked:
             require_second_derivatives(gradient.values())
             self._checked.add(require_second_derivatives)
 
     def require(self, check: Callable[[nn.Module], None]) -> None:
-        """Make a check of the module, the first time.
-
-        Args:
-            check: Refuses what it does not allow.
-        """
+        """Make a check of the module, the first time."""
         if check not in self._checked:
             check(self.module)
             self._checked.add(check)
@@ -147,17 +112,7 @@ class StudentView:
     def evaluate(
         self, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str]
     ) -> tuple[Any, Params, Params]:
-        """Run the student on other parameters; the module's own state is left alone.
-
-        Args:
-            params: Parameters to run on.
-            buffers: Buffers to start from; not changed.
-            inputs: Model inputs [L, ...].
-            taps: Names of submodules whose outputs are wanted.
-
-        Returns:
-            What it gives, see ``records.Outputs``; features by tap; the buffers afterwards.
-        """
+        """Run the student on other parameters; the module's own state is left alone."""
         return evaluate(self.module, params, buffers, inputs, taps)
 
 
@@ -165,12 +120,6 @@ def in_full_precision(state: StudentState) -> StudentState:
     """A student's parameters and its optimiser's memory in float32 or better.
 
     What looks back over many steps adds up small numbers, which half precision loses.
-
-    Args:
-        state: The student, in any precision.
-
-    Returns:
-        The tensors themselves where they are so already; buffers as they are.
     """
     slots = {
         slot: {k: wide(x) for k, x in known.items()} for slot, known in state.slots.items()
@@ -184,16 +133,6 @@ def evaluate(
     """Run a module on other parameters, where second derivatives and forward mode work.
 
     A module in half precision may be given parameters in float32: all of it runs in that then.
-
-    Args:
-        module: The module; its own state is left alone.
-        params: Parameters to run on.
-        buffers: Buffers to start from; not changed.
-        inputs: Model inputs [L, ...].
-        taps: Names of submodules whose outputs are wanted.
-
-    Returns:
-        What it gives, see ``records.Outputs``; features by tap; the buffers afterwards.
     """
     own = params | cloned(buffers)
     for name in overwritten(module):
@@ -215,18 +154,7 @@ def _full(module: nn.Module, params: Params) -> Params:
 
 @contextmanager
 def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
-    """Collect the outputs of named submodules during one forward pass, run eagerly.
-
-    Args:
-        module: The module that will be run inside.
-        taps: Names of its submodules.
-
-    Yields:
-        A dictionary that fills up, tap by tap.
-
-    Raises:
-        UsageError: If a tap is not reached, or gives something else than a tensor.
-    """
+    """Collect the outputs of named submodules during one forward pass, run eagerly."""
     features: Params = {}
 
     def keep(name: str) -> Callable[[nn.Module, object, object], None]:
@@ -257,18 +185,7 @@ def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
 
 
 def find_tap(module: nn.Module, tap: str) -> nn.Module:
-    """The submodule of that name.
-
-    Args:
-        module: The student.
-        tap: A name as in ``module.named_modules()``.
-
-    Returns:
-        The submodule.
-
-    Raises:
-        UsageError: If there is none; the message lists the names there are.
-    """
+    """The submodule of that name."""
     modules, name = submodules(module), plain(tap)
     if name not in modules or not name:
         names = [name for name in modules if name]
@@ -277,42 +194,17 @@ def find_tap(module: nn.Module, tap: str) -> nn.Module:
 
 
 def submodules(module: nn.Module) -> dict[str, nn.Module]:
-    """The submodules by the names that they have where nothing is compiled.
-
-    Args:
-        module: The student.
-
-    Returns:
-        All of them; the empty string is the module itself.
-    """
+    """The submodules by the names that they have where nothing is compiled."""
     return {plain(name): part for name, part in module.named_modules()}
 
 
 def plain(name: str) -> str:
-    """A submodule's name without the wrappers of ``torch.compile``.
-
-    Args:
-        name: As in ``module.named_modules()``.
-
-    Returns:
-        The name.
-    """
+    """A submodule's name without the wrappers of ``torch.compile``."""
     return ".".join(word for word in name.split(".") if word != "_orig_mod")
 
 
 def tap_width(module: nn.Module, tap: str) -> int:
-    """How many features per example a tap gives, read off the layers around it.
-
-    Args:
-        module: The student.
-        tap: The name of the submodule.
-
-    Returns:
-        The number of features D.
-
-    Raises:
-        UsageError: If the width cannot be told; the message says how to give it.
-    """
+    """How many features per example a tap gives, read off the layers around it."""
     width = known_width(module, tap)
     if width is None:
         raise UsageError(
@@ -327,13 +219,6 @@ def known_width(module: nn.Module, tap: str) -> int | None:
 
     That is so for a linear layer, and for a module whose output is what the last linear layer
     takes.
-
-    Args:
-        module: The student.
-        tap: The name of the submodule.
-
-    Returns:
-        The number of features D, or None.
     """
     tapped_module = find_tap(module, tap)
     if isinstance(tapped_module, nn.Linear):

@@ -102,19 +102,11 @@ class InFolder:
                 zipfile.ZipFile(file).close()
 
     def state_dict(self) -> dict[str, Any]:
-        """What Accelerate keeps itself.
-
-        Returns:
-            The name of the file.
-        """
+        """What Accelerate keeps itself."""
         return {"file": self.name}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from the file that was found.
-
-        Args:
-            state: What Accelerate kept; of an earlier release, all.
-        """
+        """Go on from the file that was found."""
         if "file" in state:
             assert self.found is not None
             state = read_kept(self.found)

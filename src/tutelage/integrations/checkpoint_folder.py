@@ -15,18 +15,7 @@ _NUMBERED = re.compile(r"(.*\D)(\d+)")
 
 
 def read_kept(file: Path) -> dict[str, Any]:
-    """What ``checkpoints.save_checkpoint`` wrote into a checkpoint folder.
-
-    Args:
-        file: The file.
-
-    Returns:
-        Its content, on the CPU.
-
-    Raises:
-        UsageError: If it is missing or damaged; the message names the newest checkpoint beside
-            it that is whole.
-    """
+    """What ``checkpoints.save_checkpoint`` wrote into a checkpoint folder."""
     if not file.is_file():
         raise UsageError(
             f"{file} is missing: that checkpoint knows of no teacher. {_another(file)}"

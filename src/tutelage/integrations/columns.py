@@ -17,13 +17,6 @@ from tutelage.types import Batch
 def by_columns(model: nn.Module, columns: Sequence[str]) -> Iterator[None]:
     """Let a model of ``transformers`` be called with one tensor and give logits, inside.
 
-    Args:
-        model: Called with named columns outside, and gives ``logits``.
-        columns: Their names, in the order in which ``stacked`` lays them.
-
-    Yields:
-        Nothing.
-
     Note: raises ``UnsupportedStudentError`` where the model gives no logits.
     """
 
@@ -55,19 +48,7 @@ def by_columns(model: nn.Module, columns: Sequence[str]) -> Iterator[None]:
 def stacked(
     inputs: Mapping[str, Any], label: str, id_column: str | None
 ) -> tuple[tuple[str, ...], Batch]:
-    """A batch by column as one tensor.
-
-    Args:
-        inputs: Tensors by name.
-        label: The column of targets.
-        id_column: The column of identities; None: ids are -1.
-
-    Returns:
-        The columns that are inputs, sorted; the batch.
-
-    Raises:
-        UsageError: If targets or identities are missing, or inputs differ in shape or type.
-    """
+    """A batch by column as one tensor."""
     names = [name for name in inputs if name not in (label, id_column)]
     if label not in inputs:
         raise UsageError(f"The batch has no column '{label}' of targets, only {_list(names)}.")
@@ -100,15 +81,7 @@ def stacked(
 
 @contextmanager
 def at_rest(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Look at a model without leaving a trace: in evaluation mode, without a graph.
-
-    Args:
-        model: The model.
-        device: Where it is.
-
-    Yields:
-        Nothing; modes and random numbers are as before afterwards.
-    """
+    """Look at a model without leaving a trace: in evaluation mode, without a graph."""
     modes = {part: part.training for part in model.modules()}
     model.eval()
     try:
@@ -122,20 +95,7 @@ def at_rest(model: nn.Module, device: torch.device) -> Iterator[None]:
 def logits_without_labels(
     model: nn.Module, columns: Sequence[str], batch: Batch, outputs: Any
 ) -> Tensor:
-    """What a model gives where it is not shown the labels, as a student is called.
-
-    Args:
-        model: Of ``transformers``, at rest.
-        columns: Names of its inputs.
-        batch: A batch.
-        outputs: What it gave for that with its labels.
-
-    Returns:
-        Logits.
-
-    Raises:
-        UnsupportedStudentError: If it cannot be called so, or gives other logits.
-    """
+    """What a model gives where it is not shown the labels, as a student is called."""
     why = "its logits are others"
     try:
         with by_columns(model, columns):

@@ -21,9 +21,6 @@ class ByLightning:
 
     Lightning unscales a scaled gradient when its optimiser steps. The gradient is seen without
     the scale before, and gets it back there; scales are powers of two, so no bit is lost.
-
-    Raises:
-        ValueError: If ``max_norm`` is not positive.
     """
 
     module: L.LightningModule
@@ -39,26 +36,13 @@ class ByLightning:
         return self._scale() is not None
 
     def backward(self, loss: Tensor, optimizer: Optimizer, *, again: bool) -> None:
-        """Leave the gradient in the parameters, without the scale.
-
-        Args:
-            loss: What the student descends, a scalar.
-            optimizer: The student's.
-            again: Whether the graph is needed for another backward pass.
-        """
+        """Leave the gradient in the parameters, without the scale."""
         self.module.manual_backward(loss, retain_graph=again)
         if (scale := self._scale()) is not None:
             scale_gradient(optimizer, 1 / scale)
 
     def step(self, optimizer: Optimizer) -> bool:
-        """Move the student.
-
-        Args:
-            optimizer: The student's.
-
-        Returns:
-            False where a scaled gradient overflowed.
-        """
+        """Move the student."""
         if self.max_norm is not None:
             self.module.clip_gradients(optimizer, self.max_norm, "norm")
         scale = self._scale()

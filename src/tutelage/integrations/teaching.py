@@ -97,21 +97,13 @@ class Teaching:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The teacher and its optimiser, for a checkpoint from before there is a tutor.
-
-        Returns:
-            A part of what ``BesideStudent.state_dict`` gives.
-        """
+        """The teacher and its optimiser, for a checkpoint from before there is a tutor."""
         optimizer = self.teacher_optimizer
         learner = {} if optimizer is None else {"optimizer": optimizer.state_dict()}
         return {"teacher": self.teacher.state_dict(), "learner": learner}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give teacher and optimiser what they had.
-
-        Args:
-            state: As ``state_dict`` gave it, or ``BesideStudent.state_dict``.
-        """
+        """Give teacher and optimiser what they had."""
         load_module(self.teacher, state["teacher"], "teacher")
         if self.teacher_optimizer is not None and "optimizer" in state["learner"]:
             self.teacher_optimizer.load_state_dict(state["learner"]["optimizer"])
@@ -148,20 +140,12 @@ class BesideStudent:
     tutor: Tutor
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps.
-
-        Returns:
-            Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely.
-        """
+        """What a checkpoint keeps."""
         state = self.tutor.state_dict()
         return {k: v for k, v in state.items() if k not in ("student", "optimizer")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that ``state_dict`` gave.
-
-        Args:
-            state: That state, on any device; student and optimiser are back already.
-        """
+        """Go on from a state that ``state_dict`` gave."""
         student = self.tutor.student.state_dict()
         own = {"student": student, "optimizer": self.tutor.optimizer.state_dict()}
         self.tutor.load_state_dict({**state, **own})

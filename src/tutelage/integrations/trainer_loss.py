@@ -58,17 +58,7 @@ class TrainersLoss:
     def of(
         cls, model: nn.Module, smoothing: float, labels: Tensor | None = None
     ) -> "TrainersLoss":
-        """The loss of a model, by its name and configuration.
-
-        Args:
-            model: Of ``transformers``.
-            smoothing: The Trainer's ``label_smoothing_factor``.
-            labels: Of a batch, which tell one class from several where the configuration does
-                not; None: those of each call do.
-
-        Returns:
-            The loss.
-        """
+        """The loss of a model, by its name and configuration."""
         config = getattr(model, "config", None)
         one = getattr(config, "num_labels", 2) == 1
         task = getattr(config, "problem_type", None)
@@ -80,15 +70,7 @@ class TrainersLoss:
         return cls(task, shifts, smoothing)
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """One loss per example.
-
-        Args:
-            logits: [B, C], or [B, T, V].
-            targets: As the model takes its labels; or soft labels [B, C].
-
-        Returns:
-            [B].
-        """
+        """One loss per example."""
         if logits.ndim == 3 and self._has_classes(targets) and targets.ndim == 2:
             if not self.shifts:
                 return TokenCrossEntropy(self.smoothing)(logits, targets)
@@ -113,14 +95,7 @@ class TrainersLoss:
         )
 
     def counts(self, targets: Tensor) -> Tensor | None:
-        """How many labels each example has: its tokens, or one.
-
-        Args:
-            targets: As the model takes its labels.
-
-        Returns:
-            [B]; None where all have one.
-        """
+        """How many labels each example has: its tokens, or one."""
         if not self._has_classes(targets):
             return None
         if targets.ndim == 1:
@@ -128,14 +103,7 @@ class TrainersLoss:
         return self.counts_of_tokens(targets)
 
     def counts_of_tokens(self, targets: Tensor) -> Tensor:
-        """How many tokens of each sequence a mean is over.
-
-        Args:
-            targets: Tokens [B, T].
-
-        Returns:
-            int64 [B].
-        """
+        """How many tokens of each sequence a mean is over."""
         own = targets[:, 1:] if self.shifts and not self.counts_first else targets
         return (own != IGNORED).flatten(1).sum(1)
 
@@ -149,22 +117,7 @@ class TrainersLoss:
 def trainers_loss(
     model: nn.Module, smoothing: float, batch: Batch, logits: Tensor, wanted: Tensor
 ) -> TrainersLoss:
-    """The loss of a model that gives what the framework's own gives for a batch.
-
-    Args:
-        model: Of ``transformers``.
-        smoothing: The Trainer's ``label_smoothing_factor``.
-        batch: Some of the training set.
-        logits: What the model gives for it.
-        wanted: The framework's loss of it, a scalar; where it is not finite, as of a batch
-            without a label, the model's name and configuration tell.
-
-    Returns:
-        The loss.
-
-    Raises:
-        UsageError: If the framework's loss is another one.
-    """
+    """The loss of a model that gives what the framework's own gives for a batch."""
     guess = TrainersLoss.of(model, smoothing, batch.targets)
     half = torch.float16, torch.bfloat16
     near = 5e-3 if logits.dtype in half or wanted.dtype in half else 2e-5

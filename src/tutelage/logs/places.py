@@ -37,12 +37,7 @@ class TensorBoard:
         )
 
     def __call__(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Write them.
-
-        Args:
-            step: Student steps taken so far.
-            numbers: By name; what stands before a slash is a group of curves.
-        """
+        """Write them."""
         for name, number in numbers.items():
             self.writer.add_scalar(name, number, step)
 

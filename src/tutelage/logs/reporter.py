@@ -48,11 +48,7 @@ class Reporter:
             self._hook = learner.optimizer.register_step_pre_hook(self._seen)
 
     def __call__(self, record: Record) -> None:
-        """Tell of a step where its turn has come; to be called once for each.
-
-        Args:
-            record: What ``Tutor.step`` gave.
-        """
+        """Tell of a step where its turn has come; to be called once for each."""
         if record.held_out_loss is not None:
             self._held_out_loss = record.held_out_loss
         if self.logs and self.tutor.steps % self.every == 0:

@@ -146,18 +146,7 @@ class TokenCrossEntropy:
     """the target that is no token"""
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """One loss per sequence.
-
-        Args:
-            logits: [B, T, V].
-            targets: Token ids, int64 [B, T].
-
-        Returns:
-            [B]; 0 for a sequence without a token.
-
-        Raises:
-            ValueError: If the two do not match.
-        """
+        """One loss per sequence."""
         if logits.ndim != 3 or logits.shape[:2] != targets.shape:
             raise ValueError(
                 f"logits have shape {tuple(logits.shape)} but targets {tuple(targets.shape)}: "
@@ -173,14 +162,7 @@ class TokenCrossEntropy:
         return found.sum(1) / (targets != self.ignored).sum(1).clamp(min=1)
 
     def counts(self, targets: Tensor) -> Tensor:
-        """Which sequences count.
-
-        Args:
-            targets: Token ids [B, T].
-
-        Returns:
-            bool [B]: those that have a token.
-        """
+        """Which sequences count."""
         return (targets != self.ignored).flatten(1).any(1)
 
 
@@ -199,19 +181,7 @@ class Auxiliary:
     def __call__(
         self, outputs: tuple[Tensor, Tensor], targets: Tensor, aux: Tensor | None = None
     ) -> Tensor:
-        """One loss per example.
-
-        Args:
-            outputs: Logits, and what the student makes of the auxiliary targets.
-            targets: As the objective takes them.
-            aux: Auxiliary targets; None leaves their part out.
-
-        Returns:
-            [L].
-
-        Raises:
-            ValueError: If the second output and ``aux`` differ in shape, which would broadcast.
-        """
+        """One loss per example."""
         logits, second = outputs
         losses = self.objective(logits, targets)
         if aux is None:
@@ -225,14 +195,7 @@ class Auxiliary:
         return losses + off.square().flatten(1).mean(1)
 
     def counts(self, targets: Tensor) -> Tensor | None:
-        """Which examples count: those that do for the objective.
-
-        Args:
-            targets: As the objective takes them.
-
-        Returns:
-            [L]; None where all do.
-        """
+        """Which examples count: those that do for the objective."""
         return counts_of(self.objective, targets)
 
 

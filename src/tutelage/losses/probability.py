@@ -30,15 +30,7 @@ class Focal:
         not_negative(self, "gamma")
 
     def __call__(self, logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor, "B"]:
-        """One loss per example, nats.
-
-        Args:
-            logits: Unnormalised log-probabilities.
-            targets: Class ids [B]; or soft labels [B, C], which mix the losses of the classes.
-
-        Returns:
-            [B].
-        """
+        """One loss per example, nats."""
         log_p = _log_probabilities(logits, targets)
         missing = (-log_p.expm1()).clamp(min=torch.finfo(log_p.dtype).eps)
         return _mixed(-(missing**self.gamma) * log_p, targets)
@@ -65,15 +57,7 @@ class GeneralisedCrossEntropy:
             raise ValueError(f"q must lie in (0, 1], got {self.q}.")
 
     def __call__(self, logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor, "B"]:
-        """One loss per example.
-
-        Args:
-            logits: Unnormalised log-probabilities.
-            targets: Class ids [B]; or soft labels [B, C], which mix the losses of the classes.
-
-        Returns:
-            [B], in 0..1/q.
-        """
+        """One loss per example."""
         log_p = _log_probabilities(logits, targets)
         return _mixed(-(self.q * log_p).expm1() / self.q, targets)
 

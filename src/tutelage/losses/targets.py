@@ -33,53 +33,23 @@ class CrossEntropy:
     """labels that stand for none, such as 255 and -1"""
 
     def __call__(self, logits: Float[Tensor, "B C"], targets: Tensor) -> Tensor:
-        """One loss per example.
-
-        Args:
-            logits: Unnormalised log-probabilities.
-            targets: Class ids or ignored labels [B], or soft labels [B, C].
-
-        Returns:
-            [B].
-        """
+        """One loss per example."""
         if targets.is_floating_point():
             return cross_entropy(logits, targets)
         known = self.labelled(targets)
         return cross_entropy(logits, targets.where(known, 0)).where(known, 0)
 
     def counts(self, targets: Tensor) -> Tensor | None:
-        """Which examples count in a mean of losses.
-
-        Args:
-            targets: Class ids or ignored labels [B], or soft labels [B, C].
-
-        Returns:
-            bool [B]; None for soft labels.
-        """
+        """Which examples count in a mean of losses."""
         return None if targets.is_floating_point() else self.labelled(targets)
 
     def labelled(self, targets: Int[Tensor, "B"]) -> Bool[Tensor, "B"]:
-        """Which examples have a label.
-
-        Args:
-            targets: Class ids, or ignored labels.
-
-        Returns:
-            False where the label is an ignored one.
-        """
+        """Which examples have a label."""
         return is_none_of(targets, self.ignored)
 
 
 def with_classes(rows: Rows, counts: Tensor | None) -> Rows:
-    """Class 0 in place of labels that are none, which would index beyond the classes.
-
-    Args:
-        rows: The lesson or batch.
-        counts: As ``reduction.counts_of`` gives them.
-
-    Returns:
-        The same one where all rows have a label, or a label is more than a class id.
-    """
+    """Class 0 in place of labels that are none, which would index beyond the classes."""
     if counts is None or rows.targets.ndim > 1 or rows.targets.is_floating_point():
         return rows
     return rows._replace(targets=rows.targets.where(counts > 0, 0))
@@ -95,15 +65,6 @@ def of_labelled(
 
     The teacher sees the labelled rows alone, so that the others are in no mean, rank or draw
     of its own. Where some may be without a label, this waits for a GPU.
-
-    Args:
-        moment: From what the student saw and what that revealed to numbers, one for each row.
-        lesson: What the student saw.
-        seen: What its forward pass revealed.
-        counts: As ``reduction.counts_of`` gives them.
-
-    Returns:
-        [L], or as the moment gives them where all rows have a label.
     """
     if counts is None:
         return moment(lesson, seen)
@@ -119,17 +80,7 @@ def of_labelled(
 def of_labelled_examples(
     moment: Moment, lesson: Lesson, seen: Observation, counts: Tensor | None
 ) -> Tensor:
-    """The same of a moment that gives a number for each example of the batch.
-
-    Args:
-        moment: From what the student saw and what that revealed to numbers, one an example.
-        lesson: What the student saw.
-        seen: What its forward pass revealed.
-        counts: As ``reduction.counts_of`` gives them.
-
-    Returns:
-        [B].
-    """
+    """The same of a moment that gives a number for each example of the batch."""
     if counts is None:
         return moment(lesson, seen)
     rows = (counts > 0).nonzero().squeeze(1)
@@ -145,16 +96,7 @@ def of_labelled_examples(
 def counted_rows(
     lesson: Lesson, seen: Observation, counts: Tensor | None
 ) -> tuple[Lesson, Observation]:
-    """The rows of a lesson that have a label, and what was seen of them.
-
-    Args:
-        lesson: What the student saw.
-        seen: What its forward pass revealed.
-        counts: As ``reduction.counts_of`` gives them.
-
-    Returns:
-        Both, their examples numbered anew; all of it where all rows have a label.
-    """
+    """The rows of a lesson that have a label, and what was seen of them."""
     if counts is None:
         return lesson, seen
     rows = (counts > 0).nonzero().squeeze(1)
@@ -182,19 +124,7 @@ def _only(rows: Tensor, lesson: Lesson, seen: Observation) -> tuple[Lesson, Obse
 
 
 def answered_rightly(outputs: Outputs, targets: Tensor, counts: Tensor | None = None) -> Tensor:
-    """Which examples a student names the class of; those without a label are left out.
-
-    Args:
-        outputs: What it gives, logits [L, C] first.
-        targets: Class ids [L], or soft labels [L, C].
-        counts: As ``reduction.counts_of`` gives them.
-
-    Returns:
-        bool, one for each example with a label.
-
-    Raises:
-        UsageError: If outputs and targets do not fit, which might broadcast.
-    """
+    """Which examples a student names the class of; those without a label are left out."""
     logits = logits_of(outputs)
     labels = targets.argmax(1) if targets.ndim == 2 else targets
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
@@ -207,15 +137,7 @@ def answered_rightly(outputs: Outputs, targets: Tensor, counts: Tensor | None = 
 
 
 def require_distributions(targets: Tensor, objective: object) -> None:
-    """Refuse soft labels that are no probabilities, by cross entropy; waits for the device.
-
-    Args:
-        targets: What the student is trained on.
-        objective: By what it is.
-
-    Raises:
-        UsageError: If a row has a negative number, or does not sum to one.
-    """
+    """Refuse soft labels that are no probabilities, by cross entropy; waits for the device."""
     mixes = objective is cross_entropy or isinstance(objective, CrossEntropy)
     if not mixes or not targets.is_floating_point():
         return
@@ -233,14 +155,6 @@ def require_distributions(targets: Tensor, objective: object) -> None:
 def one_hot(targets: Tensor, classes: int, owner: str) -> Tensor:
     """Class ids as rows of a one and zeros.
 
-    Args:
-        targets: Class ids [L].
-        classes: C.
-        owner: Who needs them, for the message.
-
-    Returns:
-        int64 [L, C].
-
     Note: class ids that are none are a ``UsageError`` on the CPU.
     """
     if targets.device.type == "cpu":
@@ -249,17 +163,7 @@ def one_hot(targets: Tensor, classes: int, owner: str) -> Tensor:
 
 
 def require_classes_of(targets: Tensor, classes: int, owner: str) -> None:
-    """Refuse labels that a teacher made for C classes does not know.
-
-    Args:
-        targets: Class ids [L].
-        classes: C.
-        owner: Who needs them, for the message.
-
-    Raises:
-        UsageError: If targets are no class ids.
-        UnknownLabelError: If a label is outside of 0..C-1.
-    """
+    """Refuse labels that a teacher made for C classes does not know."""
     if targets.is_floating_point() or targets.ndim != 1:
         raise UsageError(f"{owner} takes class ids [L], got {described(targets)}.")
     wrong = (targets < 0) | (targets >= classes)

@@ -22,15 +22,7 @@ class Mean(nn.Module):
     def forward(
         self, embedded: Float[Tensor, "B L W"], there: Integer[Tensor, "B L"]
     ) -> Float[Tensor, "B W"]:
-        """The mean.
-
-        Args:
-            embedded: The tokens.
-            there: 1 where there is a token, 0 for padding.
-
-        Returns:
-            Zeros for a text of no tokens.
-        """
+        """The mean."""
         weights = there.to(embedded.dtype)
         total = (embedded * weights[..., None]).sum(1)
         return total / weights.sum(1, keepdim=True).clamp(min=1)
@@ -62,12 +54,5 @@ class BagOfTokens(nn.Module):
                 part /= GAIN
 
     def forward(self, texts: Integer[Tensor, "B 3 L"]) -> Float[Tensor, "B C"]:
-        """Logits.
-
-        Args:
-            texts: Token ids, token types, and 1 where there is a token.
-
-        Returns:
-            One row for each text.
-        """
+        """Logits."""
         return GAIN * self.head(self.mean(GAIN * self.embedding(texts[:, 0]), texts[:, 2]))

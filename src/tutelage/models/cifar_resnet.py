@@ -41,17 +41,7 @@ class CifarResNet(nn.Module):
     """
 
     def __init__(self, depth: int, classes: int, channels: int = 3, width: int = 16) -> None:
-        """Draw the weights Kaiming-normal from torch's global generator; biases are zero.
-
-        Args:
-            depth: Layers with weights, 6n+2: 8, 14, 20, ...
-            classes: Columns of the output.
-            channels: Channels of an input image.
-            width: Channels of the first stage.
-
-        Raises:
-            UsageError: If ``depth`` is not 6n+2 for an n of 1 or more.
-        """
+        """Draw the weights Kaiming-normal from torch's global generator; biases are zero."""
         super().__init__()
         if depth < 8 or depth % 6 != 2:
             raise UsageError(
@@ -72,14 +62,7 @@ class CifarResNet(nn.Module):
         nn.init.zeros_(self.fc.bias)
 
     def forward(self, images: Float[Tensor, "B channels H W"]) -> Float[Tensor, "B C"]:
-        """The logits.
-
-        Args:
-            images: Images of any size.
-
-        Returns:
-            One row of logits for each image.
-        """
+        """The logits."""
         x = F.relu(self.bn(self.conv(images)))
         return self.fc(self.pool(self.stage3(self.stage2(self.stage1(x)))))
 

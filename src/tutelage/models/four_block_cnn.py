@@ -42,14 +42,7 @@ class FourBlocks(nn.Module):
         self.features = width * (size // 16) ** 2
 
     def forward(self, images: Float[Tensor, "B channels H W"]) -> Float[Tensor, "B F"]:
-        """The features of every image.
-
-        Args:
-            images: Square images of the size named at construction.
-
-        Returns:
-            One row for each image.
-        """
+        """The features of every image."""
         return self.blocks(images).flatten(1)
 
 
@@ -73,14 +66,7 @@ class FourBlockCNN(nn.Module):
         self.fc = nn.Linear(self.pool.features, outputs)
 
     def forward(self, images: Float[Tensor, "B channels H W"]) -> Float[Tensor, "B outputs"]:
-        """The outputs before any softmax or sigmoid.
-
-        Args:
-            images: Square images of the size named at construction.
-
-        Returns:
-            One row of outputs for each image.
-        """
+        """The outputs before any softmax or sigmoid."""
         return self.fc(self.pool(images))
 
 

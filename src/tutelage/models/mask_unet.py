@@ -48,14 +48,7 @@ class MaskUNet(nn.Module):
         self.last = nn.Conv2d(width, 1, 1, bias=False)
 
     def forward(self, images: Float[Tensor, "B channels H W"]) -> Float[Tensor, "B 1 H W"]:
-        """One logit per pixel.
-
-        Args:
-            images: Of any height and width.
-
-        Returns:
-            Logits, near uniform at first.
-        """
+        """One logit per pixel."""
         x, beside = self.down[0](images), []
         for block in self.down[1:]:
             beside.append(x)

@@ -44,13 +44,7 @@ class CifarStemResNet(nn.Module):
     def __init__(
         self, blocks: tuple[int, int, int, int], classes: int, channels: int = 3
     ) -> None:
-        """Draw the weights from torch's global generator, by torch's defaults.
-
-        Args:
-            blocks: Residual blocks in each stage.
-            classes: Columns of the output.
-            channels: Channels of an input image.
-        """
+        """Draw the weights from torch's global generator, by torch's defaults."""
         super().__init__()
         self.conv = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
         self.bn = nn.BatchNorm2d(64)
@@ -62,14 +56,7 @@ class CifarStemResNet(nn.Module):
         self.fc = nn.Linear(512, classes)
 
     def forward(self, images: Float[Tensor, "B channels H W"]) -> Float[Tensor, "B C"]:
-        """The logits.
-
-        Args:
-            images: Images of any size.
-
-        Returns:
-            One row of logits for each image.
-        """
+        """The logits."""
         x = F.relu(self.bn(self.conv(images)))
         x = self.stage4(self.stage3(self.stage2(self.stage1(x))))
         return self.fc(self.pool(x))

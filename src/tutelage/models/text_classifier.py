@@ -43,14 +43,7 @@ class TextClassifier(nn.Module):
         self._typed = takes_types(model)
 
     def forward(self, texts: Tensor) -> Tensor:
-        """Logits, or a number.
-
-        Args:
-            texts: [B, 3, L]: token ids, token types, and 1 where there is a token.
-
-        Returns:
-            [B, classes]; [B, 1] for numbers.
-        """
+        """Logits, or a number."""
         return self.model(**arguments(texts, typed=self._typed)).logits
 
 

@@ -26,16 +26,7 @@ class TwoBlockCNN(nn.Module):
     """
 
     def __init__(self, channels: int, outputs: int, size: int) -> None:
-        """Draw the weights from torch's global generator, by torch's defaults.
-
-        Args:
-            channels: Channels of an input image.
-            outputs: Columns of the output.
-            size: Height and width of an input image, in pixels; 13 at least.
-
-        Raises:
-            UsageError: If ``size`` is so small that the last max-pool has nothing to look at.
-        """
+        """Draw the weights from torch's global generator, by torch's defaults."""
         super().__init__()
         if size < 13:
             raise UsageError(
@@ -52,14 +43,7 @@ class TwoBlockCNN(nn.Module):
         self.fc = nn.Linear(64 * _side(size) ** 2, outputs)
 
     def forward(self, images: Float[Tensor, "B channels H W"]) -> Float[Tensor, "B outputs"]:
-        """The outputs before any softmax or sigmoid.
-
-        Args:
-            images: Square images of the size named at construction.
-
-        Returns:
-            One row of outputs for each image.
-        """
+        """The outputs before any softmax or sigmoid."""
         x = F.max_pool2d(F.relu(self.bn1(self.conv1(images))), 3, stride=2)
         return self.fc(self.pool(F.relu(self.bn2(self.conv2(x)))))
 

@@ -24,13 +24,6 @@ class TwoHeads(nn.Module):
         self.second = nn.Linear(features, auxiliary)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Both outputs.
-
-        Args:
-            inputs: [B, ...].
-
-        Returns:
-            [B, outputs] and [B, auxiliary].
-        """
+        """Both outputs."""
         features = self.trunk(inputs)
         return self.fc(features), self.second(features)

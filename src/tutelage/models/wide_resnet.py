@@ -42,17 +42,7 @@ class WideResNet(nn.Module):
     """
 
     def __init__(self, depth: int, widen: int, classes: int, channels: int = 3) -> None:
-        """Draw the convolutions Kaiming-normal by fan-out from torch's global generator.
-
-        Args:
-            depth: Layers with weights on the longest path, 6n+4: 10, 16, 22, 28, 40, ...
-            widen: Factor on the channels of every stage, 1 at least.
-            classes: Columns of the output.
-            channels: Channels of an input image.
-
-        Raises:
-            UsageError: If ``depth`` is not 6n+4 for an n of 1 or more, or ``widen`` below 1.
-        """
+        """Draw the convolutions Kaiming-normal by fan-out from torch's global generator."""
         super().__init__()
         if depth < 10 or depth % 6 != 4:
             raise UsageError(
@@ -75,14 +65,7 @@ class WideResNet(nn.Module):
         nn.init.zeros_(self.fc.bias)
 
     def forward(self, images: Float[Tensor, "B channels H W"]) -> Float[Tensor, "B C"]:
-        """The logits.
-
-        Args:
-            images: Images of any size.
-
-        Returns:
-            One row of logits for each image.
-        """
+        """The logits."""
         x = self.stage3(self.stage2(self.stage1(self.conv(images))))
         return self.fc(self.pool(F.relu(self.bn(x))))
 

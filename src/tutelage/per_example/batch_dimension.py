@@ -35,17 +35,6 @@ def find_places(
 
     Where the loss of row i is multiplied, row i of every gradient is, and nothing else: that
     tells positions from examples where their numbers agree, and finds modules that mix rows.
-
-    Args:
-        student: The student; its state is left alone.
-        units: The modules to look at.
-        given: The student's arguments.
-        rows: B.
-
-    Returns:
-        By output: its dimension, None where none counts rows, ``UNKNOWN`` where several might.
-        Empty where the student gives nothing row by row; None where it cannot be run on a few
-        rows, so that nothing is known.
     """
     few = min(rows, MANY if any(map(takes_statistics, student.modules())) else FEW)
     outputs: dict[tuple[str, int], list[Tensor]] = {}
@@ -62,17 +51,7 @@ def find_places(
 
 
 def run(student: nn.Module, given: Given, rows: int, few: int) -> object:
-    """What the student gives for a few rows, on copies of these and of its buffers.
-
-    Args:
-        student: The student.
-        given: Its arguments.
-        rows: B.
-        few: How many rows.
-
-    Returns:
-        Anything.
-    """
+    """What the student gives for a few rows, on copies of these and of its buffers."""
 
     def sliced(tensor: Tensor) -> Tensor:
         return (tensor[:few] if tensor.shape[:1] == (rows,) else tensor).clone()
@@ -86,14 +65,7 @@ def run(student: nn.Module, given: Given, rows: int, few: int) -> object:
 
 @contextmanager
 def without_statistics(student: nn.Module) -> Iterator[None]:
-    """Batch normalisations in evaluation mode where they can be: these leave rows apart.
-
-    Args:
-        student: The student; in its own modes again afterwards.
-
-    Yields:
-        Nothing.
-    """
+    """Batch normalisations in evaluation mode where they can be: these leave rows apart."""
     norms = [m for m in student.modules() if isinstance(m, _BatchNorm)]
     changed = [m for m in norms if m.training and m.running_mean is not None]
     try:
@@ -106,13 +78,7 @@ def without_statistics(student: nn.Module) -> Iterator[None]:
 
 
 def gather(unit: Unit, outputs: dict[tuple[str, int], list[Tensor]], stack: ExitStack) -> None:
-    """Keep what a module gives, call by call.
-
-    Args:
-        unit: The module.
-        outputs: Where to.
-        stack: Undoes the hook.
-    """
+    """Keep what a module gives, call by call."""
     calls: list[None] = []
 
     def after(_module: nn.Module, _args: object, given: object) -> None:
@@ -128,16 +94,7 @@ def gather(unit: Unit, outputs: dict[tuple[str, int], list[Tensor]], stack: Exit
 def places_in(
     outputs: Mapping[tuple[str, int], list[Tensor]], result: object, sizes: tuple[int, int]
 ) -> Places:
-    """See what scales with the rows of a result.
-
-    Args:
-        outputs: Of every call of every module.
-        result: What the student gave.
-        sizes: How many rows that may have.
-
-    Returns:
-        As ``find_places``.
-    """
+    """See what scales with the rows of a result."""
     scores = row_scores(result, sizes)
     if scores is None:
         return {}
@@ -161,15 +118,7 @@ def places_in(
 
 
 def row_scores(result: object, sizes: tuple[int, int]) -> Tensor | None:
-    """One differentiable number per row of what the student gave.
-
-    Args:
-        result: Tensors whose first dimension counts rows.
-        sizes: How many these may be; the first that fits counts.
-
-    Returns:
-        [rows]; None where there is none.
-    """
+    """One differentiable number per row of what the student gave."""
     for rows in sizes:
         fitting = [t for t in tensors_in(result) if t.requires_grad and t.shape[:1] == (rows,)]
         if fitting:
@@ -178,16 +127,7 @@ def row_scores(result: object, sizes: tuple[int, int]) -> Tensor | None:
 
 
 def scaling_dim(once: Tensor, scaled: Tensor, factors: Tensor) -> int | None:
-    """The dimension along which one tensor is the other times the factors.
-
-    Args:
-        once: A gradient.
-        scaled: The gradient for losses multiplied by the factors.
-        factors: One per row.
-
-    Returns:
-        That dimension; None if there is none, ``UNKNOWN`` if there are several.
-    """
+    """The dimension along which one tensor is the other times the factors."""
     rows = len(factors)
     once, scaled, factors = (t.detach().to(torch.float64) for t in (once, scaled, factors))
     bound = TOLERANCE * float(scaled.abs().max()) if scaled.numel() else 0.0

@@ -20,20 +20,7 @@ NOISE = 1e-2
 def check_sums(
     calls: Sequence[Call], shares: Sequence[Tensor], gradient: Params, direction: Params
 ) -> Tensor:
-    """Hold the rows' sums, layer by layer, against the gradient's dot product.
-
-    Args:
-        calls: All that was recorded.
-        shares: Of every call [rows].
-        gradient: Of the loss that was differentiated.
-        direction: g.
-
-    Returns:
-        0, to be added to the rows' dot products; NaN where a sum is not finite.
-
-    Raises:
-        UnsupportedStudentError: If they differ: a parameter is used elsewhere, too.
-    """
+    """Hold the rows' sums, layer by layer, against the gradient's dot product."""
     groups = together([set(call.unit.params.values()) & set(direction) for call in calls])
     groups = [g for g in groups if g <= set(gradient)]
     if not groups:
@@ -58,43 +45,19 @@ def check_sums(
 
 
 def whole(group: set[str], gradient: Params, direction: Params) -> Tensor:
-    """Dot product of the gradient of some parameters with the direction.
-
-    Args:
-        group: Their names.
-        gradient: Of the loss.
-        direction: g.
-
-    Returns:
-        A scalar.
-    """
+    """Dot product of the gradient of some parameters with the direction."""
     return torch.stack([inner_of(gradient[k], direction[k]).double() for k in group]).sum()
 
 
 def tolerance(calls: Sequence[Call], gradient: Params) -> float:
-    """How far sums may differ, by the shortest floats that took part.
-
-    Args:
-        calls: All that was recorded.
-        gradient: Of the loss that was differentiated.
-
-    Returns:
-        A relative gap.
-    """
+    """How far sums may differ, by the shortest floats that took part."""
     kinds = {g.dtype for g in gradient.values()}
     kinds |= {kind for call in calls for kind in (call.kind, call.store) if kind is not None}
     return max(TOLERANCE.get(kind, ROUNDED) for kind in kinds)
 
 
 def together(sets: list[set[str]]) -> list[set[str]]:
-    """Unite sets that have a name in common.
-
-    Args:
-        sets: Sets of names.
-
-    Returns:
-        Disjoint sets.
-    """
+    """Unite sets that have a name in common."""
     found: list[set[str]] = []
     for names in filter(None, sets):
         touching = [group for group in found if group & names]

@@ -38,14 +38,7 @@ class Checked:
     """those whose rows depend on one another, and how"""
 
     def due(self, key: tuple[int, int]) -> bool:
-        """Count a pass, and say whether it is to be checked.
-
-        Args:
-            key: Its graph, and how many rows it has.
-
-        Returns:
-            True for the first passes, now and then, and for whatever is new.
-        """
+        """Count a pass, and say whether it is to be checked."""
         self.passes += 1
         new = key not in self.known
         self.known.add(key)
@@ -54,16 +47,7 @@ class Checked:
 
 
 def couples_rows(student: nn.Module) -> bool:
-    """Whether the gradient of one example depends on the others of its batch, where known.
-
-    Args:
-        student: The student.
-
-    Returns:
-        True where a batch normalisation is in training mode, or keeps no statistics, where an
-        embedding divides its gradient by how often the batch holds a token, and where the check
-        of a recorded pass has found that rows of the student's losses depend on one another.
-    """
+    """Whether the gradient of one example depends on the others of its batch, where known."""
     found = CHECKED.get(student)
     return (found is not None and bool(found.coupled)) or any(
         takes_statistics(m) or scales_by_frequency(m) for m in student.modules()
@@ -99,21 +83,11 @@ class RowCheck:
         """why rows cannot be told apart; empty where they can"""
 
     def gave(self, result: object) -> None:
-        """Keep what a call of the student gave.
-
-        Args:
-            result: Anything.
-        """
+        """Keep what a call of the student gave."""
         self.outputs += [t for t in tensors_in(result) if t.requires_grad]
 
     def note(self, output: tuple[int, int], dim: int, delta: Tensor) -> None:
-        """Keep one number for each row of a gradient.
-
-        Args:
-            output: Which output of which call it came to.
-            dim: Its dimension that counts rows.
-            delta: The gradient.
-        """
+        """Keep one number for each row of a gradient."""
         assert self.found is not None
         by_row = wide(delta.detach().movedim(dim, 0).reshape(self.rows, -1))
         steps = torch.arange(1, by_row.shape[1] + 1, dtype=by_row.dtype, device=by_row.device)
@@ -123,12 +97,7 @@ class RowCheck:
         self.found[output] = numbers.sum(1), bound
 
     def verify(self, losses: Tensor, *, row_by_row: bool = False) -> None:
-        """Check a pass between the student's forward and backward pass.
-
-        Args:
-            losses: One per row, attached to the student's graph.
-            row_by_row: Whether the objective is known to look at one row at a time.
-        """
+        """Check a pass between the student's forward and backward pass."""
         if losses.shape != (self.rows,) or not losses.requires_grad:
             self.reason = self.reason or UNKNOWN
             return
@@ -152,11 +121,7 @@ class RowCheck:
                 checked.coupled[key] = reason
 
     def verify_outputs(self, result: object) -> None:
-        """Check the student alone, whose losses are not known.
-
-        Args:
-            result: What it gave.
-        """
+        """Check the student alone, whose losses are not known."""
         fitting = [
             t for t in tensors_in(result) if t.requires_grad and t.shape[:1] == (self.rows,)
         ]
@@ -217,30 +182,14 @@ class RowCheck:
 def gradients_of(
     losses: Tensor, tensors: Sequence[Tensor], factors: Tensor
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of the losses times factors, the graph kept.
-
-    Args:
-        losses: [rows].
-        tensors: With respect to what.
-        factors: [rows].
-
-    Returns:
-        One for each tensor; None where the losses do not depend on it.
-    """
+    """Gradients of the losses times factors, the graph kept."""
     if not tensors:
         return ()
     return torch.autograd.grad(losses, tensors, factors, retain_graph=True, allow_unused=True)
 
 
 def rows_of(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """A gradient's numbers row by row, and how much rounding may change them.
-
-    Args:
-        gradient: [rows, ...].
-
-    Returns:
-        [rows, n] and [rows, 1].
-    """
+    """A gradient's numbers row by row, and how much rounding may change them."""
     numbers = wide(gradient.reshape(len(gradient), -1))
     bound = numbers.abs().sum(1, keepdim=True) * TOLERANCE.get(gradient.dtype, ROUNDED)
     return numbers, bound
@@ -249,32 +198,14 @@ def rows_of(gradient: Tensor) -> tuple[Tensor, Tensor]:
 def in_proportion(
     once: tuple[Tensor, Tensor], scaled: tuple[Tensor, Tensor], factors: Tensor
 ) -> bool:
-    """Whether numbers are others times the factors of their rows.
-
-    Args:
-        once: Numbers [rows, ...], with what rounding may change.
-        scaled: The same for losses times the factors.
-        factors: [rows].
-
-    Returns:
-        False also where a number is not finite.
-    """
+    """Whether numbers are others times the factors of their rows."""
     u = factors.reshape(-1, *[1] * (once[0].ndim - 1)).to(once[0])
     gap = (scaled[0] / u - once[0]).abs()
     return bool((gap <= torch.maximum(once[1], scaled[1] / u)).all())
 
 
 def factors_for(losses: Tensor, number: int, digits: int) -> list[Tensor]:
-    """Ones, and powers of two: two sets of them, of which no two of 256 rows share both.
-
-    Args:
-        losses: [rows], for type and place.
-        number: Of the pass: another one gives rows other factors.
-        digits: How many sets; one is enough where rows are few.
-
-    Returns:
-        Two or three tensors [rows].
-    """
+    """Ones, and powers of two: two sets of them, of which no two of 256 rows share both."""
     rows = len(losses)
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(number))
     parts = [order % DIGIT, order // DIGIT % DIGIT][: digits if rows > DIGIT else 1]
@@ -283,27 +214,13 @@ def factors_for(losses: Tensor, number: int, digits: int) -> list[Tensor]:
 
 
 def varied(values: Tensor) -> Tensor:
-    """Sums with fixed, all different factors, so that none is trivially constant.
-
-    Args:
-        values: [rows, n].
-
-    Returns:
-        [rows].
-    """
+    """Sums with fixed, all different factors, so that none is trivially constant."""
     steps = torch.arange(1, values.shape[1] + 1, dtype=values.dtype, device=values.device)
     return (values * torch.cos(steps)).sum(1)
 
 
 def graph_of(losses: Tensor) -> int:
-    """A number for the operators in a tensor's graph and how they hang together.
-
-    Args:
-        losses: Attached to a graph.
-
-    Returns:
-        The same for the same operators.
-    """
+    """A number for the operators in a tensor's graph and how they hang together."""
     places: dict[object, int] = {}
     operators: list[object] = []
     waiting: list[object] = [losses.grad_fn]

@@ -17,17 +17,7 @@ SIZE = 1e-3
 def central_dots(
     losses: Losses, params: Params, direction: Params, size: float = SIZE
 ) -> Tensor:
-    """``(l_i(theta + e g) - l_i(theta - e g)) / 2 e``: two forward passes without a graph.
-
-    Args:
-        losses: The losses as a function of the parameters.
-        params: Where to take the derivative.
-        direction: g, keyed like ``params``; a missing one counts as zero.
-        size: Norm of ``e g``.
-
-    Returns:
-        [L]; its error shrinks with ``size`` down to the rounding of the losses over ``size``.
-    """
+    """``(l_i(theta + e g) - l_i(theta - e g)) / 2 e``: two forward passes without a graph."""
     with torch.no_grad():
         here, direction = full(params, direction)
         scale = step_of(direction, size)
@@ -41,18 +31,7 @@ def central_dots(
 def forward_difference_dots(
     losses: Losses, params: Params, direction: Params, here: Tensor, size: float = SIZE
 ) -> Tensor:
-    """``(l_i(theta + e g) - l_i(theta)) / e``: one forward pass, with losses known already.
-
-    Args:
-        losses: The losses as a function of the parameters.
-        params: Where to take the derivative.
-        direction: g, keyed like ``params``; a missing one counts as zero.
-        here: The losses at ``params`` [L].
-        size: Norm of ``e g``.
-
-    Returns:
-        [L]; biased where g is nearly orthogonal to the gradients.
-    """
+    """``(l_i(theta + e g) - l_i(theta)) / e``: one forward pass, with losses known already."""
     with torch.no_grad():
         scale = step_of(direction, size)
         if scale == 0.0:
@@ -65,13 +44,6 @@ def full(params: Params, direction: Params) -> tuple[Params, Params]:
     """Where a difference starts from and goes to, in float32 or better.
 
     Half precision cannot tell two students apart that are so near.
-
-    Args:
-        params: Where to take the derivative.
-        direction: g, keyed like ``params``; a missing one counts as zero.
-
-    Returns:
-        Those of the parameters that move; the direction.
     """
     return {k: wide(params[k].detach()) for k in direction}, {
         k: wide(g) for k, g in direction.items()
@@ -79,15 +51,7 @@ def full(params: Params, direction: Params) -> tuple[Params, Params]:
 
 
 def step_of(direction: Params, size: float) -> float:
-    """``e`` such that ``e g`` has the given norm.
-
-    Args:
-        direction: g.
-        size: That norm.
-
-    Returns:
-        ``size / |g|``; 0 where g is zero, and NaN where it is not finite.
-    """
+    """``e`` such that ``e g`` has the given norm."""
     norm = float(inner(direction, direction).sqrt()) if direction else 0.0
     if not isfinite(norm):
         return nan

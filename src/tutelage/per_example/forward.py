@@ -24,17 +24,6 @@ def forward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
 
     With batch normalisation in training mode it includes the path through the batch statistics.
     Where an operator has no formula for forward mode, ``backward_dots`` gives the same numbers.
-
-    Args:
-        losses: The losses as a function of the parameters.
-        params: Where to take the derivative.
-        direction: g, keyed like ``params``; a missing one counts as zero.
-
-    Returns:
-        [L].
-
-    Raises:
-        RuntimeError: If there is no memory left.
     """
     load_forward_mode()
     try:
@@ -53,17 +42,6 @@ def backward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
     """The same by ``d <g, v> / d u_i`` with ``g = d (sum_i u_i l_i) / d theta``.
 
     It takes two backward passes; where an operator has no second derivative, one for each row.
-
-    Args:
-        losses: The losses as a function of the parameters.
-        params: Where to take the derivative.
-        direction: v, keyed like ``params``; a missing one counts as zero.
-
-    Returns:
-        [L].
-
-    Raises:
-        RuntimeError: As torch does for anything but a missing formula.
     """
     with torch.enable_grad():
         theta = leaves({k: params[k] for k in direction})
@@ -85,16 +63,7 @@ def backward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
 
 
 def dots_in_rows(gradient: Params, direction: Params, u: Tensor) -> Tensor:
-    """``d <g, v> / d u``.
-
-    Args:
-        gradient: g, with its graph.
-        direction: v, under at least the names of g.
-        u: The rows' factors [L].
-
-    Returns:
-        [L].
-    """
+    """``d <g, v> / d u``."""
     if not gradient:
         return torch.zeros_like(u)
     pulls = [direction[k] for k in gradient]
@@ -111,9 +80,6 @@ def as_constants() -> Iterator[None]:
 
     It has no part in the gradient, whose dot product is wanted; torch's forward mode would
     follow it all the same.
-
-    Yields:
-        Nothing.
     """
     enter, leave = torch.no_grad.__enter__, torch.no_grad.__exit__
     before: list[bool] = []
@@ -149,11 +115,7 @@ def load_forward_mode() -> None:
 
 @contextmanager
 def without_fast_attention() -> Iterator[None]:
-    """Leave torch's inference path for attention aside: it has no derivative of any kind.
-
-    Yields:
-        Nothing.
-    """
+    """Leave torch's inference path for attention aside: it has no derivative of any kind."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

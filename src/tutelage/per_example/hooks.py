@@ -55,11 +55,7 @@ class Watch:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Take no notice of what is called inside.
-
-        Yields:
-            Nothing.
-        """
+        """Take no notice of what is called inside."""
         self.paused = True
         try:
             yield
@@ -71,12 +67,7 @@ class Watch:
         self.counts = {}
 
     def module(self, unit: Unit, stack: ExitStack) -> None:
-        """Watch a module.
-
-        Args:
-            unit: The module, with what is wanted of it.
-            stack: Undoes the hooks.
-        """
+        """Watch a module."""
         self.units.append(unit)
         if unit.linear:
             self._linear(unit, stack)
@@ -156,34 +147,14 @@ class Watch:
 
 
 def place_of(places: Places, name: str, number: int) -> list[int | None]:
-    """What is known of a call, or of the module's last call that something is known of.
-
-    Args:
-        places: What is known.
-        name: The module's.
-        number: Of the call.
-
-    Returns:
-        As in ``places``; empty where nothing is.
-    """
+    """What is known of a call, or of the module's last call that something is known of."""
     while number > 0 and (name, number) not in places:
         number -= 1
     return list(places.get((name, number), ()))
 
 
 def checked(unit: Unit, output: Tensor, rows: int, place: int, dim: int | None) -> int | None:
-    """The dimension of a module's output that counts the batch's rows.
-
-    Args:
-        unit: The module.
-        output: What it gave.
-        rows: B.
-        place: Which of its outputs this is.
-        dim: What is known about it.
-
-    Returns:
-        The dimension; None if none has that size, or several have.
-    """
+    """The dimension of a module's output that counts the batch's rows."""
     fitting = [d for d, size in enumerate(output.shape) if size == rows]
     if dim == UNKNOWN:
         usual = usual_dim(unit.module, place)
@@ -194,15 +165,7 @@ def checked(unit: Unit, output: Tensor, rows: int, place: int, dim: int | None) 
 
 
 def usual_dim(module: nn.Module, place: int) -> int | None:
-    """Where modules of this kind have their rows, whatever the sizes.
-
-    Args:
-        module: The module.
-        place: Which of its outputs.
-
-    Returns:
-        The dimension; None where the kind does not tell.
-    """
+    """Where modules of this kind have their rows, whatever the sizes."""
     if isinstance(module, nn.RNNBase):
         return 0 if place == 0 and module.batch_first else 1
     if isinstance(module, nn.MultiheadAttention):

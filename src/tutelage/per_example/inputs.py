@@ -25,14 +25,7 @@ class Given:
         return any(tensor._version != version for tensor, version in self.versions)
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "Given":
-        """The arguments with every floating-point tensor changed.
-
-        Args:
-            change: What to do to a tensor.
-
-        Returns:
-            Arguments of their own; whatever kept its memory is still guarded.
-        """
+        """The arguments with every floating-point tensor changed."""
 
         def floating(tensor: Tensor) -> Tensor:
             return change(tensor) if tensor.is_floating_point() else tensor
@@ -44,27 +37,12 @@ class Given:
         return Given(args, kwargs, [(t, v) for t, v in self.versions if id(t) in same])
 
     def stored_as(self, kind: torch.dtype) -> "Given":
-        """The arguments with floating-point tensors of another type.
-
-        Args:
-            kind: That type.
-
-        Returns:
-            The arguments.
-        """
+        """The arguments with floating-point tensors of another type."""
         return self.changed(lambda t: t.to(kind))
 
 
 def given_to(args: tuple[object, ...], kwargs: dict[str, object]) -> Given:
-    """Arguments without history, in the memory they came in.
-
-    Args:
-        args: Positional ones.
-        kwargs: Those by keyword.
-
-    Returns:
-        What to keep of them.
-    """
+    """Arguments without history, in the memory they came in."""
     kept_args, kept_kwargs = mapped(args, Tensor.detach), mapped(kwargs, Tensor.detach)
     assert isinstance(kept_args, tuple)
     assert isinstance(kept_kwargs, dict)

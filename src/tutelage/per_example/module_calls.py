@@ -55,12 +55,7 @@ class Call:
         return bool(self.sums) or any(out.delta is not None for out in self.outputs)
 
     def receive(self, place: int, delta: Tensor) -> None:
-        """Take in the gradient of an output.
-
-        Args:
-            place: Which output.
-            delta: d loss / d output.
-        """
+        """Take in the gradient of an output."""
         out, delta = self.outputs[place], delta.detach()
         self.kind = delta.dtype
         self.repeated = bool(self.sums)  # without inputs nothing can be made of a second one
@@ -75,29 +70,14 @@ class Call:
         out.delta = delta if out.delta is None else out.delta + delta
 
     def take_sums(self, delta: Tensor, row_dim: int) -> None:
-        """Keep the parameters' gradients of every row, and nothing else.
-
-        Args:
-            delta: d loss / d output.
-            row_dim: Its dimension that counts rows.
-        """
+        """Keep the parameters' gradients of every row, and nothing else."""
         device = delta.device.type
         with torch.no_grad(), torch.autocast(device, enabled=False):
             self.sums = row_gradients(self.unit, self.given, delta, row_dim, self.saved)
         self.given, self.saved = Given((), {}), None
 
     def dots(self, direction: Params) -> Tensor:
-        """This call's share of every row's dot product.
-
-        Args:
-            direction: Keyed by the student's parameter names; a missing one counts as zero.
-
-        Returns:
-            [rows].
-
-        Raises:
-            RuntimeError: If the inputs were overwritten since, or a graph was used twice.
-        """
+        """This call's share of every row's dot product."""
         if self.repeated:
             raise RuntimeError(
                 "Two backward passes went through one graph of the student's while it was "
@@ -120,17 +100,7 @@ class Call:
             return self.moved_dots(local)
 
     def moved_dots(self, local: Params) -> Tensor:
-        """This call's share, by moving the parameters along the direction.
-
-        Args:
-            local: Direction by the module's own names.
-
-        Returns:
-            [rows].
-
-        Raises:
-            RuntimeError: If there is no memory left.
-        """
+        """This call's share, by moving the parameters along the direction."""
         known = [(out.delta, out.row_dim) for out in self.outputs]
         if self.before is None:
             moved = [moved_linearly(self.unit.module, self.given, local)]
@@ -150,14 +120,7 @@ class Call:
 
 
 def saved_statistics(output: object) -> tuple[Tensor, Tensor] | None:
-    """Mean and 1 / standard deviation that a batch normalisation's own pass has computed.
-
-    Args:
-        output: What it gave.
-
-    Returns:
-        One number per channel each; None where the pass did not keep them.
-    """
+    """Mean and 1 / standard deviation that a batch normalisation's own pass has computed."""
     node = output.grad_fn if isinstance(output, Tensor) else None
     mean = getattr(node, "_saved_result1", None)
     inverse = getattr(node, "_saved_result2", None)
@@ -169,18 +132,7 @@ def saved_statistics(output: object) -> tuple[Tensor, Tensor] | None:
 def open_call(
     unit: Unit, rows: int, store: torch.dtype | None, given: Given, output: object
 ) -> Call:
-    """Keep a layer's inputs.
-
-    Args:
-        unit: A layer that is linear in its parameters.
-        rows: B.
-        store: How to keep tensors.
-        given: Its arguments.
-        output: What it gave.
-
-    Returns:
-        The call, without its outputs.
-    """
+    """Keep a layer's inputs."""
     norm = isinstance(unit.module, nn.modules.batchnorm._BatchNorm)
     saved = saved_statistics(output) if norm and unit.module.training else None
     return Call(unit, rows, given, store, saved=saved)

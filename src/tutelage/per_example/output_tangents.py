@@ -26,15 +26,7 @@ class Direct(nn.Module):
         self.module = module
 
     def forward(self, *args: object, **kwargs: object) -> object:
-        """Run the module's forward.
-
-        Args:
-            *args: Its arguments.
-            **kwargs: Its keyword arguments.
-
-        Returns:
-            What it gives.
-        """
+        """Run the module's forward."""
         return self.module.forward(*args, **kwargs)
 
 
@@ -60,23 +52,12 @@ class Before:
         self.autocast = torch.is_autocast_enabled(self.device.type)
 
     def arguments(self, given: Given) -> Given:
-        """Arguments in the type of the parameters, where autocast would have seen to that.
-
-        Args:
-            given: What the module was called with.
-
-        Returns:
-            The arguments to call it with again.
-        """
+        """Arguments in the type of the parameters, where autocast would have seen to that."""
         return given.stored_as(next(self.module.parameters()).dtype) if self.autocast else given
 
     @contextmanager
     def again(self) -> Iterator[Params]:
-        """Random state and modes as they were; the caller's own come back afterwards.
-
-        Yields:
-            Copies of the parameters and buffers, by their names in the module.
-        """
+        """Random state and modes as they were; the caller's own come back afterwards."""
         devices = [] if self.cuda_state is None else [self.device]
         modes = [(part, part.training) for part in self.module.modules()]
         with torch.random.fork_rng(devices):
@@ -91,26 +72,13 @@ class Before:
 
 
 def set_modes(modes: list[tuple[nn.Module, bool]]) -> None:
-    """Put every module, alone, into training or evaluation mode.
-
-    Args:
-        modes: Modules and whether they train.
-    """
+    """Put every module, alone, into training or evaluation mode."""
     for part, training in modes:
         part.training = training
 
 
 def moved_linearly(module: nn.Module, given: Given, local: Params) -> Tensor:
-    """A layer evaluated at the direction.
-
-    Args:
-        module: A layer that is linear in its parameters.
-        given: Its arguments.
-        local: Direction by the layer's own names.
-
-    Returns:
-        A new tensor like its output, in float32 or better.
-    """
+    """A layer evaluated at the direction."""
     local = {k: wide(v) for k, v in local.items()}
     with torch.no_grad():
         if isinstance(module, nn.Embedding):
@@ -126,29 +94,12 @@ def moved_linearly(module: nn.Module, given: Given, local: Params) -> Tensor:
 
 
 def zeros_like(parameter: Tensor, local: Params) -> Tensor:
-    """Zeros of a parameter's shape and of the direction's type.
-
-    Args:
-        parameter: A parameter that the direction leaves out.
-        local: The direction.
-
-    Returns:
-        Zeros.
-    """
+    """Zeros of a parameter's shape and of the direction's type."""
     return torch.zeros_like(parameter, dtype=next(iter(local.values())).dtype)
 
 
 def looked_up(module: nn.Embedding, tokens: Tensor, table: Tensor) -> Tensor:
-    """Rows of a table; zeros for padding, which gets no gradient.
-
-    Args:
-        module: The embedding.
-        tokens: Indices of any shape.
-        table: The direction's [n, D].
-
-    Returns:
-        [..., D]; divided by every token's count where the layer does so to its gradient.
-    """
+    """Rows of a table; zeros for padding, which gets no gradient."""
     moved = table[tokens]
     if module.padding_idx is not None:
         moved.masked_fill_((tokens == module.padding_idx).unsqueeze(-1), 0.0)
@@ -160,14 +111,6 @@ def looked_up(module: nn.Embedding, tokens: Tensor, table: Tensor) -> Tensor:
 
 def moved_forward(before: Before, given: Given, local: Params) -> list[Tensor]:
     """The forward-mode derivative of any module in its own parameters.
-
-    Args:
-        before: The module as it was.
-        given: Its arguments.
-        local: Direction by the module's own names.
-
-    Returns:
-        One new tensor per output.
 
     Note: Raises NotImplementedError where torch has no forward-mode formula.
     """
@@ -183,17 +126,7 @@ def moved_forward(before: Before, given: Given, local: Params) -> list[Tensor]:
 def dots_by_rows(
     before: Before, given: Given, local: Params, outputs: list[tuple[Tensor | None, int]]
 ) -> Tensor:
-    """One backward pass through a module per row: for modules without a forward mode.
-
-    Args:
-        before: The module as it was.
-        given: Its arguments.
-        local: Direction by the module's own names.
-        outputs: d loss / d output and the dimension that counts rows, for every output.
-
-    Returns:
-        [rows].
-    """
+    """One backward pass through a module per row: for modules without a forward mode."""
     with torch.enable_grad(), before.again() as own:
         own = {k: v.requires_grad_(k in local) for k, v in own.items()}
         tensors = tensors_in(called(before.module, own, before.arguments(given)))
@@ -210,16 +143,7 @@ def dots_by_rows(
 
 
 def row_dot(row: list[tuple[Tensor, Tensor]], own: Params, local: Params) -> Tensor:
-    """Dot product of one row's gradient.
-
-    Args:
-        row: Its part of every output, with the gradient there.
-        own: The parameters, of which the outputs depend.
-        local: Direction by the module's own names.
-
-    Returns:
-        A scalar.
-    """
+    """Dot product of one row's gradient."""
     outs, deltas = [out for out, _ in row], [delta for _, delta in row]
     leaves = [own[k] for k in local]
     grads = torch.autograd.grad(outs, leaves, deltas, retain_graph=True, allow_unused=True)
@@ -229,14 +153,5 @@ def row_dot(row: list[tuple[Tensor, Tensor]], own: Params, local: Params) -> Ten
 
 
 def called(module: nn.Module, own: dict[str, Any], given: Given) -> object:
-    """What a module gives on other parameters and buffers.
-
-    Args:
-        module: The module.
-        own: All of its tensors, by name, tied ones under every name.
-        given: Its arguments.
-
-    Returns:
-        Anything.
-    """
+    """What a module gives on other parameters and buffers."""
     return replay(module, own, given.args, given.kwargs, tie_weights=False)

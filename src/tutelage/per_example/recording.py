@@ -68,17 +68,6 @@ class Recording:
     def dots(self, direction: Params, coefficients: Tensor) -> Tensor:
         """``<d l_i / d theta, g>`` for every row of the batch.
 
-        Args:
-            direction: g, by the student's parameter names; a missing one counts as zero.
-            coefficients: d loss / d l_i [B] of the loss differentiated; 1/B for a mean.
-
-        Returns:
-            [B], on the scale of the sum of the losses.
-
-        Raises:
-            UnsupportedStudentError: If a parameter is used outside the recorded modules, or
-                rows depend on one another other than by batch statistics.
-
         Note: Raises UsageError where the direction does not fit the student or no gradient
             came, and ValueError where a coefficient is zero: nothing is known of that row.
         """

@@ -11,15 +11,7 @@ from tutelage.precision import wide
 
 
 def sum_over(values: Tensor, dims: Sequence[int]) -> Tensor:
-    """Sum over dimensions, over none where there is none, in float32 or better.
-
-    Args:
-        values: Any tensor.
-        dims: Its dimensions to sum over.
-
-    Returns:
-        The sums, in memory of their own.
-    """
+    """Sum over dimensions, over none where there is none, in float32 or better."""
     kind = torch.promote_types(values.dtype, torch.float32)
     if dims:
         return values.sum(tuple(dims), dtype=kind)
@@ -27,30 +19,13 @@ def sum_over(values: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 def row_dots(kept: Tensor, fresh: Tensor, row_dim: int) -> Tensor:
-    """Inner products row by row, in float32 or better.
-
-    Args:
-        kept: Any tensor.
-        fresh: Of the same shape and nobody else's: its memory is used.
-        row_dim: The dimension that counts rows.
-
-    Returns:
-        [rows].
-    """
+    """Inner products row by row, in float32 or better."""
     others = [d for d in range(kept.ndim) if d != row_dim % kept.ndim]
     return sum_over(wide(fresh).mul_(kept), others)
 
 
 def inner_of(gradient: Tensor, direction: Tensor) -> Tensor:
-    """Inner product of a gradient, dense or sparse, with a dense tensor.
-
-    Args:
-        gradient: Of a parameter.
-        direction: Of the same shape.
-
-    Returns:
-        A scalar, in float32 or better.
-    """
+    """Inner product of a gradient, dense or sparse, with a dense tensor."""
     if gradient.is_sparse:
         found = direction[tuple(gradient._indices())]
         return (wide(gradient._values()) * wide(found)).sum()
@@ -58,27 +33,13 @@ def inner_of(gradient: Tensor, direction: Tensor) -> Tensor:
 
 
 def tensors_in(given: object) -> list[Tensor]:
-    """The floating-point tensors in what a module gave, in order, each once.
-
-    Args:
-        given: A tensor, or nested tuples, lists, mappings and dataclasses of them.
-
-    Returns:
-        Tensors.
-    """
+    """The floating-point tensors in what a module gave, in order, each once."""
     found = {id(t): t for t in all_tensors(given) if t.is_floating_point()}
     return list(found.values())
 
 
 def all_tensors(given: object) -> list[Tensor]:
-    """Every tensor in something nested, in order.
-
-    Args:
-        given: A tensor, or nested tuples, lists, mappings and dataclasses of them.
-
-    Returns:
-        Tensors.
-    """
+    """Every tensor in something nested, in order."""
     if isinstance(given, Tensor):
         return [given]
     if isinstance(given, Mapping):
@@ -93,15 +54,7 @@ def all_tensors(given: object) -> list[Tensor]:
 
 
 def mapped(given: object, change: Callable[[Tensor], Tensor]) -> object:
-    """Something nested with every tensor in it changed.
-
-    Args:
-        given: A tensor, or nested tuples, lists, dicts and dataclasses of them.
-        change: What to do to a tensor.
-
-    Returns:
-        The same nest; what is neither a nest nor a tensor stays as it is.
-    """
+    """Something nested with every tensor in it changed."""
     if isinstance(given, Tensor):
         return change(given)
     if type(given) is dict:
@@ -119,14 +72,7 @@ def mapped(given: object, change: Callable[[Tensor], Tensor]) -> object:
 
 
 def apart(given: object) -> object:
-    """The same tensors as views, of which none is computed from another.
-
-    Args:
-        given: A tensor, or nested tuples, lists, dicts and dataclasses of them.
-
-    Returns:
-        The same nest; a tensor that occurs twice is one view.
-    """
+    """The same tensors as views, of which none is computed from another."""
     views: dict[int, Tensor] = {}
 
     def view(tensor: Tensor) -> Tensor:

@@ -18,17 +18,7 @@ forming it costs about as much as reading a dot product off, later, from the oth
 
 
 def keeps_sums(unit: Unit, given: Given, delta: Tensor, row_dim: int) -> bool:
-    """Whether a layer's gradients are kept row by row.
-
-    Args:
-        unit: The layer, linear in its parameters.
-        given: Its inputs.
-        delta: d loss / d output.
-        row_dim: The dimension of ``delta`` that counts rows.
-
-    Returns:
-        True for normalisations, for biases alone, and where it saves memory.
-    """
+    """Whether a layer's gradients are kept row by row."""
     module = unit.module
     if isinstance(module, CHANNEL_NORMS + TRAILING_NORMS):
         return row_dim not in own_dims(module, delta.ndim)
@@ -43,28 +33,12 @@ def keeps_sums(unit: Unit, given: Given, delta: Tensor, row_dim: int) -> bool:
 
 
 def unit_dim(module: nn.Module, delta: Tensor) -> int:
-    """The dimension of a layer's output that counts its units.
-
-    Args:
-        module: A linear layer or a convolution.
-        delta: Like its output.
-
-    Returns:
-        The dimension.
-    """
+    """The dimension of a layer's output that counts its units."""
     return delta.ndim - 1 if isinstance(module, nn.Linear) else 1
 
 
 def own_dims(module: nn.Module, ndim: int) -> set[int]:
-    """The dimensions that a normalisation's scale and shift run along.
-
-    Args:
-        module: The normalisation.
-        ndim: Of its input.
-
-    Returns:
-        Dimensions.
-    """
+    """The dimensions that a normalisation's scale and shift run along."""
     if isinstance(module, CHANNEL_NORMS):
         return {1}
     return set(range(ndim - next(module.parameters()).ndim, ndim))
@@ -73,18 +47,7 @@ def own_dims(module: nn.Module, ndim: int) -> set[int]:
 def row_gradients(
     unit: Unit, given: Given, delta: Tensor, row_dim: int, saved: tuple[Tensor, Tensor] | None
 ) -> Params:
-    """Every row's gradient of a layer's parameters.
-
-    Args:
-        unit: The layer; ``keeps_sums`` said yes.
-        given: Its inputs.
-        delta: d loss / d output.
-        row_dim: The dimension of ``delta`` that counts rows.
-        saved: A batch normalisation's mean and 1 / standard deviation of every channel.
-
-    Returns:
-        By the layer's own names, each [rows, n].
-    """
+    """Every row's gradient of a layer's parameters."""
     module, delta = unit.module, wide(delta)
     norm = isinstance(module, CHANNEL_NORMS + TRAILING_NORMS)
     dims = own_dims(module, delta.ndim) if norm else {unit_dim(module, delta)}
@@ -103,32 +66,14 @@ def row_gradients(
 
 
 def summed(values: Tensor, dims: set[int], row_dim: int) -> Tensor:
-    """Sums over all dimensions but those of a layer's parameters and of the rows.
-
-    Args:
-        values: Any tensor.
-        dims: The dimensions that the parameters run along.
-        row_dim: The dimension that counts rows.
-
-    Returns:
-        [rows, n].
-    """
+    """Sums over all dimensions but those of a layer's parameters and of the rows."""
     sums = sum_over(values, [d for d in range(values.ndim) if d not in dims | {row_dim}])
     before = sum(d < row_dim for d in dims)
     return sums.movedim(before, 0).flatten(1)
 
 
 def linear_gradients(x: Tensor, delta: Tensor, row_dim: int) -> Tensor:
-    """``sum_t delta_t x_t^T`` for every row.
-
-    Args:
-        x: Inputs [..., rows, ..., in].
-        delta: d loss / d output [..., rows, ..., out].
-        row_dim: The dimension that counts rows.
-
-    Returns:
-        [rows, out * in].
-    """
+    """``sum_t delta_t x_t^T`` for every row."""
     rows = delta.shape[row_dim]
     x, delta = (t.movedim(row_dim, 0).reshape(rows, -1, t.shape[-1]) for t in (x, delta))
     return torch.bmm(delta.transpose(1, 2), x).flatten(1)
@@ -137,16 +82,7 @@ def linear_gradients(x: Tensor, delta: Tensor, row_dim: int) -> Tensor:
 def convolution_gradients(
     module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, delta: Tensor
 ) -> Tensor:
-    """Every row's gradient of a kernel: the gradient of one convolution with a group per row.
-
-    Args:
-        module: The convolution.
-        x: Inputs [rows, in, ...].
-        delta: d loss / d output [rows, out, ...].
-
-    Returns:
-        [rows, n].
-    """
+    """Every row's gradient of a kernel: the gradient of one convolution with a group per row."""
     rows, nothing = len(x), [0] * (x.ndim - 2)
     x = padded(module, x)
     kernel = module.weight.detach().to(x.dtype)
@@ -168,14 +104,7 @@ def convolution_gradients(
 
 
 def amounts(module: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> list[int] | None:
-    """How many zeros a convolution sets on both sides.
-
-    Args:
-        module: The convolution.
-
-    Returns:
-        One number per dimension; None where it must be padded beforehand.
-    """
+    """How many zeros a convolution sets on both sides."""
     if module.padding_mode != "zeros" or module.padding == "same":
         return None
     if isinstance(module.padding, str):  # "valid"
@@ -184,15 +113,7 @@ def amounts(module: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> list[int] | None:
 
 
 def padded(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Tensor:
-    """A convolution's input with the border that the kernel sees.
-
-    Args:
-        module: The convolution.
-        x: Its input.
-
-    Returns:
-        The input, as it is where the convolution itself can add the border.
-    """
+    """A convolution's input with the border that the kernel sees."""
     if amounts(module) is not None:
         return x
     mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
@@ -200,17 +121,7 @@ def padded(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Tensor:
 
 
 def normed(module: nn.Module, x: Tensor, saved: tuple[Tensor, Tensor] | None) -> Tensor:
-    """A normalisation's output with scale 1 and shift 0.
-
-    Args:
-        module: The normalisation.
-        x: Its input.
-        saved: A batch normalisation's mean and 1 / standard deviation of every channel, where
-            they are known from the forward pass.
-
-    Returns:
-        A new tensor.
-    """
+    """A normalisation's output with scale 1 and shift 0."""
     match module:
         case nn.GroupNorm():
             return nn.functional.group_norm(x, module.num_groups, None, None, module.eps)
@@ -224,15 +135,7 @@ def normed(module: nn.Module, x: Tensor, saved: tuple[Tensor, Tensor] | None) ->
 
 
 def statistics(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """What a batch or instance normalisation normalises by.
-
-    Args:
-        module: The normalisation.
-        x: Its input.
-
-    Returns:
-        Mean and 1 / standard deviation, of every channel or of every row's.
-    """
+    """What a batch or instance normalisation normalises by."""
     assert isinstance(module, CHANNEL_NORMS)
     assert not isinstance(module, nn.GroupNorm)
     mean, variance = module.running_mean, module.running_var
@@ -244,12 +147,5 @@ def statistics(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def takes_own(module: _BatchNorm | _InstanceNorm) -> bool:
-    """Whether it normalises by what it is given.
-
-    Args:
-        module: The normalisation.
-
-    Returns:
-        True in training mode, and where no statistics are kept.
-    """
+    """Whether it normalises by what it is given."""
     return module.training or not module.track_running_stats

@@ -60,13 +60,6 @@ def units_of(student: nn.Module, wanted: Collection[str]) -> list[Unit]:
 
     A module that reaches into its children's parameters, as ``nn.MultiheadAttention`` does, is
     one unit with them.
-
-    Args:
-        student: The student.
-        wanted: Names of its parameters.
-
-    Returns:
-        Units; a tied parameter belongs to several of them.
     """
     names = {p: name for name, p in student.named_parameters()}
     whole: list[str] = []
@@ -88,26 +81,12 @@ def units_of(student: nn.Module, wanted: Collection[str]) -> list[Unit]:
 
 
 def is_entire(module: nn.Module) -> bool:
-    """Whether a module uses parameters that lie in its children, without calling these.
-
-    Args:
-        module: Any module.
-
-    Returns:
-        True for attention, and for modules with parametrised weights.
-    """
+    """Whether a module uses parameters that lie in its children, without calling these."""
     return isinstance(module, nn.MultiheadAttention) or is_parametrized(module)
 
 
 def is_linear(module: nn.Module) -> bool:
-    """Whether a module's output is linear in all of its own parameters.
-
-    Args:
-        module: Any module.
-
-    Returns:
-        True for the layers of ``LINEAR_FORWARDS`` as torch defines them.
-    """
+    """Whether a module's output is linear in all of its own parameters."""
     plain = {name for name, _ in module.named_parameters(recurse=True)} <= {"weight", "bias"}
     own_forward = "forward" in vars(module)
     chosen = isinstance(module, nn.EmbeddingBag) and (
@@ -117,42 +96,17 @@ def is_linear(module: nn.Module) -> bool:
 
 
 def takes_statistics(module: nn.Module) -> bool:
-    """Whether it is a batch normalisation that normalises by the batch it is given.
-
-    Args:
-        module: Any module.
-
-    Returns:
-        True if so.
-    """
+    """Whether it is a batch normalisation that normalises by the batch it is given."""
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
 
 
 def scales_by_frequency(module: nn.Module) -> bool:
-    """Whether it is an embedding whose gradient is divided by the frequency of tokens.
-
-    Args:
-        module: Any module.
-
-    Returns:
-        True if so.
-    """
+    """Whether it is an embedding whose gradient is divided by the frequency of tokens."""
     return isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.scale_grad_by_freq
 
 
 def selected(student: nn.Module, layers: Collection[str] | None) -> list[str]:
-    """Names of the trainable parameters within some modules.
-
-    Args:
-        student: The student.
-        layers: Names of modules, as in ``student.named_modules()``; None: all.
-
-    Returns:
-        Parameter names.
-
-    Raises:
-        UsageError: If a name is that of no module, or nothing trainable is left.
-    """
+    """Names of the trainable parameters within some modules."""
     known = [name for name, _ in student.named_modules() if name]
     for layer in layers or ():
         if layer not in known:
@@ -169,40 +123,17 @@ def selected(student: nn.Module, layers: Collection[str] | None) -> list[str]:
 
 
 def within(name: str, layers: Collection[str]) -> bool:
-    """Whether a parameter lies in one of some modules.
-
-    Args:
-        name: The parameter's name.
-        layers: Names of modules.
-
-    Returns:
-        True if it does.
-    """
+    """Whether a parameter lies in one of some modules."""
     return any(name.startswith(f"{layer}.") for layer in layers)
 
 
 def own_of(module: nn.Module) -> list[nn.Parameter]:
-    """A module's parameters, without those of its children.
-
-    Args:
-        module: Any module.
-
-    Returns:
-        Parameters.
-    """
+    """A module's parameters, without those of its children."""
     return list(module.parameters(recurse=False))
 
 
 def without_padding(student: nn.Module, direction: Params) -> Params:
-    """A direction without what it has in padding rows of embeddings, which get no gradient.
-
-    Args:
-        student: The student.
-        direction: By the student's parameter names.
-
-    Returns:
-        The same, with zeros there.
-    """
+    """A direction without what it has in padding rows of embeddings, which get no gradient."""
     names: dict[Tensor, str] = {p: name for name, p in student.named_parameters()}
     found = dict(direction)
     for module in student.modules():

@@ -25,16 +25,7 @@ class Adjoint(NamedTuple):
 
     @classmethod
     def at(cls, end: StudentState, direct: Params, teacher: Params) -> "Adjoint":
-        """The adjoint of a student whose held-out loss is taken.
-
-        Args:
-            end: The student.
-            direct: Gradient of the held-out loss with respect to its parameters.
-            teacher: The same for the teacher's.
-
-        Returns:
-            The adjoint; the optimiser's memory has no part in the loss.
-        """
+        """The adjoint of a student whose held-out loss is taken."""
         slots = {
             slot: {k: torch.zeros_like(x) for k, x in memory.items()}
             for slot, memory in end.slots.items()
@@ -54,11 +45,7 @@ class Link(NamedTuple):
     """the gradient at ``state``"""
 
     def after(self) -> StudentState:
-        """Take the step.
-
-        Returns:
-            The student after it, without a graph.
-        """
+        """Take the step."""
         with torch.no_grad():
             after = update_jointly(self.rule, self.state, self._moving, self.step.settings)
         return after._replace(buffers=self.linearised.buffers)
@@ -68,12 +55,6 @@ class Link(NamedTuple):
 
         The update rule is differentiated elementwise, which gives the adjoint of the step's
         gradient g; then ``d_theta += H g_bar`` and ``d_phi += M g_bar``.
-
-        Args:
-            adjoint: With respect to the state after the step.
-
-        Returns:
-            With respect to the state before the step.
         """
         joint = Joint.of(self.state, self._moving, self.step.settings)
         at_rule, g_bar = _through_rule(self.rule, joint, adjoint)
@@ -92,18 +73,7 @@ class Link(NamedTuple):
 def link(
     task: Task, product: Product, state: StudentState, teacher: Params, step: Step
 ) -> Link:
-    """Take a step so that it can be gone through backwards.
-
-    Args:
-        task: The student learning under the teacher.
-        product: How products are taken.
-        state: The student before the step.
-        teacher: Teacher parameters, requiring grad.
-        step: The step.
-
-    Returns:
-        The step with its gradient's graph.
-    """
+    """Take a step so that it can be gone through backwards."""
     task.student.require(require_steps_with_derivative)
     return Link(task.rule, state, step, product.linearise(task, state, teacher, step))
 

@@ -26,21 +26,7 @@ def dots_of(
     *,
     weighted_only: bool = False,
 ) -> Tensor:
-    """``<d l_i / d theta, v>`` at the step, read off its own passes where these show enough.
-
-    Args:
-        task: The student learning under the teacher.
-        product: How they are taken where nothing was recorded.
-        start: The student before the step.
-        teacher: Teacher parameters as they were.
-        step: The step.
-        v: Direction, keyed like the student's parameters; a missing one counts as zero.
-        witness: The step as it was seen.
-        weighted_only: Rows of weight 0, of which its passes show nothing, may be left at 0.
-
-    Returns:
-        [L].
-    """
+    """``<d l_i / d theta, v>`` at the step, read off its own passes where these show enough."""
     recorded = witness.recorded
     # another process may have recorded its rows where this one has not; both send one message
     if recorded is not None or task.processes.size > 1:
@@ -60,18 +46,7 @@ def dots_of(
 def exact_dots(
     task: Task, start: StudentState, lesson: Lesson, step: Step, v: Params
 ) -> Tensor:
-    """``<d l_i / d theta, v>`` by passes of their own: forward mode where the student has it.
-
-    Args:
-        task: The student learning under the teacher.
-        start: The student before the step.
-        lesson: The rows to look at.
-        step: The step whose seed and progress apply.
-        v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-    Returns:
-        [L].
-    """
+    """``<d l_i / d theta, v>`` by passes of their own: forward mode where the student has it."""
     return Alignment().dots(task, start, lesson, step, v)
 
 
@@ -82,16 +57,6 @@ def one_sided(
 
     One forward pass, where central differences take two; both are taken anew in float32 where
     the step was in half precision, whose losses are no good for differences.
-
-    Args:
-        task: The student learning under the teacher.
-        start: The student before the step.
-        step: The step.
-        v: Direction, keyed like the student's parameters; a missing one counts as zero.
-        witness: The step as it was seen.
-
-    Returns:
-        [L].
     """
     lesson, here = witness.lesson, witness.seen.losses
     half = lesson.autocast != FULL or any(p.dtype != wide(p).dtype for p in v.values())
@@ -105,19 +70,7 @@ def one_sided(
 def weighted_slopes(
     task: Task, teacher: Params, start: StudentState, step: Step, v: Params, lesson: Lesson
 ) -> tuple[Tensor, Tensor]:
-    """The derivatives along v of what the student descends for each row, and of its weight.
-
-    Args:
-        task: The student learning under a teacher that is deep.
-        teacher: Teacher parameters as they were.
-        start: The student before the step.
-        step: The step.
-        v: Direction, keyed like the student's parameters; a missing one counts as zero.
-        lesson: The rows.
-
-    Returns:
-        Both [L].
-    """
+    """The derivatives along v of what the student descends for each row, and of its weight."""
     phi = detached(teacher)
 
     def values(params: Params) -> Tensor:
@@ -132,17 +85,7 @@ def weighted_slopes(
 
 
 def seen_again(task: Task, teacher: Params, start: StudentState, step: Step) -> Witness:
-    """What was seen of a step, from the state before it.
-
-    Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters as they were.
-        start: The student before the step.
-        step: The step.
-
-    Returns:
-        The witness, nothing recorded.
-    """
+    """What was seen of a step, from the state before it."""
     with torch.no_grad():
         lesson = task.lesson(detached(teacher), step.batch)
         seen, _ = task.observe(start, lesson, step)
@@ -150,17 +93,7 @@ def seen_again(task: Task, teacher: Params, start: StudentState, step: Step) -> 
 
 
 def row_coefficients(task: Task, teacher: Params, step: Step, witness: Witness) -> Tensor:
-    """The derivative of the student's loss by each row's loss.
-
-    Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters.
-        step: The step.
-        witness: The step as it was seen.
-
-    Returns:
-        [L].
-    """
+    """The derivative of the student's loss by each row's loss."""
     lesson, seen = witness.lesson, witness.seen
     weights = task.weights(detached(teacher), lesson, seen, step.batch.seed)
     losses = seen.losses.detach().requires_grad_()
@@ -170,20 +103,7 @@ def row_coefficients(task: Task, teacher: Params, step: Step, witness: Witness) 
 def recorded_dots(
     recorded: Recording, coefficients: Tensor, v: Params, *, weighted_only: bool
 ) -> Tensor:
-    """Dot products read off the step's own passes.
-
-    Args:
-        recorded: The passes.
-        coefficients: The derivative of the student's loss by each row's loss [L].
-        v: Direction, keyed like the student's parameters; a missing one counts as zero.
-        weighted_only: Rows of weight 0 may be left at 0.
-
-    Returns:
-        [L].
-
-    Raises:
-        UnsupportedStudentError: If they do not show every row's gradient.
-    """
+    """Dot products read off the step's own passes."""
     absent = coefficients == 0
     if bool(absent.any()) and not weighted_only:
         raise UnsupportedStudentError("A row of weight zero left nothing to read off.")

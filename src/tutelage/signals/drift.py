@@ -21,14 +21,7 @@ ENTRIES = 4096
 
 
 def entries_of(params: Params) -> Params:
-    """Some entries of each parameter, always the same: all of a small one.
-
-    Args:
-        params: The student's parameters.
-
-    Returns:
-        Copies, flat, under the same names.
-    """
+    """Some entries of each parameter, always the same: all of a small one."""
     return {name: p.detach().reshape(-1)[_places(p)].clone() for name, p in params.items()}
 
 
@@ -62,9 +55,6 @@ class Undone(NamedTuple):
         How far the parameters have come back beside what they were or moved by, times the
         growth of the adjoint, since what grows on its way back is as sensitive to where it
         goes, and times what the steps' parts of the hypergradient lose by cancelling.
-
-        Returns:
-            NaN where it cannot be told, of numbers that are not finite.
         """
         lengths = torch.stack(list(self.adjoints)).tolist()
         growth = max(lengths) / lengths[0] if lengths[0] else 1.0
@@ -98,39 +88,17 @@ def _share(part: Tensor, whole: Tensor) -> float:
 
 
 def amplification(steps: Sequence[Step]) -> float:
-    """How much undoing steps amplifies rounding by the momentum alone.
-
-    Args:
-        steps: The steps.
-
-    Returns:
-        The product of ``1 / mu``.
-    """
+    """How much undoing steps amplifies rounding by the momentum alone."""
     return math.prod(1 / min(s["momentum"] for s in step.settings.values()) for step in steps)
 
 
 def precision_of(params: Params) -> float:
-    """The relative rounding of the coarsest type.
-
-    Args:
-        params: The student's parameters.
-
-    Returns:
-        Machine epsilon.
-    """
+    """The relative rounding of the coarsest type."""
     return max(torch.finfo(p.dtype).eps for p in params.values())
 
 
 def require_little_drift(steps: Sequence[Step], params: Params) -> None:
-    """Refuse windows too long to be undone well in floating point, whatever the loss.
-
-    Args:
-        steps: The steps to undo.
-        params: The student's parameters, for their precision.
-
-    Raises:
-        ValueError: If rounding would grow beyond ``WORST_DRIFT``.
-    """
+    """Refuse windows too long to be undone well in floating point, whatever the loss."""
     growth, precision = amplification(steps), precision_of(params)
     if growth * precision > WORST_DRIFT:
         each = math.log(growth) / len(steps)
@@ -144,19 +112,7 @@ def require_little_drift(steps: Sequence[Step], params: Params) -> None:
 
 
 def require_undone(estimate: Estimate, undone: Undone, end: StudentState) -> Estimate:
-    """Refuse an estimate whose steps did not come back as they were.
-
-    Args:
-        estimate: What came of the window.
-        undone: The window.
-        end: The student after it.
-
-    Returns:
-        The estimate, which says what was measured; NaN where that is not finite.
-
-    Raises:
-        InexactWindowError: If the error is above ``WORST_ERROR``.
-    """
+    """Refuse an estimate whose steps did not come back as they were."""
     nothing = {k: torch.full_like(g, torch.nan) for k, g in estimate.grad.items()}
     error = undone.error()
     if math.isnan(error) or not is_finite(estimate.grad):

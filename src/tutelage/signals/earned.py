@@ -49,19 +49,7 @@ class Earned:
         gradient: Params,
         witness: Witness,
     ) -> "Earned":
-        """A step as it was taken.
-
-        Args:
-            product: How dot products are taken.
-            task: The student learning under the teacher.
-            teacher: Teacher parameters as they were, requiring grad.
-            window: The step, with the state before it.
-            gradient: Of the judging loss, for the parameters that the step moved.
-            witness: What was seen of the step.
-
-        Returns:
-            The step, ready to be rewarded.
-        """
+        """A step as it was taken."""
         assert window.start is not None
         step = window.steps[-1]
         lesson = task.lesson(teacher, step.batch)
@@ -74,11 +62,7 @@ class Earned:
         return cls(product, task, teacher, start, step, v, witness, lesson, weights, counted)
 
     def rewards(self) -> Tensor:
-        """The pseudo-values of the descended loss's derivative along the direction.
-
-        Returns:
-            [B]; 0 for examples that do not count.
-        """
+        """The pseudo-values of the descended loss's derivative along the direction."""
         weights = self.weights.detach()
         if not is_deep(self.task.teacher):
             return self._pseudo_values(self.dots, weights)
@@ -94,11 +78,7 @@ class Earned:
         return torch.zeros_like(primal) if tangent is None else tangent
 
     def derivative(self) -> Params:
-        """The descended loss, differentiated along the direction and by the teacher.
-
-        Returns:
-            Keyed like the teacher: what was sampled is held fixed.
-        """
+        """The descended loss, differentiated along the direction and by the teacher."""
         if not only_weighs(self.task, self.lesson):
             way, start = DoubleBackward(), self.start
             return way.mixed(self.task, start, self.teacher, self.step, self.v)
@@ -126,15 +106,7 @@ class Earned:
 
 
 def by_rates(gradient: Params, step: Step) -> Params:
-    """A direction by the rates at which a step moved each parameter, its highest taken for 1.
-
-    Args:
-        gradient: Of the judging loss, for the parameters that the step moved.
-        step: The step.
-
-    Returns:
-        For these; the sign is changed where the optimiser maximises.
-    """
+    """A direction by the rates at which a step moved each parameter, its highest taken for 1."""
     rates = {k: -s["lr"] if s["maximize"] else s["lr"] for k, s in step.settings.items()}
     highest = max((abs(rate) for rate in rates.values()), default=0.0)
     if highest == 0.0:  # no parameter moved at all
@@ -152,16 +124,6 @@ def require_own_weights(
 
     Half of the examples get another one's place, the one of the highest loss and that of the
     lowest; the other half's weights are to stay as they are.
-
-    Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters as they were.
-        lesson: A lesson that was sampled.
-        seen: What the student's forward pass revealed, detached.
-        step: The step.
-
-    Raises:
-        UsageError: If a weight changes.
     """
     if not hasattr(task.teacher, "weigh") or len(seen.losses) < 2:
         return

@@ -21,68 +21,29 @@ ROOM = 2**62
 
 
 def power(exponent: Tensor) -> Tensor:
-    """``2**exponent``, exactly; of an unset one the smallest there is.
-
-    Args:
-        exponent: int16, from ``-HIGHEST`` to ``HIGHEST``, or ``UNSET``.
-
-    Returns:
-        float64.
-    """
+    """``2**exponent``, exactly; of an unset one the smallest there is."""
     biased = exponent.long().clamp_(min=-HIGHEST) + 1023
     return (biased << 52).view(torch.float64)
 
 
 def value_of(x: Tensor, exponent: Tensor) -> Tensor:
-    """What fixed-point numbers stand for.
-
-    Args:
-        x: int64.
-        exponent: int16: of the value of each one's last bit.
-
-    Returns:
-        float64.
-    """
+    """What fixed-point numbers stand for."""
     return x.double() * power(exponent)
 
 
 def fixed(x: Tensor, exponent: Tensor) -> Tensor:
-    """The nearest fixed-point numbers.
-
-    Args:
-        x: float64, at most ``MOST`` times the value of the last bit.
-        exponent: int16: of the value of each one's last bit.
-
-    Returns:
-        int64; zero where the exponent is unset.
-    """
+    """The nearest fixed-point numbers."""
     return (x * power(-exponent.clamp(min=LOWEST))).round_().long()
 
 
 def exponent_for(size: Tensor) -> Tensor:
-    """The exponents of the last bit for numbers of a size.
-
-    Args:
-        size: float64, finite and not negative.
-
-    Returns:
-        int16: ``BITS`` below the size; unset where it is zero.
-    """
+    """The exponents of the last bit for numbers of a size."""
     exponent = (size.frexp().exponent - BITS).clamp_(LOWEST, HIGHEST)
     return exponent.masked_fill_(size == 0, UNSET).short()
 
 
 def refitted(size: Tensor, exponent: Tensor, enough: Tensor | float = 0.0) -> Tensor:
-    """Exponents under which numbers of a size neither overflow nor lack bits.
-
-    Args:
-        size: float64, finite and not negative: of the numbers and of what is added to them.
-        exponent: int16: the present ones.
-        enough: float64: a last bit of this value is small enough for any number.
-
-    Returns:
-        int16: the present ones wherever they will do.
-    """
+    """Exponents under which numbers of a size neither overflow nor lack bits."""
     unit = power(exponent)
     low, high = (size / unit).aminmax()
     if low >= FEWEST and high <= MOST:  # as nearly always
@@ -93,17 +54,7 @@ def refitted(size: Tensor, exponent: Tensor, enough: Tensor | float = 0.0) -> Te
 
 
 def ratio(mu: float) -> Fraction:
-    """The momentum as a fraction with a small denominator.
-
-    Args:
-        mu: Above 0.
-
-    Returns:
-        Within 1e-9 of it for any momentum written with up to six decimals.
-
-    Raises:
-        UnsupportedStudentError: If the momentum is too small to be told from none.
-    """
+    """The momentum as a fraction with a small denominator."""
     found = Fraction(mu).limit_denominator(1_000_000)
     if not found:
         raise UnsupportedStudentError(
@@ -114,16 +65,7 @@ def ratio(mu: float) -> Fraction:
 
 
 def shrink(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
-    """``x * mu`` on whole numbers, the lost bits going into the buffer.
-
-    Args:
-        x: int64.
-        buffer: Non-negative int64.
-        mu: n / d below 1.
-
-    Returns:
-        The product and the new buffer; ``grow`` is the inverse.
-    """
+    """``x * mu`` on whole numbers, the lost bits going into the buffer."""
     n, d = mu.numerator, mu.denominator
     x, lost = divided(x, d)
     buffer, kept = divided(buffer * d + lost, n)
@@ -131,16 +73,7 @@ def shrink(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
 
 
 def grow(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
-    """The inverse of ``shrink``.
-
-    Args:
-        x: int64.
-        buffer: Non-negative int64.
-        mu: n / d below 1.
-
-    Returns:
-        What ``shrink`` was given.
-    """
+    """The inverse of ``shrink``."""
     n, d = mu.numerator, mu.denominator
     x, kept = divided(x, n)
     buffer, lost = divided(buffer * n + kept, d)
@@ -148,14 +81,6 @@ def grow(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
 
 
 def divided(x: Tensor, by: int) -> tuple[Tensor, Tensor]:
-    """Division of whole numbers, rounded down.
-
-    Args:
-        x: int64.
-        by: Positive.
-
-    Returns:
-        The quotient, and what is left over.
-    """
+    """Division of whole numbers, rounded down."""
     quotient = x.div(by, rounding_mode="floor")
     return quotient, x - quotient * by  # a second division would cost ten times as much

@@ -51,17 +51,7 @@ class Change(NamedTuple):
 
     @classmethod
     def of(cls, now: Numbers, gradient: Params, names: list[str], s: Settings) -> "Change":
-        """The change.
-
-        Args:
-            now: The numbers before the step.
-            gradient: Of the loss.
-            names: The parameters that are joined.
-            s: The optimiser's settings.
-
-        Returns:
-            It.
-        """
+        """The change."""
         theta = value_of(now.theta, now.theta_exponent)
         velocity = value_of(now.velocity, now.velocity_exponent)
         added = whole_gradient(join(gradient, names).double(), theta, s)
@@ -90,11 +80,7 @@ class Change(NamedTuple):
         return moved, torch.maximum(largest, after.abs())
 
     def refitted(self) -> tuple[Numbers, Refit | None]:
-        """The numbers with last bits that the step can be taken with.
-
-        Returns:
-            The numbers; those that were not zero and got another last bit, as they were.
-        """
+        """The numbers with last bits that the step can be taken with."""
         now, (theta_size, velocity_size) = self.numbers, self.sizes
         theta_exponent = refitted(theta_size, now.theta_exponent)
         enough = power(theta_exponent) / max(abs(self.lr), 1e-300)
@@ -117,28 +103,11 @@ class Change(NamedTuple):
 
 
 def move_of(now: Numbers, lr: float) -> Tensor:
-    """What a step takes from the parameters; the same for the same arguments.
-
-    Args:
-        now: The numbers, the velocity being that after the step.
-        lr: The learning rate.
-
-    Returns:
-        int64.
-    """
+    """What a step takes from the parameters; the same for the same arguments."""
     return fixed(value_of(now.velocity, now.velocity_exponent) * lr, now.theta_exponent)
 
 
 def whole_gradient(gradient: Tensor, param: Tensor, s: Settings) -> Tensor:
-    """The gradient as the optimiser adds it to the velocity.
-
-    Args:
-        gradient: Of the loss.
-        param: The parameter.
-        s: The optimiser's settings.
-
-    Returns:
-        With weight decay and the sign of ``maximize``.
-    """
+    """The gradient as the optimiser adds it to the velocity."""
     g = -gradient if s["maximize"] else gradient
     return g + s["weight_decay"] * param if s["weight_decay"] else g

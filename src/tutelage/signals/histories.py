@@ -28,14 +28,7 @@ class FloatHistory:
     velocity: Params
 
     def params_before(self, step: Step) -> Params:
-        """``theta = theta' + eta v'``; kept, so that the next call goes on from there.
-
-        Args:
-            step: The step to undo.
-
-        Returns:
-            All parameters before it.
-        """
+        """``theta = theta' + eta v'``; kept, so that the next call goes on from there."""
         undone = {
             k: self.params[k] + s["lr"] * self.velocity[k] for k, s in step.settings.items()
         }
@@ -43,12 +36,7 @@ class FloatHistory:
         return self.params
 
     def undo_velocity(self, step: Step, gradient: Params) -> None:
-        """``v = (v' - g) / mu``.
-
-        Args:
-            step: The step to undo.
-            gradient: The loss's gradient at the parameters before it.
-        """
+        """``v = (v' - g) / mu``."""
         for k, s in step.settings.items():
             g = whole_gradient(gradient[k], self.params[k], s)
             self.velocity = self.velocity | {k: (self.velocity[k] - g) / s["momentum"]}
@@ -83,15 +71,7 @@ class ExactHistory:
 
     @classmethod
     def start(cls, params: Params, velocity: Params) -> "ExactHistory":
-        """The history of a student that has taken no step yet.
-
-        Args:
-            params: Its parameters, finite.
-            velocity: Its momentum buffers, finite; what is missing is zero.
-
-        Returns:
-            The history.
-        """
+        """The history of a student that has taken no step yet."""
         theta = {k: p.double() for k, p in params.items()}
         rest = {k: velocity[k].double() if k in velocity else p * 0 for k, p in theta.items()}
         of_theta = {k: exponent_for(p.abs()) for k, p in theta.items()}
@@ -116,15 +96,7 @@ class ExactHistory:
         return self._seen(self.velocity, self.velocity_exponents)
 
     def take(self, step: Step, gradient: Params) -> bool:
-        """Take a step: ``v' = mu v + g``, ``theta' = theta - eta v'``.
-
-        Args:
-            step: The step.
-            gradient: The loss's gradient at ``params``; a parameter without one is left alone.
-
-        Returns:
-            Whether all numbers after it are finite; where one is not, no step is taken.
-        """
+        """Take a step: ``v' = mu v + g``, ``theta' = theta - eta v'``."""
         groups = self._groups([k for k in step.settings if k in gradient], step)
         changes = [Change.of(self._of(n), gradient, n, step.settings[n[0]]) for n in groups]
         if not all(change.finite for change in changes):  # before anything is changed
@@ -146,14 +118,7 @@ class ExactHistory:
         return True
 
     def params_before(self, step: Step) -> Params:
-        """Undo the step's change of the parameters.
-
-        Args:
-            step: The step to undo.
-
-        Returns:
-            All parameters before it.
-        """
+        """Undo the step's change of the parameters."""
         for names in self._groups(step.settings, step):
             now = self._of(names)
             now = now._replace(theta=now.theta + move_of(now, step.settings[names[0]]["lr"]))
@@ -165,12 +130,7 @@ class ExactHistory:
         return self.params
 
     def undo_velocity(self, step: Step, gradient: Params) -> None:
-        """Undo the step's change of the velocity; after ``params_before``.
-
-        Args:
-            step: The step to undo.
-            gradient: The loss's gradient at the parameters before it.
-        """
+        """Undo the step's change of the velocity; after ``params_before``."""
         self.taken -= 1
         for names in self._groups(step.settings, step):
             s, mu = step.settings[names[0]], ratio(step.settings[names[0]]["momentum"])
@@ -190,14 +150,7 @@ class ExactHistory:
                 self.buffers[k] = self.stored.pop((self.taken, k), self.buffers[k])
 
     def bits(self, steps: int) -> float:
-        """Bits held beside the state, per parameter and step.
-
-        Args:
-            steps: How many steps have been taken.
-
-        Returns:
-            Bits, the running buffers included.
-        """
+        """Bits held beside the state, per parameter and step."""
         held = sum(t.numel() for t in self.buffers.values())
         kept = [*self.buffers.values(), *self.stored.values()]
         for refit in self.refits.values():

@@ -33,17 +33,7 @@ class Implicit:
     def __call__(
         self, task: Task, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
-        """Estimate the hypergradient.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            window: The last step, with the state after it.
-            held_out: The batch that judges the student.
-
-        Returns:
-            The gradient, exact at an optimum up to the solver's error.
-        """
+        """Estimate the hypergradient."""
         step = window.steps[-1]
         decay, sign = stationary_terms(step)
         loss, sought, direct = task.judge(window.end, teacher, held_out)

@@ -76,31 +76,13 @@ class Lookahead:
         return self.mode != "online"
 
     def records(self, task: Task) -> bool:
-        """Whether the step's passes are to be recorded, the student being what it now is.
-
-        Args:
-            task: The student learning under the teacher.
-
-        Returns:
-            True if the product reads dot products off them.
-        """
+        """Whether the step's passes are to be recorded, the student being what it now is."""
         return isinstance(self.product, Automatic | Alignment) and self.product.records(task)
 
     def __call__(
         self, task: Task, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
-        """Estimate the hypergradient.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            window: The last step, with the state before it.
-            held_out: The batch that judges the student after it.
-
-        Returns:
-            The gradient of the held-out loss, the state before the step held fixed: exact, but
-            for what the mode, the judge and the product leave out.
-        """
+        """Estimate the hypergradient."""
         assert window.start is not None
         step = window.steps[-1]
         virtual = self.mode == "virtual"

@@ -8,16 +8,6 @@ from tutelage.types import Step
 
 
 def facts_of(task: Task, steps: Sequence[Step]) -> dict[str, float]:
-    """Whether weights are taken not to depend on what earlier steps did to the student.
-
-    Args:
-        task: The student learning under the teacher.
-        steps: The steps that are looked back over.
-
-    Returns:
-        ``weights_fixed``: 1 where that is so. The estimate is exact then for a teacher that
-        weighs by inputs, labels or ids, and leaves a path out for one that looks at losses or
-        features. Empty where no path is left out.
-    """
+    """Whether weights are taken not to depend on what earlier steps did to the student."""
     fixed = len(steps) > 1 and hasattr(task.teacher, "weigh")
     return {"weights_fixed": 1.0} if fixed and not weighs_deeply(task.teacher) else {}

@@ -25,17 +25,7 @@ TINY = 1e-8
 def judged(
     task: Task, teacher: Params, window: Window, held_out: Batch
 ) -> tuple[Step, Judgement, Witness]:
-    """The step that is rewarded, what came of it, and what was seen of it.
-
-    Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters, requiring grad.
-        window: The step, with the state before it.
-        held_out: The batch that judges, where the window does not hold the verdict.
-
-    Returns:
-        All three.
-    """
+    """The step that is rewarded, what came of it, and what was seen of it."""
     assert window.start is not None
     step = window.steps[-1]
     verdict = window.judgement or task.judge(window.end, teacher, held_out)
@@ -52,20 +42,6 @@ def policy_gradient(
 ) -> Params:
     """``-(1/N) sum_i r_i d log p(a_i) / d phi`` (REINFORCE), over the N examples that count.
 
-    Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters as they were when it sampled, requiring grad.
-        step: The step.
-        witness: What was seen of it.
-        reward: [B].
-        lesson: What these parameters make of the step's batch; None: to be made.
-
-    Returns:
-        Keyed like the teacher: what a teacher that descends should follow.
-
-    Raises:
-        ValueError: If there is not one log-probability for each example.
-
     Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
     """
     chosen = wide(task.log_prob(teacher, step, witness.seen, lesson))
@@ -81,17 +57,7 @@ def policy_gradient(
 
 
 def counted_actions(task: Task, lesson: Lesson, examples: int) -> Tensor:
-    """Which examples' actions count.
-
-    Args:
-        task: The student learning under the teacher.
-        lesson: What the student saw.
-        examples: B.
-
-    Returns:
-        bool [B]: False for examples without a label. Where the lesson itself was sampled, all
-        count: whether an example has a label may be a matter of what was sampled for it.
-    """
+    """Which examples' actions count."""
     found = task.counted(lesson, examples) if lesson.log_prob is None else None
     if found is None:
         return torch.ones(examples, dtype=torch.bool, device=lesson.ids.device)
@@ -99,15 +65,7 @@ def counted_actions(task: Task, lesson: Lesson, examples: int) -> Tensor:
 
 
 def require_rewarding(task: Task, judge: Judge) -> None:
-    """Refuse a held-out loss that the teacher changes otherwise than by the step.
-
-    Args:
-        task: The student learning under the teacher.
-        judge: Who judges.
-
-    Raises:
-        UsageError: If the teacher acts at test and is judged by held-out examples.
-    """
+    """Refuse a held-out loss that the teacher changes otherwise than by the step."""
     if judge == "held-out" and acts_at_test(task.teacher):
         raise UsageError(
             f"{type(task.teacher).__name__} acts at test, so that the held-out loss depends on "
@@ -122,18 +80,7 @@ def normalised(
     total: Callable[[Tensor], Tensor] = lambda x: x,
     counted: Tensor | None = None,
 ) -> Tensor:
-    """Rewards with their mean taken off and divided by their deviation, or part of that.
-
-    Args:
-        rewards: [N].
-        how: See ``GradientAlignment``.
-        total: The sum of numbers over all processes, where several have rewards.
-        counted: Which of them count, bool [N]; the others are 0. None: all.
-
-    Returns:
-        [N]; a single reward becomes zero unless ``how`` is "none". Those that do not count
-        are 0.
-    """
+    """Rewards with their mean taken off and divided by their deviation, or part of that."""
     if how == "none":
         return rewards
     rewards = wide(rewards)
@@ -147,15 +94,7 @@ def normalised(
 
 
 def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:
-    """``(1/N) sum_t w_t grad_t``.
-
-    Args:
-        estimates: N of them.
-        weights: [N].
-
-    Returns:
-        Keyed like their gradients.
-    """
+    """``(1/N) sum_t w_t grad_t``."""
     total = {k: torch.zeros_like(g) for k, g in estimates[0].grad.items()}
     for estimate, weight in zip(estimates, weights.tolist(), strict=True):
         total = plus(total, estimate.grad, weight / len(estimates))
@@ -163,33 +102,14 @@ def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:
 
 
 def with_entropy(task: Task, teacher: Params, grad: Params, weight: float) -> Params:
-    """A gradient that also ascends the entropy of what the teacher samples.
-
-    Args:
-        task: The student learning under the teacher.
-        teacher: Teacher parameters, requiring grad.
-        grad: What a teacher that descends follows.
-        weight: Of the entropy.
-
-    Returns:
-        Keyed like ``grad``.
-    """
+    """A gradient that also ascends the entropy of what the teacher samples."""
     if not weight:
         return grad
     return plus(grad, named_grad(entropy(task.teacher, teacher), teacher), -weight)
 
 
 def require_sound(judge: str, normalise: str, entropy: float) -> None:
-    """Refuse words that nobody knows, which would pass for others, and a descended entropy.
-
-    Args:
-        judge: Who judges.
-        normalise: What is done to rewards.
-        entropy: Weight of the entropy.
-
-    Raises:
-        ValueError: If one of them has no meaning.
-    """
+    """Refuse words that nobody knows, which would pass for others, and a descended entropy."""
     for name, value, allowed in (
         ("judge", judge, get_args(Judge)),
         ("normalise", normalise, get_args(Normalise)),

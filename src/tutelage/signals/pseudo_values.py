@@ -21,16 +21,6 @@ def pseudo_values(
     i-th pseudo-value or with ``N R`` for a reward, the expected score is the same, and the
     pseudo-value leaves out the noise of the other examples' actions.
 
-    Args:
-        task: The student learning under the teacher.
-        values: One for each row [L].
-        weights: Before normalisation [L], or [L, 1].
-        lesson: The lesson the rows belong to.
-        counted: Which of the B examples count, bool [B].
-
-    Returns:
-        [B], differentiable in values and weights; 0 for examples that do not count.
-
     Source: Quenouille 1956, Tukey 1958, for the jackknife's pseudo-values.
     """
     values = wide(values)
@@ -65,16 +55,7 @@ def _by_example(
 
 
 def row_shares(task: Task, values: Tensor, lesson: Lesson) -> Tensor:
-    """The share of each row in the student's loss where all weights are equal.
-
-    Args:
-        task: The student learning under the teacher.
-        values: Of the shape and type of the losses [L].
-        lesson: The lesson the rows belong to.
-
-    Returns:
-        [L], of sum 1 over all processes; 0 for rows that do not count.
-    """
+    """The share of each row in the student's loss where all weights are equal."""
     with torch.enable_grad():
         zeros = torch.zeros_like(values.detach(), requires_grad=True)
         reduced = task.reduce(zeros, torch.ones_like(zeros), lesson)

@@ -54,17 +54,7 @@ class Replayed:
     def __call__(
         self, task: Task, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
-        """Estimate the hypergradient.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            window: The steps to look back over, with their start.
-            held_out: The batch that judges the student at the window's end.
-
-        Returns:
-            The gradient that ``Unrolled`` gives.
-        """
+        """Estimate the hypergradient."""
         assert window.start is not None
         return self.whole(task, teacher, window.start, window.steps, held_out)[0]
 
@@ -76,18 +66,7 @@ class Replayed:
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
-        """Take the steps and estimate the hypergradient of the student they give.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            start: The student before the first step.
-            steps: The steps.
-            held_out: The batch that judges the student after them.
-
-        Returns:
-            The estimate, and the student at the end.
-        """
+        """Take the steps and estimate the hypergradient of the student they give."""
         judged, end = self.to_start(task, teacher, start, steps, held_out)
         return Estimate(judged.teacher, judged.loss, facts_of(task, steps)), end
 
@@ -99,18 +78,7 @@ class Replayed:
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Judgement, StudentState]:
-        """Take the steps and differentiate the loss after them back to the student before.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            start: The student before the first step.
-            steps: The steps.
-            held_out: The batch that judges the student after them.
-
-        Returns:
-            The verdict on ``start``, and the student at the end.
-        """
+        """Take the steps and differentiate the loss after them back to the student before."""
         replay = Replay(task, self.product, teacher, *self._shape(len(steps)))
         end, segments = replay.run(start, steps)
         loss, *direct = task.judge(end, teacher, held_out)

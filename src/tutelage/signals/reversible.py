@@ -62,19 +62,6 @@ class Reversible:
     ) -> Estimate:
         """Estimate the hypergradient.
 
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            window: The steps to look back over; of its start only entries are compared.
-            held_out: The batch that judges the student at the window's end.
-
-        Returns:
-            The gradient of the held-out loss that ``Unrolled`` gives, up to the rounding of the
-            undone steps; its facts say how much that is, ``undone_error``.
-
-        Raises:
-            ValueError: If it is to be exact.
-
         Note: raises ``InexactWindowError`` where undoing the steps has lost too much.
         """
         if self.exact:
@@ -103,19 +90,7 @@ class Reversible:
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
-        """Take the steps and estimate the hypergradient of the student they give.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            start: The student before the first step.
-            steps: The steps.
-            held_out: The batch that judges the student after them.
-
-        Returns:
-            The estimate, and the student at the end. Where exact, the estimate's facts say how
-            many ``bits`` were stored per parameter and step.
-        """
+        """Take the steps and estimate the hypergradient of the student they give."""
         require_reversible(task.rule, steps)
         if not self.exact:
             require_little_drift(steps, start.params)

@@ -74,30 +74,13 @@ class GradientAlignment:
         require_sound(self.judge, self.normalise, self.entropy)
 
     def records(self, task: Task) -> bool:
-        """Whether the step's passes are to be recorded, the student being what it now is.
-
-        Args:
-            task: The student learning under the teacher.
-
-        Returns:
-            True if the product reads dot products off them.
-        """
+        """Whether the step's passes are to be recorded, the student being what it now is."""
         return self.product.records(task)
 
     def __call__(
         self, task: Task, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
-        """Estimate the policy gradient.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            window: The last step, with the state before it.
-            held_out: The batch that judges, where ``judge="held-out"``.
-
-        Returns:
-            What a teacher that descends should follow.
-        """
+        """Estimate the policy gradient."""
         earned, verdict = self.earned(task, teacher, window, held_out)
         reward, total = wide(earned.rewards()), task.processes.total
         step, witness, counted = earned.step, earned.witness, earned.counted
@@ -127,16 +110,7 @@ class GradientAlignment:
         return Earned.at(self.product, task, teacher, window, gradient, witness), verdict
 
     def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:
-        """The gradient for one teacher step: the mean, and what entropy adds.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            estimates: Those since the last teacher step.
-
-        Returns:
-            Keyed like the teacher's parameters.
-        """
+        """The gradient for one teacher step: the mean, and what entropy adds."""
         equal = torch.ones(len(estimates))
         return with_entropy(task, teacher, weighted_mean(estimates, equal), self.entropy)
 
@@ -172,30 +146,13 @@ class NextStepLoss:
         require_sound(self.judge, self.normalise, self.entropy)
 
     def records(self, task: Task) -> bool:  # noqa: ARG002 - the seam
-        """Whether the step's passes are to be recorded.
-
-        Args:
-            task: The student learning under the teacher.
-
-        Returns:
-            False.
-        """
+        """Whether the step's passes are to be recorded."""
         return False
 
     def __call__(
         self, task: Task, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
-        """Estimate the policy gradient for a reward of one.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            window: The last step, with the state before it.
-            held_out: The batch that judges, where ``judge="held-out"``.
-
-        Returns:
-            The gradient of minus the mean log-probability, with the reward aside.
-        """
+        """Estimate the policy gradient for a reward of one."""
         require_rewarding(task, self.judge)
         step, verdict, witness = judged(task, teacher, window, held_out)
         one = torch.ones(len(step.batch.ids), device=verdict.loss.device)
@@ -203,16 +160,7 @@ class NextStepLoss:
         return Estimate(found, verdict.loss, {"reward": -float(verdict.loss)})
 
     def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:
-        """The gradient for one teacher step: each step's by its normalised reward.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            estimates: Those since the last teacher step.
-
-        Returns:
-            Keyed like the teacher's parameters.
-        """
+        """The gradient for one teacher step: each step's by its normalised reward."""
         rewards = torch.tensor([e.facts["reward"] for e in estimates], dtype=torch.float64)
         weights = normalised(rewards, self.normalise)
         return with_entropy(task, teacher, weighted_mean(estimates, weights), self.entropy)

@@ -26,14 +26,7 @@ class Score:
     judge: ClassVar[Judge] = "held-out"
 
     def records(self, task: Task) -> bool:  # noqa: ARG002 - the seam
-        """Whether the step's passes are to be recorded.
-
-        Args:
-            task: The student learning under the teacher.
-
-        Returns:
-            False.
-        """
+        """Whether the step's passes are to be recorded."""
         return False
 
     def __call__(
@@ -43,17 +36,7 @@ class Score:
         window: Window,
         held_out: Batch,  # noqa: ARG002 - the seam
     ) -> Estimate:
-        """Estimate the policy gradient for a reward of one.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters as they were when it sampled, requiring grad.
-            window: The last step.
-            held_out: Any batch.
-
-        Returns:
-            The score; its held-out loss is 0.
-        """
+        """Estimate the policy gradient for a reward of one."""
         step, witness = window.steps[-1], window.witness
         assert witness is not None
         one = torch.ones(len(step.batch.ids), device=step.batch.ids.device)

@@ -25,15 +25,7 @@ class Solver(Protocol):
     """A way to solve ``H x = v`` approximately."""
 
     def __call__(self, matvec: Matvec, v: Params) -> Params:
-        """Solve.
-
-        Args:
-            matvec: Multiplies by the Hessian H.
-            v: Right-hand side.
-
-        Returns:
-            x, keyed like ``v``.
-        """
+        """Solve."""
         ...
 
 
@@ -61,16 +53,6 @@ class Neumann:
     def __call__(self, matvec: Matvec, v: Params) -> Params:
         """Sum the series.
 
-        Args:
-            matvec: Multiplies by the Hessian H.
-            v: Right-hand side.
-
-        Returns:
-            x, keyed like ``v``.
-
-        Raises:
-            FloatingPointError: If the terms grow, so that the series diverges.
-
         Note: numbers that are not finite give NaN.
         """
         term, total, size = v, v, float(inner(v, v))
@@ -91,14 +73,7 @@ class Neumann:
 
 
 def _cure(curvature: float) -> str:
-    """What makes a diverging Neumann series converge.
-
-    Args:
-        curvature: Along the term that grew.
-
-    Returns:
-        Sentences.
-    """
+    """What makes a diverging Neumann series converge."""
     if not math.isfinite(curvature):
         return f"The curvature along it is {curvature}: the student's gradient is not finite."
     if curvature > 0:
@@ -131,16 +106,6 @@ class ConjugateGradient:
 
     def __call__(self, matvec: Matvec, v: Params) -> Params:
         """Iterate.
-
-        Args:
-            matvec: Multiplies by the Hessian H.
-            v: Right-hand side.
-
-        Returns:
-            x, keyed like ``v``.
-
-        Raises:
-            FloatingPointError: If a direction of negative curvature is met.
 
         Note: numbers that are not finite give NaN.
         """

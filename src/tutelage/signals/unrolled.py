@@ -41,17 +41,7 @@ class Unrolled:
     def __call__(
         self, task: Task, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
-        """Estimate the hypergradient.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            window: The steps to look back over, with their start.
-            held_out: The batch that judges the student at the window's end.
-
-        Returns:
-            The gradient of the held-out loss, the state before the window held fixed.
-        """
+        """Estimate the hypergradient."""
         assert window.start is not None
         return self.whole(task, teacher, window.start, window.steps, held_out)[0]
 
@@ -63,18 +53,7 @@ class Unrolled:
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
-        """Take the steps and estimate the hypergradient of the student they give.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            start: The student before the first step.
-            steps: The steps.
-            held_out: The batch that judges the student after them.
-
-        Returns:
-            The estimate, and the student at the end.
-        """
+        """Take the steps and estimate the hypergradient of the student they give."""
         loss, end = _run(task, teacher, _leaf(start), steps, held_out)
         judged = task.processes.total(loss.detach())
         return Estimate(named_grad(loss, teacher), judged, facts_of(task, steps)), end
@@ -87,18 +66,7 @@ class Unrolled:
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Judgement, StudentState]:
-        """Take the steps and differentiate the loss after them back to the student before.
-
-        Args:
-            task: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            start: The student before the first step.
-            steps: The steps.
-            held_out: The batch that judges the student after them.
-
-        Returns:
-            The verdict on ``start``, and the student at the end.
-        """
+        """Take the steps and differentiate the loss after them back to the student before."""
         start = _leaf(start)
         loss, end = _run(task, teacher, start, steps, held_out)
         student, own = grads_of_both(loss, start.params, teacher)

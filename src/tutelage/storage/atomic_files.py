@@ -22,10 +22,6 @@ _NUMBERED = re.compile(r"\[Errno (\d+)\]", re.IGNORECASE)
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file's content in one go, and wait until it is on the disk.
 
-    Args:
-        path: The file; its folder must exist.
-        content: The new content.
-
     Note: raises ``OSError`` as ``written_whole`` does.
     """
     with written_whole(path) as part, part.open("wb") as file:
@@ -39,12 +35,6 @@ def written_whole(path: Path) -> Iterator[Path]:
     """Write a file beside another one, whose place it takes when it is whole.
 
     What dead processes left of the same file is removed first.
-
-    Args:
-        path: The file; its folder must exist.
-
-    Yields:
-        Where to write.
 
     Note: raises ``OSError`` if it cannot be written, or there is something at ``path`` that is
     no regular file; the error names ``path``, where everything stays as it was.
@@ -63,17 +53,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let an error of the system name the file that was asked for, not one beside it.
-
-    Args:
-        path: That file.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        OSError: If one is raised inside; of the same kind.
-    """
+    """Let an error of the system name the file that was asked for, not one beside it."""
     try:
         yield
     except OSError as error:
@@ -87,14 +67,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def require_regular(path: Path) -> None:
-    """Refuse to replace what is no regular file.
-
-    Args:
-        path: What is to be written; nothing need be there.
-
-    Raises:
-        FileExistsError: If there is a link, a folder, a pipe, a socket or a device.
-    """
+    """Refuse to replace what is no regular file."""
     try:
         kind = stat.S_IFMT(path.lstat().st_mode)
     except FileNotFoundError:
@@ -106,14 +79,7 @@ def require_regular(path: Path) -> None:
 
 
 def left_beside(path: Path) -> list[Path]:
-    """What dead processes left beside a path: ``.NAME.PROCESS``, perhaps with ``.old``.
-
-    Args:
-        path: What they were writing.
-
-    Returns:
-        Files and folders; of one process, ``.old`` first.
-    """
+    """What dead processes left beside a path: ``.NAME.PROCESS``, perhaps with ``.old``."""
     start = f".{path.name}."
     found = [other for other in path.parent.iterdir() if other.name.startswith(start)]
     return sorted((o for o in found if _is_left(o.name.removeprefix(start))), reverse=True)

@@ -38,10 +38,6 @@ DAMAGE = (
 def save_checkpoint(file: Path, state: Mapping[str, Any]) -> None:
     """Replace a checkpoint in one go; killed at any moment, the file is the old or the new one.
 
-    Args:
-        file: The file; its folder is made where it is missing.
-        state: Plain dictionaries, lists, numbers, texts and tensors.
-
     Note: raises ``OSError``, which names the file, if it cannot be written; the old one stays.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -54,17 +50,6 @@ def load_checkpoint(file: Path, device: torch.device) -> dict[str, Any]:
     """What a checkpoint holds, if no bit of it has changed since it was written.
 
     Nothing is unpickled but tensors and plain values.
-
-    Args:
-        file: The file.
-        device: Where the tensors go.
-
-    Returns:
-        As it was saved.
-
-    Raises:
-        ValueError: If a checksum is wrong, which torch does not look at, it is compressed, or
-            no mapping was saved. See ``DAMAGE`` for what else may come of a damaged file.
     """
     content = io.BytesIO(file.read_bytes())
     with zipfile.ZipFile(content) as parts:
@@ -83,31 +68,12 @@ def load_checkpoint(file: Path, device: torch.device) -> dict[str, Any]:
 
 
 def sealed(part: str, content: Any) -> dict[str, Any]:
-    """A part of a state with its checksum beside it.
-
-    Args:
-        part: Its name.
-        content: Plain dictionaries, lists, numbers, texts and tensors.
-
-    Returns:
-        Both, by name.
-    """
+    """A part of a state with its checksum beside it."""
     return {part: content, DIGEST: digest(content)}
 
 
 def unsealed(part: str, state: Mapping[str, Any]) -> Any:
-    """A part of a state that ``sealed`` gave.
-
-    Args:
-        part: Its name.
-        state: The state; one of an earlier release has no checksum.
-
-    Returns:
-        The content.
-
-    Raises:
-        ValueError: If it is not what was saved.
-    """
+    """A part of a state that ``sealed`` gave."""
     content = state[part]
     if state.get(DIGEST, found := digest(content)) != found:
         raise ValueError(f"its part '{part}' is not what was saved")
@@ -115,14 +81,7 @@ def unsealed(part: str, state: Mapping[str, Any]) -> Any:
 
 
 def digest(content: Any) -> str:
-    """A checksum of plain values and tensors: of what they are, wherever they lie.
-
-    Args:
-        content: Plain dictionaries, lists, numbers, texts and tensors.
-
-    Returns:
-        16 bytes in hexadecimal.
-    """
+    """A checksum of plain values and tensors: of what they are, wherever they lie."""
     made = hashlib.blake2b(digest_size=16)
     _add(made, content)
     return made.hexdigest()
@@ -152,17 +111,6 @@ def telling_damage(file: Path, remedy: str, *, what: str = "is damaged") -> Iter
 
     Only reading goes inside: what is raised by code that runs later, such as a student's, is
     the fault of that code, and is shown as it is.
-
-    Args:
-        file: What is read inside.
-        remedy: A sentence: what to do then.
-        what: What to say of the file.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        UsageError: If something of ``DAMAGE`` is raised inside.
     """
     try:
         yield

@@ -20,49 +20,24 @@ PACKAGES = ("tutelage", "torch", "torchvision", "numpy", "datasets", "scikit-lea
 
 
 def unwritten(error: OSError, place: Path | str, then: str) -> str:
-    """What to say where the system refuses to write.
-
-    Args:
-        error: What it said.
-        place: What was being written.
-        then: The end of a sentence that says what to do: after room was made, or instead.
-
-    Returns:
-        A message that names the place, the reason and the way out.
-    """
+    """What to say where the system refuses to write."""
     reason = error.strerror or " ".join(str(error).split())
     way = WAYS.get(error.errno or 0, "Mend that")
     return f"{place} cannot be written: {reason}. {way}, {then}."
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a JSON file that is either the old one or the new one, never half of it.
-
-    Args:
-        path: The file.
-        content: Plain values.
-    """
+    """Write a JSON file that is either the old one or the new one, never half of it."""
     write_atomically(path, as_json(content))
 
 
 def as_json(content: object) -> bytes:
-    """Plain values as the bytes of a JSON file.
-
-    Args:
-        content: Plain values.
-
-    Returns:
-        Indented UTF-8.
-    """
+    """Plain values as the bytes of a JSON file."""
     return json.dumps(content, indent=2, ensure_ascii=False).encode()
 
 
 def environment() -> dict[str, str]:
-    """What the run was made with.
-
-    Returns:
-        Versions of Python and of the packages that matter, and the kind of machine.
-    """
+    """What the run was made with."""
     found = {"python": sys.version.split()[0], "platform": platform.platform()}
     found["cpus"] = str(os.cpu_count())
     for package in PACKAGES:

@@ -19,10 +19,6 @@ def replace_folder(fresh: Path, folder: Path) -> None:
     Where the system cannot swap two names (not Linux, or some network drives) there is a
     moment with neither; ``take_back`` mends what is killed just then.
 
-    Args:
-        fresh: The new folder; its name begins with that of ``folder`` after a dot.
-        folder: What it becomes; need not exist.
-
     Note: raises ``OSError`` where it cannot; the old folder is then in its place.
     """
     if not folder.exists():
@@ -42,15 +38,7 @@ def replace_folder(fresh: Path, folder: Path) -> None:
 
 
 def swapped(one: Path, other: Path) -> bool:
-    """Swap two names at one moment.
-
-    Args:
-        one: A path.
-        other: Another on the same drive.
-
-    Returns:
-        False where the system cannot; nothing has happened then.
-    """
+    """Swap two names at one moment."""
     try:
         rename = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):
@@ -59,14 +47,7 @@ def swapped(one: Path, other: Path) -> bool:
 
 
 def fresh_folder(folder: Path) -> Path:
-    """Make the folder, beside another, that is to replace it; what dead processes left goes.
-
-    Args:
-        folder: The other; need not exist.
-
-    Returns:
-        An empty folder, named after this process.
-    """
+    """Make the folder, beside another, that is to replace it; what dead processes left goes."""
     take_back(folder)
     fresh = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -75,11 +56,7 @@ def fresh_folder(folder: Path) -> Path:
 
 
 def take_back(folder: Path) -> None:
-    """Put things as they were before a killed ``replace_folder``.
-
-    Args:
-        folder: What was to be replaced.
-    """
+    """Put things as they were before a killed ``replace_folder``."""
     for left in filter(Path.is_dir, left_beside(folder)):
         if left.suffix == ".old" and not folder.exists():
             left.rename(folder)

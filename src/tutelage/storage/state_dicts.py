@@ -12,18 +12,7 @@ _SHOWN = 3
 
 
 def load_module(module: nn.Module, state: Any, what: str) -> None:
-    """``load_state_dict``; where names or shapes are not the module's, one line says which.
-
-    Args:
-        module: Any module.
-        state: As its ``state_dict`` gave it.
-        what: What it is, for the message, such as ``"student"``.
-
-    Raises:
-        AttributeError: What the module raises where names and shapes fit.
-        RuntimeError: Likewise.
-        TypeError: Likewise. Where they do not fit it is ``ValueError``.
-    """
+    """``load_state_dict``; where names or shapes are not the module's, one line says which."""
     try:
         module.load_state_dict(state)
     except (RuntimeError, TypeError, AttributeError):
@@ -34,17 +23,7 @@ def load_module(module: nn.Module, state: Any, what: str) -> None:
 def require_tensors(
     stored: object, wanted: Mapping[str, Any], what: str, *, kinds: bool = False
 ) -> None:
-    """Refuse stored tensors whose names or shapes are not those of a module.
-
-    Args:
-        stored: By name; perhaps damaged.
-        wanted: The module's own.
-        what: What the module is, for the message.
-        kinds: Whether whole numbers must be whole numbers, too.
-
-    Raises:
-        ValueError: If one is missing, unknown or of another shape.
-    """
+    """Refuse stored tensors whose names or shapes are not those of a module."""
     if not isinstance(stored, Mapping):
         raise ValueError(f"the stored state of the {what} is a {type(stored).__name__}.")
     told = _names(stored, wanted, what)

@@ -25,18 +25,7 @@ class Aligned(nn.Module):
     uses_alignments = True
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """How much each row counts.
-
-        Args:
-            lesson: What the student saw.
-            observation: Its alignments.
-
-        Returns:
-            Weights [L], not negative, before they are rescaled.
-
-        Raises:
-            UsageError: If it is asked elsewhere than at a tutor's real step.
-        """
+        """How much each row counts."""
         if observation.alignments is None:
             raise UsageError(
                 "Aligned weighs by held-out gradients, which only a Tutor's own steps have: "

@@ -81,14 +81,7 @@ class AttentionMask(nn.Module):
         return logits.reshape(len(images), height, width)
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Mask a batch.
-
-        Args:
-            batch: Images [B, ch, H, W].
-
-        Returns:
-            The masked images.
-        """
+        """Mask a batch."""
         return as_lesson(batch)._replace(inputs=batch.inputs * self.mask(batch.inputs))
 
 

@@ -25,13 +25,6 @@ class AuxiliaryTargets(nn.Module):
         self.network = network
 
     def prepare(self, batch: Batch) -> Lesson:
-        """The batch as it came, with auxiliary targets.
-
-        Args:
-            batch: A batch of B examples.
-
-        Returns:
-            A lesson whose ``aux`` is [B, ...], as the network's output.
-        """
+        """The batch as it came, with auxiliary targets."""
         aux: Tensor = self.network(batch.inputs).tanh()
         return as_lesson(batch)._replace(aux=aux)

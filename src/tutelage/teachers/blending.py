@@ -44,14 +44,7 @@ class Blending(nn.Module):
         return 1 - self.phi.sigmoid() / 2
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Blend a batch.
-
-        Args:
-            batch: B examples, targets [B] or [B, C].
-
-        Returns:
-            B rows with soft labels [B, C] that sum to one.
-        """
+        """Blend a batch."""
         return blend_by_class(batch, self.shares)
 
 

@@ -17,17 +17,7 @@ class BroughtCopies(nn.Module):
     """
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Lay the copies out as rows.
-
-        Args:
-            batch: B examples, with inputs [B, k, ...].
-
-        Returns:
-            A lesson of k B rows.
-
-        Raises:
-            UsageError: If inputs have no dimension of copies.
-        """
+        """Lay the copies out as rows."""
         if batch.inputs.ndim < 2:
             raise UsageError(
                 f"inputs are of shape {tuple(batch.inputs.shape)}; give [B, k, ...], k copies "

@@ -17,15 +17,7 @@ class Augment(Protocol):
     """What makes copies: as the functions of ``tutelage.augment``."""
 
     def __call__(self, inputs: Tensor, /, *, seed: int) -> Tensor:
-        """Augment every row on its own.
-
-        Args:
-            inputs: [L, ...].
-            seed: The same seed gives the same rows.
-
-        Returns:
-            Of the same shape and type.
-        """
+        """Augment every row on its own."""
         ...
 
 
@@ -75,14 +67,7 @@ class Copies(nn.Module):
         self._kept: dict[int, Tensor] = {}
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Copy and augment.
-
-        Args:
-            batch: B examples.
-
-        Returns:
-            A lesson of k B rows.
-        """
+        """Copy and augment."""
         fresh = self._stay(batch) if self.offline else self._drawn(batch)
         inputs = torch.cat([batch.inputs, fresh]) if self.include_original else fresh
         return repeated(batch, self.k)._replace(inputs=inputs)

@@ -61,15 +61,7 @@ class Curriculum(nn.Module):
         return self
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """How much each row counts.
-
-        Args:
-            lesson: What the student saw, inputs [L, channels, H, W].
-            observation: Its progress.
-
-        Returns:
-            Weights [L] in (0, 1).
-        """
+        """How much each row counts."""
         inputs = lesson.inputs
         if self.uses_progress:
             when = observation.progress.fraction

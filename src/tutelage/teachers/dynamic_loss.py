@@ -56,15 +56,7 @@ class DynamicLoss(nn.Module):
         return flat[:square].reshape(self.classes, self.classes), flat[square:]
 
     def grade(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """What the student descends for each row.
-
-        Args:
-            lesson: What the student saw; targets [L], or [L, C] where labels are soft.
-            observation: Its logits [L, C], and how far training has come.
-
-        Returns:
-            [L], in -1..0.
-        """
+        """What the student descends for each row."""
         logits, targets = wide(observation.logits), lesson.targets
         soft = targets.is_floating_point()
         labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)

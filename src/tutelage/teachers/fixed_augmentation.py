@@ -32,14 +32,7 @@ class FixedAugmentation(nn.Module):
         self.mean, self.std = require_statistics(mean, std)
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Augment.
-
-        Args:
-            batch: Images [B, C, H, W] in 0..1, or normalised by ``mean`` and ``std``.
-
-        Returns:
-            The images, changed.
-        """
+        """Augment."""
         actions = self.policy.draw(Draws(batch.seed, batch.ids, len(batch.ids)))
         changed = performed_on(batch.inputs, self.policy.space, actions, self.mean, self.std)
         return as_lesson(batch)._replace(inputs=changed)

@@ -52,18 +52,7 @@ class GivenWeights(nn.Module):
         self.register_buffer("weights", single)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """Look the weights up.
-
-        Args:
-            lesson: What the student saw.
-            observation: What came of it.
-
-        Returns:
-            [L].
-
-        Raises:
-            UsageError: If an example has no weight.
-        """
+        """Look the weights up."""
         places = torch.searchsorted(self.ids, lesson.ids).clamp(max=len(self.ids) - 1)
         lacking = self.ids[places] != lesson.ids
         if bool(lacking.any()):

@@ -113,13 +113,6 @@ class InternalState(nn.Module):
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
         """How much each row counts.
 
-        Args:
-            lesson: What the student saw.
-            observation: What its forward pass revealed.
-
-        Returns:
-            Weights [L] in (0, 1).
-
         Note: raises ``UsageError`` where it looks at the label or prediction, but rows are
         sequences or the student tells another number of classes apart than it was made for.
         """

@@ -43,28 +43,12 @@ class KeepOrDrop(nn.Module):
         self.uses_progress = uses_progress(keeps)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """Draw.
-
-        Args:
-            lesson: What the student saw.
-            observation: What its forward pass revealed.
-
-        Returns:
-            [L], each 0 or 1.
-        """
+        """Draw."""
         p = self._probability(lesson, observation)
         return self._kept(p).to(p.dtype)
 
     def log_prob(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """The log-probability of what ``weigh`` draws from the same random numbers.
-
-        Args:
-            lesson: What the student saw.
-            observation: What its forward pass revealed.
-
-        Returns:
-            [B], differentiable in the probabilities; of an example's copies together.
-        """
+        """The log-probability of what ``weigh`` draws from the same random numbers."""
         p = self._probability(lesson, observation)
         rows = torch.where(self._kept(p), p, 1 - p).log()
         examples = int(lesson.group.max()) + 1 if len(rows) else 0

@@ -42,15 +42,7 @@ class KeepProbability(nn.Module):
         nn.init.constant_(last.bias, BIAS)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """How likely each row is kept.
-
-        Args:
-            lesson: What the student saw; targets [L], or [L, C] where labels are soft.
-            observation: Losses, logits [L, C], and how far training has come.
-
-        Returns:
-            [L] in (0, 1).
-        """
+        """How likely each row is kept."""
         logits, targets, told = observation.logits, lesson.targets, observation.progress
         soft = targets.is_floating_point()
         labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)

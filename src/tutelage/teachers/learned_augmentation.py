@@ -170,25 +170,14 @@ class LearnedAugmentation(nn.Module):
         return self.count.log_softmax(0)[r - 1] + (each * given).sum(1)
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Augment.
-
-        Args:
-            batch: Images [B, C, H, W] in 0..1, or normalised by ``mean`` and ``std``.
-
-        Returns:
-            The images, changed, with the log-probability of what was drawn for each.
-        """
+        """Augment."""
         count, actions = self.draw(batch.seed, batch.ids)
         changed = performed_on(batch.inputs, self.space, actions, self.mean, self.std)
         log_prob = self.log_probability(count, actions)
         return as_lesson(batch)._replace(inputs=changed, log_prob=log_prob)
 
     def entropy(self) -> Float[Tensor, ""]:
-        """The entropies of all the distributions, summed; differentiable.
-
-        Returns:
-            Nats.
-        """
+        """The entropies of all the distributions, summed; differentiable."""
         keep = self.keep
         p, q = keep.sigmoid(), (-keep).sigmoid()
         coins = -(p * F.logsigmoid(keep) + q * F.logsigmoid(-keep)).sum()

@@ -38,14 +38,7 @@ class LossPercentile(nn.Module):
         self.register_buffer("level", torch.zeros(()))
 
     def forward(self, losses: Tensor) -> Tensor:
-        """The average with this batch taken in; the buffer is left as it is.
-
-        Args:
-            losses: [L].
-
-        Returns:
-            A scalar; the average as it is where there is no loss.
-        """
+        """The average with this batch taken in; the buffer is left as it is."""
         if not len(losses):
             return self.level.clone()
         now = wide(losses).quantile(self.percentile, interpolation="nearest")

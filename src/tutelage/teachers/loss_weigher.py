@@ -35,13 +35,5 @@ class LossWeigher(nn.Module):
         self.net = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, 1))
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """How much each row counts.
-
-        Args:
-            lesson: What the student saw.
-            observation: Its losses.
-
-        Returns:
-            Weights [L] in (0, 1).
-        """
+        """How much each row counts."""
         return self.net(observation.losses.unsqueeze(1)).sigmoid().squeeze(1)

@@ -65,15 +65,7 @@ class MentorNetPD(nn.Module):
         self.average = LossPercentile(percentile=percentile, decay=decay)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """How much each row counts.
-
-        Args:
-            lesson: What the student saw.
-            observation: Its losses, and how far training has come.
-
-        Returns:
-            Weights [L] in 0..1.
-        """
+        """How much each row counts."""
         losses = observation.losses
         if observation.progress.fraction < self.burn_in:
             return _some(losses, self.dropout)
@@ -138,15 +130,7 @@ class MentorNetDD(nn.Module):
         self.net = nn.Sequential(nn.Linear(2 + 5 + 2, 20), nn.Tanh(), nn.Linear(20, 1))
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """How much each row counts.
-
-        Args:
-            lesson: What the student saw, targets [L].
-            observation: Its losses, and how far training has come.
-
-        Returns:
-            Weights [L] in 0..1.
-        """
+        """How much each row counts."""
         losses, fraction = observation.losses, observation.progress.fraction
         if fraction < self.burn_in:
             return _some(losses, self.dropout)

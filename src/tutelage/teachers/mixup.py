@@ -29,14 +29,7 @@ class Mixup(nn.Module):
         self.alpha = alpha
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Blend a batch.
-
-        Args:
-            batch: B examples, targets [B] or [B, C].
-
-        Returns:
-            B rows with soft labels [B, C] that sum to one.
-        """
+        """Blend a batch."""
         partner, x = drawn_partner(batch), batch.inputs
         alpha = torch.tensor(self.alpha, dtype=torch.float64, device="cpu")
         share = Beta(alpha, alpha).sample().to(x.device)

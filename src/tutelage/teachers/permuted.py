@@ -47,29 +47,14 @@ class Permuted(nn.Module):
         self.uses_progress = uses_progress(learned)
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Show each image through another one's mask.
-
-        Args:
-            batch: B examples.
-
-        Returns:
-            The masked images; the batch as it came where the learnt teacher has no masks.
-        """
+        """Show each image through another one's mask."""
         if not hasattr(self.learned, "mask"):
             return as_lesson(batch)
         mask = cast(Callable[..., Tensor], self.learned.mask)(batch.inputs)
         return as_lesson(batch)._replace(inputs=batch.inputs * _permuted(mask))
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """Weigh each row as another one was meant to be.
-
-        Args:
-            lesson: What the student saw.
-            observation: What its forward pass revealed.
-
-        Returns:
-            Weights [L]; ones where the learnt teacher does not weigh.
-        """
+        """Weigh each row as another one was meant to be."""
         if not hasattr(self.learned, "weigh"):
             return torch.ones_like(observation.losses)
         # on the buffers that are set by now

@@ -29,12 +29,5 @@ class RandomBlending(nn.Module):
         self.register_buffer("shares", drawn)
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Blend a batch.
-
-        Args:
-            batch: B examples, targets [B] or [B, C].
-
-        Returns:
-            B rows with soft labels [B, C] that sum to one.
-        """
+        """Blend a batch."""
         return blend_by_class(batch, self.shares)

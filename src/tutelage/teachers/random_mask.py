@@ -30,14 +30,7 @@ class RandomMask(nn.Module):
         self.background = background
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Mask a batch.
-
-        Args:
-            batch: Images [B, ch, H, W].
-
-        Returns:
-            The masked images.
-        """
+        """Mask a batch."""
         x = batch.inputs
         height, width = x.shape[-2:]
         sides = torch.tensor([height, width], device="cpu")

@@ -41,15 +41,7 @@ class SelfPaced(nn.Module):
         self.end = end
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """Keep the easiest.
-
-        Args:
-            lesson: What the student saw.
-            observation: Its losses, and how far training has come.
-
-        Returns:
-            [L], each 0 or 1.
-        """
+        """Keep the easiest."""
         losses = observation.losses
         grown = min(observation.progress.fraction / self.full_at, 1.0)
         share = self.start + (self.end - self.start) * grown

@@ -32,12 +32,5 @@ class Shuffled(nn.Module):
         self.register_buffer("shares", shares.flatten()[order].reshape(shares.shape))
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Blend a batch.
-
-        Args:
-            batch: B examples, targets [B] or [B, C].
-
-        Returns:
-            B rows with soft labels [B, C] that sum to one.
-        """
+        """Blend a batch."""
         return blend_by_class(batch, self.shares)

@@ -81,11 +81,7 @@ class SplitSampler(nn.Module):
         return others - s.logsumexp(0) - math.log(len(s) - 1)
 
     def entropy(self) -> Float[Tensor, ""]:
-        """The entropy of the distribution over parts, differentiable in the logits.
-
-        Returns:
-            Nats; ``log K`` where it is uniform.
-        """
+        """The entropy of the distribution over parts, differentiable in the logits."""
         found = self.log_probs()
         return -(found.exp() * found).sum()
 
@@ -112,12 +108,6 @@ class SplitSampler(nn.Module):
 
     def prepare(self, batch: Batch) -> Lesson:
         """The batch as it came, with the log-probability of the part of each example.
-
-        Args:
-            batch: A batch whose ids are the rows of a ``Draw``.
-
-        Returns:
-            The lesson; ``log_prob`` is differentiable in the logits.
 
         Note: ids of no part are a ``UsageError`` on the CPU.
         """

@@ -49,17 +49,7 @@ class StoredCopies(nn.Module):
         self._places = places
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Look the copies up.
-
-        Args:
-            batch: B examples.
-
-        Returns:
-            A lesson of (1 + K) B rows.
-
-        Raises:
-            ValueError: If an example has no copies, or they are of another shape.
-        """
+        """Look the copies up."""
         if missing := [i for i in batch.ids.tolist() if i not in self._places]:
             raise ValueError(
                 f"{len(missing)} examples of the batch have no stored copies, among them the "

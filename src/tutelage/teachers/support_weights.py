@@ -58,15 +58,7 @@ class SupportWeights(nn.Module):
         return self
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """How much each example of the support set counts.
-
-        Args:
-            lesson: The support set, inputs [S, channels, H, W], targets [S].
-            observation: Its progress: step k of K.
-
-        Returns:
-            Weights [S], positive, of mean 1.
-        """
+        """How much each example of the support set counts."""
         x = lesson.inputs
         step = torch.full_like(x[:, :1], min(observation.progress.fraction, 1.0))
         image = self.network(torch.cat([x, step], 1))

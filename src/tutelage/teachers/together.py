@@ -54,24 +54,9 @@ class Together(nn.Module):
             self.log_prob: Callable[[Lesson, Observation], Tensor] = cast(Any, weighs).log_prob
 
     def prepare(self, batch: Batch) -> Lesson:
-        """What the student sees.
-
-        Args:
-            batch: The batch as it came.
-
-        Returns:
-            The first teacher's lesson.
-        """
+        """What the student sees."""
         return cast(Callable[..., Lesson], self.prepares.prepare)(batch)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """How much each row counts.
-
-        Args:
-            lesson: What the student saw.
-            observation: What its forward pass revealed.
-
-        Returns:
-            The second teacher's weights [L].
-        """
+        """How much each row counts."""
         return cast(Callable[..., Tensor], self.weighs.weigh)(lesson, observation)

@@ -53,15 +53,7 @@ class WorstCase(nn.Module):
         self.deep = deep
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """Weigh the copies.
-
-        Args:
-            lesson: What the student saw.
-            observation: Its losses.
-
-        Returns:
-            [L], of sum one over the rows of each example.
-        """
+        """Weigh the copies."""
         return softmax_within(observation.losses / self.temperature, lesson.group)
 
 
@@ -71,15 +63,7 @@ class UniformCopies(nn.Module):
     normalise: ClassVar[Normalise] = "group"
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """Weigh all the same.
-
-        Args:
-            lesson: What the student saw.
-            observation: What its forward pass revealed.
-
-        Returns:
-            Ones [L].
-        """
+        """Weigh all the same."""
         return torch.ones_like(observation.losses)
 
 

@@ -64,18 +64,7 @@ class UnlessChanged:
     """between numbers"""
 
     def __call__(self, lesson: Lesson, predicted: Tensor) -> Tensor:
-        """What each row shall give.
-
-        Args:
-            lesson: Its targets are the model's, of the shape of ``predicted``.
-            predicted: What the student predicts of each row's original.
-
-        Returns:
-            Of that shape.
-
-        Raises:
-            ValueError: If the lesson's targets have another shape, or an id is unknown.
-        """
+        """What each row shall give."""
         if lesson.targets.shape != predicted.shape:
             raise ValueError(
                 f"targets have shape {tuple(lesson.targets.shape)} but predictions "
@@ -146,15 +135,7 @@ class WorstCaseSoft(nn.Module):
         self.detach_target = detach_target
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """Weigh originals and copies.
-
-        Args:
-            lesson: What the student saw.
-            observation: What its forward pass revealed.
-
-        Returns:
-            [L]: ``L / B`` for an original, ``weight L / B`` over the copies of each.
-        """
+        """Weigh originals and copies."""
         group = lesson.group
         first = first_within(group)
         losses = self.grade(lesson, observation) / self.temperature
@@ -163,15 +144,7 @@ class WorstCaseSoft(nn.Module):
         return weights.index_fill(0, first, 1) * (len(group) / max(len(first), 1))
 
     def grade(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """The loss of each row.
-
-        Args:
-            lesson: What the student saw.
-            observation: What its forward pass revealed, attached to its graph.
-
-        Returns:
-            [L]: of originals the objective's, of copies that against their target.
-        """
+        """The loss of each row."""
         first = first_within(lesson.group)
         logits = wide(observation.logits)
         predicted = self.predict(logits)[first][lesson.group]

@@ -5,12 +5,5 @@ from torch.nn.modules.batchnorm import _BatchNorm  # the base of all of them
 
 
 def normalising(module: nn.Module) -> list[nn.Module]:
-    """The batch normalisations that now normalise by the batch.
-
-    Args:
-        module: The student.
-
-    Returns:
-        Its submodules of that kind.
-    """
+    """The batch normalisations that now normalise by the batch."""
     return [part for part in module.modules() if isinstance(part, _BatchNorm) and part.training]

@@ -71,15 +71,7 @@ class Look(NamedTuple):
 
 
 def record(sight: Look, judged: Tensor | None) -> Record:
-    """What happened in a step.
-
-    Args:
-        sight: How the student saw its lesson.
-        judged: The held-out loss, where the teacher looked.
-
-    Returns:
-        The record, detached.
-    """
+    """What happened in a step."""
     losses = sight.seen.losses.detach()
     weights = sight.weights.detach().reshape(losses.shape)
     loss, ids = sight.loss.detach(), sight.lesson.ids
@@ -87,15 +79,7 @@ def record(sight: Look, judged: Tensor | None) -> Record:
 
 
 def prepared(task: Task, batch: Batch) -> Lesson:
-    """The lesson of the teacher as it is.
-
-    Args:
-        task: The student learning under the teacher.
-        batch: The batch, with the step's seed.
-
-    Returns:
-        The lesson.
-    """
+    """The lesson of the teacher as it is."""
     with torch.no_grad(), as_taken(batch, batch.seed):
         return prepare(task.teacher, {}, batch)
 
@@ -103,19 +87,7 @@ def prepared(task: Task, batch: Batch) -> Lesson:
 def begun(
     task: Task, batch: Batch, progress: Progress, *, keep: bool
 ) -> tuple[Step, Lesson, Lesson]:
-    """A step before its forward pass.
-
-    Args:
-        task: The student learning under the teacher.
-        batch: The batch as it came, with the step's seed.
-        progress: How far training has come.
-        keep: Whether the step will be taken again, so that no later write to the batch, by the
-            loop that gave it or by the student, may change what is kept of it.
-
-    Returns:
-        The step, its settings left open; what is kept of its lesson; the lesson that the
-        student sees, in memory that it may write to.
-    """
+    """A step before its forward pass."""
     if not keep:
         lesson = prepared(task, batch)
         return Step(batch, progress, {}), lesson, lesson
@@ -128,15 +100,7 @@ def begun(
 
 
 def shown(task: Task, batch: Batch) -> Lesson:
-    """What the student predicts from: a lesson where its teacher acts at test.
-
-    Args:
-        task: The student learning under the teacher.
-        batch: The batch as it came.
-
-    Returns:
-        The lesson; the batch itself for a teacher that acts in training alone.
-    """
+    """What the student predicts from: a lesson where its teacher acts at test."""
     if not acts_at_test(task.teacher):
         return as_lesson(batch)
     with torch.no_grad():
@@ -151,19 +115,7 @@ def look(
     alignments: Tensor | None = None,
     given: Lesson | None = None,
 ) -> Look:
-    """The student's own forward pass, through its own hooks and wrappers, and its weights.
-
-    Args:
-        task: The student learning under the teacher.
-        student: The module as the user gave it, compiled or wrapped.
-        step: The step that is about to be taken.
-        lesson: What was made of its batch.
-        alignments: [L], where the teacher uses them.
-        given: The lesson in memory that the student may write to; None: where ``lesson`` is.
-
-    Returns:
-        What came of it.
-    """
+    """The student's own forward pass, through its own hooks and wrappers, and its weights."""
     batch, taps = step.batch, taps_of(task.teacher)
     inner, parts = task.student.module, []
     student = uncompiled(student) if taps else student
@@ -178,17 +130,7 @@ def look(
 
 
 def alignments_with(task: Task, lesson: Lesson, step: Step, held_out: Batch) -> Tensor:
-    """How each row's gradient lies to the held-out gradient, at the student as it is.
-
-    Args:
-        task: The student learning under the teacher.
-        lesson: The rows.
-        step: The step that is about to be taken.
-        held_out: What gives the gradient.
-
-    Returns:
-        Inner products [L] over all that is trained.
-    """
+    """How each row's gradient lies to the held-out gradient, at the student as it is."""
     state, params = task.student.state(), task.student.params
     device = task.student.device
     with torch.enable_grad(), autocast_to(FULL, device):
@@ -198,17 +140,7 @@ def alignments_with(task: Task, lesson: Lesson, step: Step, held_out: Batch) -> 
 
 
 def weighed(task: Task, batch: Batch, lesson: Lesson, seen: Observation) -> Look:
-    """The weights that the teacher as it is gives to what was seen.
-
-    Args:
-        task: The student learning under the teacher.
-        batch: The batch, with the step's seed.
-        lesson: What was made of it.
-        seen: What the student revealed, attached to its graph.
-
-    Returns:
-        The same look, with weights and loss.
-    """
+    """The weights that the teacher as it is gives to what was seen."""
     renewed: Params = {}
     if not is_deep(task.teacher):
         with torch.no_grad():
@@ -224,17 +156,7 @@ def weighed(task: Task, batch: Batch, lesson: Lesson, seen: Observation) -> Look
 
 
 def ahead(task: Task, step: Step, witness: Witness, buffers: Params) -> Window:
-    """The window of a step that the optimiser has not taken yet.
-
-    Args:
-        task: The student learning under the teacher, its gradients set.
-        step: The step.
-        witness: What was seen of it.
-        buffers: The student's before its forward pass, which has renewed them by now.
-
-    Returns:
-        The student before it as it was, and after it as it would be.
-    """
+    """The window of a step that the optimiser has not taken yet."""
     state = task.student.state()
     params = task.student.params
     grads = {k: whole(g) for k in step.settings if (g := params[k].grad) is not None}
@@ -247,18 +169,7 @@ def ahead(task: Task, step: Step, witness: Witness, buffers: Params) -> Window:
 def look_again(
     task: Task, recorder: Recorder, teacher: Params, start: StudentState, step: Step
 ) -> Witness:
-    """What was seen of a step, from the state before it.
-
-    Args:
-        task: The student learning under the teacher.
-        recorder: The student's.
-        teacher: Teacher parameters as they were.
-        start: The student before the step.
-        step: The step.
-
-    Returns:
-        The same witness, its passes recorded.
-    """
+    """What was seen of a step, from the state before it."""
     theta = leaves(start.params)
     with torch.no_grad():
         lesson = task.lesson(teacher, step.batch)
@@ -272,17 +183,7 @@ def look_again(
 
 
 def settings_now(task: Task) -> Mapping[str, Mapping[str, float | bool]]:
-    """The optimiser's settings for every parameter that the step will move.
-
-    Args:
-        task: The student learning under the teacher, its gradients set.
-
-    Returns:
-        By parameter name.
-
-    Raises:
-        UnsupportedStudentError: If it will move none.
-    """
+    """The optimiser's settings for every parameter that the step will move."""
     params = task.student.params
     settings = settings_of(task.student.optimizer, task.student.names)
     moved = {k: s for k, s in settings.items() if params[k].grad is not None}

@@ -30,17 +30,6 @@ def look_first(
 
     A weight may count by what the other rows' are, so no micro-batch's share of the loss can be
     told before all have been seen. ``shares`` gives the gradient.
-
-    Args:
-        task: The student learning under the teacher.
-        student: The module as the user gave it, compiled or wrapped.
-        step: The step that is about to be taken.
-        lesson: What was made of its batch.
-        alignments: [L], where the teacher uses them.
-        given: The lesson in memory that the student may write to; None: where ``lesson`` is.
-
-    Returns:
-        What came of it, its loss without a graph.
     """
     kept = copied(lesson) if given is None or given is lesson else lesson
     with torch.no_grad(), starting_state(task, student) as states:
@@ -50,15 +39,7 @@ def look_first(
 
 @contextmanager
 def starting_state(task: Task, student: nn.Module) -> Iterator[list[ModuleState]]:
-    """Find the state from which a student starts its passes.
-
-    Args:
-        task: The student learning under the teacher.
-        student: The module as the user gave it, compiled or wrapped.
-
-    Yields:
-        States, the last one of which is it.
-    """
+    """Find the state from which a student starts its passes."""
     module, states = task.student.module, []
     states.append(state_of(module))
     if data_parallel(student) is None:
@@ -81,15 +62,6 @@ def shares(task: Task, student: nn.Module, step: Step, sight: Look) -> Iterator[
 
     It starts from the buffers that the first one started from, and leaves those alone that the
     first one left.
-
-    Args:
-        task: The student learning under the teacher.
-        student: The module as the user gave it, compiled or wrapped.
-        step: The step.
-        sight: The first look at it.
-
-    Yields:
-        Scalars with a graph, whose sum is the loss; let go of each before the next one comes.
     """
     losses = sight.seen.losses.detach().requires_grad_()
     with torch.enable_grad():
@@ -107,14 +79,7 @@ def shares(task: Task, student: nn.Module, step: Step, sight: Look) -> Iterator[
 
 @contextmanager
 def unsummed(student: nn.Module) -> Iterator[None]:
-    """Leave the gradients of several processes apart, to be summed once, after all passes.
-
-    Args:
-        student: The module as the user gave it.
-
-    Yields:
-        Nothing.
-    """
+    """Leave the gradients of several processes apart, to be summed once, after all passes."""
     wrapper = data_parallel(student)
     if wrapper is None:
         yield
@@ -128,17 +93,7 @@ def unsummed(student: nn.Module) -> Iterator[None]:
 def require_parts(
     task: Task, student: nn.Module, *, tries: bool, product: object = None
 ) -> None:
-    """Refuse what cannot be done a few rows at a time.
-
-    Args:
-        task: The student learning under the teacher.
-        student: The module as the user gave it.
-        tries: Whether the signal tries steps before they are taken.
-        product: How the signal takes derivatives of a step, where it says so.
-
-    Raises:
-        ValueError: If micro-batches are asked for and one of the rest stands against them.
-    """
+    """Refuse what cannot be done a few rows at a time."""
     if task.micro_batch is None:
         return
     if task.micro_batch < 1:

@@ -11,14 +11,7 @@ from tutelage.types import Batch, Params, Progress, Step, StudentState, Window
 
 
 def packed(step: Step) -> dict[str, Any]:
-    """A step as ``torch.load`` reads it safely.
-
-    Args:
-        step: The step.
-
-    Returns:
-        Plain dictionaries, lists, numbers and tensors.
-    """
+    """A step as ``torch.load`` reads it safely."""
     settings = {name: dict(own) for name, own in step.settings.items()}
     *numbers, memory = step.progress
     progress = [*numbers, dict(memory)]
@@ -28,15 +21,7 @@ def packed(step: Step) -> dict[str, Any]:
 
 
 def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
-    """The step that ``packed`` gave.
-
-    Args:
-        plain: That, on any device.
-        device: Where the student is now.
-
-    Returns:
-        The step.
-    """
+    """The step that ``packed`` gave."""
     inputs, targets, ids, *drawn = plain["batch"]
     batch = Batch(inputs.to(device), targets.to(device), ids.to(device), *drawn)
     if batch.teacher_buffers is not None:
@@ -48,30 +33,14 @@ def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
 
 
 def unpacked_state(plain: Sequence[Any], device: torch.device) -> StudentState:
-    """The student's state that a list holds.
-
-    Args:
-        plain: Its fields, on any device.
-        device: Where the student is now.
-
-    Returns:
-        The state; what counts the optimiser's steps stays where torch keeps it.
-    """
+    """The student's state that a list holds."""
     params, buffers, slots = plain
     kept = {k: x if k == "step" else moved_to(device, x) for k, x in slots.items()}
     return StudentState(moved_to(device, params), moved_to(device, buffers), kept)
 
 
 def renamed_steps(state: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
-    """What a trail keeps, with other names for the student's parameters and buffers.
-
-    Args:
-        state: As ``Trail.state_dict`` gives it; may hold more.
-        rename: From name to name.
-
-    Returns:
-        The same.
-    """
+    """What a trail keeps, with other names for the student's parameters and buffers."""
     start, waiting = state["start"], state["pending"]
     entries = state.get("entries")  # a state of an older version has none
     return {
@@ -99,15 +68,7 @@ def _renamed_step(plain: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
 
 
 def packed_window(window: Window, teacher: Params) -> list[Any]:
-    """A window of one step that waits for its judge.
-
-    Args:
-        window: The window, with its start.
-        teacher: Teacher parameters as they were.
-
-    Returns:
-        Plain lists, dictionaries and tensors.
-    """
+    """A window of one step that waits for its judge."""
     assert window.start is not None
     return [list(window.start), packed(window.steps[-1]), teacher]
 
@@ -115,16 +76,7 @@ def packed_window(window: Window, teacher: Params) -> list[Any]:
 def unpacked_window(
     plain: list[Any], end: StudentState, device: torch.device
 ) -> tuple[Window, Params]:
-    """The window that ``packed_window`` gave; what was seen of its step is left out.
-
-    Args:
-        plain: That, on any device.
-        end: The student now.
-        device: Where it is.
-
-    Returns:
-        The window, and teacher parameters as they were.
-    """
+    """The window that ``packed_window`` gave; what was seen of its step is left out."""
     start, step, teacher = plain
     window = Window(unpacked_state(start, device), (unpacked(step, device),), end)
     return window, moved_to(device, teacher)

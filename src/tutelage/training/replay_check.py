@@ -26,28 +26,14 @@ class Start(NamedTuple):
 
     @classmethod
     def of(cls, student: StudentView) -> "Start":
-        """The student as it is.
-
-        Args:
-            student: The student.
-
-        Returns:
-            Copies.
-        """
+        """The student as it is."""
         params, buffers, _ = student.state()
         state = StudentState(cloned(params), cloned(buffers), {})
         return cls(state, state_of(student.module), _numpy_state())
 
 
 def require_no_norm(student: nn.Module) -> None:
-    """Refuse embeddings that write to their own weight when they are called.
-
-    Args:
-        student: The student.
-
-    Raises:
-        UnsupportedStudentError: If one has ``max_norm``.
-    """
+    """Refuse embeddings that write to their own weight when they are called."""
     for name, part in student.named_modules():
         if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
             raise UnsupportedStudentError(
@@ -60,20 +46,7 @@ def require_no_norm(student: nn.Module) -> None:
 def require_reproducible(
     task: Task, start: Start, lesson: Lesson, step: Step, seen: Observation
 ) -> None:
-    """Refuse a student whose step cannot be taken again with the same numbers.
-
-    Args:
-        task: The student learning under the teacher.
-        start: The student before the step.
-        lesson: What the student saw, in memory that it has not written to.
-        step: The step, of which the forward pass was taken.
-        seen: What that revealed.
-
-    Raises:
-        UnsupportedStudentError: If the student writes to its parameters, draws from other
-            generators than torch's own, or depends on attributes that a pass changes, or if
-            compiled code and the original differ.
-    """
+    """Refuse a student whose step cannot be taken again with the same numbers."""
     _require_same_parameters(task, start.state)
     _require_no_draws(start.drawn)
     with torch.no_grad():

@@ -24,12 +24,7 @@ class Tally:
         self.warned = False
 
     def add(self, loss: Tensor, weight: Tensor) -> None:
-        """Count a step.
-
-        Args:
-            loss: What the student descended, a scalar.
-            weight: The sum of the teacher's weights, a scalar.
-        """
+        """Count a step."""
         loss = loss.detach().to(self.loss_sum)
         finite = loss.isfinite()
         self.loss_sum += loss.where(finite, 0)
@@ -37,14 +32,7 @@ class Tally:
         self.weightless += weight == 0
 
     def mean_loss(self, steps: int) -> float:
-        """The mean loss of the steps whose loss was finite; waits for the device.
-
-        Args:
-            steps: How many were counted.
-
-        Returns:
-            0 before the first of them.
-        """
+        """The mean loss of the steps whose loss was finite; waits for the device."""
         return float(self.loss_sum / (steps - self.not_finite).clamp(min=1))
 
     def warn_of_weightless_steps(self) -> None:
@@ -58,11 +46,7 @@ class Tally:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps.
-
-        Returns:
-            Tensors by name.
-        """
+        """What a checkpoint keeps."""
         return {
             "loss_sum": self.loss_sum,
             "not_finite": self.not_finite,
@@ -70,11 +54,7 @@ class Tally:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that ``state_dict`` gave.
-
-        Args:
-            state: That state, on any device; may hold more.
-        """
+        """Go on from a state that ``state_dict`` gave."""
         device = self.loss_sum.device  # checkpoints are often loaded onto the CPU
         self.loss_sum = state["loss_sum"].to(device, copy=True)
         self.weightless = state["weightless"].to(device, copy=True)

@@ -40,21 +40,6 @@ def look_or_lighter(
     statistics, by all rows as an ordinary step does, but the second pass by the kept rows'
     own statistics, in whose gradient dropped rows have no part: the gradient is another one
     then, and ``drop_below`` is no bound of how far off it is.
-
-    Args:
-        task: The student learning under the teacher.
-        student: The module as the user gave it, compiled or wrapped.
-        step: The step that is about to be taken.
-        lesson: What was made of its batch.
-        alignments: [L], where the teacher uses them.
-        given: The lesson in memory that the student may write to; None: where ``lesson`` is.
-
-    Returns:
-        What came of it, with the share that was left out.
-
-    Raises:
-        UnsupportedStudentError: If rows are to be left out of a student that gives more than
-            logits, or other logits for some rows of a batch than for all, as with dropout.
     """
     teacher = task.teacher
     share = drop_below_of(teacher)
@@ -87,15 +72,7 @@ def look_or_lighter(
 def rows_that_matter(
     mass: Float[Tensor, "L"], drop_below: float
 ) -> tuple[Int64[Tensor, "M"], Float[Tensor, ""]]:
-    """All rows but those of the smallest mass that together have at most a share of it.
-
-    Args:
-        mass: Not negative.
-        drop_below: The share, in 0..1.
-
-    Returns:
-        Their places in rising order, two at least; and the share of the others' mass.
-    """
+    """All rows but those of the smallest mass that together have at most a share of it."""
     values, order = mass.double().sort(stable=True)
     sums = values.cumsum(0) / values.sum().clamp(min=torch.finfo(values.dtype).tiny)
     dropped = int((sums <= drop_below).sum())  # none where a row's mass is not a number

@@ -53,14 +53,7 @@ class Passes:
         self._checked = False
 
     def show_rows(self, task: Task) -> bool:
-        """Whether a recorder sees each row's own gradient in them.
-
-        Args:
-            task: The student learning under the teacher.
-
-        Returns:
-            False where the loss is scaled, rows come a few at a time, or layers are sharded.
-        """
+        """Whether a recorder sees each row's own gradient in them."""
         whole = task.micro_batch is None and not is_sharded(self.view.module)
         return whole and not self.descent.scales
 
@@ -76,18 +69,7 @@ class Passes:
         alignments: Tensor | None = None,
         given: Lesson | None = None,
     ) -> Look:
-        """The forward pass, and the weights.
-
-        Args:
-            task: The student learning under the teacher.
-            step: The step that is about to be taken.
-            lesson: What was made of its batch.
-            alignments: [L], where the teacher uses them.
-            given: The lesson in memory that the student may write to; None: the same.
-
-        Returns:
-            What came of it.
-        """
+        """The forward pass, and the weights."""
         first = look_or_lighter if task.micro_batch is None else look_first
         found = first(task, self.student, step, lesson, alignments, given)
         self._require_finite(task, found)
@@ -106,17 +88,7 @@ class Passes:
         self._checked = True
 
     def descend(self, task: Task, sight: Look, step: Step, *, again: bool = False) -> Look:
-        """The backward pass: leave the gradient of all processes' rows in the parameters.
-
-        Args:
-            task: The student learning under the teacher.
-            sight: How the student saw its lesson.
-            step: The step.
-            again: Whether the graph is needed for another backward pass.
-
-        Returns:
-            The same look, its loss that of all processes.
-        """
+        """The backward pass: leave the gradient of all processes' rows in the parameters."""
         if self._before is not None:
             require_reproducible(task, self._before, sight.lesson, step, sight.seen)
             self._before, self.proven = None, True

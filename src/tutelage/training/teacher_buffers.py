@@ -31,14 +31,7 @@ class BufferCopies:
         self._known: dict[str, BufferCopy] = {}
 
     def of(self, teacher: nn.Module) -> Params | None:
-        """What a teacher's buffers hold now.
-
-        Args:
-            teacher: The teacher, always the same.
-
-        Returns:
-            Copies by name, which nobody writes to; None where it has no buffers.
-        """
+        """What a teacher's buffers hold now."""
         for name, buffer in teacher.named_buffers():
             version, known = buffer._version, self._known.get(name)
             if known is None or known.buffer is not buffer or known.version != version:
@@ -51,14 +44,7 @@ class BufferCopies:
 def renew_buffers(
     teacher: nn.Module, batch: Batch, lesson: Lesson, weighed: Mapping[str, Tensor]
 ) -> None:
-    """Keep what a real step's moments wrote to the teacher's buffers.
-
-    Args:
-        teacher: The teacher.
-        batch: The step's batch.
-        lesson: What was made of it, with the buffers after that.
-        weighed: The buffers that were written to when the rows were weighed or graded.
-    """
+    """Keep what a real step's moments wrote to the teacher's buffers."""
     before = batch.teacher_buffers or {}
     prepared = (lesson.teacher_buffers or {}).items()
     written = {name: b for name, b in prepared if b is not before.get(name)}
@@ -73,13 +59,7 @@ def renew_buffers(
 
 @torch.no_grad()
 def remember(teacher: nn.Module, lesson: Lesson, observation: Observation) -> None:
-    """Let the teacher's buffers take in a real step that was taken, what is finite of it.
-
-    Args:
-        teacher: The teacher.
-        lesson: What the student saw.
-        observation: What its forward pass revealed, detached.
-    """
+    """Let the teacher's buffers take in a real step that was taken, what is finite of it."""
     for part in teacher.modules():
         if memory_names(part):
             renew = cast(Callable[..., Mapping[str, Tensor]], part.remember)
@@ -90,26 +70,12 @@ def remember(teacher: nn.Module, lesson: Lesson, observation: Observation) -> No
 
 
 def has_memory(teacher: nn.Module) -> bool:
-    """Whether a teacher remembers the steps that were taken.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        Whether it, or a part of it, has the trait ``memory``.
-    """
+    """Whether a teacher remembers the steps that were taken."""
     return any(memory_names(part) for part in teacher.modules())
 
 
 def memory_of(teacher: nn.Module) -> Params:
-    """What the teacher remembers of the steps that were taken.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        Copies of the buffers in question, by their names in ``teacher``; often none.
-    """
+    """What the teacher remembers of the steps that were taken."""
     return {
         f"{at}.{name}" if at else name: part.get_buffer(name).clone()
         for at, part in teacher.named_modules()
@@ -118,14 +84,7 @@ def memory_of(teacher: nn.Module) -> Params:
 
 
 def require_no_memory(teacher: nn.Module) -> None:
-    """Refuse a teacher that remembers steps, where nobody takes real ones.
-
-    Args:
-        teacher: The teacher.
-
-    Raises:
-        UsageError: If it does.
-    """
+    """Refuse a teacher that remembers steps, where nobody takes real ones."""
     if names := ", ".join(memory_of(teacher)):
         raise UsageError(
             f"{type(teacher).__name__} remembers earlier steps ({names}), but whole runs that "
@@ -134,12 +93,5 @@ def require_no_memory(teacher: nn.Module) -> None:
 
 
 def memory_names(part: nn.Module) -> Sequence[str]:
-    """The buffers that a teacher, or a part of one, remembers steps by; parts aside.
-
-    Args:
-        part: A teacher or any module in it.
-
-    Returns:
-        Its trait ``memory``.
-    """
+    """The buffers that a teacher, or a part of one, remembers steps by; parts aside."""
     return getattr(part, "memory", ())

@@ -21,17 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Params) -> bool:
-    """Take an optimiser's step where its gradient is finite, so that its memory stays so.
-
-    Args:
-        optimizer: It holds the parameters.
-        params: Parameters by name.
-        grad: The gradient of some of them, of any type of number.
-
-    Returns:
-        False where a number of the gradient, in its parameter's type, or its square is not
-        finite: nothing has changed then.
-    """
+    """Take an optimiser's step where its gradient is finite, so that its memory stays so."""
     found = {k: grad[k].to(p.dtype) for k, p in params.items() if k in grad}
     if not is_finite({k: wide(g).square() for k, g in found.items()}):
         return False
@@ -51,11 +41,6 @@ class Learner:
         optimizer: Its optimiser.
         every: Student steps between two looks of the signal.
         aggregate: Looks that make one teacher step.
-
-    Raises:
-        ValueError: If the signal looks back further than ``every`` steps, needs steps between
-            its looks and has none, ``aggregate`` is below 1, or the teacher has no parameter or
-            leaves rows out of real steps.
     """
 
     def __init__(
@@ -118,36 +103,15 @@ class Learner:
         return self.one_step is not None and self.one_step.judge == "plain"
 
     def records(self, task: Task) -> bool:
-        """Whether the judged step's passes are to be recorded.
-
-        Args:
-            task: The student learning under the teacher.
-
-        Returns:
-            What the signal says.
-        """
+        """Whether the judged step's passes are to be recorded."""
         return self.one_step is not None and self.one_step.records(task)
 
     def due(self, steps: int) -> bool:
-        """Whether the coming student step is one that the signal judges.
-
-        Args:
-            steps: Student steps taken so far.
-
-        Returns:
-            True if so.
-        """
+        """Whether the coming student step is one that the signal judges."""
         return (steps + 1) % self.every == 0
 
     def watches(self, steps: int) -> bool:
-        """Whether the coming student step is one that the signal will look back over.
-
-        Args:
-            steps: Student steps taken so far.
-
-        Returns:
-            True if so.
-        """
+        """Whether the coming student step is one that the signal will look back over."""
         return steps % self.every >= self.every - self.signal.steps
 
     @property
@@ -160,15 +124,6 @@ class Learner:
 
         A step whose gradient is not finite is left out and counted. So is one whose window
         could not be undone well enough, with a warning, where an earlier one could.
-
-        Args:
-            task: The student learning under the teacher.
-            window: The steps to look back over.
-            held_out: The batch that judges.
-            phi: Teacher parameters as they were at the window's last step, requiring grad.
-
-        Returns:
-            The held-out loss.
         """
         device = held_out.inputs.device
         held_out = held_out._replace(autocast=autocast_now(device))
@@ -229,11 +184,7 @@ class Learner:
             self.skipped += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """What it needs to continue.
-
-        Returns:
-            Plain dictionaries, lists, numbers and tensors.
-        """
+        """What it needs to continue."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "skipped": self.skipped,
@@ -242,11 +193,7 @@ class Learner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that ``state_dict`` gave.
-
-        Args:
-            state: That state, on any device.
-        """
+        """Continue from a state that ``state_dict`` gave."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.skipped = state["skipped"]
         self._looked = state.get("looked", True)  # a state of an older version lacks it

@@ -36,37 +36,19 @@ class Trail:
     waiting: Waiting | None = None
 
     def reach(self, step: Step, student: StudentView) -> None:
-        """Complete the start by what a step is the first to move, as a group added since does.
-
-        Args:
-            step: The step that is about to be taken.
-            student: The student.
-        """
+        """Complete the start by what a step is the first to move, as a group added since does."""
         if self.start is not None:
             self.start = student.completed(self.start, step.settings.keys())
 
     def begin(self, signal: Signal, student: StudentView) -> None:
-        """Keep what a signal needs of the student before the first step.
-
-        Args:
-            signal: The signal.
-            student: The student as it is.
-        """
+        """Keep what a signal needs of the student before the first step."""
         if signal.keeps_start:
             self.start = student.snapshot()
         if isinstance(signal, Undoing):
             self.entries = entries_of(student.state().params)
 
     def window(self, student: StudentView, witness: Witness | None) -> Window:
-        """The steps so far as a window; the trail begins anew.
-
-        Args:
-            student: The student after the last of them.
-            witness: Of the last of them, where the signal looks at it.
-
-        Returns:
-            The window.
-        """
+        """The steps so far as a window; the trail begins anew."""
         moved = {name for step in self.steps for name in step.settings}
         end = student.completed(student.state(), moved)
         window = Window(self.start, tuple(self.steps), end, witness, entries=self.entries)
@@ -78,25 +60,13 @@ class Trail:
         self.start, self.entries, self.steps = None, None, []
 
     def judged(self, loss: Tensor, gradient: Params) -> Waiting:
-        """What waited for the next step, now that this has come; nothing waits any more.
-
-        Args:
-            loss: That step's loss, a scalar.
-            gradient: Its gradient in the student.
-
-        Returns:
-            The window with its judgement, and the teacher's parameters as they were.
-        """
+        """What waited for the next step, now that this has come; nothing waits any more."""
         assert self.waiting is not None
         (window, teacher), self.waiting = self.waiting, None
         return replace(window, judgement=Judgement(loss, gradient, {})), teacher
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps.
-
-        Returns:
-            Plain dictionaries, lists, numbers and tensors.
-        """
+        """What a checkpoint keeps."""
         return {
             "start": [] if self.start is None else list(self.start),
             "entries": self.entries,
@@ -107,13 +77,7 @@ class Trail:
     def load_state_dict(
         self, state: Mapping[str, Any], now: StudentState, device: torch.device
     ) -> None:
-        """Go on from a state that ``state_dict`` gave.
-
-        Args:
-            state: That state, on any device; may hold more.
-            now: The student as it is.
-            device: Where it is.
-        """
+        """Go on from a state that ``state_dict`` gave."""
         self.start = unpacked_state(state["start"], device) if state["start"] else None
         entries = state["entries"]
         self.entries = None if entries is None else moved_to(device, entries)

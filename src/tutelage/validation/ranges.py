@@ -6,22 +6,12 @@ from tutelage.errors import UsageError
 
 
 def require_above_zero(name: str, value: float | int) -> None:
-    """Refuse a number that is not above 0, and an infinite one.
-
-    Args:
-        name: What it is, for the message.
-        value: The number.
-    """
+    """Refuse a number that is not above 0, and an infinite one."""
     _require(name, value, value > 0, "above 0")
 
 
 def require_not_negative(name: str, value: float | int) -> None:
-    """Refuse a number below 0, and an infinite one.
-
-    Args:
-        name: What it is, for the message.
-        value: The number.
-    """
+    """Refuse a number below 0, and an infinite one."""
     _require(name, value, value >= 0, "0 or above")
 
 
@@ -33,15 +23,7 @@ def _require(name: str, value: float | int, within: bool, wanted: str) -> None:
 
 
 def at_least_one(settings: object, *names: str) -> None:
-    """Refuse counts below 1.
-
-    Args:
-        settings: Their holder.
-        *names: Its attributes; one that is None is not given.
-
-    Raises:
-        UsageError: At the first one below.
-    """
+    """Refuse counts below 1."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and value < 1:
@@ -49,12 +31,7 @@ def at_least_one(settings: object, *names: str) -> None:
 
 
 def not_negative(settings: object, *names: str) -> None:
-    """Refuse rates below 0, and infinite ones.
-
-    Args:
-        settings: Their holder.
-        *names: Its attributes; one that is None is not given.
-    """
+    """Refuse rates below 0, and infinite ones."""
     for name in names:
         value = getattr(settings, name)
         if value is not None:
@@ -62,12 +39,7 @@ def not_negative(settings: object, *names: str) -> None:
 
 
 def above_zero(settings: object, *names: str) -> None:
-    """Refuse numbers that are not above 0, and infinite ones.
-
-    Args:
-        settings: Their holder.
-        *names: Its attributes; one that is None is not given.
-    """
+    """Refuse numbers that are not above 0, and infinite ones."""
     for name in names:
         value = getattr(settings, name)
         if value is not None:
@@ -75,42 +47,21 @@ def above_zero(settings: object, *names: str) -> None:
 
 
 def factor(settings: object, name: str) -> None:
-    """Refuse a factor below 1, and an infinite one.
-
-    Args:
-        settings: Its holder.
-        name: Its attribute; None is not given.
-    """
+    """Refuse a factor below 1, and an infinite one."""
     value = getattr(settings, name)
     if value is not None:
         _require(name, value, value >= 1, "1 or above")
 
 
 def shares(settings: object, name: str) -> None:
-    """Refuse shares outside (0, 1].
-
-    Args:
-        settings: Their holder.
-        name: Its attribute, a tuple.
-
-    Raises:
-        UsageError: If one lies outside.
-    """
+    """Refuse shares outside (0, 1]."""
     value = getattr(settings, name)
     if not all(0 < share <= 1 for share in value):
         raise UsageError(f"{name} holds shares in (0, 1], got {value}.")
 
 
 def parts(settings: object, *names: str) -> None:
-    """Refuse rates outside 0..1.
-
-    Args:
-        settings: Their holder.
-        *names: Its attributes.
-
-    Raises:
-        UsageError: At the first one that lies outside.
-    """
+    """Refuse rates outside 0..1."""
     for name in names:
         value = getattr(settings, name)
         if not 0 <= value <= 1:
@@ -118,15 +69,7 @@ def parts(settings: object, *names: str) -> None:
 
 
 def between(settings: object, name: str) -> None:
-    """Refuse a share outside (0, 1).
-
-    Args:
-        settings: Its holder.
-        name: Its attribute.
-
-    Raises:
-        UsageError: If it lies outside.
-    """
+    """Refuse a share outside (0, 1)."""
     value = getattr(settings, name)
     if not 0 < value < 1:
         raise UsageError(f"{name} must lie between 0 and 1, got {value:g}.")

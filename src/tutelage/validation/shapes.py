@@ -13,20 +13,7 @@ TORCH_IGNORES = -100
 
 
 def require_batch(name: str, batch: Batch, *, empty: bool = True) -> Batch:
-    """Refuse a batch whose parts do not belong together. Costs no wait for a device.
-
-    Args:
-        name: What it is called, ``batch`` or ``held_out``.
-        batch: The batch.
-        empty: Whether it may have no row, as that of one of several processes may.
-
-    Returns:
-        The batch, its ids in int64.
-
-    Raises:
-        UsageError: If a part is no tensor, has no dimension of rows or another number of them
-            than the others, ids are not whole numbers, or there is no row.
-    """
+    """Refuse a batch whose parts do not belong together. Costs no wait for a device."""
     for part, value in zip(("inputs", "targets", "ids"), batch, strict=False):
         if not isinstance(value, Tensor) or value.ndim == 0:
             came = (
@@ -43,15 +30,7 @@ def require_batch(name: str, batch: Batch, *, empty: bool = True) -> Batch:
 
 
 def require_rows(name: str, rows: Batch | Lesson) -> None:
-    """Refuse rows whose inputs, targets and ids differ in number.
-
-    Args:
-        name: What they are called.
-        rows: A batch, or what was made of it.
-
-    Raises:
-        UsageError: If they do.
-    """
+    """Refuse rows whose inputs, targets and ids differ in number."""
     inputs, targets, ids = len(rows.inputs), len(rows.targets), len(rows.ids)
     if not inputs == targets == ids:
         raise UsageError(
@@ -70,16 +49,7 @@ def _require_ids(name: str, ids: Tensor) -> None:
 
 
 def require_known_ids(ids: Tensor, known: Tensor, owner: str) -> None:
-    """Refuse ids that a teacher has nothing for. Ids on a GPU are not read: that would wait.
-
-    Args:
-        ids: Those of a lesson [L].
-        known: Whether the teacher has something for each [L].
-        owner: What has nothing for them, as the sentence begins.
-
-    Raises:
-        UsageError: If one is missing.
-    """
+    """Refuse ids that a teacher has nothing for. Ids on a GPU are not read: that would wait."""
     if ids.device.type == "cpu" and not bool(known.all()):
         raise UsageError(f"{owner} for {_listed(ids[~known])} of the batch.")
 
@@ -87,17 +57,7 @@ def require_known_ids(ids: Tensor, known: Tensor, owner: str) -> None:
 def require_finite_weights(
     weights: Tensor, losses: Tensor, ids: Tensor, teacher: object
 ) -> None:
-    """Refuse weights that are not finite where a loss is; waits for the device.
-
-    Args:
-        weights: What the teacher gives each row [L], or [L, 1].
-        losses: Of each row [L].
-        ids: The example each row came from [L].
-        teacher: Who weighs.
-
-    Raises:
-        UsageError: If there is such a row.
-    """
+    """Refuse weights that are not finite where a loss is; waits for the device."""
     if bool(weights.isfinite().all()):
         return
     wrong = ~weights.reshape(len(losses), -1).isfinite().all(1) & losses.isfinite()
@@ -116,20 +76,7 @@ def _listed(ids: Tensor) -> str:
 def require_losses(
     losses: object, objective: object, outputs: Outputs, rows: Batch | Lesson
 ) -> Tensor:
-    """Refuse losses other than one floating-point number for each row.
-
-    Args:
-        losses: What the objective or metric gives.
-        objective: That.
-        outputs: What it was given of the student.
-        rows: What the student saw.
-
-    Returns:
-        The losses [L].
-
-    Raises:
-        UsageError: If they are of another shape or type.
-    """
+    """Refuse losses other than one floating-point number for each row."""
     wanted = (len(rows.targets),)
     fits = isinstance(losses, Tensor) and losses.is_floating_point() and losses.shape == wanted
     if fits:
@@ -152,15 +99,6 @@ def require_targets(
 
     Both where the losses show it: an objective may know what to do with such targets. Waits
     for the device.
-
-    Args:
-        rows: What the student saw.
-        losses: Of each row [L].
-        objective: What gave them.
-        known: Whether it says which rows count.
-
-    Raises:
-        UsageError: If there is such a row.
     """
     targets = rows.targets
     if known and not targets.is_floating_point():
@@ -192,19 +130,7 @@ def require_targets(
 
 
 def class_targets(logits: Tensor, targets: Tensor, name: str) -> Tensor:
-    """Targets of a classifier in the type that torch takes them in.
-
-    Args:
-        logits: [L, C].
-        targets: Class ids [L] of any whole type, or soft labels [L, C].
-        name: Of the loss.
-
-    Returns:
-        Class ids in int64, or soft labels in the type of the logits.
-
-    Raises:
-        UsageError: If the two do not fit.
-    """
+    """Targets of a classifier in the type that torch takes them in."""
     soft = targets.is_floating_point()
     fits = logits.ndim == 2 and targets.shape == (logits.shape if soft else logits.shape[:1])
     if not fits or targets.is_complex():
@@ -219,14 +145,6 @@ def require_classes(targets: Tensor, classes: int, ignored: tuple[int, ...] = ()
     """Refuse labels that are neither a class nor declared to be none.
 
     Reading labels that are on a GPU waits for it: check them before they go there.
-
-    Args:
-        targets: Class ids [B], or tokens [B, T].
-        classes: C.
-        ignored: Labels that stand for none.
-
-    Raises:
-        UnknownLabelError: If a label is outside of 0..C-1.
     """
     wrong = ((targets < 0) | (targets >= classes)) & is_none_of(targets, ignored)
     if bool(wrong.any()):
@@ -240,15 +158,7 @@ def require_classes(targets: Tensor, classes: int, ignored: tuple[int, ...] = ()
 
 
 def is_none_of(targets: Tensor, labels: tuple[int, ...]) -> Tensor:
-    """Which targets are other than some labels.
-
-    Args:
-        targets: Class ids.
-        labels: What they are compared with.
-
-    Returns:
-        bool, of the shape of the targets.
-    """
+    """Which targets are other than some labels."""
     known = torch.ones_like(targets, dtype=torch.bool)
     for label in labels:
         known = known & (targets != label)
@@ -256,37 +166,16 @@ def is_none_of(targets: Tensor, labels: tuple[int, ...]) -> Tensor:
 
 
 def described(tensor: Tensor) -> str:
-    """A tensor's type and shape in words.
-
-    Args:
-        tensor: Any tensor.
-
-    Returns:
-        Such as ``float32 of shape (4, 3)``.
-    """
+    """A tensor's type and shape in words."""
     return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
 
 
 def named(function: Any) -> str:
-    """The name of a function, or of the class of what is called as one.
-
-    Args:
-        function: An objective or metric.
-
-    Returns:
-        Its name.
-    """
+    """The name of a function, or of the class of what is called as one."""
     found = getattr(function, "__name__", type(function).__name__)
     return "the objective" if found == "<lambda>" else f"the objective {found}"
 
 
 def kind(value: object) -> str:
-    """What a value that is no tensor is.
-
-    Args:
-        value: Any value.
-
-    Returns:
-        With its article.
-    """
+    """What a value that is no tensor is."""
     return "None" if value is None else f"a {type(value).__name__}"

@@ -52,47 +52,19 @@ class Alignment:
             raise ValueError(f"method must be one of {allowed}, got {self.method}.")
 
     def records(self, task: Task) -> bool:
-        """Whether dot products can be read off a real step's own passes.
-
-        Args:
-            task: The student learning under the teacher.
-
-        Returns:
-            True for ``"ghost"``, unless the weights depend on the student.
-        """
+        """Whether dot products can be read off a real step's own passes."""
         return self.method == "ghost" and not is_deep(task.teacher)
 
     def linearise(
         self, task: Task, state: StudentState, teacher: Params, step: Step
     ) -> GradientGraph:
-        """The step's gradient with its graph.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters, requiring grad.
-            step: The step.
-
-        Returns:
-            The gradient, ready for products.
-        """
+        """The step's gradient with its graph."""
         return DoubleBackward().linearise(task, state, teacher, step)
 
     def dots(
         self, task: Task, state: StudentState, lesson: Lesson, step: Step, v: Params
     ) -> Tensor:
-        """Dot product of every row's gradient with a direction: ``<dl_i/dtheta, v>``.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student.
-            lesson: The rows to look at.
-            step: The step whose seed and progress apply.
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            [L].
-        """
+        """Dot product of every row's gradient with a direction: ``<dl_i/dtheta, v>``."""
         losses, _ = losses_near(task, state, lesson, step)
         return self._dots(task, losses, state.params, v, len(lesson.ids))
 
@@ -112,21 +84,7 @@ class Alignment:
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
     ) -> Params:
-        """``M v`` alone.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters, requiring grad.
-            step: The step.
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-
-        Raises:
-            UnsupportedStudentError: If the teacher does more than weigh.
-        """
+        """``M v`` alone."""
         lesson = task.lesson(teacher, step.batch)
         if not only_weighs(task, lesson):
             raise UnsupportedStudentError(

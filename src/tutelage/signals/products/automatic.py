@@ -15,47 +15,19 @@ class Automatic:
     """Dot products for ``M v`` where the teacher only weighs, double backward for the rest."""
 
     def records(self, task: Task) -> bool:
-        """Whether dot products can be read off a real step's own passes, exactly.
-
-        Args:
-            task: The student learning under the teacher.
-
-        Returns:
-            False where the weights depend on the student, or rows on one another.
-        """
+        """Whether dot products can be read off a real step's own passes, exactly."""
         return not is_deep(task.teacher) and not couples_rows(task.student.module)
 
     def linearise(
         self, task: Task, state: StudentState, teacher: Params, step: Step
     ) -> GradientGraph:
-        """The step's gradient with its graph.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters, requiring grad.
-            step: The step.
-
-        Returns:
-            The gradient, ready for products.
-        """
+        """The step's gradient with its graph."""
         return DoubleBackward().linearise(task, state, teacher, step)
 
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
     ) -> Params:
-        """``M v`` alone.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters, requiring grad.
-            step: The step.
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-        """
+        """``M v`` alone."""
         if only_weighs(task, task.lesson(teacher, step.batch)):
             return Alignment().mixed(task, state, teacher, step, v)
         return DoubleBackward().mixed(task, state, teacher, step, v)

@@ -26,17 +26,7 @@ class DoubleBackward:
     def linearise(
         self, task: Task, state: StudentState, teacher: Params, step: Step
     ) -> "GradientGraph":
-        """The step's gradient with its graph.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters, requiring grad.
-            step: The step.
-
-        Returns:
-            The gradient, ready for products.
-        """
+        """The step's gradient with its graph."""
         theta = leaves(state.params)
         loss, buffers = task.taught_loss(state._replace(params=theta), teacher, step)
         with autocast_to(step.batch.autocast, loss.device):
@@ -50,18 +40,7 @@ class DoubleBackward:
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
     ) -> Params:
-        """``M v`` alone.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters, requiring grad.
-            step: The step.
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-        """
+        """``M v`` alone."""
         return self.linearise(task, state, teacher, step).mixed(v)
 
 
@@ -80,14 +59,7 @@ class GradientGraph:
     student: StudentView
 
     def both(self, v: Params) -> tuple[Params, Params]:
-        """Both products in one backward pass.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            ``M v`` keyed like the teacher, and ``H v`` keyed like the student.
-        """
+        """Both products in one backward pass."""
         self.student.require(require_hessian)
         named = {f"teacher/{k}": p for k, p in self.teacher.items()}
         grads = self._backward(v, named | self.theta)
@@ -95,25 +67,11 @@ class GradientGraph:
         return mixed, self.processes.summed({k: grads[k] for k in self.theta})
 
     def mixed(self, v: Params) -> Params:
-        """``M v`` alone.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-        """
+        """``M v`` alone."""
         return self._backward(v, self.teacher)
 
     def hessian(self, v: Params) -> Params:
-        """``H v`` alone.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the student.
-        """
+        """``H v`` alone."""
         self.student.require(require_hessian)
         return self.processes.summed(self._backward(v, self.theta))
 

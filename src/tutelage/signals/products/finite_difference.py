@@ -42,17 +42,7 @@ class FiniteDifference:
     def linearise(
         self, task: Task, state: StudentState, teacher: Params, step: Step
     ) -> "Differences":
-        """The step's gradient.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters.
-            step: The step.
-
-        Returns:
-            The gradient, ready for products.
-        """
+        """The step's gradient."""
         loss, buffers = loss_near(task, state, teacher, step)
         # the gradient of what the step moves; it may depend on what an earlier step moved
         theta = {k: wide(p.detach()) for k, p in state.params.items()}  # not in half
@@ -65,18 +55,7 @@ class FiniteDifference:
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
     ) -> Params:
-        """``M v``.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters.
-            step: The step.
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-        """
+        """``M v``."""
         return self.linearise(task, state, teacher, step).mixed(v)
 
 
@@ -93,17 +72,7 @@ class Differences:
     processes: Processes
 
     def both(self, v: Params) -> tuple[Params, Params]:
-        """Both products from the same four gradients.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            ``M v`` keyed like the teacher, and ``H v`` keyed like the student.
-
-        Raises:
-            FloatingPointError: If the differences at two sizes disagree beyond the bound.
-        """
+        """Both products from the same four gradients."""
         known = {k: v[k] for k in self.theta if k in v}
         norm = float(inner(known, known).sqrt()) if known else 0.0
         if norm == 0.0:
@@ -125,25 +94,11 @@ class Differences:
         return near
 
     def mixed(self, v: Params) -> Params:
-        """``M v`` alone.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-        """
+        """``M v`` alone."""
         return self.both(v)[0]
 
     def hessian(self, v: Params) -> Params:
-        """``H v``.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the student.
-        """
+        """``H v``."""
         return self.both(v)[1]
 
     def _difference(self, v: Params, scale: float) -> tuple[Params, Params]:

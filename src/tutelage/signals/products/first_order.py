@@ -28,17 +28,7 @@ class FirstOrder:
     def linearise(
         self, task: Task, state: StudentState, teacher: Params, step: Step
     ) -> "WithoutHessian":
-        """The step's gradient at a student.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters, requiring grad; there may be none.
-            step: The step.
-
-        Returns:
-            The gradient, ready for products.
-        """
+        """The step's gradient at a student."""
         if teacher:
             return WithoutHessian(self.exact.linearise(task, state, teacher, step), state)
         return WithoutHessian(Taken(*task.gradient(state, teacher, step)), state)
@@ -46,18 +36,7 @@ class FirstOrder:
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
     ) -> Params:
-        """``M v`` alone.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters, requiring grad.
-            step: The step.
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-        """
+        """``M v`` alone."""
         return self.exact.mixed(task, state, teacher, step, v)
 
 
@@ -70,14 +49,7 @@ class Taken:
     """the student's after the step"""
 
     def mixed(self, v: Params) -> Params:  # noqa: ARG002 - the seam
-        """``M v``.
-
-        Args:
-            v: Direction.
-
-        Returns:
-            Nothing: there is no teacher.
-        """
+        """``M v``."""
         return {}
 
 
@@ -99,34 +71,13 @@ class WithoutHessian:
         return self.known.buffers
 
     def both(self, v: Params) -> tuple[Params, Params]:
-        """Both products.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            ``M v`` keyed like the teacher, and zeros keyed like the student.
-        """
+        """Both products."""
         return self.mixed(v), self.hessian(v)
 
     def mixed(self, v: Params) -> Params:
-        """``M v`` alone.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-        """
+        """``M v`` alone."""
         return self.known.mixed(v)
 
     def hessian(self, v: Params) -> Params:  # noqa: ARG002 - the seam
-        """Nothing of ``H v``.
-
-        Args:
-            v: Direction.
-
-        Returns:
-            Zeros keyed like the student.
-        """
+        """Nothing of ``H v``."""
         return {k: torch.zeros_like(p) for k, p in self.state.params.items()}

@@ -30,17 +30,7 @@ class ForwardOverReverse:
     def linearise(
         self, task: Task, state: StudentState, teacher: Params, step: Step
     ) -> "AlongDirections":
-        """The step's gradient.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters.
-            step: The step.
-
-        Returns:
-            The gradient, ready for products.
-        """
+        """The step's gradient."""
         loss, buffers = loss_near(task, state, teacher, step)
         # the gradient of what the step moves; it may depend on what an earlier step moved
         theta, phi = detached(state.params), detached(teacher)
@@ -52,18 +42,7 @@ class ForwardOverReverse:
     def mixed(
         self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
     ) -> Params:
-        """``M v``.
-
-        Args:
-            task: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters.
-            step: The step.
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-        """
+        """``M v``."""
         return self.linearise(task, state, teacher, step).mixed(v)
 
 
@@ -79,14 +58,7 @@ class AlongDirections:
     processes: Processes
 
     def both(self, v: Params) -> tuple[Params, Params]:
-        """Both products in one pass.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            ``M v`` keyed like the teacher, and ``H v`` keyed like the student.
-        """
+        """Both products in one pass."""
         load_forward_mode()
         with named_operators("derivative in forward mode", _INSTEAD), dual_level():
             moving = {k: p.detach().requires_grad_() for k, p in self.theta.items()}
@@ -103,23 +75,9 @@ class AlongDirections:
         return {k: slopes[f"teacher/{k}"].detach() for k in self.phi}, hessian
 
     def mixed(self, v: Params) -> Params:
-        """``M v`` alone.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-        """
+        """``M v`` alone."""
         return self.both(v)[0]
 
     def hessian(self, v: Params) -> Params:
-        """``H v``.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the student.
-        """
+        """``H v``."""
         return self.both(v)[1]
