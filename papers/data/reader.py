@@ -81,7 +81,7 @@ class Reader(Dataset[Batch | UsageError]):
 
 
 def refuse_own_generators(examples: object) -> None:
-    """Refuse a data set with a generator of its own, copied with its state into every worker."""
+    """Refuse a data set with a generator of its own, of which every worker gets a copy."""
     for name, value in getattr(examples, "__dict__", {}).items():
         if isinstance(value, OWN):
             raise UsageError(

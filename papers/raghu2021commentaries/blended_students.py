@@ -39,7 +39,7 @@ ROWS = {
 def blended(
     arm: str, seed: int, settings: Settings, device: torch.device
 ) -> tuple[Outcome, Float[Tensor, "C C"]]:
-    """Train one new student on images blended in one way, learned first where that is learned."""
+    """Train one new student on blended images; learned blending is learned first."""
     data, by = parts(settings, seed, device), teacher(arm, settings, seed, device)
     train = replace(data.train, seed=mixed_seed(seed, 6))
     if settings.cropped:

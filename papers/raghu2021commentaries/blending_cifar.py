@@ -22,7 +22,7 @@ def excess(grid: Tensor, pair: tuple[int, int]) -> float:
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one new student on images blended in one way, learned first where that is learned."""
+    """Train one new student on blended images; learned blending is learned first."""
     outcome, grid = blended(arm, seed, settings, device)
     place = splits(settings.data).train.classes.index
     found = {m: excess(grid, (place(a), place(b))) for m, (a, b) in PAIRS.items()}

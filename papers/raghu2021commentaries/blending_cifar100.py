@@ -19,7 +19,7 @@ BASELINES = {
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one new student on images blended in one way, learned first where that is learned."""
+    """Train one new student on blended images; learned blending is learned first."""
     return blended(arm, seed, settings, device)[0]
 
 

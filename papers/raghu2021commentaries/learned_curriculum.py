@@ -42,7 +42,7 @@ class Course:
 def learned(
     curriculum: Curriculum, course: Course, training: Batches, judge: Batch
 ) -> Iterator[Episode]:
-    """Teach a curriculum through whole runs of two-block CNNs, from their start to their end."""
+    """Teach a curriculum through whole training runs of two-block CNNs."""
     images, device = training.images, training.device
     channels, size = images.images.shape[1:3]
 

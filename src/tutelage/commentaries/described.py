@@ -92,7 +92,7 @@ def classes_of(settings: Settings) -> set[int]:
 
 
 def sizes_of(settings: Settings) -> set[int]:
-    """The heights and widths that the networks of a teacher were made for, of its parts, too."""
+    """The image sizes that the networks of a teacher and of its parts were made for."""
     network = settings.get("network", {})
     own = {network["size"]} if "size" in network else set()
     return own.union(*(sizes_of(part["settings"]) for part in parts_of(settings)))

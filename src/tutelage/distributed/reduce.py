@@ -46,7 +46,7 @@ def gather(processes: Processes, parameters: Iterable[Tensor]) -> None:
 
 
 def require_no_static_graph(student: nn.Module) -> None:
-    """Refuse a wrapper that takes a tried step's backward pass for the one that it sums after."""
+    """Refuse ``DistributedDataParallel(static_graph=True)``, which a tried step's pass misleads."""
     wrapper = data_parallel(student)
     if wrapper is not None and wrapper.static_graph:
         raise UnsupportedStudentError(

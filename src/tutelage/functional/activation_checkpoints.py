@@ -202,7 +202,7 @@ def _kept(contexts: Callable[[], tuple[Any, Any]]) -> Generator[None]:
 def _reentrant(
     original: Callable[..., Any], function: Callable[..., Any], preserve: bool, *args: Any
 ) -> Any:
-    """A reentrant checkpoint in the other form, since no gradient of its gradient can be taken."""
+    """A non-reentrant checkpoint in place of a reentrant one, which has no second derivative."""
     if getattr(_THREAD, "running", None) is None:
         return original(function, preserve, *args)
     reached = any(isinstance(a, Tensor) and a.requires_grad for a in args)

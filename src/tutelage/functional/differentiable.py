@@ -88,7 +88,7 @@ def require_steps_with_derivative(module: nn.Module) -> None:
 
 
 def require_hessian(module: nn.Module) -> None:
-    """Refuse layers that renew what they compute with from the weights, without a derivative."""
+    """Refuse layers that update buffers from the weights without a derivative."""
     for name, part in module.named_modules():
         if _iterates(part):
             raise UnsupportedStudentError(

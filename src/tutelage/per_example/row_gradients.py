@@ -82,7 +82,7 @@ def linear_gradients(x: Tensor, delta: Tensor, row_dim: int) -> Tensor:
 def convolution_gradients(
     module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, delta: Tensor
 ) -> Tensor:
-    """Every row's gradient of a kernel: the gradient of one convolution with a group per row."""
+    """Every row's gradient of a kernel, by one convolution with a group per row."""
     rows, nothing = len(x), [0] * (x.ndim - 2)
     x = padded(module, x)
     kernel = module.weight.detach().to(x.dtype)

@@ -46,7 +46,7 @@ def dots_of(
 def exact_dots(
     task: Task, start: StudentState, lesson: Lesson, step: Step, v: Params
 ) -> Tensor:
-    """``<d l_i / d theta, v>`` by passes of their own: forward mode where the student has it."""
+    """``<d l_i / d theta, v>`` by separate passes, in forward mode where the student has it."""
     return Alignment().dots(task, start, lesson, step, v)
 
 

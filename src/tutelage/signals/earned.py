@@ -106,7 +106,7 @@ class Earned:
 
 
 def by_rates(gradient: Params, step: Step) -> Params:
-    """A direction by the rates at which a step moved each parameter, its highest taken for 1."""
+    """A direction scaled by each parameter's learning rate relative to the highest."""
     rates = {k: -s["lr"] if s["maximize"] else s["lr"] for k, s in step.settings.items()}
     highest = max((abs(rate) for rate in rates.values()), default=0.0)
     if highest == 0.0:  # no parameter moved at all

@@ -36,7 +36,7 @@ class Trail:
     waiting: Waiting | None = None
 
     def reach(self, step: Step, student: StudentView) -> None:
-        """Complete the start by what a step is the first to move, as a group added since does."""
+        """Add to the window's start what this step is the first to move."""
         if self.start is not None:
             self.start = student.completed(self.start, step.settings.keys())
 
