@@ -24,7 +24,7 @@ from torch.optim import SGD
 from benchmarks.device_setup import AWKWARD, ByLoss, Setup
 from papers.framework.jobs import hardware
 from tutelage.errors import UnsupportedStudentError
-from tutelage.per_example import gradient_dots as alignment
+from tutelage.per_example import gradient_dots as gradient_dots
 from tutelage.per_example.gradient_dots import Method
 from tutelage.signals import (
     GradientAlignment,
@@ -115,7 +115,7 @@ def rewards(name: str, method: Method, of: Setup) -> Tensor:
         for k, p in student.named_parameters()
         if p.requires_grad
     }
-    return alignment(student, batch, direction, method=method).detach().double().cpu()
+    return gradient_dots(student, batch, direction, method=method).detach().double().cpu()
 
 
 def compared(

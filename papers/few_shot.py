@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from papers.data.few_shot.episodes import Episode
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.module_state import attributes_kept
 from tutelage.functional.replay_context import copied
@@ -25,7 +25,7 @@ from tutelage.signals import FromStart
 from tutelage.training.loops import whole_run
 from tutelage.training.teacher_buffers import require_no_memory
 from tutelage.training.teacher_update import step_if_finite
-from tutelage.types import Batch, Judgement, Params, Progress, Step, StudentState
+from tutelage.types import Batch, HeldOutLoss, Params, Progress, Step, StudentState
 
 _NORMS = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
@@ -41,7 +41,7 @@ class MetaStep(NamedTuple):
 
 
 def learn_start(
-    task: Task,
+    problem: BilevelProblem,
     optimizer: Optimizer,
     groups: Iterable[Sequence[Episode]],
     *,
@@ -59,76 +59,78 @@ def learn_start(
     ``Replayed``; first order with ``Replayed(K, product=FirstOrder())``); Raghu et al. 2021,
     Teaching with Commentaries, appendix B.3 (with the teacher).
     """
-    require_batch_statistics(task)
+    require_batch_statistics(problem)
     for number, group in enumerate(groups):
         if not group:
             raise UsageError(f"group {number} holds no tasks; allowed: 1 and above.")
         seeds = [mixed_seed(seed, number, place) for place in range(len(group))]
         verdicts = [
-            judge_start(task, episode, signal, steps, seed=own)
+            judge_start(problem, episode, signal, steps, seed=own)
             for episode, own in zip(group, seeds, strict=True)
         ]
-        moved = _step(task, optimizer, verdicts)
+        moved = _step(problem, optimizer, verdicts)
         loss = torch.stack([verdict.loss for verdict in verdicts]).mean()
         yield MetaStep(number, loss, skipped=not moved)
 
 
 def judge_start(
-    task: Task, episode: Episode, signal: FromStart, steps: int, *, seed: int
-) -> Judgement:
+    problem: BilevelProblem, episode: Episode, signal: FromStart, steps: int, *, seed: int
+) -> HeldOutLoss:
     """The loss on a task's query set after K steps on its support set, with its gradients."""
-    require_no_memory(task.teacher)
-    teacher: Params = {k: p for k, p in task.teacher.named_parameters() if p.requires_grad}
-    taken = adaptation(task, episode.support, steps, of=steps, seed=seed)
-    now = autocast_now(task.student.device)
+    require_no_memory(problem.teacher)
+    teacher: Params = {k: p for k, p in problem.teacher.named_parameters() if p.requires_grad}
+    taken = adaptation(problem, episode.support, steps, of=steps, seed=seed)
+    now = autocast_now(problem.student.device)
     query = episode.query._replace(seed=mixed_seed(seed, steps), autocast=now)
-    with autocast_to(FULL, task.student.device):
-        start = in_full_precision(task.student.state())
-        return signal.to_start(task, teacher, start, taken, query)[0]
+    with autocast_to(FULL, problem.student.device):
+        start = in_full_precision(problem.student.state())
+        return signal.to_start(problem, teacher, start, taken, query)[0]
 
 
-def adaptation(task: Task, support: Batch, steps: int, *, of: int, seed: int) -> list[Step]:
+def adaptation(
+    problem: BilevelProblem, support: Batch, steps: int, *, of: int, seed: int
+) -> list[Step]:
     """Steps on a support set, all of it in every one."""
-    taken = whole_run(task.student, [support] * steps, seed)
+    taken = whole_run(problem.student, [support] * steps, seed)
     return [step._replace(progress=Progress(k / of)) for k, step in enumerate(taken)]
 
 
-def adapt(task: Task, steps: Sequence[Step]) -> StudentState:
+def adapt(problem: BilevelProblem, steps: Sequence[Step]) -> StudentState:
     """The student after some steps from its start, which stays where it is."""
-    teacher: Params = dict(task.teacher.named_parameters())
-    state = task.student.state()
+    teacher: Params = dict(problem.teacher.named_parameters())
+    state = problem.student.state()
     for step in steps:
-        state = task.take(state, teacher, step)
+        state = problem.take(state, teacher, step)
     return state
 
 
 @torch.no_grad()
-def accuracy(task: Task, state: StudentState, query: Batch) -> float:
+def accuracy(problem: BilevelProblem, state: StudentState, query: Batch) -> float:
     """How many queries a student answers rightly.
 
     Batch normalisation is by the query set, as in the source.
     """
-    require_batch_statistics(task)
+    require_batch_statistics(problem)
     own = copied(query)
-    with attributes_kept(task.student.module):
-        outputs, _, _ = task.student.evaluate(state.params, state.buffers, own.inputs, ())
-    counts = counts_of(task.objective, query.targets)
+    with attributes_kept(problem.student.module):
+        outputs, _, _ = problem.student.evaluate(state.params, state.buffers, own.inputs, ())
+    counts = counts_of(problem.objective, query.targets)
     right = answered_rightly(outputs, query.targets, counts)
     return int(right.sum()) / max(len(right), 1)
 
 
 @torch.no_grad()
-def weights_at(task: Task, step: Step) -> Tensor:
+def weights_at(problem: BilevelProblem, step: Step) -> Tensor:
     """How much the teacher counts each support example, seen from the student's start."""
-    teacher: Params = dict(task.teacher.named_parameters())
-    lesson = task.lesson(teacher, step.batch)
-    seen, _ = task.observe(task.student.state(), lesson, step)
-    return task.weights(teacher, lesson, seen, step.batch.seed)
+    teacher: Params = dict(problem.teacher.named_parameters())
+    lesson = problem.lesson(teacher, step.batch)
+    seen, _ = problem.observe(problem.student.state(), lesson, step)
+    return problem.weights(teacher, lesson, seen, step.batch.seed)
 
 
-def require_batch_statistics(task: Task) -> None:
+def require_batch_statistics(problem: BilevelProblem) -> None:
     """Refuse a student whose batch normalisation would not be by the batch at hand."""
-    for name, part in task.student.module.named_modules():
+    for name, part in problem.student.module.named_modules():
         if isinstance(part, _NORMS) and not part.training:
             raise UsageError(
                 f"'{name}' of the student is in evaluation mode; allowed: training mode, in "
@@ -136,12 +138,14 @@ def require_batch_statistics(task: Task) -> None:
             )
 
 
-def _step(task: Task, optimizer: Optimizer, verdicts: Sequence[Judgement]) -> bool:
+def _step(
+    problem: BilevelProblem, optimizer: Optimizer, verdicts: Sequence[HeldOutLoss]
+) -> bool:
     # whether the gradient was finite
     students = mean_of([verdict.student for verdict in verdicts])
     teachers = mean_of([verdict.teacher for verdict in verdicts])
-    learning = dict(task.teacher.named_parameters())
-    params = {f"student/{k}": task.student.params[k] for k in students}
+    learning = dict(problem.teacher.named_parameters())
+    params = {f"student/{k}": problem.student.params[k] for k in students}
     params |= {f"teacher/{k}": learning[k] for k in teachers}
     grads = {f"student/{k}": g for k, g in students.items()}
     return step_if_finite(

@@ -45,7 +45,7 @@ def tested(tutor: Tutor, test: Batches) -> dict[str, float]:
     """Test a student on images as its teacher shows them at test."""
     student, loss, right = tutor.student.eval(), 0.0, 0
     for batch in test.whole(AT_ONCE):
-        logits = student(shown(tutor.task, batch).inputs)
+        logits = student(shown(tutor.problem, batch).inputs)
         loss += float(F.cross_entropy(logits, batch.targets, reduction="sum"))
         right += int((logits.argmax(1) == batch.targets).sum())
     total = len(test.images)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from tutelage.bilevel import Task
-from tutelage.training.step_strategy import Descent
-from tutelage.training.tutor import ORDINARY, Tutor
+from tutelage.bilevel import BilevelProblem
+from tutelage.training.step_strategy import StepStrategy
+from tutelage.training.tutor import PLAIN_STEP, Tutor
 from tutelage.types import Batch, Estimate, Params, Window, as_lesson
 
 B, D, C = 6, 8, 3
@@ -44,7 +44,7 @@ class Unused(nn.Module):
         return self.head(torch.tanh(self.frozen(x)))
 
 
-class Scaled(nn.Module):
+class AmpStep(nn.Module):
     """A temperature without dimensions."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ STUDENTS: dict[str, Callable[[], nn.Module]] = {
     ),
     "tied": Tied,
     "frozen and unused": Unused,
-    "scalar parameter": Scaled,
+    "scalar parameter": AmpStep,
     "recurrent": Recurrent,
     "attention": Attending,
     "unused rows and padding": Embedded,
@@ -191,14 +191,14 @@ class Seen:
 
     steps: int
     keeps_start: ClassVar[bool] = True
-    calls: list[tuple[Task, Params, Window, Batch]] = field(default_factory=list)
+    calls: list[tuple[BilevelProblem, Params, Window, Batch]] = field(default_factory=list)
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         copied = window.end
         end = copied._replace(params={k: v.clone() for k, v in copied.params.items()})
-        self.calls.append((task, teacher, Window(window.start, window.steps, end), held_out))
+        self.calls.append((problem, teacher, Window(window.start, window.steps, end), held_out))
         zero = {k: torch.zeros_like(p) for k, p in teacher.items()}
         return Estimate(zero, torch.zeros(()))
 
@@ -228,9 +228,9 @@ def watched(
     steps: int,
     before: int = 0,
     rates: Callable[[int], float] | None = None,
-    descent: Descent = ORDINARY,
+    step_strategy: StepStrategy = PLAIN_STEP,
     micro_batch: int | None = None,
-) -> tuple[Task, Params, Window, Batch]:
+) -> tuple[BilevelProblem, Params, Window, Batch]:
     """Train ``before + steps`` real steps and hand back the window of the last ``steps``."""
     seen = Seen(steps)
     learner = SGD(teacher.parameters(), lr=0.0)
@@ -243,7 +243,7 @@ def watched(
         signal=seen,
         teacher_every=every,
         total_steps=every,
-        descent=descent,
+        step_strategy=step_strategy,
         micro_batch=micro_batch,
     )
     batches = stream()

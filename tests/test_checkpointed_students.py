@@ -22,7 +22,7 @@ from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.student import evaluate
 from tutelage.losses.objectives import cross_entropy
 from tutelage.per_example import Recorder
-from tutelage.per_example.gradient_dots import alignment
+from tutelage.per_example.gradient_dots import gradient_dots
 from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Reversible, Unrolled
 from tutelage.signals.products import (
     Alignment,
@@ -238,8 +238,8 @@ def test_dot_products_of_examples_are_those_without(way, method) -> None:
     batch: Batch = next(stream())
     torch.manual_seed(5)
     g = {k: torch.randn_like(p) for k, p in student(directly).named_parameters()}
-    want = alignment(student(directly), batch, g, method=method)
-    got = alignment(student(WAYS[way]), batch, g, method=method)
+    want = gradient_dots(student(directly), batch, g, method=method)
+    got = gradient_dots(student(WAYS[way]), batch, g, method=method)
     torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
 
 

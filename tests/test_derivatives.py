@@ -15,7 +15,7 @@ from tests.cases import C, D, InputWeigher, Seen, stream
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.decompositions import FORMULAS
 from tutelage.losses.objectives import cross_entropy
-from tutelage.per_example.gradient_dots import alignment
+from tutelage.per_example.gradient_dots import gradient_dots
 from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Unrolled
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
 from tutelage.training.tutor import Tutor
@@ -138,7 +138,7 @@ def require_dots(
         torch.stack([(g * v[k]).sum() for g, k in zip(row, v, strict=True)]) for row in rows
     ]
     for method in ("forward", "auto"):
-        got = alignment(made, batch, v, method=method, **options)
+        got = gradient_dots(made, batch, v, method=method, **options)
         torch.testing.assert_close(got, torch.stack(want).sum(1).detach(), rtol=near, atol=near)
 
 
@@ -256,7 +256,7 @@ def test_losses_without_forward_mode_have_dot_products(objective) -> None:
     require_dots(made, batch, v, objective=objective)
 
 
-class Scaled(nn.Module):
+class AmpStep(nn.Module):
     """Divides by the size of its weight, of which no gradient is wanted."""
 
     def __init__(self) -> None:
@@ -271,7 +271,7 @@ class Scaled(nn.Module):
 
 def test_what_is_computed_without_gradient_has_none_in_forward_mode() -> None:
     torch.manual_seed(0)
-    made, batch = between(Scaled())().double(), batches()[0]
+    made, batch = between(AmpStep())().double(), batches()[0]
     v = {k: torch.randn_like(p) for k, p in made.named_parameters()}
     require_dots(made, batch, v)
     enter = torch.no_grad.__enter__
@@ -316,7 +316,7 @@ def test_tables_that_rescale_themselves_are_refused_and_never_changed_by_the_eng
     with torch.no_grad():
         made.table.weight.fill_(2.0)
     before = made.table.weight.detach().clone()
-    task, _, _, held_out = call
-    task.judge(task.student.state(), {}, held_out)
+    problem, _, _, held_out = call
+    problem.judge(problem.student.state(), {}, held_out)
     Lookahead()(*call)
     assert torch.equal(made.table.weight, before)

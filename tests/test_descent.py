@@ -14,16 +14,16 @@ from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.student import StudentView
 from tutelage.signals import Lookahead, Replayed, Reversible, Unrolled
 from tutelage.teachers import Plain
-from tutelage.training.step_strategy import Ordinary, Scaled
+from tutelage.training.step_strategy import AmpStep, PlainStep
 from tutelage.training.tutor import Tutor
 
-CLIPPED = Ordinary(max_norm=0.3)
+CLIPPED = PlainStep(max_norm=0.3)
 
 
 def test_clipped_steps_are_those_of_a_plain_loop() -> None:
     student, twin = build("relu network"), build("relu network")
     moved, alone = (SGD(s.parameters(), lr=0.1, momentum=0.9) for s in (student, twin))
-    tutor = Tutor(student, moved, Plain(), descent=CLIPPED)
+    tutor = Tutor(student, moved, Plain(), step_strategy=CLIPPED)
     batches, again = stream(), stream()
     for _ in range(5):
         tutor.step(next(batches))
@@ -42,14 +42,14 @@ def test_clipped_steps_are_those_of_a_plain_loop() -> None:
 def test_a_clipped_step_taken_again_is_clipped(student, optimizer) -> None:
     module, teacher = build(student), InputWeigher().double()
     learner = OPTIMIZERS[optimizer](module)
-    call = watched(module, learner, teacher, steps=3, before=1, descent=CLIPPED)
-    task, _, window, _ = call
+    call = watched(module, learner, teacher, steps=3, before=1, step_strategy=CLIPPED)
+    problem, _, window, _ = call
     want = Unrolled(3)(*call)
     close(Replayed(3)(*call).grad, want.grad, 1e-11)
     state = window.start
     assert state is not None
     for step in window.steps:
-        state = task.take(state, {}, step)
+        state = problem.take(state, {}, step)
     close(state.params, window.end.params, 1e-9)  # Adam divides by gradients of next to nothing
 
 
@@ -57,18 +57,20 @@ def test_a_clipped_step_taken_again_is_clipped(student, optimizer) -> None:
 def test_the_teacher_s_gradient_through_clipping_is_that_of_real_training(optimizer) -> None:
     module, teacher = build("relu network"), InputWeigher().double()
     learner = OPTIMIZERS[optimizer](module)
-    task, phi, window, held_out = watched(module, learner, teacher, steps=2, descent=CLIPPED)
-    got = Unrolled(2)(task, phi, window, held_out).grad
+    problem, phi, window, held_out = watched(
+        module, learner, teacher, steps=2, step_strategy=CLIPPED
+    )
+    got = Unrolled(2)(problem, phi, window, held_out).grad
     direction = {k: torch.randn_like(p) for k, p in phi.items()}
 
     def judged(size: float) -> float:
         student, moved = build("relu network"), InputWeigher().double()
         moved.load_state_dict({k: v + size * direction[k] for k, v in phi.items()})
         own = OPTIMIZERS[optimizer](student)
-        tutor, batches = Tutor(student, own, moved, descent=CLIPPED), stream()
+        tutor, batches = Tutor(student, own, moved, step_strategy=CLIPPED), stream()
         for _ in range(2):
             tutor.step(next(batches))
-        return float(task.held_out_loss(StudentView(student, own).state(), phi, held_out))
+        return float(problem.held_out_loss(StudentView(student, own).state(), phi, held_out))
 
     want = (judged(1e-6) - judged(-1e-6)) / 2e-6
     slope = sum(float((got[k] * d).sum()) for k, d in direction.items())
@@ -78,26 +80,26 @@ def test_the_teacher_s_gradient_through_clipping_is_that_of_real_training(optimi
 @pytest.mark.parametrize("mode", ["online", "restep"])
 def test_a_look_ahead_sees_the_clipping(mode) -> None:
     module, teacher = build("relu network"), InputWeigher().double()
-    call = watched(module, OPTIMIZERS["adam"](module), teacher, steps=1, descent=CLIPPED)
+    call = watched(module, OPTIMIZERS["adam"](module), teacher, steps=1, step_strategy=CLIPPED)
     close(Lookahead(mode=mode)(*call).grad, Unrolled(1)(*call).grad, 1e-11)
 
 
 def test_clipped_steps_cannot_be_undone() -> None:
-    tutor, batches = teaching(Reversible(1), descent=CLIPPED), stream()
+    tutor, batches = teaching(Reversible(1), step_strategy=CLIPPED), stream()
     with pytest.raises(UnsupportedStudentError, match="Use Unrolled or Replayed"):
         tutor.step(next(batches), next(batches))
 
 
 @pytest.mark.parametrize("mode", ["online", "restep"])
 def test_a_scaled_loss_changes_nothing(mode) -> None:
-    def run(descent: Ordinary | Scaled) -> Tutor:
-        tutor, batches = teaching(Lookahead(mode=mode), descent=descent), stream()
+    def run(step_strategy: PlainStep | AmpStep) -> Tutor:
+        tutor, batches = teaching(Lookahead(mode=mode), step_strategy=step_strategy), stream()
         for _ in range(3):
             tutor.step(next(batches), next(batches))
         return tutor
 
-    scaled = run(Scaled(GradScaler("cpu", init_scale=2.0**10), max_norm=0.3))
-    plain = run(Ordinary(max_norm=0.3))
+    scaled = run(AmpStep(GradScaler("cpu", init_scale=2.0**10), max_norm=0.3))
+    plain = run(PlainStep(max_norm=0.3))
     for ours, theirs in ((scaled.student, plain.student), (scaled.teacher, plain.teacher)):
         close(ours.state_dict(), theirs.state_dict(), 1e-9)
 
@@ -105,7 +107,7 @@ def test_a_scaled_loss_changes_nothing(mode) -> None:
 @pytest.mark.parametrize("signal", [Lookahead(), Unrolled(2), Reversible(2)])
 def test_a_step_that_overflows_is_left_out_with_its_look_and_the_next_one_works(signal) -> None:
     scaler = GradScaler("cpu", init_scale=2.0**10)
-    tutor, batches = teaching(signal, descent=Scaled(scaler)), stream()
+    tutor, batches = teaching(signal, step_strategy=AmpStep(scaler)), stream()
     for _ in range(signal.steps - 1):
         tutor.step(next(batches))
     parts = (tutor.student, tutor.teacher)
@@ -125,8 +127,8 @@ def test_a_step_that_overflows_is_left_out_with_its_look_and_the_next_one_works(
 @pytest.mark.parametrize("student", ["relu network", "group norm"])
 def test_scaled_training_judged_by_the_next_step_is_the_same_after_a_stop(student) -> None:
     def fresh() -> Tutor:
-        scaled = Scaled(GradScaler("cpu", init_scale=2.0**10))
-        return teaching(Lookahead(judge="next"), student=build(student), descent=scaled)
+        scaled = AmpStep(GradScaler("cpu", init_scale=2.0**10))
+        return teaching(Lookahead(judge="next"), student=build(student), step_strategy=scaled)
 
     def go(tutor: Tutor, numbers: range) -> None:
         for number in numbers:
@@ -143,4 +145,4 @@ def test_scaled_training_judged_by_the_next_step_is_the_same_after_a_stop(studen
 def test_a_norm_of_nothing_is_refused() -> None:
     for norm in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match="None does not clip"):
-            Ordinary(max_norm=norm)
+            PlainStep(max_norm=norm)

@@ -18,7 +18,7 @@ from papers.few_shot import (
     learn_start,
     weights_at,
 )
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
@@ -44,10 +44,12 @@ def episode(seed: int = 0) -> Episode:
     return Episode(rows(2), rows(4), torch.zeros(2 * WAYS, dtype=torch.bool))
 
 
-def made(teacher: nn.Module) -> Task:
+def made(teacher: nn.Module) -> BilevelProblem:
     torch.manual_seed(0)
     student = FourBlockCNN(2, WAYS, 16, width=4).double()
-    return Task(StudentView(student, SGD(student.parameters(), lr=LR)), teacher, cross_entropy)
+    return BilevelProblem(
+        StudentView(student, SGD(student.parameters(), lr=LR)), teacher, cross_entropy
+    )
 
 
 def weigher() -> SupportWeights:
@@ -70,9 +72,11 @@ def weights_by_hand(teacher: SupportWeights, phi: Params, x: Tensor, y: Tensor, 
     return len(t) * t / t.sum()
 
 
-def by_hand(task: Task, of: Episode, theta: Params, phi: Params, *, first: bool) -> Tensor:
+def by_hand(
+    problem: BilevelProblem, of: Episode, theta: Params, phi: Params, *, first: bool
+) -> Tensor:
     """The query loss after K steps, a graph of both; to first order, dg/dtheta is cut."""
-    start, module = theta, task.student.module
+    start, module = theta, problem.student.module
     for k in range(STEPS):
         here = {n: p.detach().requires_grad_() for n, p in theta.items()} if first else theta
         losses = F.cross_entropy(
@@ -80,7 +84,7 @@ def by_hand(task: Task, of: Episode, theta: Params, phi: Params, *, first: bool)
             of.support.targets,
             reduction="none",
         )
-        teacher = task.teacher
+        teacher = problem.teacher
         if isinstance(teacher, SupportWeights):
             losses = losses * weights_by_hand(teacher, phi, *of.support[:2], k)
         grads = torch.autograd.grad(losses.mean(), list(here.values()), create_graph=True)
@@ -92,9 +96,9 @@ def own(module: nn.Module) -> Params:
     return {n: p.detach().clone().requires_grad_() for n, p in module.named_parameters()}
 
 
-def gradient_by_hand(task: Task, *, first: bool) -> tuple[Tensor, Params, Params]:
-    theta, phi = own(task.student.module), own(task.teacher)
-    loss = by_hand(task, episode(), theta, phi, first=first)
+def gradient_by_hand(problem: BilevelProblem, *, first: bool) -> tuple[Tensor, Params, Params]:
+    theta, phi = own(problem.student.module), own(problem.teacher)
+    loss = by_hand(problem, episode(), theta, phi, first=first)
     # to first order, cutting every step's own copy leaves graphs that lead nowhere
     grads = torch.autograd.grad(loss, [*theta.values(), *phi.values()], allow_unused=True)
     zeros = [torch.zeros_like(p) for p in (*theta.values(), *phi.values())]
@@ -115,9 +119,9 @@ def agree(got: Params, want: Params) -> None:
 @pytest.mark.parametrize("signal", SECOND_ORDER, ids=repr)
 @pytest.mark.parametrize("teacher", [Plain, weigher])
 def test_the_gradient_of_start_and_teacher_is_double_backward_by_hand(signal, teacher) -> None:
-    task = made(teacher())
-    loss, theta, phi = gradient_by_hand(task, first=False)
-    verdict = judge_start(task, episode(), signal, STEPS, seed=0)
+    problem = made(teacher())
+    loss, theta, phi = gradient_by_hand(problem, first=False)
+    verdict = judge_start(problem, episode(), signal, STEPS, seed=0)
     torch.testing.assert_close(verdict.loss, loss.detach())
     agree(verdict.student, theta)
     agree(verdict.teacher, phi)
@@ -125,46 +129,46 @@ def test_the_gradient_of_start_and_teacher_is_double_backward_by_hand(signal, te
 
 @pytest.mark.parametrize("teacher", [Plain, weigher])
 def test_to_first_order_the_inner_gradient_does_not_follow_the_student(teacher) -> None:
-    task = made(teacher())
-    _, theta, phi = gradient_by_hand(task, first=True)
-    verdict = judge_start(task, episode(), FIRST_ORDER, STEPS, seed=0)
+    problem = made(teacher())
+    _, theta, phi = gradient_by_hand(problem, first=True)
+    verdict = judge_start(problem, episode(), FIRST_ORDER, STEPS, seed=0)
     agree(verdict.student, theta)
     agree(verdict.teacher, phi)
-    exact = judge_start(task, episode(), SECOND_ORDER[0], STEPS, seed=0)
+    exact = judge_start(problem, episode(), SECOND_ORDER[0], STEPS, seed=0)
     name = "fc.weight"
     assert (exact.student[name] - theta[name]).norm() > 0.01 * theta[name].norm()
 
 
 def test_to_first_order_the_starts_gradient_is_that_at_the_students_end() -> None:
-    task = made(Plain())
-    end = adapt(task, adaptation(task, episode().support, STEPS, of=STEPS, seed=0))
-    want = task.judge(end, {}, episode().query).student
-    agree(judge_start(task, episode(), FIRST_ORDER, STEPS, seed=0).student, want)
+    problem = made(Plain())
+    end = adapt(problem, adaptation(problem, episode().support, STEPS, of=STEPS, seed=0))
+    want = problem.judge(end, {}, episode().query).student
+    agree(judge_start(problem, episode(), FIRST_ORDER, STEPS, seed=0).student, want)
 
 
 def test_the_gradient_is_a_difference_of_losses_after_real_steps() -> None:
-    task, eps = made(weigher()), 1e-6
-    verdict = judge_start(task, episode(), SECOND_ORDER[0], STEPS, seed=0)
+    problem, eps = made(weigher()), 1e-6
+    verdict = judge_start(problem, episode(), SECOND_ORDER[0], STEPS, seed=0)
     generator = torch.Generator().manual_seed(3)
     both: list[tuple[Params, Params]] = [
-        (dict(task.student.params), verdict.student),
-        (dict(task.teacher.named_parameters()), verdict.teacher),
+        (dict(problem.student.params), verdict.student),
+        (dict(problem.teacher.named_parameters()), verdict.teacher),
     ]
     for params, grads in both:
         v = {k: torch.randn(p.shape, generator=generator).double() for k, p in params.items()}
-        losses = [shifted(task, params, v, scale) for scale in (eps, -eps)]
+        losses = [shifted(problem, params, v, scale) for scale in (eps, -eps)]
         slope = (losses[0] - losses[1]) / (2 * eps)
         want = torch.stack([(grads[k] * v[k]).sum() for k in v]).sum()
         torch.testing.assert_close(slope, want, rtol=1e-5, atol=1e-8)  # curvature, eps^2
 
 
 @torch.no_grad()
-def shifted(task: Task, params: Params, v: Params, scale: float) -> Tensor:
+def shifted(problem: BilevelProblem, params: Params, v: Params, scale: float) -> Tensor:
     for k, p in params.items():
         p.add_(scale * v[k])
     with torch.enable_grad():
-        end = adapt(task, adaptation(task, episode().support, STEPS, of=STEPS, seed=0))
-    loss = task.held_out_loss(end, dict(task.teacher.named_parameters()), episode().query)
+        end = adapt(problem, adaptation(problem, episode().support, STEPS, of=STEPS, seed=0))
+    loss = problem.held_out_loss(end, dict(problem.teacher.named_parameters()), episode().query)
     for k, p in params.items():
         p.sub_(scale * v[k])
     return loss
@@ -173,12 +177,12 @@ def shifted(task: Task, params: Params, v: Params, scale: float) -> Tensor:
 @pytest.mark.parametrize("signal", [SECOND_ORDER[0], FIRST_ORDER], ids=repr)
 @pytest.mark.parametrize("teacher", [Plain, weigher])
 def test_query_loss_falls_and_both_learn(signal: FromStart, teacher) -> None:
-    task = made(teacher())
-    params = [*task.student.module.parameters(), *task.teacher.parameters()]
+    problem = made(teacher())
+    params = [*problem.student.module.parameters(), *problem.teacher.parameters()]
     before = [p.detach().clone() for p in params]
     groups = [[episode(0), episode(1)]] * 20
     optimizer = Adam(params, lr=0.02)
-    records = list(learn_start(task, optimizer, groups, steps=STEPS, signal=signal))
+    records = list(learn_start(problem, optimizer, groups, steps=STEPS, signal=signal))
     assert [record.number for record in records] == list(range(20))
     assert records[-1].query_loss < 0.8 * records[0].query_loss
     moved = [not torch.equal(a, b) for a, b in zip(before, params, strict=True)]
@@ -187,51 +191,53 @@ def test_query_loss_falls_and_both_learn(signal: FromStart, teacher) -> None:
 
 
 def test_one_optimiser_step_is_along_the_mean_over_the_group() -> None:
-    task = made(Plain())
-    before = own(task.student.module)
-    verdicts = [judge_start(task, episode(i), SECOND_ORDER[0], STEPS, seed=0) for i in (0, 1)]
-    outer = SGD(task.student.module.parameters(), lr=1.0)
+    problem = made(Plain())
+    before = own(problem.student.module)
+    verdicts = [
+        judge_start(problem, episode(i), SECOND_ORDER[0], STEPS, seed=0) for i in (0, 1)
+    ]
+    outer = SGD(problem.student.module.parameters(), lr=1.0)
     groups = [[episode(0), episode(1)]]
-    next(learn_start(task, outer, groups, steps=STEPS, signal=SECOND_ORDER[0]))
+    next(learn_start(problem, outer, groups, steps=STEPS, signal=SECOND_ORDER[0]))
     want = {k: p.detach() - sum(v.student[k] for v in verdicts) / 2 for k, p in before.items()}
-    agree(own(task.student.module), want)
+    agree(own(problem.student.module), want)
 
 
 def test_steps_beyond_those_of_learning_go_on_and_leave_the_start_alone() -> None:
-    task = made(weigher())
-    before = own(task.student.module)
-    steps = adaptation(task, episode().support, 5, of=STEPS, seed=0)
+    problem = made(weigher())
+    before = own(problem.student.module)
+    steps = adaptation(problem, episode().support, 5, of=STEPS, seed=0)
     assert [step.progress.fraction for step in steps] == [k / STEPS for k in range(5)]
-    with_weights = adapt(task, steps)
-    without = adapt(replace(task, teacher=Plain()), steps)
+    with_weights = adapt(problem, steps)
+    without = adapt(replace(problem, teacher=Plain()), steps)
     assert not torch.equal(with_weights.params["fc.weight"], without.params["fc.weight"])
-    agree(own(task.student.module), before)
-    assert accuracy(task, with_weights, episode().support) > 1 / WAYS
-    torch.testing.assert_close(weights_at(task, steps[0]).mean(), torch.tensor(1.0).double())
+    agree(own(problem.student.module), before)
+    assert accuracy(problem, with_weights, episode().support) > 1 / WAYS
+    torch.testing.assert_close(weights_at(problem, steps[0]).mean(), torch.tensor(1.0).double())
 
 
 def test_batch_normalisation_is_always_by_the_batch_at_hand() -> None:
-    task = made(Plain())
-    steps = adaptation(task, episode().support, STEPS, of=STEPS, seed=0)
-    end = adapt(task, steps)
+    problem = made(Plain())
+    steps = adaptation(problem, episode().support, STEPS, of=STEPS, seed=0)
+    end = adapt(problem, steps)
     spoilt = {name: torch.full_like(b, 7) for name, b in end.buffers.items()}
     odd = end._replace(buffers=spoilt)
-    assert accuracy(task, odd, episode().query) == accuracy(task, end, episode().query)
-    task.student.module.eval()
+    assert accuracy(problem, odd, episode().query) == accuracy(problem, end, episode().query)
+    problem.student.module.eval()
     with pytest.raises(UsageError, match="evaluation mode"):
-        accuracy(task, end, episode().query)
-    optimizer = SGD(task.student.module.parameters(), lr=0.1)
+        accuracy(problem, end, episode().query)
+    optimizer = SGD(problem.student.module.parameters(), lr=0.1)
     groups = [[episode()]]
     with pytest.raises(UsageError, match="train\\(\\)"):
-        next(learn_start(task, optimizer, groups, steps=STEPS, signal=SECOND_ORDER[0]))
+        next(learn_start(problem, optimizer, groups, steps=STEPS, signal=SECOND_ORDER[0]))
 
 
 def test_a_gradient_that_is_not_finite_moves_nothing() -> None:
-    task = made(Plain())
-    before = own(task.student.module)
+    problem = made(Plain())
+    before = own(problem.student.module)
     broken = episode()
     broken.query.inputs[0] = torch.inf
-    optimizer = SGD(task.student.module.parameters(), lr=0.1)
-    learning = learn_start(task, optimizer, [[broken]], steps=STEPS, signal=SECOND_ORDER[0])
+    optimizer = SGD(problem.student.module.parameters(), lr=0.1)
+    learning = learn_start(problem, optimizer, [[broken]], steps=STEPS, signal=SECOND_ORDER[0])
     assert next(learning).skipped
-    agree(own(task.student.module), before)
+    agree(own(problem.student.module), before)

@@ -10,7 +10,7 @@ from torch.optim import SGD, Adam
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import expected_error
 from tutelage.losses.targets import CrossEntropy, require_classes
-from tutelage.per_example import gradient_dots as alignment
+from tutelage.per_example import gradient_dots as gradient_dots
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teachers import DynamicLoss, InternalState, LossWeigher, Plain
 from tutelage.training.tutor import Tutor
@@ -115,7 +115,7 @@ def test_a_batch_without_a_label_leaves_the_student_alone():
 def test_marked_examples_have_no_gradient_to_align():
     given, model = batch([0, 255, 1]), student()
     direction = {name: torch.ones_like(p) for name, p in model.named_parameters()}
-    dots = alignment(model, given, direction, objective=MARKED)
+    dots = gradient_dots(model, given, direction, objective=MARKED)
     assert dots[1] == 0
     assert (dots[[0, 2]] != 0).all()
 

@@ -97,14 +97,14 @@ def _inputs(tutor: Tutor) -> Tensor:
 
 
 def _lesson(tutor: Tutor) -> Lesson:
-    return prepared(tutor.task, batch_of()._replace(seed=mixed_seed(tutor.seed, 0)))
+    return prepared(tutor.problem, batch_of()._replace(seed=mixed_seed(tutor.seed, 0)))
 
 
 def _descended(tutor: Tutor, logits: Tensor) -> Tensor:
     lesson = _lesson(tutor)
     losses = cross_entropy(logits, lesson.targets)
     seen = Observation(losses, logits, {}, tutor.progress)
-    return weighed(tutor.task, batch_of(), lesson, seen).loss
+    return weighed(tutor.problem, batch_of(), lesson, seen).loss
 
 
 def test_rows_of_least_mass_are_dropped_and_two_are_always_kept() -> None:

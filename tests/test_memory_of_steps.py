@@ -11,7 +11,7 @@ from torch.optim import SGD
 from papers.few_shot import Episode, judge_start
 from tests.cases import B, C, InputWeigher, build, stream
 from tests.tutoring import same, teaching
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.student import StudentView
 from tutelage.signals import Lookahead, Replayed, Reversible, Score, Signal, Unrolled
@@ -88,7 +88,9 @@ def nn_prepares() -> nn.Module:
 def test_weights_are_those_of_the_step_that_they_are_asked_for() -> None:
     teacher, batch = Counting().double(), next(stream())
     student = build("relu network")
-    task = Task(StudentView(student, SGD(student.parameters(), lr=0.1)), teacher, torch.add)
+    problem = BilevelProblem(
+        StudentView(student, SGD(student.parameters(), lr=0.1)), teacher, torch.add
+    )
     losses = torch.ones(B, dtype=torch.float64)
     lesson = as_lesson(batch)
     teacher.count.fill_(5)
@@ -96,11 +98,11 @@ def test_weights_are_those_of_the_step_that_they_are_asked_for() -> None:
     def weights(count: float) -> Tensor:
         progress = Progress(memory={"count": torch.tensor(count, dtype=torch.float64)})
         seen = Observation(losses, losses.unsqueeze(1), {}, progress)
-        return task.weights({}, lesson, seen, 0)
+        return problem.weights({}, lesson, seen, 0)
 
     torch.testing.assert_close(weights(0.0), 2 * weights(1.0))
     now = Observation(losses, losses.unsqueeze(1), {}, Progress())
-    torch.testing.assert_close(task.weights({}, lesson, now, 0), weights(5.0))
+    torch.testing.assert_close(problem.weights({}, lesson, now, 0), weights(5.0))
     assert teacher.count == 5
 
 
@@ -155,10 +157,12 @@ def test_whole_runs_refuse_a_teacher_that_remembers() -> None:
     )
     with pytest.raises(UsageError, match=r"Counting remembers earlier steps \(count\).*Tutor"):
         next(found)
-    task = Task(StudentView(student, rule), teacher, nn.CrossEntropyLoss(reduction="none"))
+    problem = BilevelProblem(
+        StudentView(student, rule), teacher, nn.CrossEntropyLoss(reduction="none")
+    )
     with pytest.raises(UsageError, match="Counting remembers"):
         judge_start(
-            task,
+            problem,
             Episode(batch, batch, torch.zeros(B, dtype=torch.bool)),
             Unrolled(1),
             1,

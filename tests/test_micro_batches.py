@@ -79,11 +79,11 @@ def test_a_step_taken_again_draws_and_normalises_part_by_part_as_it_did(student)
     optimizer = OPTIMIZERS["momentum"](module)
     call = watched(module, optimizer, teacher, steps=2, micro_batch=2)
     close(Replayed(2)(*call).grad, Unrolled(2)(*call).grad, 1e-11)
-    task, _, window, _ = call
+    problem, _, window, _ = call
     state = window.start
     assert state is not None
     for step in window.steps:
-        state = task.take(state, {}, step)
+        state = problem.take(state, {}, step)
     close(state.params, window.end.params, 1e-11)
     for name, buffer in window.end.buffers.items():
         torch.testing.assert_close(state.buffers[name], buffer, rtol=1e-11, atol=0)

@@ -12,7 +12,7 @@ from torch.optim import SGD
 
 from tests.cases import STUDENTS, C, D, InputWeigher, Seen, stream
 from tests.tutoring import live_tensors, same
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy, weighted_loss
 from tutelage.precision import FULL, autocast_now, autocast_to
@@ -93,17 +93,17 @@ def test_a_step_taken_again_gives_the_same_bits_wherever_it_is_taken(
     for number, on in enumerate([True, False, True, True]):
         with region(on, dtype):
             record = tutor.step(next(batches), next(batches))
-        task, phi, window, held_out = seen.calls[number]
+        problem, phi, window, held_out = seen.calls[number]
         assert window.start is not None
         with region(on != outside, dtype):
-            loss, _ = task.taught_loss(window.start, phi, window.steps[0])
-            grads, buffers = task.gradient(window.start, phi, window.steps[0])
-            judged = task.held_out_loss(window.end, phi, held_out)
+            loss, _ = problem.taught_loss(window.start, phi, window.steps[0])
+            grads, buffers = problem.gradient(window.start, phi, window.steps[0])
+            judged = problem.held_out_loss(window.end, phi, held_out)
         assert torch.equal(loss, record.loss)
         assert same(grads, {k: p.grad for k, p in tutor.student.named_parameters()})
         assert same(buffers, dict(tutor.student.named_buffers()))
         with region(on, dtype):
-            assert torch.equal(judged, task.held_out_loss(window.end, phi, held_out))
+            assert torch.equal(judged, problem.held_out_loss(window.end, phi, held_out))
 
 
 SIGNALS: list[Signal] = [Unrolled(3), Replayed(3), Reversible(3), Lookahead()]
@@ -261,9 +261,9 @@ def test_a_large_but_finite_hypergradient_is_not_taken_for_overflow() -> None:
             self.size = size
 
         def __call__(
-            self, task: Task, teacher: Params, window: Window, held_out: Batch
+            self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
         ) -> Estimate:
-            loss = task.held_out_loss(window.end, teacher, held_out)
+            loss = problem.held_out_loss(window.end, teacher, held_out)
             return Estimate(
                 {k: torch.full_like(p, self.size) for k, p in teacher.items()}, loss
             )
@@ -283,7 +283,7 @@ def test_held_out_examples_are_counted_exactly_whatever_the_student_s_precision(
     student = nn.Linear(4, C).to(half)
     view = StudentView(student, SGD(student.parameters(), lr=0.1))
     x, y = torch.randn(rows, 4, dtype=half), torch.randint(C, (rows,))
-    judged = Task(view, Plain(), cross_entropy).held_out_loss(
+    judged = BilevelProblem(view, Plain(), cross_entropy).held_out_loss(
         view.state(), {}, Batch(x, y, torch.arange(rows))
     )
     want = cross_entropy(student(x).double(), y).mean()

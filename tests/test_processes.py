@@ -13,7 +13,7 @@ from torch.optim import SGD
 from tests.cases import InputWeigher, build, close, stream
 from tests.together import cases, part, trained
 from tests.tutoring import same
-from tutelage.distributed.groups import Alone, even
+from tutelage.distributed.groups import SingleProcess, even
 from tutelage.signals import Lookahead
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
@@ -74,7 +74,7 @@ def test_uneven_batches_end_together_and_an_empty_one_changes_nothing(found) -> 
     for rows in ([0, 3], [1, 4], [2]):
         mine = Batch(batch.inputs[rows], batch.targets[rows], batch.ids[rows])
         tutor.step(mine, part(batch, 1, 0))
-    close(found[0]["ending"]["student"], tutor.task.student.state().params, 1e-12)
+    close(found[0]["ending"]["student"], tutor.problem.student.state().params, 1e-12)
 
 
 def test_a_process_without_any_batch_is_told_to_all(found) -> None:
@@ -111,6 +111,6 @@ def test_a_look_costs_one_message_more(found) -> None:
 
 def test_one_process_has_nothing_to_tell() -> None:
     x = torch.ones(2)
-    assert Alone().total(x) is x
+    assert SingleProcess().total(x) is x
     batches = list(islice(stream(), 2))
-    assert list(even(batches, Alone())) == batches
+    assert list(even(batches, SingleProcess())) == batches

@@ -223,7 +223,7 @@ def test_a_teachers_buffers_are_renewed_once_by_each_step_that_it_teaches(signal
     tutor = stepped(tutor_of(fresh(Body), teacher, signal, **settings), 4)
     taught = 2 if plain_between else 4
     assert float(teacher.weighed) == float(teacher.prepared) == taught
-    shown(tutor.task, rows_of(0))
+    shown(tutor.problem, rows_of(0))
     assert float(teacher.prepared) == taught
 
 

@@ -12,7 +12,7 @@ from torch.optim import SGD
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import binary_cross_entropy, cross_entropy, squared_error
 from tutelage.losses.targets import require_distributions
-from tutelage.per_example import gradient_dots as alignment
+from tutelage.per_example import gradient_dots as gradient_dots
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teachers import (
     Blending,
@@ -94,7 +94,7 @@ def test_so_are_those_of_a_metric_and_of_an_alignment(name) -> None:
     student = nn.Linear(D, width)
     towards = {k: torch.ones_like(p) for k, p in student.named_parameters()}
     with pytest.raises(UsageError, match=came):
-        alignment(student, batch(targets), towards, objective=objective)
+        gradient_dots(student, batch(targets), towards, objective=objective)
 
 
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {

@@ -10,7 +10,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, lr_scheduler
 
 from tests.cases import B, C, D, InputWeigher, Seen, Shifter, build, stream
 from tests.tutoring import Copies, mixed_student, same, teaching
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.losses.objectives import weighted_loss
 from tutelage.randomness import mixed_seed
@@ -37,11 +37,11 @@ class Answer:
         self.calls = 0
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         self.calls += 1
         value = next(self.values)
-        loss = task.held_out_loss(window.end, teacher, held_out).detach()
+        loss = problem.held_out_loss(window.end, teacher, held_out).detach()
         return Estimate({k: torch.full_like(p, value) for k, p in teacher.items()}, loss)
 
 
@@ -165,7 +165,7 @@ def test_the_window_holds_the_last_steps_and_the_student_before_them(steps, ever
     given, states = [], []
     for _ in range(2 * every):
         given.append(next(batches))
-        states.append(tutor.task.student.snapshot())
+        states.append(tutor.problem.student.snapshot())
         tutor.step(given[-1], given[-1])
     for call, (_, _, window, _) in enumerate(seen.calls, start=1):
         first = call * every - steps
@@ -245,7 +245,7 @@ def test_a_teacher_step_that_raises_does_not_spoil_the_next_window() -> None:
     with pytest.raises(IndexError):
         tutor.step(bad, bad._replace(targets=bad.targets + 100))
     tutor.learner.signal = signal
-    before = tutor.task.student.snapshot()
+    before = tutor.problem.student.snapshot()
     for _ in range(2):
         tutor.step(next(batches), next(batches))
     _, _, window, _ = signal.calls[0]

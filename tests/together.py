@@ -29,7 +29,7 @@ from tutelage.signals import (
 )
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
 from tutelage.teachers import InternalState, Plain
-from tutelage.training.step_strategy import Ordinary, Scaled
+from tutelage.training.step_strategy import AmpStep, PlainStep
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, as_lesson
 
@@ -190,7 +190,7 @@ def trained(case: Case, rank: int | None, looks: int = LONG) -> dict[str, Any]:
         SGD(teacher.parameters(), lr=0.1),
         signal=case.signal,
         teacher_every=case.signal.steps,
-        descent=Ordinary(case.max_norm),
+        step_strategy=PlainStep(case.max_norm),
         processes=processes,
         micro_batch=case.micro_batch,
     )
@@ -203,7 +203,7 @@ def trained(case: Case, rank: int | None, looks: int = LONG) -> dict[str, Any]:
         losses.append(record.loss)
         if record.held_out_loss is not None:
             judged.append(record.held_out_loss)
-    state = tutor.task.student.state()
+    state = tutor.problem.student.state()
     learnt = {k: p.detach().clone() for k, p in teacher.named_parameters()}
     return {
         "student": state.params,
@@ -245,7 +245,7 @@ def ending(rank: int) -> dict[str, Any]:
     )
     for rows_here in even(rows, tutor.processes):
         tutor.step(rows_here, clean)
-    return {"steps": tutor.steps, "student": tutor.task.student.state().params}
+    return {"steps": tutor.steps, "student": tutor.problem.student.state().params}
 
 
 def refused(rank: int) -> list[str]:
@@ -292,7 +292,7 @@ def overflowing(rank: int, wrapper: str) -> dict[str, Any]:
         teacher,
         SGD(teacher.parameters(), lr=0.1),
         signal=Lookahead(),
-        descent=Scaled(scaler),
+        step_strategy=AmpStep(scaler),
         processes=processes,
     )
     batches = stream()
@@ -301,7 +301,7 @@ def overflowing(rank: int, wrapper: str) -> dict[str, Any]:
         if rank == 1:
             batch = batch._replace(inputs=batch.inputs * size)
         tutor.step(batch, held_out)
-    state = tutor.task.student.state().params
+    state = tutor.problem.student.state().params
     told = scaler.get_scale(), tutor.skipped_teacher_steps
     return {"student": state, "teacher": dict(teacher.state_dict()), "told": told}
 

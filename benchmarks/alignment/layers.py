@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from benchmarks.alignment.__main__ import ranks
 from tutelage.models import build_student
-from tutelage.per_example import gradient_dots as alignment
+from tutelage.per_example import gradient_dots as gradient_dots
 from tutelage.storage.json_files import environment, write_json
 from tutelage.types import Batch, Params
 from tutelage_cli.data.noise import corrupt, transition_matrix
@@ -48,11 +48,11 @@ def ways(student: str) -> Ways:
     """
 
     def of(layers: list[str]) -> Callable[[nn.Module, Batch, Params], Tensor]:
-        return lambda s, b, g: alignment(s, b, g, method="ghost", layers=layers)
+        return lambda s, b, g: gradient_dots(s, b, g, method="ghost", layers=layers)
 
-    exact: Ways = {"all layers": lambda s, b, g: alignment(s, b, g, method="ghost")}
+    exact: Ways = {"all layers": lambda s, b, g: gradient_dots(s, b, g, method="ghost")}
     few: Ways = {name: of(layers) for name, layers in LAYERS[student].items()}
-    inexact: Ways = {"difference": lambda s, b, g: alignment(s, b, g, method="difference")}
+    inexact: Ways = {"difference": lambda s, b, g: gradient_dots(s, b, g, method="difference")}
     return exact | few | inexact
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.hypergradients.measure import Case, Once
 from benchmarks.hypergradients.students import group_norm, resnet20
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Implicit, Neumann
@@ -95,12 +95,12 @@ def ours(terms: int, dtype: torch.dtype) -> Once:
     """
     student, teacher, train, held_out = parts(dtype)
     optimizer = torch.optim.SGD(student.parameters(), RATE)
-    task = Task(StudentView(student, optimizer), teacher, cross_entropy)
-    window = Window(None, whole_run(task.student, [train], 0), task.student.state())
+    problem = BilevelProblem(StudentView(student, optimizer), teacher, cross_entropy)
+    window = Window(None, whole_run(problem.student, [train], 0), problem.student.state())
     signal = Implicit(Neumann(terms, RATE))
 
     def once() -> Tensor:
-        grad = signal(task, dict(teacher.named_parameters()), window, held_out).grad
+        grad = signal(problem, dict(teacher.named_parameters()), window, held_out).grad
         return torch.cat([g.flatten() for g in grad.values()])
 
     return once

@@ -17,7 +17,7 @@ from benchmarks.hypergradients.one_step import (
     with_torchopt,
 )
 from benchmarks.hypergradients.students import Norm, group_norm
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.signals import Lookahead
 from tutelage.signals.products import Alignment
 from tutelage.training.tutor import Tutor
@@ -52,12 +52,12 @@ class Shown(Lookahead):
     found: ClassVar[list[Tensor]] = []
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate.
 
         Args:
-            task: See ``Lookahead``.
+            problem: See ``Lookahead``.
             teacher: See ``Lookahead``.
             window: See ``Lookahead``.
             held_out: See ``Lookahead``.
@@ -65,7 +65,7 @@ class Shown(Lookahead):
         Returns:
             The estimate.
         """
-        estimate = super().__call__(task, teacher, window, held_out)
+        estimate = super().__call__(problem, teacher, window, held_out)
         self.found[:] = [torch.cat([g.flatten() for g in estimate.grad.values()])]
         return estimate
 

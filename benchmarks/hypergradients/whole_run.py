@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from benchmarks.hypergradients.measure import Build, Case, Once
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Replayed, Reversible, Unrolled, WholeRun
@@ -185,15 +185,17 @@ def ours(
     """
     run = run_of(steps, dtype)
     teacher, ids = ClassWeights().to(dtype), torch.arange(64)
-    task = Task(StudentView(run.student, make(run.student)), teacher, cross_entropy)
+    problem = BilevelProblem(
+        StudentView(run.student, make(run.student)), teacher, cross_entropy
+    )
     batches = [Batch(x, y, ids[:8]) for x, y in zip(run.inputs, run.targets, strict=True)]
-    taken = whole_run(task.student, batches, 0)
-    start = task.student.snapshot()
+    taken = whole_run(problem.student, batches, 0)
+    start = problem.student.snapshot()
     held_out = Batch(run.held_inputs, run.held_targets, ids)
 
     def once() -> Tensor:
         phi: Params = dict(teacher.named_parameters())
-        return signal.whole(task, phi, start, taken, held_out)[0].grad["logits"]
+        return signal.whole(problem, phi, start, taken, held_out)[0].grad["logits"]
 
     return once
 

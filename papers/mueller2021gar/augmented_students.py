@@ -14,7 +14,7 @@ from torch.optim import SGD, Adam
 
 from papers.new_students import sgd, tested
 from tutelage.augment import StandardAugmentation, UniformAugment
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
@@ -120,26 +120,26 @@ class Tallied:
     judge: Judge = field(default="plain", init=False)
     steps: int = field(default=1, init=False)
     keeps_start: ClassVar[bool] = True
-    retakes: ClassVar[bool] = False
+    recomputes_step: ClassVar[bool] = False
 
-    def records(self, task: Task) -> bool:
+    def records(self, problem: BilevelProblem) -> bool:
         """Whether the step's passes are to be recorded."""
-        return self.inner.records(task)
+        return self.inner.records(problem)
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient."""
-        assert isinstance(task.teacher, LearnedAugmentation)
-        earned, verdict = self.inner.earned(task, teacher, window, held_out)
+        assert isinstance(problem.teacher, LearnedAugmentation)
+        earned, verdict = self.inner.earned(problem, teacher, window, held_out)
         reward = earned.rewards()
         weights, step = normalised(reward, "standard"), earned.step
-        self.effect.add(task.teacher, step.batch, weights)
+        self.effect.add(problem.teacher, step.batch, weights)
         if self.permuted:
             generator = torch.Generator().manual_seed(mixed_seed(step.batch.seed, 1))
             order = torch.randperm(len(weights), generator=generator)
             weights = weights[order.to(weights.device)]
-        found = policy_gradient(task, teacher, step, earned.witness, weights, earned.lesson)
+        found = policy_gradient(problem, teacher, step, earned.observed, weights, earned.lesson)
         return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
 
 

@@ -15,7 +15,7 @@ from papers.data.few_shot.class_sets import ClassParts
 from papers.data.few_shot.episodes import Episode, Episodes
 from papers.data.few_shot.spoiling import UNSPOILT, Spoiling
 from papers.few_shot import accuracy, adapt, adaptation, weights_at
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
 from tutelage.models import FourBlockCNN, FourBlocks
@@ -94,7 +94,7 @@ def _characters() -> Source:
     return Source(classes, dark, *statistics(classes.train))
 
 
-def task_for(arm: str, of: Settings, seed: int, device: torch.device) -> Task:
+def task_for(arm: str, of: Settings, seed: int, device: torch.device) -> BilevelProblem:
     """A student at a random start, and a teacher that knows nothing yet."""
     channels, side = source(arm).other.images.shape[1:3]
     with seeded(mixed_seed(seed, 0), torch.device("cpu")):
@@ -102,7 +102,9 @@ def task_for(arm: str, of: Settings, seed: int, device: torch.device) -> Task:
         blocks = FourBlocks(channels + 1, side, width=of.width)
         weights = SupportWeights(blocks, features=blocks.features, classes=WAYS).to(device)
     teacher = weights if arm.endswith(".weights") else Plain()
-    return Task(StudentView(student, SGD(student.parameters(), of.lr)), teacher, cross_entropy)
+    return BilevelProblem(
+        StudentView(student, SGD(student.parameters(), of.lr)), teacher, cross_entropy
+    )
 
 
 def episodes_for(
@@ -121,21 +123,23 @@ def groups(arm: str, episodes: Episodes, of: Settings) -> Iterator[Sequence[Epis
         yield list(episodes.tasks(of.group, number * of.group))
 
 
-def accuracies(task: Task, episodes: Episodes, of: Settings) -> list[float]:
+def accuracies(problem: BilevelProblem, episodes: Episodes, of: Settings) -> list[float]:
     """How well the start, adapted to each task, answers its queries."""
     found = []
     for number, episode in enumerate(episodes.tasks(of.tested)):
-        steps = adaptation(task, episode.support, of.test_steps, of=of.steps, seed=number)
-        found.append(100 * accuracy(task, adapt(task, steps), episode.query))
+        steps = adaptation(problem, episode.support, of.test_steps, of=of.steps, seed=number)
+        found.append(100 * accuracy(problem, adapt(problem, steps), episode.query))
     return found
 
 
-def weight_metrics(task: Task, episodes: Episodes, of: Settings) -> dict[str, float]:
+def weight_metrics(
+    problem: BilevelProblem, episodes: Episodes, of: Settings
+) -> dict[str, float]:
     """What the teacher makes of good and of spoilt examples, at the first step of a student."""
     weights, spoilt = [], []
     for episode in episodes.tasks(of.tested):
-        steps = adaptation(task, episode.support, 1, of=of.steps, seed=0)
-        weights.append(weights_at(task, steps[0]).cpu())
+        steps = adaptation(problem, episode.support, 1, of=of.steps, seed=0)
+        weights.append(weights_at(problem, steps[0]).cpu())
         spoilt.append(episode.spoilt.cpu())
     every, bad = torch.stack(weights), torch.stack(spoilt)
     good = float(every[~bad].mean())

@@ -22,7 +22,7 @@ from papers.raghu2021commentaries.few_shot_tasks import (
     task_for,
     weight_metrics,
 )
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.randomness import mixed_seed
 from tutelage.signals import FromStart, Replayed, Unrolled
 from tutelage.signals.products import FirstOrder
@@ -45,7 +45,7 @@ TASKS_OF_TEST = 1
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Learn a start, then adapt it to tasks of classes that it never saw."""
-    task = task_for(arm, settings, seed, device)
+    problem = task_for(arm, settings, seed, device)
     learning = episodes_for(
         arm, source(arm).classes.train, settings, mixed_seed(seed, 2), device
     )
@@ -53,9 +53,9 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     signal: FromStart = (
         Replayed(settings.steps, product=FirstOrder()) if first else Unrolled(settings.steps)
     )
-    params = [*task.student.module.parameters(), *task.teacher.parameters()]
+    params = [*problem.student.module.parameters(), *problem.teacher.parameters()]
     steps = learn_start(
-        task,
+        problem,
         Adam(params, settings.start_lr),
         groups(arm, learning, settings),
         steps=settings.steps,
@@ -63,23 +63,25 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         seed=mixed_seed(seed, 1),
     )
     losses = [float(step.query_loss) for step in steps]
-    metrics = _tested(task, arm, settings, device)
+    metrics = _tested(problem, arm, settings, device)
     return Outcome(metrics, {"query loss": _binned(losses)})
 
 
-def _tested(task: Task, arm: str, of: Settings, device: torch.device) -> dict[str, float]:
+def _tested(
+    problem: BilevelProblem, arm: str, of: Settings, device: torch.device
+) -> dict[str, float]:
     drawn = source(arm)
     test = episodes_for(arm, drawn.classes.test, of, TASKS_OF_TEST, device)
     other = episodes_for(arm, drawn.other, of, TASKS_OF_TEST, device)
-    found = mean_and_interval(accuracies(task, test, of))
+    found = mean_and_interval(accuracies(problem, test, of))
     measured = {"accuracy": found.mean, "interval": found.half}
-    measured["accuracy_digits"] = mean_and_interval(accuracies(task, other, of)).mean
-    weighs = isinstance(task.teacher, SupportWeights)
-    others = (Plain(), Permuted(task.teacher)) if weighs else ()
-    ways = [accuracies(replace(task, teacher=teacher), test, of) for teacher in others]
+    measured["accuracy_digits"] = mean_and_interval(accuracies(problem, other, of)).mean
+    weighs = isinstance(problem.teacher, SupportWeights)
+    others = (Plain(), Permuted(problem.teacher)) if weighs else ()
+    ways = [accuracies(replace(problem, teacher=teacher), test, of) for teacher in others]
     off, permuted = [mean_and_interval(way).mean for way in ways] or [found.mean] * 2
     measured |= {"accuracy_off": off, "accuracy_permuted": permuted}
-    return measured | weight_metrics(task, test, of)
+    return measured | weight_metrics(problem, test, of)
 
 
 def _binned(losses: Sequence[float]) -> list[float]:

@@ -35,7 +35,7 @@ def _answered(tutor: Tutor, batches: Batches) -> tuple[Tensor, Tensor]:
     # the five likeliest classes of each image [N, 5], and the true one [N, 1]
     student = tutor.student.eval()
     seen = [
-        (student(shown(tutor.task, batch).inputs).topk(5).indices, batch.targets[:, None])
+        (student(shown(tutor.problem, batch).inputs).topk(5).indices, batch.targets[:, None])
         for batch in batches.whole(AT_ONCE)
     ]
     best, true = (torch.cat(column) for column in zip(*seen, strict=True))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tutelage import logs, models, signals, teachers
     from tutelage.commentaries import load_commentary, save_commentary
     from tutelage.per_example import Recorder
-    from tutelage.per_example import gradient_dots as alignment
+    from tutelage.per_example import gradient_dots as gradient_dots
     from tutelage.signals import Lookahead, Reversible, Unrolled
     from tutelage.training.tutor import Tutor
     from tutelage.types import Batch, Lesson, Observation
@@ -25,7 +25,7 @@ __all__ = [
     "Reversible",
     "Tutor",
     "Unrolled",
-    "alignment",
+    "gradient_dots",
     "load_commentary",
     "logs",
     "models",
@@ -43,7 +43,7 @@ _HOMES = {
     "Reversible": "signals",
     "Tutor": "training.tutor",
     "Unrolled": "signals",
-    "alignment": "per_example",
+    "gradient_dots": "per_example",
     "load_commentary": "commentaries",
     "save_commentary": "commentaries",
 }

@@ -6,13 +6,13 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from tutelage.distributed.groups import Alone, Processes
+from tutelage.distributed.groups import Processes, SingleProcess
 from tutelage.distributed.reduce import summed_over
 from tutelage.functional.differentiable import require_hessian, require_steps_with_derivative
 from tutelage.functional.flat_params import update_jointly
 from tutelage.functional.module_state import attributes_kept
-from tutelage.functional.optim import Rule, rule_for
-from tutelage.functional.replay_context import as_taken, copied, cut, detach, joined
+from tutelage.functional.optim import UpdateRule, rule_for
+from tutelage.functional.replay_context import copied, cut, detach, joined, replay_context
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import detached, grads_of_both, leaves, reached_grad
 from tutelage.losses.objectives import Objective, logits_of, losses_of, weighted_loss
@@ -32,7 +32,7 @@ from tutelage.teacher import (
 )
 from tutelage.types import (
     Batch,
-    Judgement,
+    HeldOutLoss,
     Lesson,
     Observation,
     Params,
@@ -41,11 +41,11 @@ from tutelage.types import (
     as_lesson,
 )
 
-ALONE = Alone()
+ALONE = SingleProcess()
 
 
 @dataclass(frozen=True)
-class Task:
+class BilevelProblem:
     """What learning signals differentiate; nothing here changes the user's modules."""
 
     student: StudentView
@@ -63,7 +63,7 @@ class Task:
     """rows that the student sees at a time; None: all"""
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> UpdateRule:
         """The pure update rule of the student's optimiser, clipping included."""
         return rule_for(self.student.optimizer, self.max_norm)
 
@@ -71,7 +71,7 @@ class Task:
         """What the teacher makes of a batch; the same again for the same seed."""
         if hasattr(self.teacher, "prepare"):
             batch = copied(batch)
-        with as_taken(batch, batch.seed):
+        with replay_context(batch, batch.seed):
             return prepare(self.teacher, teacher, batch)
 
     def observe(
@@ -81,7 +81,7 @@ class Task:
         buffers, seen = state.buffers, []
         for number, rows in enumerate(self.parts(lesson)):
             part, seed = copied(rows), self.own(step.batch.seed + 1, number)
-            with as_taken(part, seed), attributes_kept(self.student.module):
+            with replay_context(part, seed), attributes_kept(self.student.module):
                 outputs, features, buffers = self.student.evaluate(
                     state.params, buffers, part.inputs, taps_of(self.teacher)
                 )
@@ -124,7 +124,7 @@ class Task:
         if not hasattr(self.teacher, "weigh"):
             ones = torch.ones_like(shown.losses)
             return ones if counts is None else ones.where(counts > 0, 0)
-        with as_taken(lesson, self.own(seed + 2)):
+        with replay_context(lesson, self.own(seed + 2)):
             own = partial(weigh, self.teacher, teacher, renewed=renewed)
             return of_labelled(own, lesson, shown, counts)
 
@@ -140,7 +140,7 @@ class Task:
         if not hasattr(self.teacher, "grade"):
             return seen.losses
         counts = counts_of(self.objective, lesson.targets)
-        with as_taken(lesson, self.own(seed + 2)):
+        with replay_context(lesson, self.own(seed + 2)):
             own = partial(grade, self.teacher, teacher, renewed=renewed)
             return of_labelled(own, lesson, seen, counts)
 
@@ -154,7 +154,7 @@ class Task:
         drawn = lesson.log_prob  # in a lesson, an example's action counts without a label, too
         if drawn is not None and not hasattr(self.teacher, "log_prob"):
             return drawn
-        with as_taken(lesson, self.own(step.batch.seed + 2)):
+        with replay_context(lesson, self.own(step.batch.seed + 2)):
             alone = lesson._replace(log_prob=None)
             chosen = of_labelled_examples(own, alone, seen, counts)
         return chosen if drawn is None else drawn + chosen
@@ -188,7 +188,9 @@ class Task:
         losses = self.descended(teacher, lesson, seen, step.batch.seed)
         return self.reduce(losses, weights, lesson), buffers
 
-    def advance(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
+    def differentiable_step(
+        self, state: StudentState, teacher: Params, step: Step
+    ) -> StudentState:
         """Take one differentiable student step."""
         # tensors of this step's own: one that it leaves alone must not lead into earlier steps
         self.student.require(require_steps_with_derivative)
@@ -238,15 +240,15 @@ class Task:
         judged = as_lesson(held_out)._replace(inputs=lesson.inputs, targets=lesson.targets)
         if self.metric is not None:
             judged = with_classes(judged, counts_of(self.objective, lesson.targets))
-        with as_taken(held_out, seed), attributes_kept(self.student.module):
+        with replay_context(held_out, seed), attributes_kept(self.student.module):
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
             found = losses_of(metric, out, judged)
         return counted_mean(wide(found), counts, self.processes.total)  # half counts to 256
 
-    def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> Judgement:
+    def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> HeldOutLoss:
         """The held-out loss with its gradients."""
         theta = leaves(state.params)
         loss = self.held_out_loss(state._replace(params=theta), teacher, held_out)
         student, own = grads_of_both(loss, theta, teacher)
         everywhere = self.processes
-        return Judgement(everywhere.total(loss.detach()), everywhere.summed(student), own)
+        return HeldOutLoss(everywhere.total(loss.detach()), everywhere.summed(student), own)

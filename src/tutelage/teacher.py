@@ -48,7 +48,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from tutelage.functional.replay import replay
-from tutelage.functional.trees import in_kind, kinds_in
+from tutelage.functional.trees import dtypes_in, in_dtype
 from tutelage.losses.objectives import Normalise
 from tutelage.precision import FULL, autocast_now
 from tutelage.types import Batch, Lesson, Observation, Params, as_lesson
@@ -198,7 +198,7 @@ def _call(  # noqa: ANN202 - the method's own
 ):
     kind = _wider(teacher, params, args)
     if kind is not None:
-        args = tuple(in_kind(shown, kind) for shown in args)
+        args = tuple(in_dtype(shown, kind) for shown in args)
         params = {k: p.to(kind) for k, p in (dict(teacher.named_parameters()) | params).items()}
     if not params and next(teacher.buffers(), None) is None:
         return getattr(teacher, method)(*args)
@@ -248,9 +248,9 @@ def _wider(
     if first is None or autocast_now(first.device) != FULL:
         return None
     revealed = [shown for shown in args if isinstance(shown, Observation)]
-    own = {first.dtype}.union(*(kinds_in(shown) for shown in revealed or args))
+    own = {first.dtype}.union(*(dtypes_in(shown) for shown in revealed or args))
     wider = reduce(torch.promote_types, own)
-    kinds = own.union(*(kinds_in(shown) for shown in args)) - {wider}
+    kinds = own.union(*(dtypes_in(shown) for shown in args)) - {wider}
     return wider if any(torch.promote_types(k, wider) == wider for k in kinds) else None
 
 

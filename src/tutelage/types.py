@@ -124,7 +124,7 @@ class Recorded(Protocol):
         ...
 
 
-class Witness(NamedTuple):
+class StepObservation(NamedTuple):
     """A real step as it was seen while it was taken."""
 
     lesson: Lesson
@@ -134,7 +134,7 @@ class Witness(NamedTuple):
     """its passes, where the signal records them"""
 
 
-class Judgement(NamedTuple):
+class HeldOutLoss(NamedTuple):
     """The verdict on a student."""
 
     loss: Tensor
@@ -154,9 +154,9 @@ class Window:
     steps: Sequence[Step]
     end: StudentState
     """after the last of ``steps``"""
-    witness: Witness | None = None
+    observed: StepObservation | None = None
     """of the last step, where the signal looks at it"""
-    judgement: Judgement | None = None
+    judgement: HeldOutLoss | None = None
     """on ``end``, where it is known without a held-out batch"""
     gradient: Params | None = None
     """of the loss at the last step, where the optimiser has yet to take it"""

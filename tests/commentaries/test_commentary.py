@@ -27,7 +27,7 @@ from tutelage.commentaries import (
     save_commentary,
 )
 from tutelage.errors import UsageError
-from tutelage.functional.replay_context import as_taken
+from tutelage.functional.replay_context import replay_context
 from tutelage.functional.student import tapped
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
 from tutelage.teacher import (
@@ -216,7 +216,7 @@ def work_of(teacher: nn.Module) -> tuple[Tensor, ...]:
     """Everything that a teacher makes of a batch, with the same random numbers each time."""
     shown, seen = seen_by(STUDENT, taps_of(teacher))
     batch = Batch(shown.inputs, shown.targets, shown.ids)
-    with torch.no_grad(), as_taken(batch, 3):
+    with torch.no_grad(), replay_context(batch, 3):
         lesson = prepare(teacher, {}, batch)
         weights = weigh(teacher, {}, lesson, seen)
     aux = torch.zeros(0) if lesson.aux is None else lesson.aux

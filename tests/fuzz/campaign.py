@@ -42,7 +42,7 @@ class Failure(NamedTuple):
 
 
 @dataclass
-class Tally:
+class RunningLoss:
     """What a campaign found."""
 
     words: Counter = field(default_factory=Counter)
@@ -90,7 +90,7 @@ def run(
     seeds: Iterator[int],
     until: float,
     tell: Callable[[str], None],
-) -> Tally:
+) -> RunningLoss:
     """Try situations until there are no more or time is up.
 
     Args:
@@ -102,7 +102,7 @@ def run(
     Returns:
         What was found.
     """
-    tally, seen = Tally(), Counter()
+    tally, seen = RunningLoss(), Counter()
     for seed in seeds:
         if time.monotonic() >= until:
             break
@@ -128,7 +128,7 @@ def run(
     return tally
 
 
-def _known(tally: Tally, spec: str, outcome: Outcome) -> Failure | None:
+def _known(tally: RunningLoss, spec: str, outcome: Outcome) -> Failure | None:
     for failure in tally.failures:
         same = failure.outcome.about == outcome.about
         if same and parts_of(failure.smallest) <= parts_of(spec):
@@ -146,7 +146,7 @@ def told(campaign: Campaign, failure: Failure) -> str:
     )
 
 
-def summary(name: str, tally: Tally, alike: Mapping[str, int]) -> str:
+def summary(name: str, tally: RunningLoss, alike: Mapping[str, int]) -> str:
     """What a campaign found, in words."""
     words = ", ".join(f"{n} {word}" for word, n in sorted(tally.words.items()))
     lines = [f"{name}: {tally.tried} tried: {words}"]

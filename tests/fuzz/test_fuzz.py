@@ -40,15 +40,15 @@ def test_a_hypergradient_that_is_off_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_student_that_is_trained_otherwise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tutelage.training.step_strategy import Ordinary
+    from tutelage.training.step_strategy import PlainStep
 
-    step = Ordinary.step
+    step = PlainStep.step
 
     def twice(self, optimizer):
         step(self, optimizer)
         return step(self, optimizer)
 
-    monkeypatch.setattr(Ordinary, "step", twice)
+    monkeypatch.setattr(PlainStep, "step", twice)
     found = tried(ENGINE, Situation(signal="lookahead", looks=2))
     assert (found.word, found.about) == ("failed", "recorded losses")
 

@@ -23,7 +23,7 @@ from tutelage.data.loaders import as_batch
 from tutelage.errors import UsageError
 from tutelage.integrations import Teaching
 from tutelage.signals import Lookahead
-from tutelage.training.step_strategy import Scaled
+from tutelage.training.step_strategy import AmpStep
 from tutelage.training.tutor import Tutor
 
 pytest.importorskip("accelerate")
@@ -96,7 +96,7 @@ def test_a_scaled_loss_changes_no_step_and_an_overflow_leaves_one_out(
     assert optimizer.scaler is mine
     tutor = taught(accelerator, student, optimizer, teach)
     also, want = teaching(Lookahead(mode=mode), objective=objective), network()
-    other = also.tutor(want, momentum(want), descent=Scaled(theirs, max_norm=0.5))
+    other = also.tutor(want, momentum(want), step_strategy=AmpStep(theirs, max_norm=0.5))
     for batch, again in zip(epochs(2), epochs(2), strict=True):
         large = 100.0 if tutor.steps in (0, 5) else 1.0
         targets = large * nn.functional.one_hot(batch.targets, C).float()

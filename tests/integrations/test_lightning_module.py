@@ -25,7 +25,7 @@ from tutelage.data.loaders import Numbered
 from tutelage.errors import UsageError
 from tutelage.integrations import Teaching
 from tutelage.signals import Lookahead
-from tutelage.training.step_strategy import Scaled
+from tutelage.training.step_strategy import AmpStep
 
 L = pytest.importorskip("lightning")
 from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402 - after the skip
@@ -173,7 +173,7 @@ def test_a_scaled_loss_changes_no_step_and_an_overflow_leaves_one_out(mode) -> N
     module = fit(Taught(), teaching(Lookahead(mode=mode)), plugins=[plugin])
     assert module.tutor is not None
     teach, want = teaching(Lookahead(mode=mode)), network()
-    tutor = teach.tutor(want, momentum(want), descent=Scaled(theirs, max_norm=0.5))
+    tutor = teach.tutor(want, momentum(want), step_strategy=AmpStep(theirs, max_norm=0.5))
     for batch in epochs(2):
         with torch.autocast("cpu", torch.float16, cache_enabled=False):
             teach.step(tutor, batch)

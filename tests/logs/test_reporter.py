@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.cases import build, stream
 from tests.tutoring import same, teaching
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.logs import Reporter, weight_numbers
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teachers import Plain
@@ -39,7 +39,7 @@ class NeverFinite(Unrolled):
     """A signal whose gradient cannot be followed."""
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, task: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         found = super().__call__(task, teacher, window, held_out)
         return found._replace(grad={k: g * torch.nan for k, g in found.grad.items()})

@@ -8,7 +8,7 @@ from tests.awkward import OBJECTIVES, STUDENTS, B, Body, D, contrastive, plain
 from tests.per_example.oracle import direction_for
 from tutelage.errors import UnsupportedStudentError
 from tutelage.per_example import Recorder
-from tutelage.per_example import gradient_dots as alignment
+from tutelage.per_example import gradient_dots as gradient_dots
 from tutelage.per_example.coupling import CHECKED, FIRST, Checked, graph_of
 from tutelage.types import Batch
 
@@ -33,10 +33,10 @@ OWN = [kind for kind in STUDENTS if kind != "BatchNorm"]
 def test_auto_is_exact_and_ghost_refused_for_a_coupled_student(kind) -> None:
     student, batch = coupled(kind)
     g = direction_for(student)
-    exact = alignment(student, batch, g, method="forward")
-    torch.testing.assert_close(alignment(student, batch, g), exact, rtol=1e-9, atol=0)
+    exact = gradient_dots(student, batch, g, method="forward")
+    torch.testing.assert_close(gradient_dots(student, batch, g), exact, rtol=1e-9, atol=0)
     with pytest.raises(UnsupportedStudentError, match=r"method='forward'"):
-        alignment(student, batch, g, method="ghost")
+        gradient_dots(student, batch, g, method="ghost")
 
 
 @pytest.mark.parametrize("kind", OWN)
@@ -52,11 +52,11 @@ def test_a_recorder_in_any_loop_refuses_a_coupled_student(kind) -> None:
 def test_a_coupled_objective_is_refused_where_it_is_verified(objective) -> None:
     student, (x, _, ids, *_) = Body().double(), coupled("Centred")[1]
     batch, g = Batch(x, ids.roll(1) % 3, ids), direction_for(student)
-    exact = alignment(student, batch, g, method="forward", objective=objective)
-    found = alignment(student, batch, g, objective=objective)
+    exact = gradient_dots(student, batch, g, method="forward", objective=objective)
+    found = gradient_dots(student, batch, g, objective=objective)
     torch.testing.assert_close(found, exact, rtol=1e-9, atol=0)
     with pytest.raises(UnsupportedStudentError, match="the objective's loss of a row depends"):
-        alignment(student, batch, g, method="ghost", objective=objective)
+        gradient_dots(student, batch, g, method="ghost", objective=objective)
     with Recorder(student).record(B) as recording:
         losses = objective(student(x), batch.targets)
         recording.verify(losses)
@@ -68,11 +68,11 @@ def test_a_coupled_objective_is_refused_where_it_is_verified(objective) -> None:
 def test_batch_statistics_leave_shares_and_a_coupled_objective_beside_them_is_refused() -> None:
     student, batch = coupled("BatchNorm")
     g = direction_for(student)
-    shares = alignment(student, batch, g, method="ghost")
-    exact = alignment(student, batch, g, method="forward")
+    shares = gradient_dots(student, batch, g, method="ghost")
+    exact = gradient_dots(student, batch, g, method="forward")
     torch.testing.assert_close(shares.sum(), exact.sum())
     with pytest.raises(UnsupportedStudentError, match="the objective's loss of a row depends"):
-        alignment(student, batch, g, method="ghost", objective=contrastive)
+        gradient_dots(student, batch, g, method="ghost", objective=contrastive)
 
 
 def test_gradients_are_those_of_the_loss_alone_whatever_is_checked() -> None:
@@ -115,7 +115,7 @@ def test_graphs_of_other_operators_have_other_numbers() -> None:
 
 def test_a_student_that_goes_leaves_nothing_behind() -> None:
     student, batch = Body().double(), coupled("Centred")[1]
-    alignment(student, batch, direction_for(student))
+    gradient_dots(student, batch, direction_for(student))
     assert student in CHECKED
     before = len(CHECKED)
     del student
@@ -127,5 +127,5 @@ def test_a_single_row_depends_on_no_other() -> None:
     one = Batch(batch.inputs[:1], batch.targets[:1], batch.ids[:1])
     g = direction_for(student)
     torch.testing.assert_close(
-        alignment(student, one, g), alignment(student, one, g, method="forward")
+        gradient_dots(student, one, g), gradient_dots(student, one, g, method="forward")
     )

@@ -15,7 +15,7 @@ from tests.per_example.oracle import (
 )
 from tutelage.errors import UnsupportedStudentError, UsageError
 from tutelage.per_example import Recorder
-from tutelage.per_example import gradient_dots as alignment
+from tutelage.per_example import gradient_dots as gradient_dots
 from tutelage.types import Batch
 
 
@@ -56,7 +56,7 @@ def test_mistakes_are_told_and_never_give_numbers() -> None:
     with pytest.raises(UnsupportedStudentError, match="5 recorded rows"):
         wrong.dots(g, torch.ones(5))
     with pytest.raises(UsageError, match="no parameter"):
-        alignment(student, Batch(x, torch.zeros(4), torch.arange(4)), {"nowhere": ones})
+        gradient_dots(student, Batch(x, torch.zeros(4), torch.arange(4)), {"nowhere": ones})
 
 
 def test_overwritten_inputs_are_told() -> None:
@@ -111,7 +111,7 @@ def test_a_tied_weight_has_one_gradient() -> None:
     second = [[-0.7881, -0.7881], [0.2119, 0.2119], [0.3642, 1.3642]]
     entries = torch.eye(6).view(6, 3, 2)
     found = torch.stack(
-        [alignment(student, batch, {"0.weight": e}, method="ghost") for e in entries], 1
+        [gradient_dots(student, batch, {"0.weight": e}, method="ghost") for e in entries], 1
     )
     torch.testing.assert_close(
         found.view(2, 3, 2), torch.tensor([first, second]), rtol=0, atol=1e-4

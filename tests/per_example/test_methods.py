@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from tests.cases import STUDENTS, B, build, stream
 from tutelage.per_example import Recorder, couples_rows
-from tutelage.per_example import gradient_dots as alignment
+from tutelage.per_example import gradient_dots as gradient_dots
 from tutelage.types import Batch, Params
 
 
@@ -53,7 +53,7 @@ def test_exact_methods_equal_a_gradient_per_example(name: str, method) -> None:
     student, batch = without_dropout(name), next(stream())
     g = direction_for(student)
     expected = one_by_one(student, batch, g)
-    found = alignment(student, batch, g, method=method)
+    found = gradient_dots(student, batch, g, method=method)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -62,7 +62,7 @@ def test_differences_of_losses_come_close_on_smooth_students(name: str) -> None:
     student, batch = without_dropout(name), next(stream())
     g = direction_for(student)
     expected = one_by_one(student, batch, g)
-    found = alignment(student, batch, g, method="difference")
+    found = gradient_dots(student, batch, g, method="difference")
     assert float((found - expected).norm() / expected.norm()) < 1e-4
 
 
@@ -70,8 +70,8 @@ def test_differences_of_losses_come_close_on_smooth_students(name: str) -> None:
 def test_methods_agree_on_the_same_dropout(name: str) -> None:
     student, batch = frozen_statistics(build(name)), next(stream())._replace(seed=11)
     g = direction_for(student)
-    ghost = alignment(student, batch, g, method="ghost")
-    forward = alignment(student, batch, g, method="forward")
+    ghost = gradient_dots(student, batch, g, method="ghost")
+    forward = gradient_dots(student, batch, g, method="forward")
     torch.testing.assert_close(ghost, forward, rtol=1e-9, atol=1e-12)
 
 
@@ -82,12 +82,12 @@ def test_with_batch_statistics_rows_sum_to_the_whole_gradient() -> None:
     loss = cross_entropy(student(batch.inputs), batch.targets, reduction="sum")
     grads = torch.autograd.grad(loss, list(student.parameters()))
     whole = sum((d * v).sum() for d, v in zip(grads, g.values(), strict=True))
-    ghost = alignment(student, batch, g, method="ghost")
-    forward = alignment(student, batch, g, method="forward")
+    ghost = gradient_dots(student, batch, g, method="ghost")
+    forward = gradient_dots(student, batch, g, method="forward")
     torch.testing.assert_close(ghost.sum(), whole, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(forward.sum(), whole, rtol=1e-10, atol=1e-12)
     assert float((ghost - forward).norm() / forward.norm()) > 1e-3  # another quantity
-    auto = alignment(student, batch, g)
+    auto = gradient_dots(student, batch, g)
     torch.testing.assert_close(auto, forward, rtol=0, atol=0)
 
 

@@ -20,7 +20,7 @@ from tests.per_example.oracle import (
     tokens,
 )
 from tutelage.per_example import Recorder, couples_rows
-from tutelage.per_example import gradient_dots as alignment
+from tutelage.per_example import gradient_dots as gradient_dots
 from tutelage.types import Batch
 
 
@@ -95,7 +95,7 @@ def test_changing_the_mode_after_the_pass_changes_nothing() -> None:
     student = nn.TransformerEncoderLayer(4, 2, 5, dropout=0.3, batch_first=True).to(F64)
     batch = Batch(numbers(5, 6, 4), torch.zeros(5, dtype=torch.long), torch.arange(5), seed=9)
     g = direction_for(student)
-    expected = alignment(
+    expected = gradient_dots(
         student, batch, g, method="forward", objective=lambda out, _: losses_of(out)
     )
     recorder = Recorder(student)
@@ -128,7 +128,7 @@ def test_recurrent_dropout_is_the_recorded_one() -> None:
     g = direction_for(student)
     batch = Batch(numbers(5, 6, 3), torch.zeros(5, dtype=torch.long), torch.arange(5), seed=4)
     ghost, forward = (
-        alignment(student, batch, g, method=m, objective=lambda out, _: losses_of(out))
+        gradient_dots(student, batch, g, method=m, objective=lambda out, _: losses_of(out))
         for m in ("ghost", "forward")
     )
     torch.testing.assert_close(ghost, forward)

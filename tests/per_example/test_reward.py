@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from tests.per_example.oracle import F64, direction_for, numbers
 from tutelage.per_example import couples_rows
-from tutelage.per_example import gradient_dots as alignment
+from tutelage.per_example import gradient_dots as gradient_dots
 from tutelage.types import Batch
 
 ACTIONS, SIZE, RATE = 5, 7, 0.13
@@ -45,7 +45,7 @@ def test_expected_rewards_are_the_meta_gradient_over_the_rate(method) -> None:
     later = torch.log1p(moved.square().sum())
     meta, g = torch.autograd.grad(later, [scores, moved])
     batch = Batch(actions, actions, actions)
-    rewards = alignment(student, batch, {"theta": g}, method=method, objective=losses)
+    rewards = gradient_dots(student, batch, {"theta": g}, method=method, objective=losses)
     expected = (policy(scores).detach() * rewards * policy(scores).log()).sum()
     (reinforced,) = torch.autograd.grad(expected, scores)
     torch.testing.assert_close(meta, -RATE * reinforced)
@@ -64,7 +64,7 @@ def test_with_batch_norm_the_mean_is_the_gradients_dot_product(method) -> None:
     batch = Batch(numbers(6, 3, 8, 8), torch.tensor([0, 1, 2, 0, 1, 2]), torch.arange(6))
     g = direction_for(student)
     kept = {k: b.clone() for k, b in student.named_buffers()}
-    rewards = alignment(student, batch, g, method=method)
+    rewards = gradient_dots(student, batch, g, method=method)
     torch.testing.assert_close(dict(student.named_buffers()), kept, rtol=0, atol=0)
     loss = F.cross_entropy(student(batch.inputs), batch.targets)
     grads = torch.autograd.grad(loss, list(student.parameters()))
@@ -81,9 +81,11 @@ def test_batch_norm_at_rest_leaves_examples_alone(method) -> None:
     assert not couples_rows(student)
     x, y = numbers(3, 2, seed=8), torch.tensor([0, 1, 1])
     g = direction_for(student)
-    together = alignment(student, Batch(x, y, torch.arange(3)), g, method=method)
+    together = gradient_dots(student, Batch(x, y, torch.arange(3)), g, method=method)
     alone = [
-        alignment(student, Batch(x[k : k + 1], y[k : k + 1], torch.arange(1)), g, method=method)
+        gradient_dots(
+            student, Batch(x[k : k + 1], y[k : k + 1], torch.arange(1)), g, method=method
+        )
         for k in range(3)
     ]
     torch.testing.assert_close(together, torch.cat(alone))

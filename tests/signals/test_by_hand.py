@@ -139,9 +139,9 @@ def test_dropout_masks_are_the_same_forwards_and_backwards(exact) -> None:
     batches = stream()
     for _ in range(12):
         tutor.step(next(batches), next(batches))
-    task, phi, window, held_out = seen.calls[0]
+    problem, phi, window, held_out = seen.calls[0]
     assert window.start is not None
-    whole = (task, phi, window.start, window.steps, held_out)
+    whole = (problem, phi, window.start, window.steps, held_out)
     got, _ = Reversible(12, exact=exact).whole(*whole)
     want, _ = Unrolled(12).whole(*whole)
     for key, grad in want.grad.items():

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import InexactWindowError
 from tutelage.signals import Reversible, Signal, Unrolled
 from tutelage.signals.drift import ENTRIES, WORST_ERROR, entries_of
@@ -173,15 +173,17 @@ class Seen:
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
-        self.calls: list[tuple[Task, Params, Window, Batch]] = []
+        self.calls: list[tuple[BilevelProblem, Params, Window, Batch]] = []
 
-    def __call__(self, task: Task, teacher: Params, window: Window, held_out: Batch):
+    def __call__(
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+    ):
         end = {k: p.clone() for k, p in window.end.params.items()}
         slots = {
             slot: {k: v.clone() for k, v in m.items()} for slot, m in window.end.slots.items()
         }
         kept = Window(None, window.steps, StudentState(end, {}, slots), entries=window.entries)
-        self.calls.append((task, teacher, kept, held_out))
+        self.calls.append((problem, teacher, kept, held_out))
         return Estimate({k: torch.zeros_like(p) for k, p in teacher.items()}, torch.zeros(()))
 
 
@@ -189,16 +191,16 @@ def test_the_error_is_measured_where_the_start_is_known_and_else_estimated() -> 
     run, found = TAKEN["little momentum"], []
     seen: Any = Seen(run.steps)
     take(tutor_for(run, seen), run)
-    task, phi, window, held_out = seen.calls[0]
+    problem, phi, window, held_out = seen.calls[0]
     assert window.entries is not None
     for entries in (window.entries, None):
         known = Window(None, window.steps, window.end, entries=entries)
-        found.append(Reversible(run.steps)(task, phi, known, held_out).facts["undone_error"])
+        found.append(Reversible(run.steps)(problem, phi, known, held_out).facts["undone_error"])
     assert 0 < found[0] < found[1] < WORST_ERROR
     off = {k: x + 1e-3 for k, x in window.entries.items()}
     wrong = Window(None, window.steps, window.end, entries=off)
     with pytest.raises(InexactWindowError):
-        Reversible(run.steps)(task, phi, wrong, held_out)
+        Reversible(run.steps)(problem, phi, wrong, held_out)
 
 
 def test_entries_of_a_large_parameter_are_some_of_it_always_the_same() -> None:

@@ -121,8 +121,8 @@ def test_dot_products_are_refused_for_a_teacher_that_does_more_than_weigh() -> N
 def whole(signal, module: nn.Module, optimizer, steps: int):
     """A whole run from the student's first step, and the window that holds it."""
     teacher = teacher_for("inputs", module)
-    task, phi, window, held_out = watched(module, optimizer, teacher, steps=steps)
-    return signal.whole(task, phi, window.start, window.steps, held_out)
+    problem, phi, window, held_out = watched(module, optimizer, teacher, steps=steps)
+    return signal.whole(problem, phi, window.start, window.steps, held_out)
 
 
 @pytest.mark.parametrize("optimizer", REVERSIBLE)
@@ -205,12 +205,12 @@ def trained_ridge(rate: float, steps: int):
     return seen.calls[-1]
 
 
-def dense(task, phi, window, held_out):
+def dense(problem, phi, window, held_out):
     """The implicit hypergradient with the Hessian as a matrix."""
     step = window.steps[-1]
     theta = leaves(window.end.params)
     state = window.end._replace(params=theta)
-    loss, _ = task.taught_loss(state, phi, step)
+    loss, _ = problem.taught_loss(state, phi, step)
     loss = loss + 0.05 * sum((p**2).sum() for p in theta.values())
     flat = torch.autograd.grad(loss, list(theta.values()), create_graph=True)
     g = torch.cat([part.flatten() for part in flat])
@@ -221,7 +221,7 @@ def dense(task, phi, window, held_out):
         ])
         for e in g
     ]
-    v = torch.autograd.grad(task.held_out_loss(state, phi, held_out), list(theta.values()))
+    v = torch.autograd.grad(problem.held_out_loss(state, phi, held_out), list(theta.values()))
     solved = torch.linalg.solve(torch.stack(rows), torch.cat([part.flatten() for part in v]))
     mixed = torch.autograd.grad(g @ solved, list(phi.values()))
     return {k: -m for k, m in zip(phi, mixed, strict=True)}
@@ -239,11 +239,11 @@ def test_a_long_neumann_series_equals_the_dense_inverse() -> None:
 
 @pytest.mark.parametrize("terms", [0, 1, 5])
 def test_neumann_terms_equal_unrolled_steps_from_a_fixed_point(terms) -> None:
-    task, phi, window, held_out = trained_ridge(0.5, 400)
+    problem, phi, window, held_out = trained_ridge(0.5, 400)
     steps = [window.steps[-1]] * (terms + 1)
     at_rest = type(window)(window.end, steps, window.end)
-    got = Implicit(Neumann(terms, 0.5))(task, phi, at_rest, held_out).grad
-    close(got, Unrolled(terms + 1)(task, phi, at_rest, held_out).grad, 1e-7)
+    got = Implicit(Neumann(terms, 0.5))(problem, phi, at_rest, held_out).grad
+    close(got, Unrolled(terms + 1)(problem, phi, at_rest, held_out).grad, 1e-7)
 
 
 def test_the_controls_of_a_diverging_series() -> None:
@@ -265,11 +265,11 @@ def test_the_controls_of_a_diverging_series() -> None:
 def test_the_direct_term_of_a_teacher_that_acts_at_test_is_counted() -> None:
     module = build("relu network")
     teacher = teacher_for("shift", module)
-    task, phi, window, held_out = watched(
+    problem, phi, window, held_out = watched(
         module, OPTIMIZERS["momentum"](module), teacher, steps=1, before=2
     )
-    tiny = Implicit(Neumann(0, 1e-12))(task, phi, window, held_out).grad
-    loss = task.held_out_loss(window.end, phi, held_out)
+    tiny = Implicit(Neumann(0, 1e-12))(problem, phi, window, held_out).grad
+    loss = problem.held_out_loss(window.end, phi, held_out)
     (direct,) = torch.autograd.grad(loss, list(phi.values()))
     torch.testing.assert_close(tiny["shift"], direct, atol=1e-9, rtol=0)
 

@@ -51,8 +51,8 @@ TEACHERS = ("inputs", "loss", "internal state", "deep", "shift")
 def test_unrolled_equals_finite_differences_of_real_training(student, optimizer) -> None:
     module, teacher = build(student), InputWeigher().double()
     learner = OPTIMIZERS[optimizer](module)
-    task, phi, window, held_out = watched(module, learner, teacher, steps=3, before=2)
-    got = Unrolled(3)(task, phi, window, held_out).grad
+    problem, phi, window, held_out = watched(module, learner, teacher, steps=3, before=2)
+    got = Unrolled(3)(problem, phi, window, held_out).grad
 
     def judged(shift: dict) -> float:
         """Train a fresh copy with torch.optim under a moved teacher."""
@@ -68,7 +68,7 @@ def test_unrolled_equals_finite_differences_of_real_training(student, optimizer)
         tutor.steps = 2
         for _ in range(3):
             tutor.step(next(batches))
-        return float(task.held_out_loss(StudentView(copied, again).state(), phi, held_out))
+        return float(problem.held_out_loss(StudentView(copied, again).state(), phi, held_out))
 
     generator, eps = torch.Generator().manual_seed(1), 1e-6
     for _ in range(2):
@@ -133,7 +133,7 @@ def test_the_learning_rate_index_as_printed_in_the_paper_would_be_wrong() -> Non
     # the printed recursion takes each step's own rate in place of the one before it
     module = build("relu network")
     teacher = teacher_for("inputs", module)
-    task, phi, window, held_out = watched(
+    problem, phi, window, held_out = watched(
         module,
         OPTIMIZERS["momentum"](module),
         teacher,
@@ -143,9 +143,9 @@ def test_the_learning_rate_index_as_printed_in_the_paper_would_be_wrong() -> Non
     )
     last = window.steps[-1].settings
     printed = [s._replace(settings=last) for s in window.steps]
-    right = Reversible(5)(task, phi, window, held_out).grad
+    right = Reversible(5)(problem, phi, window, held_out).grad
     wrong_window = type(window)(window.start, printed, window.end)
-    wrong = Unrolled(5)(task, phi, wrong_window, held_out).grad
+    wrong = Unrolled(5)(problem, phi, wrong_window, held_out).grad
     error = max(float((wrong[k] - right[k]).abs().max()) for k in right)
     assert error > 0.05 * max(float(g.abs().max()) for g in right.values())
 

@@ -62,9 +62,9 @@ def window(student: nn.Module, optimizer: SGD, x: Tensor, y: Tensor, steps: int 
     for number in range(steps):
         rows = ids.roll(number)[:6]
         tutor.step(Batch(x[rows], y[rows], rows), Batch(x, y, ids))
-    task, phi, taken, held_out = seen.calls[0]
+    problem, phi, taken, held_out = seen.calls[0]
     assert taken.start is not None
-    return task, phi, taken.start, taken.steps, held_out
+    return problem, phi, taken.start, taken.steps, held_out
 
 
 @pytest.mark.parametrize(

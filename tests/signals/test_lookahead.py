@@ -152,8 +152,12 @@ def test_the_next_step_judges_by_its_own_weighted_loss(name: str) -> None:
 def test_what_is_read_off_the_passes_equals_a_double_backward(name, mode, optimizer) -> None:
     trained = []
     for product in (Automatic(), DoubleBackward()):
-        next_judges = mode == "next"
-        signal = Lookahead(product, judge="next") if next_judges else Lookahead(product, mode)
+        judged_by_next_step = mode == "next"
+        signal = (
+            Lookahead(product, judge="next")
+            if judged_by_next_step
+            else Lookahead(product, mode)
+        )
         tutor = taught(signal, name, optimizer)
         train(tutor, 3)
         trained.append([*clones(tutor.teacher), *clones(tutor.student)])

@@ -117,7 +117,7 @@ def test_every_signal_equals_differences_of_real_training(name: str) -> None:
     )
     want = (up - down) / (2 * size)
     for signal in signals_of(case):
-        grad = signal(run.task, run.teacher, run.window, run.held_out).grad
+        grad = signal(run.problem, run.teacher, run.window, run.held_out).grad
         rtol = 1e-4 if "Finite" in repr(signal) else 1e-6
         assert abs(float(inner(grad, way)) - want) <= rtol * abs(want) + 1e-9, repr(signal)
 

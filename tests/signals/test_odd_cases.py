@@ -9,7 +9,7 @@ from torch.optim import SGD, Optimizer
 
 from tests.cases import Seen, convolutional, stream
 from tests.signals.odd import CASES, Case, Rescaling
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
 from tutelage.signals import Lookahead, Reversible, Signal, Unrolled
 from tutelage.training.tutor import Tutor
@@ -22,7 +22,7 @@ BEFORE = 2  # steps under the unmoved teacher, so that the optimiser has a memor
 class Run:
     """A case that was trained, and what a signal was shown of it."""
 
-    task: Task
+    problem: BilevelProblem
     teacher: dict[str, Tensor]
     window: Window
     held_out: Batch
@@ -73,8 +73,8 @@ def judged(case: Case, steps: int, shift: dict[str, Tensor], held_out: Batch) ->
         tutor.step(next(batches))
     phi = {name: p.detach() for name, p in teacher.named_parameters()}
     view = StudentView(student, optimizer)
-    task = Task(view, teacher, tutor.task.objective)
-    return float(task.held_out_loss(view.state(), phi, held_out).detach())
+    problem = BilevelProblem(view, teacher, tutor.problem.objective)
+    return float(problem.held_out_loss(view.state(), phi, held_out).detach())
 
 
 def signals_of(case: Case) -> list[Signal]:
@@ -90,7 +90,7 @@ def signals_of(case: Case) -> list[Signal]:
 def test_the_hypergradient_equals_finite_differences_of_real_training(name, signal) -> None:
     case = CASES[name]
     run = trained(case, signal.steps)
-    grad = signal(run.task, run.teacher, run.window, run.held_out).grad
+    grad = signal(run.problem, run.teacher, run.window, run.held_out).grad
     generator, eps = torch.Generator().manual_seed(3), 1e-6
     direction = {
         k: torch.randn(p.shape, generator=generator, dtype=p.dtype)
@@ -115,7 +115,7 @@ def test_a_replayed_window_ends_where_the_real_one_ended(student) -> None:
     start = run.window.start
     state = start._replace(params={k: p.requires_grad_() for k, p in start.params.items()})
     for step in run.window.steps:
-        state = run.task.advance(state, run.teacher, step)
+        state = run.problem.differentiable_step(state, run.teacher, step)
     for key, want in run.window.end.params.items():
         torch.testing.assert_close(state.params[key].detach(), want, rtol=0, atol=1e-14)
     for key, want in run.window.end.buffers.items():

@@ -104,7 +104,7 @@ def slope_of(case: Case, run: Run, signal: Signal) -> tuple[float, float]:
         judged(case, STEPS, {k: sign * size * d for k, d in way.items()}, run.held_out)
         for sign in (1, -1)
     )
-    found = signal(run.task, run.teacher, run.window, run.held_out).grad
+    found = signal(run.problem, run.teacher, run.window, run.held_out).grad
     return float(inner(found, way)), (up - down) / (2 * size)
 
 
@@ -116,13 +116,13 @@ def test_hypergradients_equal_differences_of_real_training(name: str) -> None:
     found, want = slope_of(case, run, exact)
     # a tensor for a rate is a float32 number to Adam's arithmetic
     assert abs(found - want) <= 2e-6 * abs(want) + 1e-9
-    grad = exact(run.task, run.teacher, run.window, run.held_out).grad
+    grad = exact(run.problem, run.teacher, run.window, run.held_out).grad
     for signal in signals():
         if isinstance(signal, Reversible) and name in PLAIN:
             with pytest.raises(UnsupportedStudentError, match="Reversible undoes"):
-                signal(run.task, run.teacher, run.window, run.held_out)
+                signal(run.problem, run.teacher, run.window, run.held_out)
             continue
-        other = signal(run.task, run.teacher, run.window, run.held_out).grad
+        other = signal(run.problem, run.teacher, run.window, run.held_out).grad
         rtol = 1e-5 if "Finite" in repr(signal) else 1e-9
         for key, g in grad.items():
             scale = float(g.abs().max())
@@ -133,17 +133,17 @@ def last_step(run: Run) -> Window:
     assert run.window.start is not None
     state = run.window.start
     for step in run.window.steps[:-1]:
-        state = run.task.take(state, run.teacher, step)
+        state = run.problem.take(state, run.teacher, step)
     return Window(state, run.window.steps[-1:], run.window.end)
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *UNDONE])
 def test_a_look_ahead_is_the_derivative_through_the_last_step(name: str) -> None:
     run = trained(Case(optimizer=(PLAIN | UNDONE)[name]), STEPS)
-    task, phi, window, held_out = run.task, run.teacher, last_step(run), run.held_out
-    want = Unrolled(1)(task, phi, window, held_out).grad
+    problem, phi, window, held_out = run.problem, run.teacher, last_step(run), run.held_out
+    want = Unrolled(1)(problem, phi, window, held_out).grad
     for signal in (Lookahead(), Lookahead(Alignment("ghost"))):
-        found = signal(task, phi, window, held_out).grad
+        found = signal(problem, phi, window, held_out).grad
         for key, g in want.items():
             torch.testing.assert_close(found[key], g, rtol=1e-8, atol=1e-12)
 

@@ -87,8 +87,8 @@ def slopes(make: Callable[[], nn.Module], signal: Signal, steps: int) -> tuple[f
         )
         for _ in range(steps):
             tutor.step(next(batches), held_out if tutor.wants_held_out else None)
-        state, phi = tutor.task.student.state(), detached(dict(teacher.named_parameters()))
-        return float(tutor.task.held_out_loss(state, phi, held_out).detach()), teacher
+        state, phi = tutor.problem.student.state(), detached(dict(teacher.named_parameters()))
+        return float(tutor.problem.held_out_loss(state, phi, held_out).detach()), teacher
 
     before = dict(started(make).named_parameters())
     _, taught = trained(started(make), signal)

@@ -44,9 +44,9 @@ def test_a_replayed_step_draws_what_the_step_drew(teacher, objective) -> None:
     tutor = teaching(seen, student=student, teacher=teacher().double(), objective=objective)
     batch, before = next(stream()), torch.get_rng_state()
     record = tutor.step(batch, batch)
-    task, phi, window, _ = seen.calls[0]
+    problem, phi, window, _ = seen.calls[0]
     assert window.start is not None
-    replayed, _ = task.taught_loss(window.start, phi, window.steps[0])
+    replayed, _ = problem.taught_loss(window.start, phi, window.steps[0])
     torch.testing.assert_close(replayed.detach(), record.loss, rtol=1e-14, atol=0)
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -81,13 +81,13 @@ def test_a_replay_takes_the_steps_of_an_optimiser_however_it_was_built(name, loa
         if loaded and number == 3:
             optimizer.load_state_dict(optimizer.state_dict())
         tutor.step(next(batches), next(batches))
-    task, phi, window, _ = seen.calls[1]
+    problem, phi, window, _ = seen.calls[1]
     assert window.start is not None
     state = window.start._replace(
         params={k: p.requires_grad_() for k, p in window.start.params.items()}
     )
     for step in window.steps:
-        state = task.advance(state, phi, step)
+        state = problem.differentiable_step(state, phi, step)
     for key, want in window.end.params.items():
         # a rate held in a float32 tensor is rounded to it by torch
         torch.testing.assert_close(state.params[key].detach(), want, rtol=1e-7, atol=1e-8)

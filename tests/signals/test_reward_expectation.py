@@ -27,7 +27,7 @@ from tests.signals.sampling import (
     hold,
     unlabelled,
 )
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.student import StudentView
 from tutelage.per_example import forward
@@ -154,8 +154,8 @@ def test_where_all_rows_count_the_same_rewards_are_the_paper_s_bit_for_bit(rows:
     dots, ids = torch.randn(rows, generator=made), torch.arange(rows)
     lesson, every = as_lesson(Batch(dots, ids, ids)), torch.ones(rows, dtype=torch.bool)
     for teacher in (Plain(), Chosen(None)):
-        task = Task(view, teacher, cross_entropy)
-        found = pseudo_values(task, dots, torch.ones(rows), lesson, every)
+        problem = BilevelProblem(view, teacher, cross_entropy)
+        found = pseudo_values(problem, dots, torch.ones(rows), lesson, every)
         assert torch.equal(found, dots)
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.functional.replay_context import as_taken
+from tutelage.functional.replay_context import replay_context
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.signals import Implicit, Signal, Unrolled
 from tutelage.teacher import acts_at_test, prepare
@@ -28,8 +28,8 @@ class Watched:
         self.steps = signal.steps
         self.estimates: list[Estimate] = []
 
-    def __call__(self, task, teacher, window, held_out) -> Estimate:
-        self.estimates.append(self.signal(task, teacher, window, held_out))
+    def __call__(self, problem, teacher, window, held_out) -> Estimate:
+        self.estimates.append(self.signal(problem, teacher, window, held_out))
         return self.estimates[-1]
 
 
@@ -61,7 +61,7 @@ def train(
     )
     for batch in batches:
         tutor.step(batch, held_out if tutor.wants_held_out else None)
-    with torch.no_grad(), as_taken(held_out, 0):
+    with torch.no_grad(), replay_context(held_out, 0):
         asks = teacher if acts_at_test(teacher) else Plain()
         lesson = prepare(asks, {}, held_out)
         loss = objective(student(lesson.inputs), lesson.targets).mean()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tests.cases import InputWeigher
 from tests.teachers.finite import assert_exact, direct_term, train
-from tutelage.functional.replay_context import as_taken
+from tutelage.functional.replay_context import replay_context
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teacher import acts_at_test, prepare
@@ -47,12 +47,12 @@ def soft(seed: int, size: int = 7) -> Batch:
 
 
 def lesson_of(teacher: nn.Module, seen: Batch) -> Lesson:
-    with as_taken(seen, seen.seed):
+    with replay_context(seen, seen.seed):
         return prepare(teacher, {}, seen)
 
 
 def partner_of(seen: Batch) -> Tensor:
-    with as_taken(seen, seen.seed):
+    with replay_context(seen, seen.seed):
         return torch.randperm(len(seen.ids))
 
 

@@ -9,7 +9,7 @@ from torch.optim import SGD, Adam
 
 from tests.cases import B, C, build, stream
 from tests.teachers.finite import assert_exact, train
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.groups import nothing_of
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import leaves
@@ -121,12 +121,12 @@ def test_through_one_step_it_is_the_slope_of_real_training(signal: Signal) -> No
 def test_through_a_whole_run_it_is_the_slope_of_the_held_out_loss(momentum: float) -> None:
     student, teacher = build("group norm"), fresh()
     rule = SGD(student.parameters(), lr=0.5, momentum=momentum)
-    task = Task(StudentView(student, rule), teacher, cross_entropy)
+    problem = BilevelProblem(StudentView(student, rule), teacher, cross_entropy)
     *taught, held_out = batches(5)
-    steps, start = whole_run(task.student, taught, 0), task.student.snapshot()
+    steps, start = whole_run(problem.student, taught, 0), problem.student.snapshot()
 
     def run(phi: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
-        estimate, _ = Replayed(4).whole(task, leaves(phi), start, steps, held_out)
+        estimate, _ = Replayed(4).whole(problem, leaves(phi), start, steps, held_out)
         return estimate.grad, estimate.held_out_loss
 
     phi = {k: p.detach() for k, p in teacher.named_parameters()}

@@ -194,8 +194,8 @@ class Watched:
     def __init__(self) -> None:
         self.estimates: list[Estimate] = []
 
-    def __call__(self, task, teacher, window, held_out) -> Estimate:
-        self.estimates.append(Unrolled(2)(task, teacher, window, held_out))
+    def __call__(self, problem, teacher, window, held_out) -> Estimate:
+        self.estimates.append(Unrolled(2)(problem, teacher, window, held_out))
         return self.estimates[-1]
 
 
@@ -252,17 +252,17 @@ def test_the_teacher_works_in_either_precision(name, dtype) -> None:
 def weights_of(teacher: nn.Module, student: nn.Module) -> Tensor:
     optimizer = torch.optim.SGD(student.parameters(), lr=0.5)
     objective = objective_of(student)
-    task = Tutor(student, optimizer, teacher, total_steps=4, objective=objective).task
-    phi, view = leaves(dict(teacher.named_parameters())), task.student
-    lesson = task.lesson(phi, batch_of(6))
+    problem = Tutor(student, optimizer, teacher, total_steps=4, objective=objective).problem
+    phi, view = leaves(dict(teacher.named_parameters())), problem.student
+    lesson = problem.lesson(phi, batch_of(6))
     state = view.state()
     outputs, features, _ = view.evaluate(
         state.params, state.buffers, lesson.inputs, taps_of(teacher)
     )
     losses = losses_of(objective, outputs, lesson)
     seen = Observation(losses, logits_of(outputs), features, Progress(0.5, 1.0, 0.25))
-    weights = task.weights(phi, lesson, seen, 0).reshape(losses.shape)
-    return (weights * task.descended(phi, lesson, seen, 0)).detach()
+    weights = problem.weights(phi, lesson, seen, 0).reshape(losses.shape)
+    return (weights * problem.descended(phi, lesson, seen, 0)).detach()
 
 
 @pytest.mark.parametrize("name", TEACHERS)

@@ -337,12 +337,12 @@ def test_only_a_deep_teacher_leaves_a_path_from_its_weights_into_the_student(dee
     module = student()
     teacher = drawn(InternalState(module, classes=C, tap="1", surface=("margin",), deep=deep))
     tutor = Tutor(module, torch.optim.SGD(module.parameters(), lr=0.1), teacher)
-    view, batch = tutor.task.student, next(stream())
+    view, batch = tutor.problem.student, next(stream())
     theta = {k: p.requires_grad_() for k, p in view.snapshot().params.items()}
     logits, features, _ = view.evaluate(theta, {}, batch.inputs, ("1",))
     seen = Observation(cross_entropy(logits, batch.targets), logits, features, Progress())
     fixed = {k: p.detach() for k, p in teacher.named_parameters()}
-    weights = tutor.task.weights(fixed, as_lesson(batch), seen, 0)
+    weights = tutor.problem.weights(fixed, as_lesson(batch), seen, 0)
     assert weights.requires_grad is deep
 
 

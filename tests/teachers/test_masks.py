@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tests.teachers.finite import assert_exact, direct_term, train
 from tutelage.errors import UsageError
-from tutelage.functional.replay_context import as_taken
+from tutelage.functional.replay_context import replay_context
 from tutelage.models import MaskUNet
 from tutelage.signals import Implicit, Lookahead, Unrolled
 from tutelage.signals.solvers import Neumann
@@ -57,7 +57,7 @@ def batch(seed: int, size: int = 5) -> Batch:
 
 
 def lesson_of(teacher: nn.Module, seen: Batch) -> Lesson:
-    with as_taken(seen, seen.seed):
+    with replay_context(seen, seen.seed):
         return prepare(teacher, {}, seen)
 
 
@@ -225,7 +225,7 @@ def test_permuted_masks_are_the_same_masks_on_other_images() -> None:
 
 def weights_of(teacher: nn.Module, seen: Batch) -> Tensor:
     losses = torch.arange(1.0, len(seen.ids) + 1, dtype=torch.float64)
-    with as_taken(seen, seen.seed):
+    with replay_context(seen, seen.seed):
         observed = Observation(losses, losses.unsqueeze(1), {}, Progress())
         return weigh(teacher, {}, as_lesson(seen), observed).detach()
 

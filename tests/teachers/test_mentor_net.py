@@ -13,7 +13,7 @@ from torch.optim import SGD
 from tests.cases import B, C, build, stream
 from tests.teachers.finite import assert_exact, train
 from tutelage.distributed.groups import nothing_of
-from tutelage.functional.replay_context import as_taken
+from tutelage.functional.replay_context import replay_context
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.teachers import MentorNetDD, MentorNetPD
 from tutelage.teachers.loss_percentile import LossPercentile
@@ -180,9 +180,9 @@ def test_asking_for_weights_leaves_the_level_alone() -> None:
     level = teacher.average.level.clone()
     observation = seen(some(0), 0.5)._replace(progress=tutor.progress)
     lesson = as_lesson(batches(1)[0])
-    with as_taken(lesson, 0):
-        one = tutor.task.weights({}, lesson, observation, 0)
-    assert torch.equal(one, tutor.task.weights({}, lesson, observation, 0))
+    with replay_context(lesson, 0):
+        one = tutor.problem.weights({}, lesson, observation, 0)
+    assert torch.equal(one, tutor.problem.weights({}, lesson, observation, 0))
     assert torch.equal(teacher.average.level, level)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tutelage.functional.replay_context import as_taken
+from tutelage.functional.replay_context import replay_context
 from tutelage.losses.objectives import Auxiliary, cross_entropy
 from tutelage.signals import Unrolled
 from tutelage.teacher import prepare
@@ -58,7 +58,7 @@ def test_blending_is_the_same() -> None:
     teacher, lessons = Blending(C), []
     nn.init.normal_(teacher.phi)
     for seen in (batch(), half(batch())):
-        with as_taken(seen, 1):
+        with replay_context(seen, 1):
             lessons.append(prepare(teacher, {}, seen))
     assert torch.equal(lessons[0].inputs, lessons[1].inputs)
     assert torch.equal(lessons[0].targets, lessons[1].targets)

@@ -137,7 +137,7 @@ def taken(
 
 def shown(tutor: Tutor, batch: Batch) -> Lesson:
     """The lesson of the tutor's first step."""
-    return prepared(tutor.task, batch._replace(seed=mixed_seed(tutor.seed, 0)))
+    return prepared(tutor.problem, batch._replace(seed=mixed_seed(tutor.seed, 0)))
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0])

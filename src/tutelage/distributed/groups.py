@@ -48,7 +48,7 @@ class Processes(Protocol):
 
 
 @dataclass(frozen=True)
-class Alone:
+class SingleProcess:
     """One process: nothing to tell."""
 
     rank: int = 0
@@ -140,7 +140,7 @@ def processes_of(student: nn.Module) -> Processes:
                 f"The student holds a {name}: wrap all of it, by DistributedDataParallel or "
                 "fully_shard, and give that to the tutor."
             )
-    return Alone()
+    return SingleProcess()
 
 
 def even(

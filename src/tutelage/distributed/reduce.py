@@ -46,7 +46,7 @@ def gather(processes: Processes, parameters: Iterable[Tensor]) -> None:
 
 
 def require_no_static_graph(student: nn.Module) -> None:
-    """Refuse ``DistributedDataParallel(static_graph=True)``, which a tried step's pass misleads."""
+    """Refuse ``DistributedDataParallel`` with ``static_graph=True``."""
     wrapper = data_parallel(student)
     if wrapper is not None and wrapper.static_graph:
         raise UnsupportedStudentError(

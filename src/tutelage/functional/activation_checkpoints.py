@@ -202,7 +202,7 @@ def _kept(contexts: Callable[[], tuple[Any, Any]]) -> Generator[None]:
 def _reentrant(
     original: Callable[..., Any], function: Callable[..., Any], preserve: bool, *args: Any
 ) -> Any:
-    """A non-reentrant checkpoint in place of a reentrant one, which has no second derivative."""
+    """A non-reentrant checkpoint in place of a reentrant one."""
     if getattr(_THREAD, "running", None) is None:
         return original(function, preserve, *args)
     reached = any(isinstance(a, Tensor) and a.requires_grad for a in args)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tutelage.functional.optim import Rule, Settings
+from tutelage.functional.optim import Settings, UpdateRule
 from tutelage.types import Params, StudentState
 
 SMALL = 2**16
@@ -14,14 +14,14 @@ SMALL = 2**16
 
 
 def update_jointly(
-    rule: Rule, state: StudentState, grads: Params, settings: Mapping[str, Settings]
+    rule: UpdateRule, state: StudentState, grads: Params, settings: Mapping[str, Settings]
 ) -> StudentState:
     """``rule.update``, with fewer calls."""
-    joint = Joint.of(state, grads, settings)
+    joint = FlatParams.of(state, grads, settings)
     return joint.placed(rule.update(joint.state, joint.grads, joint.settings), state)
 
 
-class Joint(NamedTuple):
+class FlatParams(NamedTuple):
     """What a step updates, with one tensor for each group of parameters.
 
     A group goes by the name of its first parameter.
@@ -35,7 +35,7 @@ class Joint(NamedTuple):
     @classmethod
     def of(
         cls, state: StudentState, grads: Params, settings: Mapping[str, Settings]
-    ) -> "Joint":
+    ) -> "FlatParams":
         """Join what can be."""
         groups = {
             names[0]: names for names in alike(state.params, grads, settings, state.slots)

@@ -15,7 +15,7 @@ Settings = Mapping[str, float | bool]
 
 
 @runtime_checkable
-class Rule(Protocol):
+class UpdateRule(Protocol):
     """How gradients change a student; differentiable in both."""
 
     linear: ClassVar[bool]
@@ -110,7 +110,7 @@ class Clipped:
     Source: Pascanu et al. 2013, with the numbers of ``torch.nn.utils.clip_grad_norm_``.
     """
 
-    rule: Rule
+    rule: UpdateRule
     max_norm: float
     linear: ClassVar[bool] = False
 
@@ -126,7 +126,7 @@ class Clipped:
         return self.rule.update(state, {k: g * share for k, g in grads.items()}, settings)
 
 
-def rule_for(optimizer: Optimizer, max_norm: float | None = None) -> Rule:
+def rule_for(optimizer: Optimizer, max_norm: float | None = None) -> UpdateRule:
     """The pure rule that takes the same steps as a ``torch.optim`` optimiser."""
     if max_norm is not None:
         return Clipped(rule_for(optimizer), max_norm)

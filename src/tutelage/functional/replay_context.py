@@ -28,7 +28,7 @@ def write_back(copies: Lesson, rows: Lesson) -> None:
 
 
 @contextmanager
-def as_taken(rows: Batch | Lesson, seed: int) -> Iterator[None]:
+def replay_context(rows: Batch | Lesson, seed: int) -> Iterator[None]:
     """Draw and round inside as where these rows were first looked at."""
     device = rows.inputs.device
     with seeded(seed, device), autocast_to(rows.autocast, device):

@@ -50,12 +50,12 @@ def inner(a: Params, b: Params) -> Tensor:
     return torch.stack([(wide(a[k]) * wide(b[k])).sum() for k in a]).sum()
 
 
-def kinds_in(record: Batch | Lesson | Observation) -> set[torch.dtype]:
+def dtypes_in(record: Batch | Lesson | Observation) -> set[torch.dtype]:
     """The types of the floating-point numbers in a record."""
     return {x.dtype for _, x in _numbers(record)}
 
 
-def in_kind(record: Record, kind: torch.dtype) -> Record:
+def in_dtype(record: Record, kind: torch.dtype) -> Record:
     """A record with its floating-point numbers in another type."""
     own: dict[str, Any] = {}
     own |= {name: x.to(kind) for name, x in _numbers(record) if name in record._fields}

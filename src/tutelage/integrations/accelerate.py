@@ -52,9 +52,12 @@ def taught(
             "taught step is taken on one batch: set it to 1, load so much larger batches, and "
             "give Teaching(micro_batch=...), the rows that the student sees at a time."
         )
-    descent = Accelerated(accelerator, prepared(optimizer), teaching.max_norm)
+    step_strategy = Accelerated(accelerator, prepared(optimizer), teaching.max_norm)
     tutor = teaching.tutor(
-        student, descent.optimizer.optimizer, total_steps=total_steps, descent=descent
+        student,
+        step_strategy.optimizer.optimizer,
+        total_steps=total_steps,
+        step_strategy=step_strategy,
     )
     _keep(accelerator, tutor)
     return tutor

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from tutelage.data.loaders import as_batch, without_ids
-from tutelage.distributed.groups import Alone, Group, Processes
+from tutelage.distributed.groups import Group, Processes, SingleProcess
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.integrations.lightning_step import ByLightning
 from tutelage.integrations.teaching import BesideStudent, Teaching
@@ -114,7 +114,7 @@ class TeachingModule(L.LightningModule):
             self,
             optimizer,
             total_steps=total,
-            descent=ByLightning(self, self.teaching.max_norm),
+            step_strategy=ByLightning(self, self.teaching.max_norm),
             processes=self._processes(),
         )
         self._go_on(tutor, before)
@@ -238,7 +238,7 @@ class TeachingModule(L.LightningModule):
 
     def _processes(self) -> Processes:
         if self.trainer.world_size == 1:
-            return Alone()
+            return SingleProcess()
         if isinstance(self.trainer.strategy, DDPStrategy):
             return Group()  # Lightning prepares its wrapper for each manual_backward
         raise UsageError(

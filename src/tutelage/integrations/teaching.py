@@ -14,7 +14,7 @@ from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.signals import Signal
 from tutelage.storage.state_dicts import load_module
 from tutelage.training.forward import Record
-from tutelage.training.step_strategy import Descent, Ordinary
+from tutelage.training.step_strategy import PlainStep, StepStrategy
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
@@ -60,7 +60,7 @@ class Teaching:
         *,
         total_steps: int | None = None,
         objective: Objective = cross_entropy,
-        descent: Descent | None = None,
+        step_strategy: StepStrategy | None = None,
         processes: Processes | None = None,
     ) -> Tutor:
         """A tutor of this student; the teacher moves to where it is.
@@ -70,7 +70,7 @@ class Teaching:
             optimizer: Its optimiser.
             total_steps: Student steps of the whole run, where that is known.
             objective: What it is trained by, where nothing else was asked for.
-            descent: How a step is taken; None: ``Ordinary(max_norm)``.
+            step_strategy: How a step is taken; None: ``PlainStep(max_norm)``.
             processes: Those that train it together; None: as its wrapper tells.
 
         Returns:
@@ -91,7 +91,7 @@ class Teaching:
             objective=self.objective or objective,
             metric=self.metric,
             seed=self.seed,
-            descent=Ordinary(self.max_norm) if descent is None else descent,
+            step_strategy=PlainStep(self.max_norm) if step_strategy is None else step_strategy,
             processes=processes,
             micro_batch=self.micro_batch,
         )
@@ -124,7 +124,7 @@ class Teaching:
         Returns:
             What happened.
         """
-        device, together = tutor.task.student.device, tutor.processes
+        device, together = tutor.problem.student.device, tutor.processes
         batch = _moved(as_batch(loaded), device)
         if not tutor.wants_held_out or self.held_out is None:
             return tutor.step(batch)  # says what is missing

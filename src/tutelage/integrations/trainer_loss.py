@@ -35,7 +35,7 @@ class TrainersLoss:
     batch is the Trainer's over all its tokens.
     """
 
-    task: str | None = SINGLE
+    problem: str | None = SINGLE
     """as ``problem_type`` of a configuration; None: as the labels' type has it, which is whole
     for one class of each example"""
     shifts: bool = False
@@ -46,12 +46,14 @@ class TrainersLoss:
     over, as the Trainer has it for some models"""
 
     def __post_init__(self) -> None:
-        if self.task not in (None, *TASKS):
-            raise UsageError(f"Unknown problem_type '{self.task}'. {nearest(self.task, TASKS)}")
-        if self.smoothing and self.task in (REGRESSION, SEVERAL):
+        if self.problem not in (None, *TASKS):
+            raise UsageError(
+                f"Unknown problem_type '{self.problem}'. {nearest(self.problem, TASKS)}"
+            )
+        if self.smoothing and self.problem in (REGRESSION, SEVERAL):
             raise UsageError(
                 f"label_smoothing_factor is {self.smoothing:g}, but the problem_type of the "
-                f"model is {self.task}, whose labels are no classes to smooth: set it to 0."
+                f"model is {self.problem}, whose labels are no classes to smooth: set it to 0."
             )
 
     @classmethod
@@ -61,13 +63,13 @@ class TrainersLoss:
         """The loss of a model, by its name and configuration."""
         config = getattr(model, "config", None)
         one = getattr(config, "num_labels", 2) == 1
-        task = getattr(config, "problem_type", None)
-        if task is None and one:
-            task = REGRESSION
-        elif task is None and labels is not None:
-            task = SEVERAL if labels.is_floating_point() else SINGLE
+        problem = getattr(config, "problem_type", None)
+        if problem is None and one:
+            problem = REGRESSION
+        elif problem is None and labels is not None:
+            problem = SEVERAL if labels.is_floating_point() else SINGLE
         shifts = type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
-        return cls(task, shifts, smoothing)
+        return cls(problem, shifts, smoothing)
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         """One loss per example."""
@@ -79,10 +81,10 @@ class TrainersLoss:
             if not self.counts_first:
                 return losses
             return losses * (known != IGNORED).sum(1) / self.counts_of_tokens(targets).clamp(1)
-        task = self._task(targets)
-        if task == REGRESSION:
+        problem = self._task(targets)
+        if problem == REGRESSION:
             return squared_error(logits, targets)
-        if task == SEVERAL:
+        if problem == SEVERAL:
             return binary_cross_entropy(logits, targets)
         if not targets.is_floating_point():
             targets = targets.reshape(-1)  # as a column, too
@@ -111,7 +113,7 @@ class TrainersLoss:
         return not targets.is_floating_point() and self._task(targets) == SINGLE
 
     def _task(self, targets: Tensor) -> str:
-        return self.task or (SEVERAL if targets.is_floating_point() else SINGLE)
+        return self.problem or (SEVERAL if targets.is_floating_point() else SINGLE)
 
 
 def trainers_loss(

@@ -225,13 +225,13 @@ class TeachingTrainer(Trainer):
         return trainers_loss(student, smoothing, batch, logits, wanted.detach())
 
     def _tutor(self, teaching: Teaching, student: nn.Module, objective: Objective) -> Tutor:
-        descent = Accelerated(self.accelerator, prepared(self.optimizer), self._max_norm)
+        step_strategy = Accelerated(self.accelerator, prepared(self.optimizer), self._max_norm)
         tutor = teaching.tutor(
             student,
-            descent.optimizer.optimizer,
+            step_strategy.optimizer.optimizer,
             total_steps=self.state.max_steps,
             objective=objective,
-            descent=descent,
+            step_strategy=step_strategy,
         )
         if self._kept is not None:
             BesideStudent(tutor).load_state_dict(self._kept)
@@ -264,8 +264,8 @@ class TeachingTrainer(Trainer):
             self._signature_columns.append(self.id_column)
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor | None:  # noqa: ARG002 - done already
-        descent = None if self.tutor is None else self.tutor.descent
-        return descent.norm if isinstance(descent, Accelerated) else None
+        step_strategy = None if self.tutor is None else self.tutor.step_strategy
+        return step_strategy.norm if isinstance(step_strategy, Accelerated) else None
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         return grad_norm if grad_norm is not None else self._clip_grad_norm(model)

@@ -3,7 +3,7 @@
 from tutelage.per_example.coupling import couples_rows
 from tutelage.per_example.finite_difference import central_dots, forward_difference_dots
 from tutelage.per_example.forward import Losses, forward_dots, load_forward_mode
-from tutelage.per_example.gradient_dots import alignment, dots_or_forward
+from tutelage.per_example.gradient_dots import dots_or_forward, gradient_dots
 from tutelage.per_example.recorder import Recorder
 from tutelage.per_example.recording import Recording
 
@@ -11,11 +11,11 @@ __all__ = [
     "Losses",
     "Recorder",
     "Recording",
-    "alignment",
     "central_dots",
     "couples_rows",
     "dots_or_forward",
     "forward_difference_dots",
     "forward_dots",
+    "gradient_dots",
     "load_forward_mode",
 ]

@@ -25,7 +25,7 @@ from tutelage.types import Batch, Params
 Method = Literal["auto", "ghost", "forward", "difference"]
 
 
-def alignment(
+def gradient_dots(
     student: nn.Module,
     batch: Batch,
     direction: Params,

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import torch
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.functional.differentiable import require_steps_with_derivative
-from tutelage.functional.flat_params import Joint, update_jointly
-from tutelage.functional.optim import Rule
+from tutelage.functional.flat_params import FlatParams, update_jointly
+from tutelage.functional.optim import UpdateRule
 from tutelage.functional.trees import leaves, plus
 from tutelage.signals.products import Linearised, Product
 from tutelage.types import Params, Step, StudentState
@@ -37,7 +37,7 @@ class Adjoint(NamedTuple):
 class Link(NamedTuple):
     """A step that was taken, ready to be gone through backwards."""
 
-    rule: Rule
+    rule: UpdateRule
     state: StudentState
     """before the step"""
     step: Step
@@ -56,7 +56,7 @@ class Link(NamedTuple):
         The update rule is differentiated elementwise, which gives the adjoint of the step's
         gradient g; then ``d_theta += H g_bar`` and ``d_phi += M g_bar``.
         """
-        joint = Joint.of(self.state, self._moving, self.step.settings)
+        joint = FlatParams.of(self.state, self._moving, self.step.settings)
         at_rule, g_bar = _through_rule(self.rule, joint, adjoint)
         d = joint.placed(at_rule, StudentState(adjoint.params, {}, adjoint.slots))
         before = {slot: self.state.slots.get(slot, {}) for slot in d.slots}
@@ -71,14 +71,16 @@ class Link(NamedTuple):
 
 
 def link(
-    task: Task, product: Product, state: StudentState, teacher: Params, step: Step
+    problem: BilevelProblem, product: Product, state: StudentState, teacher: Params, step: Step
 ) -> Link:
     """Take a step so that it can be gone through backwards."""
-    task.student.require(require_steps_with_derivative)
-    return Link(task.rule, state, step, product.linearise(task, state, teacher, step))
+    problem.student.require(require_steps_with_derivative)
+    return Link(problem.rule, state, step, product.linearise(problem, state, teacher, step))
 
 
-def _through_rule(rule: Rule, joint: Joint, adjoint: Adjoint) -> tuple[StudentState, Params]:
+def _through_rule(
+    rule: UpdateRule, joint: FlatParams, adjoint: Adjoint
+) -> tuple[StudentState, Params]:
     # the adjoint of what the rule was given: of the state, and of the gradient
     theta, gradient = leaves(joint.state.params), leaves(joint.grads)
     learnt = {k: leaves(m) for k, m in joint.state.slots.items() if k != "step"}

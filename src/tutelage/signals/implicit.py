@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.trees import plus
 from tutelage.signals.products import DoubleBackward, Product
@@ -31,13 +31,13 @@ class Implicit:
     keeps_start: ClassVar[bool] = False
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         step = window.steps[-1]
         decay, sign = stationary_terms(step)
-        loss, sought, direct = task.judge(window.end, teacher, held_out)
-        linearised = self.product.linearise(task, window.end, teacher, step)
+        loss, sought, direct = problem.judge(window.end, teacher, held_out)
+        linearised = self.product.linearise(problem, window.end, teacher, step)
 
         def matvec(u: Params) -> Params:
             image = linearised.hessian(u)

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import leaves, named_grad, plus
 from tutelage.signals.dots import dots_of
 from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
@@ -18,9 +18,9 @@ from tutelage.types import (
     Params,
     Recorded,
     Step,
+    StepObservation,
     StudentState,
     Window,
-    Witness,
 )
 
 Mode = Literal["online", "restep", "virtual"]
@@ -65,67 +65,73 @@ class Lookahead:
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
-        if self.retakes and self.judge != "held-out":
+        if self.recomputes_step and self.judge != "held-out":
             raise ValueError(
                 f"judge='{self.judge}' needs the real step to be taken: use mode='online'."
             )
 
     @property
-    def retakes(self) -> bool:
+    def recomputes_step(self) -> bool:
         """Whether the real step is taken with the weights that came of looking ahead of it."""
         return self.mode != "online"
 
-    def records(self, task: Task) -> bool:
+    def records(self, problem: BilevelProblem) -> bool:
         """Whether the step's passes are to be recorded, the student being what it now is."""
-        return isinstance(self.product, Automatic | Alignment) and self.product.records(task)
+        return isinstance(self.product, Automatic | Alignment) and self.product.records(problem)
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
         step = window.steps[-1]
         virtual = self.mode == "virtual"
         end = plainly_after(window) if virtual else window.end
-        verdict = window.judgement or task.judge(end, teacher, held_out)
+        verdict = window.judgement or problem.judge(end, teacher, held_out)
         back = plainly_before if virtual else through_update
-        v = back(task, window, teacher, judging_gradient(verdict, step))
-        mixed = self._mixed(task, window.start, teacher, step, v, window.witness)
+        v = back(problem, window, teacher, judging_gradient(verdict, step))
+        mixed = self._mixed(problem, window.start, teacher, step, v, window.observed)
         total = {k: torch.zeros_like(p) for k, p in teacher.items()} | verdict.teacher
         return Estimate(plus(total, mixed), verdict.loss)
 
     def _mixed(
         self,
-        task: Task,
+        problem: BilevelProblem,
         start: StudentState,
         teacher: Params,
         step: Step,
         v: Params,
-        witness: Witness | None,
+        observed: StepObservation | None,
     ) -> Params:
-        product, lesson = self.product, task.lesson(teacher, step.batch)
+        product, lesson = self.product, problem.lesson(teacher, step.batch)
         reads = isinstance(product, Automatic | Alignment)
-        if witness is None or not reads or not only_weighs(task, lesson):
-            return product.mixed(task, start, teacher, step, v)
-        dots = dots_of(task, product, start, teacher, step, v, witness)
-        return weighed(task, teacher, step, witness, dots)
+        if observed is None or not reads or not only_weighs(problem, lesson):
+            return product.mixed(problem, start, teacher, step, v)
+        dots = dots_of(problem, product, start, teacher, step, v, observed)
+        return weighed(problem, teacher, step, observed, dots)
 
 
-def weighed(task: Task, teacher: Params, step: Step, witness: Witness, dots: Tensor) -> Params:
+def weighed(
+    problem: BilevelProblem,
+    teacher: Params,
+    step: Step,
+    observed: StepObservation,
+    dots: Tensor,
+) -> Params:
     """``M v`` from the rows' dot products with v.
 
     Args:
-        task: The student learning under the teacher.
+        problem: The student learning under the teacher.
         teacher: Teacher parameters, requiring grad.
         step: The step.
-        witness: The step as it was seen.
+        observed: The step as it was seen.
         dots: [L].
 
     Returns:
         Keyed like the teacher.
     """
-    weights = task.weights(teacher, witness.lesson, witness.seen, step.batch.seed)
-    return named_grad(task.reduce(dots, weights, witness.lesson), teacher)
+    weights = problem.weights(teacher, observed.lesson, observed.seen, step.batch.seed)
+    return named_grad(problem.reduce(dots, weights, observed.lesson), teacher)
 
 
 def plainly_after(window: Window) -> StudentState:
@@ -144,7 +150,7 @@ def plainly_after(window: Window) -> StudentState:
     return window.end._replace(params=plus(start.params, params))  # with buffers renewed
 
 
-def plainly_before(_: Task, window: Window, __: Params, adjoint: Params) -> Params:
+def plainly_before(_: BilevelProblem, window: Window, __: Params, adjoint: Params) -> Params:
     """Carry an adjoint of the new parameters back to the gradient of a step of plain SGD.
 
     Args:
@@ -164,11 +170,13 @@ def _rate(settings: Mapping[str, float | bool]) -> float:
     return -settings["lr"] if settings["maximize"] else settings["lr"]
 
 
-def through_update(task: Task, window: Window, teacher: Params, adjoint: Params) -> Params:
+def through_update(
+    problem: BilevelProblem, window: Window, teacher: Params, adjoint: Params
+) -> Params:
     """Carry an adjoint of the new parameters back to the step's gradient.
 
     Args:
-        task: The student learning under the teacher.
+        problem: The student learning under the teacher.
         window: The step, with the state before it.
         teacher: Teacher parameters.
         adjoint: Gradient with respect to the parameters after the step.
@@ -178,24 +186,24 @@ def through_update(task: Task, window: Window, teacher: Params, adjoint: Params)
     """
     start, step = window.start, window.steps[-1]
     assert start is not None
-    recorded = None if window.witness is None else window.witness.recorded
-    if task.rule.linear:  # the derivative does not depend on the gradient's value
+    recorded = None if window.observed is None else window.observed.recorded
+    if problem.rule.linear:  # the derivative does not depend on the gradient's value
         grads = {k: torch.zeros_like(start.params[k]) for k in step.settings}
-    elif recorded is not None and _shows_all(task, step, recorded):
-        grads = task.processes.summed({k: recorded.gradient[k] for k in step.settings})
+    elif recorded is not None and _shows_all(problem, step, recorded):
+        grads = problem.processes.summed({k: recorded.gradient[k] for k in step.settings})
     else:  # nothing recorded, or looked at again after some parameters were frozen
-        grads, _ = task.gradient(start, teacher, step)
+        grads, _ = problem.gradient(start, teacher, step)
     grads = leaves(grads)
-    after = task.rule.update(start, grads, step.settings).params
+    after = problem.rule.update(start, grads, step.settings).params
     outputs = [after[k] for k in grads]
     back = torch.autograd.grad(outputs, list(grads.values()), [adjoint[k] for k in grads])
     return dict(zip(grads, back, strict=True))
 
 
-def _shows_all(task: Task, step: Step, recorded: Recorded) -> bool:
+def _shows_all(problem: BilevelProblem, step: Step, recorded: Recorded) -> bool:
     # rows that do not reach a parameter show as little of it as passes that were not recorded
     missing = len(step.settings.keys() - recorded.gradient.keys())
-    if task.processes.size == 1:
+    if problem.processes.size == 1:
         return missing == 0
-    told = torch.tensor(float(missing), device=task.student.device)
-    return float(task.processes.total(told)) == 0
+    told = torch.tensor(float(missing), device=problem.student.device)
+    return float(problem.processes.total(told)) == 0

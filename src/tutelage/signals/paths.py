@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.teacher import weighs_deeply
 from tutelage.types import Step
 
 
-def facts_of(task: Task, steps: Sequence[Step]) -> dict[str, float]:
+def facts_of(problem: BilevelProblem, steps: Sequence[Step]) -> dict[str, float]:
     """Whether weights are taken not to depend on what earlier steps did to the student."""
-    fixed = len(steps) > 1 and hasattr(task.teacher, "weigh")
-    return {"weights_fixed": 1.0} if fixed and not weighs_deeply(task.teacher) else {}
+    fixed = len(steps) > 1 and hasattr(problem.teacher, "weigh")
+    return {"weights_fixed": 1.0} if fixed and not weighs_deeply(problem.teacher) else {}

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.trees import named_grad, plus
 from tutelage.losses.reduction import nonzero
@@ -14,7 +14,16 @@ from tutelage.precision import wide
 from tutelage.signals.dots import seen_again
 from tutelage.signals.protocol import Judge
 from tutelage.teacher import acts_at_test, entropy
-from tutelage.types import Batch, Estimate, Judgement, Lesson, Params, Step, Window, Witness
+from tutelage.types import (
+    Batch,
+    Estimate,
+    HeldOutLoss,
+    Lesson,
+    Params,
+    Step,
+    StepObservation,
+    Window,
+)
 from tutelage.validation.ranges import require_not_negative
 
 Normalise = Literal["standard", "mean", "none"]
@@ -23,20 +32,20 @@ TINY = 1e-8
 
 
 def judged(
-    task: Task, teacher: Params, window: Window, held_out: Batch
-) -> tuple[Step, Judgement, Witness]:
+    problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+) -> tuple[Step, HeldOutLoss, StepObservation]:
     """The step that is rewarded, what came of it, and what was seen of it."""
     assert window.start is not None
     step = window.steps[-1]
-    verdict = window.judgement or task.judge(window.end, teacher, held_out)
-    return step, verdict, window.witness or seen_again(task, teacher, window.start, step)
+    verdict = window.judgement or problem.judge(window.end, teacher, held_out)
+    return step, verdict, window.observed or seen_again(problem, teacher, window.start, step)
 
 
 def policy_gradient(
-    task: Task,
+    problem: BilevelProblem,
     teacher: Params,
     step: Step,
-    witness: Witness,
+    observed: StepObservation,
     reward: Tensor,
     lesson: Lesson | None = None,
 ) -> Params:
@@ -44,31 +53,32 @@ def policy_gradient(
 
     Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
     """
-    chosen = wide(task.log_prob(teacher, step, witness.seen, lesson))
+    chosen = wide(problem.log_prob(teacher, step, observed.seen, lesson))
     if chosen.shape != reward.shape:  # which might broadcast
         raise ValueError(
-            f"{type(task.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
+            f"{type(problem.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
             f"one for each example of the batch is needed: {list(reward.shape)}."
         )
-    counted = counted_actions(task, witness.lesson, len(chosen))
+    counted = counted_actions(problem, observed.lesson, len(chosen))
     reward = reward.to(chosen.dtype).where(counted, 0)
-    number = nonzero(task.processes.total(counted.sum().to(chosen.dtype)))
+    number = nonzero(problem.processes.total(counted.sum().to(chosen.dtype)))
     return named_grad(-(reward * chosen).sum() / number, teacher)
 
 
-def counted_actions(task: Task, lesson: Lesson, examples: int) -> Tensor:
+def counted_actions(problem: BilevelProblem, lesson: Lesson, examples: int) -> Tensor:
     """Which examples' actions count."""
-    found = task.counted(lesson, examples) if lesson.log_prob is None else None
+    found = problem.counted(lesson, examples) if lesson.log_prob is None else None
     if found is None:
         return torch.ones(examples, dtype=torch.bool, device=lesson.ids.device)
     return found
 
 
-def require_rewarding(task: Task, judge: Judge) -> None:
+def require_rewarding(problem: BilevelProblem, judge: Judge) -> None:
     """Refuse a held-out loss that the teacher changes otherwise than by the step."""
-    if judge == "held-out" and acts_at_test(task.teacher):
+    if judge == "held-out" and acts_at_test(problem.teacher):
         raise UsageError(
-            f"{type(task.teacher).__name__} acts at test, so that the held-out loss depends on "
+            f"{type(problem.teacher).__name__} acts at test, so that the held-out loss "
+            "depends on "
             "it directly; a reward gives what the step changed alone. Give judge='next', or a "
             "signal that differentiates, such as Lookahead."
         )
@@ -101,11 +111,13 @@ def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:
     return total
 
 
-def with_entropy(task: Task, teacher: Params, grad: Params, weight: float) -> Params:
+def with_entropy(
+    problem: BilevelProblem, teacher: Params, grad: Params, weight: float
+) -> Params:
     """A gradient that also ascends the entropy of what the teacher samples."""
     if not weight:
         return grad
-    return plus(grad, named_grad(entropy(task.teacher, teacher), teacher), -weight)
+    return plus(grad, named_grad(entropy(problem.teacher, teacher), teacher), -weight)
 
 
 def require_sound(judge: str, normalise: str, entropy: float) -> None:

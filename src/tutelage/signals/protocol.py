@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
-from tutelage.types import Batch, Estimate, Judgement, Params, Step, StudentState, Window
+from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
 @runtime_checkable
@@ -21,12 +21,12 @@ class Signal(Protocol):
         ...
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient.
 
         Args:
-            task: The student learning under the teacher.
+            problem: The student learning under the teacher.
             teacher: Teacher parameters, requiring grad.
             window: The steps to look back over.
             held_out: The batch that judges the student at the window's end.
@@ -42,7 +42,7 @@ Judge = Literal["held-out", "next", "plain"]
 anyway; the same, with every step that is not itself judged taken without the teacher"""
 
 
-def judging_gradient(verdict: Judgement, step: Step) -> Params:
+def judging_gradient(verdict: HeldOutLoss, step: Step) -> Params:
     """The judging loss's gradient in what a step moved.
 
     Args:
@@ -70,7 +70,7 @@ class OneStep(Protocol):
     """A signal that looks at one real step while it is taken."""
 
     @property
-    def retakes(self) -> bool:
+    def recomputes_step(self) -> bool:
         """Whether the real step is taken with the weights that came of looking ahead of it."""
         ...
 
@@ -79,11 +79,11 @@ class OneStep(Protocol):
         """Who judges the step."""
         ...
 
-    def records(self, task: Task) -> bool:
+    def records(self, problem: BilevelProblem) -> bool:
         """Whether the step's passes are to be recorded, the student being what it now is.
 
         Args:
-            task: The student learning under the teacher.
+            problem: The student learning under the teacher.
 
         Returns:
             True if so.
@@ -103,11 +103,13 @@ class Undoing(Protocol):
 class Combining(Protocol):
     """A signal whose estimates are not simply averaged into one teacher step."""
 
-    def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:
+    def combine(
+        self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]
+    ) -> Params:
         """The gradient for one teacher step.
 
         Args:
-            task: The student learning under the teacher.
+            problem: The student learning under the teacher.
             teacher: Teacher parameters, requiring grad.
             estimates: Those since the last one.
 
@@ -123,7 +125,7 @@ class WholeRun(Protocol):
 
     def whole(
         self,
-        task: Task,
+        problem: BilevelProblem,
         teacher: Params,
         start: StudentState,
         steps: Sequence[Step],
@@ -132,7 +134,7 @@ class WholeRun(Protocol):
         """Take the steps and estimate the hypergradient of the student they give.
 
         Args:
-            task: The student learning under the teacher.
+            problem: The student learning under the teacher.
             teacher: Teacher parameters, requiring grad.
             start: The student before the first step.
             steps: The steps.
@@ -150,16 +152,16 @@ class FromStart(Protocol):
 
     def to_start(
         self,
-        task: Task,
+        problem: BilevelProblem,
         teacher: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
-    ) -> tuple[Judgement, StudentState]:
+    ) -> tuple[HeldOutLoss, StudentState]:
         """Take the steps and differentiate the loss after them back to the student before.
 
         Args:
-            task: The student learning under the teacher.
+            problem: The student learning under the teacher.
             teacher: Teacher parameters, requiring grad; there may be none.
             start: The student before the first step.
             steps: The steps.

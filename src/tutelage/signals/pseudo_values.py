@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.losses.objectives import nonzero
 from tutelage.precision import wide
 from tutelage.teacher import normalise_of
@@ -11,7 +11,7 @@ from tutelage.types import Lesson
 
 
 def pseudo_values(
-    task: Task, values: Tensor, weights: Tensor, lesson: Lesson, counted: Tensor
+    problem: BilevelProblem, values: Tensor, weights: Tensor, lesson: Lesson, counted: Tensor
 ) -> Tensor:
     """``N R - (N - 1) R_{-i}``: R is reduced over all N examples, ``R_{-i}`` over the others.
 
@@ -25,9 +25,9 @@ def pseudo_values(
     """
     values = wide(values)
     weights = weights.reshape(values.shape).to(values.dtype)
-    own, mass = _by_example(task, values, weights, lesson, len(counted))
+    own, mass = _by_example(problem, values, weights, lesson, len(counted))
     number = counted.sum().to(values.dtype)
-    number, whole, whole_mass = task.processes.total(
+    number, whole, whole_mass = problem.processes.total(
         torch.stack([number, own.sum(), mass.sum()])
     ).unbind()
     others = (whole - own) / nonzero(whole_mass - mass)
@@ -37,15 +37,15 @@ def pseudo_values(
 
 
 def _by_example(
-    task: Task, values: Tensor, weights: Tensor, lesson: Lesson, examples: int
+    problem: BilevelProblem, values: Tensor, weights: Tensor, lesson: Lesson, examples: int
 ) -> tuple[Tensor, Tensor]:
     # a_i and m_i of R = sum_i a_i / sum_i m_i
-    shares, group = row_shares(task, values, lesson), lesson.group
-    if task.processes.size == 1 and len(shares):  # in any unit; equal ones are exactly 1
+    shares, group = row_shares(problem, values, lesson), lesson.group
+    if problem.processes.size == 1 and len(shares):  # in any unit; equal ones are exactly 1
         shares = shares / nonzero(shares.max())
     zeros = values.new_zeros(examples)
     summed = zeros.index_add(0, group, shares * weights * values)
-    rule = normalise_of(task.teacher)
+    rule = normalise_of(problem.teacher)
     if rule == "mean":
         return summed, zeros.index_add(0, group, shares * weights)
     mass = zeros.index_add(0, group, shares)
@@ -54,9 +54,9 @@ def _by_example(
     return summed, mass
 
 
-def row_shares(task: Task, values: Tensor, lesson: Lesson) -> Tensor:
+def row_shares(problem: BilevelProblem, values: Tensor, lesson: Lesson) -> Tensor:
     """The share of each row in the student's loss where all weights are equal."""
     with torch.enable_grad():
         zeros = torch.zeros_like(values.detach(), requires_grad=True)
-        reduced = task.reduce(zeros, torch.ones_like(zeros), lesson)
+        reduced = problem.reduce(zeros, torch.ones_like(zeros), lesson)
         return torch.autograd.grad(reduced, zeros)[0]

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal, NamedTuple
 
 import torch
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.signals.adjoint import Adjoint, Link, link
 from tutelage.signals.paths import facts_of
 from tutelage.signals.products import Automatic, Product
-from tutelage.types import Batch, Estimate, Judgement, Params, Step, StudentState, Window
+from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)
@@ -52,36 +52,36 @@ class Replayed:
             )
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
-        return self.whole(task, teacher, window.start, window.steps, held_out)[0]
+        return self.whole(problem, teacher, window.start, window.steps, held_out)[0]
 
     def whole(
         self,
-        task: Task,
+        problem: BilevelProblem,
         teacher: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
         """Take the steps and estimate the hypergradient of the student they give."""
-        judged, end = self.to_start(task, teacher, start, steps, held_out)
-        return Estimate(judged.teacher, judged.loss, facts_of(task, steps)), end
+        judged, end = self.to_start(problem, teacher, start, steps, held_out)
+        return Estimate(judged.teacher, judged.loss, facts_of(problem, steps)), end
 
     def to_start(
         self,
-        task: Task,
+        problem: BilevelProblem,
         teacher: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
-    ) -> tuple[Judgement, StudentState]:
+    ) -> tuple[HeldOutLoss, StudentState]:
         """Take the steps and differentiate the loss after them back to the student before."""
-        replay = Replay(task, self.product, teacher, *self._shape(len(steps)))
+        replay = Replay(problem, self.product, teacher, *self._shape(len(steps)))
         end, segments = replay.run(start, steps)
-        loss, *direct = task.judge(end, teacher, held_out)
+        loss, *direct = problem.judge(end, teacher, held_out)
         adjoint = Adjoint.at(end, *direct)
         del direct
         reached = end.params
@@ -90,7 +90,7 @@ class Replayed:
             while links:
                 adjoint = links.pop().through(adjoint)
             reached = segment.start.params
-        return Judgement(loss, adjoint.params, adjoint.teacher), end
+        return HeldOutLoss(loss, adjoint.params, adjoint.teacher), end
 
     def _shape(self, steps: int) -> tuple[int, int]:
         # states kept at every level of the tree, and steps whose graphs are kept
@@ -113,7 +113,7 @@ class Segment(NamedTuple):
 class Replay:
     """Goes through a run once forward, then segment by segment from its end to its start."""
 
-    task: Task
+    problem: BilevelProblem
     product: Product
     teacher: Params
     arity: int
@@ -148,7 +148,7 @@ class Replay:
         """
         links, state = [], segment.start
         for step in segment.steps:
-            links.append(link(self.task, self.product, state, self.teacher, step))
+            links.append(link(self.problem, self.product, state, self.teacher, step))
             state = links[-1].after()
         require_same(state.params, reached, segment)
         return links
@@ -167,7 +167,7 @@ class Replay:
         # round differently
         state = segment.start
         for step in segment.steps:
-            state = link(self.task, self.product, state, self.teacher, step).after()
+            state = link(self.problem, self.product, state, self.teacher, step).after()
         return state
 
     def _backwards(self, marks: list[Segment]) -> Iterator[Segment]:

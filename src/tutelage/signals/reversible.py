@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
-from tutelage.functional.optim import MomentumSGD, Rule, Settings
+from tutelage.functional.optim import MomentumSGD, Settings, UpdateRule
 from tutelage.functional.trees import is_finite, plus
 from tutelage.precision import wide
 from tutelage.signals.drift import WORST_DRIFT as WORST_DRIFT
@@ -58,7 +58,7 @@ class Reversible:
             raise ValueError(f"steps must be at least 1, got {self.steps}.")
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient.
 
@@ -70,7 +70,7 @@ class Reversible:
                 "use it for whole runs, as tutelage.training.loops.episodic does, or "
                 "exact=False here."
             )
-        require_reversible(task.rule, window.steps)
+        require_reversible(problem.rule, window.steps)
         require_little_drift(window.steps, window.end.params)
         velocity = window.end.slots["momentum_buffer"]
         start = window.entries
@@ -78,35 +78,35 @@ class Reversible:
             start = entries_of(window.start.params)
         history = FloatHistory(window.end.params, velocity)
         estimate, undone = self._back(
-            task, teacher, window.end, window.steps, held_out, history
+            problem, teacher, window.end, window.steps, held_out, history
         )
         return require_undone(estimate, undone._replace(start=start), window.end)
 
     def whole(
         self,
-        task: Task,
+        problem: BilevelProblem,
         teacher: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
         """Take the steps and estimate the hypergradient of the student they give."""
-        require_reversible(task.rule, steps)
+        require_reversible(problem.rule, steps)
         if not self.exact:
             require_little_drift(steps, start.params)
             end, taken = start, []
             for step in steps:
-                end, moved = task.take_planned(end, teacher, step)
+                end, moved = problem.take_planned(end, teacher, step)
                 taken.append(moved)
             history = FloatHistory(end.params, end.slots.get("momentum_buffer", {}))
-            estimate, undone = self._back(task, teacher, end, taken, held_out, history)
+            estimate, undone = self._back(problem, teacher, end, taken, held_out, history)
             undone = undone._replace(start=entries_of(start.params))
             return require_undone(estimate, undone, end), end
-        return self._exact(task, teacher, start, steps, held_out)
+        return self._exact(problem, teacher, start, steps, held_out)
 
     def _exact(
         self,
-        task: Task,
+        problem: BilevelProblem,
         teacher: Params,
         start: StudentState,
         steps: Sequence[Step],
@@ -114,43 +114,43 @@ class Reversible:
     ) -> tuple[Estimate, StudentState]:
         velocity = start.slots.get("momentum_buffer", {})
         if not is_finite(start.params) or (velocity and not is_finite(velocity)):
-            return _without_estimate(task, teacher, start, steps, held_out)
+            return _without_estimate(problem, teacher, start, steps, held_out)
         history = ExactHistory.start(start.params, velocity)
         end, taken = start, []
         for number, step in enumerate(steps):
             # the same gradient, bit for bit, that undoing the step will take
-            linearised = self.product.linearise(task, end, teacher, step)
+            linearised = self.product.linearise(problem, end, teacher, step)
             reached = {k: g for k, g in linearised.gradient.items() if k in step.settings}
             same = reached.keys() == step.settings.keys()
             settings = step.settings if same else {k: step.settings[k] for k in reached}
             taken.append(step._replace(settings=settings))
             if not history.take(taken[-1], reached):
                 before = end._replace(slots={"momentum_buffer": history.velocities})
-                return _without_estimate(task, teacher, before, steps[number:], held_out)
+                return _without_estimate(problem, teacher, before, steps[number:], held_out)
             end = StudentState(history.params, linearised.buffers, {})
             del linearised, reached  # before the next one is made
         bits = history.bits(len(steps))
         slots = {"momentum_buffer": history.velocities}
-        estimate, _ = self._back(task, teacher, end, taken, held_out, history)
+        estimate, _ = self._back(problem, teacher, end, taken, held_out, history)
         return estimate._replace(facts={**estimate.facts, "bits": bits}), end._replace(
             slots=slots
         )
 
     def _back(
         self,
-        task: Task,
+        problem: BilevelProblem,
         teacher: Params,
         end: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
         history: FloatHistory | ExactHistory,
     ) -> tuple[Estimate, Undone]:
-        loss, d_theta, total = task.judge(end, teacher, held_out)
+        loss, d_theta, total = problem.judge(end, teacher, held_out)
         lengths, terms = [_length(d_theta)], [_length(total)]
         d_velocity = _through_params({}, d_theta, steps[-1])
         for step, earlier in zip(steps[:0:-1], steps[-2::-1], strict=True):
             state = end._replace(params=history.params_before(step))
-            linearised = self.product.linearise(task, state, teacher, step)
+            linearised = self.product.linearise(problem, state, teacher, step)
             mixed, hessian = linearised.both(_signed(d_velocity, step))
             history.undo_velocity(step, linearised.gradient)
             del linearised  # before the next one is made
@@ -162,14 +162,14 @@ class Reversible:
         state = end._replace(params=history.params_before(steps[0]))
         direction = _signed(d_velocity, steps[0])
         if self.exact:  # forward mode takes 20 MiB to load: too much for one of many steps
-            last = self.product.linearise(task, state, teacher, steps[0]).mixed(direction)
+            last = self.product.linearise(problem, state, teacher, steps[0]).mixed(direction)
         else:
-            last = self.product.mixed(task, state, teacher, steps[0], direction)
-        total, everywhere = plus(total, last), task.processes
+            last = self.product.mixed(problem, state, teacher, steps[0], direction)
+        total, everywhere = plus(total, last), problem.processes
         parts = everywhere.total(torch.stack([*terms, _length(last)]).sum())
         left = parts / _length(everywhere.summed(total))
         undone = Undone(steps, None, state.params, end.params, lengths, d_theta, left)
-        return Estimate(total, loss, facts_of(task, steps)), undone
+        return Estimate(total, loss, facts_of(problem, steps)), undone
 
 
 def _length(params: Params) -> Tensor:
@@ -178,13 +178,17 @@ def _length(params: Params) -> Tensor:
 
 
 def _without_estimate(
-    task: Task, teacher: Params, state: StudentState, steps: Sequence[Step], held_out: Batch
+    problem: BilevelProblem,
+    teacher: Params,
+    state: StudentState,
+    steps: Sequence[Step],
+    held_out: Batch,
 ) -> tuple[Estimate, StudentState]:
     # a run that does not stay finite: its end, and NaN, which a teacher step is skipped for
     for step in steps:
-        state = task.take(state, teacher, step)
+        state = problem.take(state, teacher, step)
     with torch.no_grad():
-        loss = task.processes.total(task.held_out_loss(state, teacher, held_out))
+        loss = problem.processes.total(problem.held_out_loss(state, teacher, held_out))
     nothing = {k: torch.full_like(p, torch.nan) for k, p in teacher.items()}
     return Estimate(nothing, loss), state
 
@@ -215,7 +219,7 @@ def _through_params(d_velocity: Params, d_theta: Params, step: Step) -> Params:
     return d_velocity | moved
 
 
-def require_reversible(rule: Rule, steps: Sequence[Step]) -> None:
+def require_reversible(rule: UpdateRule, steps: Sequence[Step]) -> None:
     """Refuse optimisers whose steps cannot be undone.
 
     Args:

@@ -6,11 +6,10 @@ from typing import ClassVar
 
 import torch
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import plus
 from tutelage.losses.reduction import nonzero
 from tutelage.precision import wide
-from tutelage.signals.earned import Earned
 from tutelage.signals.policy_gradients import (
     Normalise,
     judged,
@@ -23,7 +22,8 @@ from tutelage.signals.policy_gradients import (
 )
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.protocol import Judge, judging_gradient
-from tutelage.types import Batch, Estimate, Judgement, Params, Window
+from tutelage.signals.sampled_step import SampledStep
+from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Window
 
 
 @dataclass(frozen=True)
@@ -68,35 +68,35 @@ class GradientAlignment:
     """weight of the entropy of what is sampled, which is ascended too"""
     steps: int = field(default=1, init=False)
     keeps_start: ClassVar[bool] = True
-    retakes: ClassVar[bool] = False
+    recomputes_step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_sound(self.judge, self.normalise, self.entropy)
 
-    def records(self, task: Task) -> bool:
+    def records(self, problem: BilevelProblem) -> bool:
         """Whether the step's passes are to be recorded, the student being what it now is."""
-        return self.product.records(task)
+        return self.product.records(problem)
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient."""
-        earned, verdict = self.earned(task, teacher, window, held_out)
-        reward, total = wide(earned.rewards()), task.processes.total
-        step, witness, counted = earned.step, earned.witness, earned.counted
+        earned, verdict = self.earned(problem, teacher, window, held_out)
+        reward, total = wide(earned.rewards()), problem.processes.total
+        step, observed, counted = earned.step, earned.observed, earned.counted
         weights = normalised(reward, self.normalise, total, counted)
-        found = policy_gradient(task, teacher, step, witness, weights, earned.lesson)
+        found = policy_gradient(problem, teacher, step, observed, weights, earned.lesson)
         rows, summed = total(torch.stack([counted.sum().to(reward), reward.sum()]))
         facts = {"reward": float(summed / nonzero(rows))}
         return Estimate(plus(found, earned.derivative(), -1.0), verdict.loss, facts)
 
     def earned(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
-    ) -> tuple[Earned, Judgement]:
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+    ) -> tuple[SampledStep, HeldOutLoss]:
         """A step as it was taken, and the verdict that it is rewarded by.
 
         Args:
-            task: The student learning under the teacher.
+            problem: The student learning under the teacher.
             teacher: Teacher parameters, requiring grad.
             window: The last step, with the state before it.
             held_out: The batch that judges, where ``judge="held-out"``.
@@ -104,15 +104,19 @@ class GradientAlignment:
         Returns:
             The step, whose ``rewards()`` are those before they are normalised; the verdict.
         """
-        require_rewarding(task, self.judge)
-        step, verdict, witness = judged(task, teacher, window, held_out)
+        require_rewarding(problem, self.judge)
+        step, verdict, observed = judged(problem, teacher, window, held_out)
         gradient = judging_gradient(verdict, step)
-        return Earned.at(self.product, task, teacher, window, gradient, witness), verdict
+        return SampledStep.at(
+            self.product, problem, teacher, window, gradient, observed
+        ), verdict
 
-    def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:
+    def combine(
+        self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]
+    ) -> Params:
         """The gradient for one teacher step: the mean, and what entropy adds."""
         equal = torch.ones(len(estimates))
-        return with_entropy(task, teacher, weighted_mean(estimates, equal), self.entropy)
+        return with_entropy(problem, teacher, weighted_mean(estimates, equal), self.entropy)
 
 
 @dataclass(frozen=True)
@@ -140,27 +144,29 @@ class NextStepLoss:
     """weight of the entropy of what is sampled, which is ascended too"""
     steps: int = field(default=1, init=False)
     keeps_start: ClassVar[bool] = True
-    retakes: ClassVar[bool] = False
+    recomputes_step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_sound(self.judge, self.normalise, self.entropy)
 
-    def records(self, task: Task) -> bool:  # noqa: ARG002 - the seam
+    def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - the seam
         """Whether the step's passes are to be recorded."""
         return False
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient for a reward of one."""
-        require_rewarding(task, self.judge)
-        step, verdict, witness = judged(task, teacher, window, held_out)
+        require_rewarding(problem, self.judge)
+        step, verdict, observed = judged(problem, teacher, window, held_out)
         one = torch.ones(len(step.batch.ids), device=verdict.loss.device)
-        found = policy_gradient(task, teacher, step, witness, one)
+        found = policy_gradient(problem, teacher, step, observed, one)
         return Estimate(found, verdict.loss, {"reward": -float(verdict.loss)})
 
-    def combine(self, task: Task, teacher: Params, estimates: Sequence[Estimate]) -> Params:
+    def combine(
+        self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]
+    ) -> Params:
         """The gradient for one teacher step: each step's by its normalised reward."""
         rewards = torch.tensor([e.facts["reward"] for e in estimates], dtype=torch.float64)
         weights = normalised(rewards, self.normalise)
-        return with_entropy(task, teacher, weighted_mean(estimates, weights), self.entropy)
+        return with_entropy(problem, teacher, weighted_mean(estimates, weights), self.entropy)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.signals.policy_gradients import policy_gradient
 from tutelage.signals.protocol import Judge
 from tutelage.types import Batch, Estimate, Params, Window
@@ -22,23 +22,23 @@ class Score:
 
     steps: int = field(default=1, init=False)
     keeps_start: ClassVar[bool] = False
-    retakes: ClassVar[bool] = False
+    recomputes_step: ClassVar[bool] = False
     judge: ClassVar[Judge] = "held-out"
 
-    def records(self, task: Task) -> bool:  # noqa: ARG002 - the seam
+    def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - the seam
         """Whether the step's passes are to be recorded."""
         return False
 
     def __call__(
         self,
-        task: Task,
+        problem: BilevelProblem,
         teacher: Params,
         window: Window,
         held_out: Batch,  # noqa: ARG002 - the seam
     ) -> Estimate:
         """Estimate the policy gradient for a reward of one."""
-        step, witness = window.steps[-1], window.witness
-        assert witness is not None
+        step, observed = window.steps[-1], window.observed
+        assert observed is not None
         one = torch.ones(len(step.batch.ids), device=step.batch.ids.device)
-        found = policy_gradient(task, teacher, step, witness, one)
+        found = policy_gradient(problem, teacher, step, observed, one)
         return Estimate(found, torch.zeros((), device=one.device))

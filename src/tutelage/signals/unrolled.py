@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import detached, grads_of_both, leaves, named_grad
 from tutelage.signals.paths import facts_of
-from tutelage.types import Batch, Estimate, Judgement, Params, Step, StudentState, Window
+from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)
@@ -39,40 +39,40 @@ class Unrolled:
             raise ValueError(f"steps must be at least 1, got {self.steps}.")
 
     def __call__(
-        self, task: Task, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
-        return self.whole(task, teacher, window.start, window.steps, held_out)[0]
+        return self.whole(problem, teacher, window.start, window.steps, held_out)[0]
 
     def whole(
         self,
-        task: Task,
+        problem: BilevelProblem,
         teacher: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
         """Take the steps and estimate the hypergradient of the student they give."""
-        loss, end = _run(task, teacher, _leaf(start), steps, held_out)
-        judged = task.processes.total(loss.detach())
-        return Estimate(named_grad(loss, teacher), judged, facts_of(task, steps)), end
+        loss, end = _run(problem, teacher, _leaf(start), steps, held_out)
+        judged = problem.processes.total(loss.detach())
+        return Estimate(named_grad(loss, teacher), judged, facts_of(problem, steps)), end
 
     def to_start(
         self,
-        task: Task,
+        problem: BilevelProblem,
         teacher: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
-    ) -> tuple[Judgement, StudentState]:
+    ) -> tuple[HeldOutLoss, StudentState]:
         """Take the steps and differentiate the loss after them back to the student before."""
         start = _leaf(start)
-        loss, end = _run(task, teacher, start, steps, held_out)
+        loss, end = _run(problem, teacher, start, steps, held_out)
         student, own = grads_of_both(loss, start.params, teacher)
-        everywhere = task.processes
+        everywhere = problem.processes
         judged = everywhere.total(loss.detach())
-        return Judgement(judged, everywhere.summed(student), own), end
+        return HeldOutLoss(judged, everywhere.summed(student), own), end
 
 
 def _leaf(start: StudentState) -> StudentState:
@@ -80,11 +80,15 @@ def _leaf(start: StudentState) -> StudentState:
 
 
 def _run(
-    task: Task, teacher: Params, state: StudentState, steps: Sequence[Step], held_out: Batch
+    problem: BilevelProblem,
+    teacher: Params,
+    state: StudentState,
+    steps: Sequence[Step],
+    held_out: Batch,
 ) -> tuple[Tensor, StudentState]:
     # the loss with its graph, the student at the end without
     for step in steps:
-        state = task.advance(state, teacher, step)
-    loss = task.held_out_loss(state, teacher, held_out)
+        state = problem.differentiable_step(state, teacher, step)
+    loss = problem.held_out_loss(state, teacher, held_out)
     slots = {slot: detached(memory) for slot, memory in state.slots.items()}
     return loss, StudentState(detached(state.params), state.buffers, slots)

@@ -162,9 +162,9 @@ def share_right(tutor: Tutor, held_out: Sequence[Batch]) -> float:
     student.eval()
     right = [
         answered_rightly(
-            student(shown(tutor.task, batch).inputs),
+            student(shown(tutor.problem, batch).inputs),
             batch.targets,
-            counts_of(tutor.task.objective, batch.targets),
+            counts_of(tutor.problem.objective, batch.targets),
         )
         for batch in held_out
     ]

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.fsdp import whole
 from tutelage.distributed.wrappers import uncompiled
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.differentiable import eager
 from tutelage.functional.module_state import ModuleState
 from tutelage.functional.optim import settings_of
-from tutelage.functional.replay_context import as_taken, copied, detach, joined
+from tutelage.functional.replay_context import copied, detach, joined, replay_context
 from tutelage.functional.student import tapped
 from tutelage.functional.trees import detached, leaves
 from tutelage.losses.objectives import logits_of, losses_of
@@ -29,9 +29,9 @@ from tutelage.types import (
     Params,
     Progress,
     Step,
+    StepObservation,
     StudentState,
     Window,
-    Witness,
     as_lesson,
 )
 
@@ -53,7 +53,7 @@ class Record(NamedTuple):
     """scalar: share of the rows' gradients that the step left out, where it may; else None"""
 
 
-class Look(NamedTuple):
+class ForwardPass(NamedTuple):
     """A lesson as the student saw it, attached to the student's own graph."""
 
     lesson: Lesson
@@ -70,122 +70,132 @@ class Look(NamedTuple):
     """the student before its pass, where the same rows pass again"""
 
 
-def record(sight: Look, judged: Tensor | None) -> Record:
+def record(forward_pass: ForwardPass, judged: Tensor | None) -> Record:
     """What happened in a step."""
-    losses = sight.seen.losses.detach()
-    weights = sight.weights.detach().reshape(losses.shape)
-    loss, ids = sight.loss.detach(), sight.lesson.ids
-    return Record(loss, losses, weights, ids, judged, sight.left_out)
+    losses = forward_pass.seen.losses.detach()
+    weights = forward_pass.weights.detach().reshape(losses.shape)
+    loss, ids = forward_pass.loss.detach(), forward_pass.lesson.ids
+    return Record(loss, losses, weights, ids, judged, forward_pass.left_out)
 
 
-def prepared(task: Task, batch: Batch) -> Lesson:
+def prepared(problem: BilevelProblem, batch: Batch) -> Lesson:
     """The lesson of the teacher as it is."""
-    with torch.no_grad(), as_taken(batch, batch.seed):
-        return prepare(task.teacher, {}, batch)
+    with torch.no_grad(), replay_context(batch, batch.seed):
+        return prepare(problem.teacher, {}, batch)
 
 
 def begun(
-    task: Task, batch: Batch, progress: Progress, *, keep: bool
+    problem: BilevelProblem, batch: Batch, progress: Progress, *, keep: bool
 ) -> tuple[Step, Lesson, Lesson]:
     """A step before its forward pass."""
     if not keep:
-        lesson = prepared(task, batch)
+        lesson = prepared(problem, batch)
         return Step(batch, progress, {}), lesson, lesson
     step = Step(copied(batch), progress, {})
-    lesson = prepared(task, batch)
-    if hasattr(task.teacher, "prepare"):
+    lesson = prepared(problem, batch)
+    if hasattr(problem.teacher, "prepare"):
         return step, copied(lesson), lesson
     kept = as_lesson(step.batch)._replace(teacher_buffers=lesson.teacher_buffers)
     return step, kept, lesson
 
 
-def shown(task: Task, batch: Batch) -> Lesson:
+def shown(problem: BilevelProblem, batch: Batch) -> Lesson:
     """What the student predicts from: a lesson where its teacher acts at test."""
-    if not acts_at_test(task.teacher):
+    if not acts_at_test(problem.teacher):
         return as_lesson(batch)
     with torch.no_grad():
-        return task.lesson({}, batch)
+        return problem.lesson({}, batch)
 
 
-def look(
-    task: Task,
+def run_forward(
+    problem: BilevelProblem,
     student: nn.Module,
     step: Step,
     lesson: Lesson,
     alignments: Tensor | None = None,
     given: Lesson | None = None,
-) -> Look:
+) -> ForwardPass:
     """The student's own forward pass, through its own hooks and wrappers, and its weights."""
-    batch, taps = step.batch, taps_of(task.teacher)
-    inner, parts = task.student.module, []
+    batch, taps = step.batch, taps_of(problem.teacher)
+    inner, parts = problem.student.module, []
     student = uncompiled(student) if taps else student
-    for number, part in enumerate(task.parts(lesson if given is None else given)):
-        seed = task.own(batch.seed + 1, number)
+    for number, part in enumerate(problem.parts(lesson if given is None else given)):
+        seed = problem.own(batch.seed + 1, number)
         aside = eager(student) if taps else nullcontext()  # compiled code has no hooks
-        with aside, as_taken(batch, seed), tapped(inner, taps) as features:
+        with aside, replay_context(batch, seed), tapped(inner, taps) as features:
             outputs = student(part.inputs)
-            losses = losses_of(task.objective, outputs, part)
+            losses = losses_of(problem.objective, outputs, part)
         parts.append(Observation(losses, logits_of(outputs), features, step.progress))
-    return weighed(task, batch, lesson, joined(parts)._replace(alignments=alignments))
+    return weighed(problem, batch, lesson, joined(parts)._replace(alignments=alignments))
 
 
-def alignments_with(task: Task, lesson: Lesson, step: Step, held_out: Batch) -> Tensor:
+def alignments_with(
+    problem: BilevelProblem, lesson: Lesson, step: Step, held_out: Batch
+) -> Tensor:
     """How each row's gradient lies to the held-out gradient, at the student as it is."""
-    state, params = task.student.state(), task.student.params
-    device = task.student.device
+    state, params = problem.student.state(), problem.student.params
+    device = problem.student.device
     with torch.enable_grad(), autocast_to(FULL, device):
-        found = task.judge(state, {}, held_out).student
+        found = problem.judge(state, {}, held_out).student
         towards = {k: g for k, g in found.items() if params[k].requires_grad}
-        return exact_dots(task, state, lesson, step, towards)
+        return exact_dots(problem, state, lesson, step, towards)
 
 
-def weighed(task: Task, batch: Batch, lesson: Lesson, seen: Observation) -> Look:
+def weighed(
+    problem: BilevelProblem, batch: Batch, lesson: Lesson, seen: Observation
+) -> ForwardPass:
     """The weights that the teacher as it is gives to what was seen."""
     renewed: Params = {}
-    if not is_deep(task.teacher):
+    if not is_deep(problem.teacher):
         with torch.no_grad():
-            weights = task.weights({}, lesson, seen, batch.seed, renewed=renewed)
-        loss = task.reduce(seen.losses, weights, lesson)
-        return Look(lesson, seen, weights, loss, teacher_buffers=renewed)
+            weights = problem.weights({}, lesson, seen, batch.seed, renewed=renewed)
+        loss = problem.reduce(seen.losses, weights, lesson)
+        return ForwardPass(lesson, seen, weights, loss, teacher_buffers=renewed)
     # the student's gradient goes through the weights, or grades, too
-    own = detached(dict(task.teacher.named_parameters()))
-    weights = task.weights(own, lesson, seen, batch.seed, renewed=renewed)
-    losses = task.descended(own, lesson, seen, batch.seed, renewed=renewed)
-    loss = task.reduce(losses, weights, lesson)
-    return Look(lesson, seen, weights, loss, teacher_buffers=renewed)
+    own = detached(dict(problem.teacher.named_parameters()))
+    weights = problem.weights(own, lesson, seen, batch.seed, renewed=renewed)
+    losses = problem.descended(own, lesson, seen, batch.seed, renewed=renewed)
+    loss = problem.reduce(losses, weights, lesson)
+    return ForwardPass(lesson, seen, weights, loss, teacher_buffers=renewed)
 
 
-def ahead(task: Task, step: Step, witness: Witness, buffers: Params) -> Window:
+def ahead(
+    problem: BilevelProblem, step: Step, observed: StepObservation, buffers: Params
+) -> Window:
     """The window of a step that the optimiser has not taken yet."""
-    state = task.student.state()
-    params = task.student.params
+    state = problem.student.state()
+    params = problem.student.params
     grads = {k: whole(g) for k in step.settings if (g := params[k].grad) is not None}
     with torch.no_grad():
-        end = task.rule.update(state, grads, step.settings)
+        end = problem.rule.update(state, grads, step.settings)
     start = state._replace(buffers=buffers)
-    return Window(start, (step,), end, witness, gradient=grads)
+    return Window(start, (step,), end, observed, gradient=grads)
 
 
-def look_again(
-    task: Task, recorder: Recorder, teacher: Params, start: StudentState, step: Step
-) -> Witness:
+def recompute_step(
+    problem: BilevelProblem,
+    recorder: Recorder,
+    teacher: Params,
+    start: StudentState,
+    step: Step,
+) -> StepObservation:
     """What was seen of a step, from the state before it."""
     theta = leaves(start.params)
     with torch.no_grad():
-        lesson = task.lesson(teacher, step.batch)
+        lesson = problem.lesson(teacher, step.batch)
     with recorder.record(len(lesson.ids), theta, verified=True) as recorded:
-        seen, _ = task.observe(start._replace(params=theta), lesson, step)
+        seen, _ = problem.observe(start._replace(params=theta), lesson, step)
         recorded.verify(seen.losses)
-        weights = task.weights(teacher, lesson, seen, step.batch.seed)
-        loss = task.reduce(seen.losses, weights, lesson)
+        weights = problem.weights(teacher, lesson, seen, step.batch.seed)
+        loss = problem.reduce(seen.losses, weights, lesson)
         torch.autograd.grad(loss, list(theta.values()), allow_unused=True)
-    return Witness(lesson, detach(seen), recorded)
+    return StepObservation(lesson, detach(seen), recorded)
 
 
-def settings_now(task: Task) -> Mapping[str, Mapping[str, float | bool]]:
+def settings_now(problem: BilevelProblem) -> Mapping[str, Mapping[str, float | bool]]:
     """The optimiser's settings for every parameter that the step will move."""
-    params = task.student.params
-    settings = settings_of(task.student.optimizer, task.student.names)
+    params = problem.student.params
+    settings = settings_of(problem.student.optimizer, problem.student.names)
     moved = {k: s for k, s in settings.items() if params[k].grad is not None}
     if not moved:
         raise UnsupportedStudentError(

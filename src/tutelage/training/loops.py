@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import InexactWindowError
 from tutelage.functional.optim import settings_of
 from tutelage.functional.replay_context import copied
@@ -74,14 +74,14 @@ def episodic(
     number = 0
     while True:
         module, optimizer = make_student(number)
-        task = Task(StudentView(module, optimizer), teacher, objective)
-        steps = whole_run(task.student, all_of(batches(number)), mixed_seed(seed, number))
-        now = autocast_now(task.student.device)
+        problem = BilevelProblem(StudentView(module, optimizer), teacher, objective)
+        steps = whole_run(problem.student, all_of(batches(number)), mixed_seed(seed, number))
+        now = autocast_now(problem.student.device)
         judge = held_out(number)._replace(seed=mixed_seed(seed, number, 1), autocast=now)
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
-        start = in_full_precision(task.student.snapshot())
-        with autocast_to(FULL, task.student.device):
-            run = partial(signal.whole, task, dict(params), start, steps, judge)
+        start = in_full_precision(problem.student.snapshot())
+        with autocast_to(FULL, problem.student.device):
+            run = partial(signal.whole, problem, dict(params), start, steps, judge)
             estimate, end = _estimated(run, first=number == 0)
         skipped = not step_if_finite(teacher_optimizer, params, estimate.grad)
         yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts), skipped)

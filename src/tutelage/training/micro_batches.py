@@ -6,41 +6,41 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.fsdp import is_sharded
 from tutelage.distributed.wrappers import data_parallel
 from tutelage.functional.module_state import ModuleState, on_state, state_of
-from tutelage.functional.replay_context import as_taken, copied
+from tutelage.functional.replay_context import copied, replay_context
 from tutelage.losses.objectives import losses_of
 from tutelage.signals.products import Alignment
 from tutelage.teacher import drop_below_of, is_deep
-from tutelage.training.forward import Look, look
+from tutelage.training.forward import ForwardPass, run_forward
 from tutelage.types import Lesson, Step
 
 
 def look_first(
-    task: Task,
+    problem: BilevelProblem,
     student: nn.Module,
     step: Step,
     lesson: Lesson,
     alignments: Tensor | None = None,
     given: Lesson | None = None,
-) -> Look:
-    """``look`` without a graph: all rows' losses and weights, known before any gradient is.
+) -> ForwardPass:
+    """A forward pass without a graph, for all rows' losses and weights.
 
     A weight may count by what the other rows' are, so no micro-batch's share of the loss can be
     told before all have been seen. ``shares`` gives the gradient.
     """
     kept = copied(lesson) if given is None or given is lesson else lesson
-    with torch.no_grad(), starting_state(task, student) as states:
-        sight = look(task, student, step, kept, alignments, given or lesson)
-    return sight._replace(before=states[-1])
+    with torch.no_grad(), starting_state(problem, student) as states:
+        forward_pass = run_forward(problem, student, step, kept, alignments, given or lesson)
+    return forward_pass._replace(before=states[-1])
 
 
 @contextmanager
-def starting_state(task: Task, student: nn.Module) -> Iterator[list[ModuleState]]:
+def starting_state(problem: BilevelProblem, student: nn.Module) -> Iterator[list[ModuleState]]:
     """Find the state from which a student starts its passes."""
-    module, states = task.student.module, []
+    module, states = problem.student.module, []
     states.append(state_of(module))
     if data_parallel(student) is None:
         yield states
@@ -57,22 +57,24 @@ def starting_state(task: Task, student: nn.Module) -> Iterator[list[ModuleState]
         handle.remove()
 
 
-def shares(task: Task, student: nn.Module, step: Step, sight: Look) -> Iterator[Tensor]:
+def shares(
+    problem: BilevelProblem, student: nn.Module, step: Step, forward_pass: ForwardPass
+) -> Iterator[Tensor]:
     """Each micro-batch's share of a step's loss, by a second pass that draws the same.
 
     It starts from the buffers that the first one started from, and leaves those alone that the
     first one left.
     """
-    losses = sight.seen.losses.detach().requires_grad_()
+    losses = forward_pass.seen.losses.detach().requires_grad_()
     with torch.enable_grad():
-        whole = task.reduce(losses, sight.weights, sight.lesson)
+        whole = problem.reduce(losses, forward_pass.weights, forward_pass.lesson)
     (counts,) = torch.autograd.grad(whole, losses)
-    done, state = 0, sight.before
+    done, state = 0, forward_pass.before
     assert state is not None
-    for number, rows in enumerate(task.parts(sight.lesson)):
-        part, seed = copied(rows), task.own(step.batch.seed + 1, number)
-        with as_taken(part, seed), on_state(task.student.module, state):
-            found = losses_of(task.objective, student(part.inputs), part)
+    for number, rows in enumerate(problem.parts(forward_pass.lesson)):
+        part, seed = copied(rows), problem.own(step.batch.seed + 1, number)
+        with replay_context(part, seed), on_state(problem.student.module, state):
+            found = losses_of(problem.objective, student(part.inputs), part)
         yield (counts[done : done + len(found)] * found).sum()
         done += len(found)
 
@@ -91,25 +93,25 @@ def unsummed(student: nn.Module) -> Iterator[None]:
 
 
 def require_parts(
-    task: Task, student: nn.Module, *, tries: bool, product: object = None
+    problem: BilevelProblem, student: nn.Module, *, tries: bool, product: object = None
 ) -> None:
     """Refuse what cannot be done a few rows at a time."""
-    if task.micro_batch is None:
+    if problem.micro_batch is None:
         return
-    if task.micro_batch < 1:
-        raise ValueError(f"micro_batch must be at least 1, got {task.micro_batch}.")
-    name = type(task.teacher).__name__
-    summed = task.processes.averages and data_parallel(student) is None
+    if problem.micro_batch < 1:
+        raise ValueError(f"micro_batch must be at least 1, got {problem.micro_batch}.")
+    name = type(problem.teacher).__name__
+    summed = problem.processes.averages and data_parallel(student) is None
     ghost = isinstance(product, Alignment) and product.method == "ghost"
     deep = f"{name} keeps the path from weights to the student, so it needs a graph of all rows"
     reasons = {
-        deep: is_deep(task.teacher),
-        f"{name} leaves rows out by drop_below": drop_below_of(task.teacher) > 0,
+        deep: is_deep(problem.teacher),
+        f"{name} leaves rows out by drop_below": drop_below_of(problem.teacher) > 0,
         "the signal tries each step before it is taken": tries,
         "Alignment('ghost') reads one pass over all rows; 'forward' does not": ghost,
-        "the student is sharded": is_sharded(task.student.module),
+        "the student is sharded": is_sharded(problem.student.module),
         "a wrapper around the student's own sums gradients": summed,
     }
     for reason, true in reasons.items():
         if true:
-            raise ValueError(f"micro_batch={task.micro_batch} does not work here: {reason}.")
+            raise ValueError(f"micro_batch={problem.micro_batch} does not work here: {reason}.")

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.differentiable import compiled_parts
 from tutelage.functional.module_state import ModuleState, on_state, state_of
@@ -44,16 +44,16 @@ def require_no_norm(student: nn.Module) -> None:
 
 
 def require_reproducible(
-    task: Task, start: Start, lesson: Lesson, step: Step, seen: Observation
+    problem: BilevelProblem, start: Start, lesson: Lesson, step: Step, seen: Observation
 ) -> None:
     """Refuse a student whose step cannot be taken again with the same numbers."""
-    _require_same_parameters(task, start.state)
+    _require_same_parameters(problem, start.state)
     _require_no_draws(start.drawn)
     with torch.no_grad():
-        now, _ = task.observe(start.state, lesson, step)
-        with on_state(task.student.module, start.rest):
-            then, _ = task.observe(start.state, lesson, step)
-    name = type(task.student.module).__name__
+        now, _ = problem.observe(start.state, lesson, step)
+        with on_state(problem.student.module, start.rest):
+            then, _ = problem.observe(start.state, lesson, step)
+    name = type(problem.student.module).__name__
     if off := _apart(now.losses, then.losses):
         raise UnsupportedStudentError(
             f"{name} does not give the same losses for the same parameters, buffers, rows and "
@@ -61,7 +61,7 @@ def require_reproducible(
             "what its forward pass (or the objective) counts in buffers (register_buffer), and "
             "draw random numbers from torch's own generator."
         )
-    if compiled_parts(task.student.module) and (off := _apart(now.losses, seen.losses)):
+    if compiled_parts(problem.student.module) and (off := _apart(now.losses, seen.losses)):
         raise UnsupportedStudentError(
             f"The compiled {name} does not give the numbers of its original code for the same "
             f"seed: its losses differ by up to {off:.3g}. If it has dropout, set "
@@ -78,12 +78,12 @@ def _apart(losses: Tensor, others: Tensor) -> float:
     return float((losses - others).abs().max())
 
 
-def _require_same_parameters(task: Task, before: StudentState) -> None:
-    params = task.student.state().params
+def _require_same_parameters(problem: BilevelProblem, before: StudentState) -> None:
+    params = problem.student.state().params
     moved = [name for name, p in params.items() if _differ(p, before.params[name])]
     if moved:
         raise UnsupportedStudentError(
-            f"{type(task.student.module).__name__} writes to its parameters "
+            f"{type(problem.student.module).__name__} writes to its parameters "
             f"({', '.join(moved)}) in its forward pass, so that a step cannot be taken again. "
             "Write to them after optimizer.step(), or use torch.nn.utils.parametrize."
         )

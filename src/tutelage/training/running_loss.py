@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-class Tally:
+class RunningLoss:
     """The loss of all steps, and how many of them taught nothing; kept where the student is.
 
     Losses that are not finite are left out of the sum, and counted.

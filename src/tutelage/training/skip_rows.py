@@ -4,29 +4,29 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.module_state import on_state, state_of
-from tutelage.functional.replay_context import as_taken, copied, detach
+from tutelage.functional.replay_context import copied, detach, replay_context
 from tutelage.losses.objectives import losses_of
 from tutelage.teacher import drop_below_of, taps_of, uses_alignments
 from tutelage.training.batch_statistics import normalising
-from tutelage.training.forward import Look, look, weighed
+from tutelage.training.forward import ForwardPass, run_forward, weighed
 from tutelage.types import Lesson, Observation, Step
 
 _FEWEST = 2
 """rows of a pass: batch normalisation cannot treat a single one"""
 
 
-def look_or_lighter(
-    task: Task,
+def forward_or_skip_rows(
+    problem: BilevelProblem,
     student: nn.Module,
     step: Step,
     lesson: Lesson,
     alignments: Tensor | None = None,
     given: Lesson | None = None,
-) -> Look:
-    """``look``, or where the teacher has ``drop_below`` a cheaper one with nearly its gradient.
+) -> ForwardPass:
+    """A forward pass; with ``drop_below``, a cheaper one with nearly the same gradient.
 
     All rows are seen in one pass without a graph, which gives losses, weights and the gradient
     ``g_i`` of the loss with respect to each row's logits. Rows with the smallest ``|g_i|`` are
@@ -41,14 +41,14 @@ def look_or_lighter(
     own statistics, in whose gradient dropped rows have no part: the gradient is another one
     then, and ``drop_below`` is no bound of how far off it is.
     """
-    teacher = task.teacher
+    teacher = problem.teacher
     share = drop_below_of(teacher)
     if not share or taps_of(teacher) or uses_alignments(teacher):
-        return look(task, student, step, lesson, alignments, given)
+        return run_forward(problem, student, step, lesson, alignments, given)
     batch, given = step.batch, given or lesson
     lesson = copied(lesson) if given is lesson else lesson
-    with as_taken(batch, task.own(batch.seed + 1)), torch.no_grad():
-        before = state_of(task.student.module)
+    with replay_context(batch, problem.own(batch.seed + 1)), torch.no_grad():
+        before = state_of(problem.student.module)
         outputs = student(given.inputs)
     if not isinstance(outputs, Tensor):
         raise UnsupportedStudentError(
@@ -56,17 +56,22 @@ def look_or_lighter(
             "row's logits: leave drop_below at 0."
         )
     logits = outputs.detach().requires_grad_()
-    with as_taken(batch, task.own(batch.seed + 1)):
-        losses = losses_of(task.objective, logits, lesson)
-    sight = weighed(task, batch, lesson, Observation(losses, logits, {}, step.progress))
-    (pull,) = torch.autograd.grad(sight.loss, logits)
+    with replay_context(batch, problem.own(batch.seed + 1)):
+        losses = losses_of(problem.objective, logits, lesson)
+    forward_pass = weighed(
+        problem, batch, lesson, Observation(losses, logits, {}, step.progress)
+    )
+    (pull,) = torch.autograd.grad(forward_pass.loss, logits)
     rows, left_out = rows_that_matter(pull.flatten(1).norm(dim=1), share)
-    with as_taken(batch, task.own(batch.seed + 1)), on_state(task.student.module, before):
+    with (
+        replay_context(batch, problem.own(batch.seed + 1)),
+        on_state(problem.student.module, before),
+    ):
         again = student(lesson.inputs[rows])
-    _require_same(task.student.module, again, outputs[rows])
+    _require_same(problem.student.module, again, outputs[rows])
     moved = (again * pull[rows]).sum()
-    loss = sight.loss.detach() + moved - moved.detach()
-    return sight._replace(seen=detach(sight.seen), loss=loss, left_out=left_out)
+    loss = forward_pass.loss.detach() + moved - moved.detach()
+    return forward_pass._replace(seen=detach(forward_pass.seen), loss=loss, left_out=left_out)
 
 
 def rows_that_matter(

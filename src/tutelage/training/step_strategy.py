@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 
 @runtime_checkable
-class Descent(Protocol):
+class StepStrategy(Protocol):
     """The two moments of a step that training loops differ in.
 
     A framework of other ways is met by a class with these two methods and two attributes.
@@ -51,7 +51,7 @@ class Descent(Protocol):
 
 
 @dataclass(frozen=True)
-class Ordinary:
+class PlainStep:
     """``loss.backward(); optimizer.step()``, where wanted with the gradient clipped between.
 
     Raises:
@@ -96,7 +96,7 @@ class Ordinary:
 
 
 @dataclass(frozen=True)
-class Scaled:
+class AmpStep:
     """The same in half precision: the loss is scaled so that its gradient does not underflow.
 
     A step whose gradient overflowed is left out, the scale lowered, and the teacher's step that

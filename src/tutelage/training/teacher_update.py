@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import InexactWindowError
 from tutelage.functional.student import in_full_precision
 from tutelage.functional.trees import is_finite, moved_to, plus
@@ -32,7 +32,7 @@ def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Par
     return True
 
 
-class Learner:
+class TeacherUpdater:
     """The teacher's own optimiser and the signal that it follows.
 
     Args:
@@ -88,12 +88,12 @@ class Learner:
         return self.signal if isinstance(self.signal, OneStep) else None
 
     @property
-    def retakes(self) -> bool:
+    def recomputes_step(self) -> bool:
         """Whether the real step is taken with the weights that came of looking ahead of it."""
-        return self.one_step is not None and self.one_step.retakes
+        return self.one_step is not None and self.one_step.recomputes_step
 
     @property
-    def next_judges(self) -> bool:
+    def judged_by_next_step(self) -> bool:
         """Whether the next step's loss takes the place of a held-out batch."""
         return self.one_step is not None and self.one_step.judge != "held-out"
 
@@ -102,9 +102,9 @@ class Learner:
         """Whether steps that are not judged are taken without the teacher."""
         return self.one_step is not None and self.one_step.judge == "plain"
 
-    def records(self, task: Task) -> bool:
+    def records(self, problem: BilevelProblem) -> bool:
         """Whether the judged step's passes are to be recorded."""
-        return self.one_step is not None and self.one_step.records(task)
+        return self.one_step is not None and self.one_step.records(problem)
 
     def due(self, steps: int) -> bool:
         """Whether the coming student step is one that the signal judges."""
@@ -119,7 +119,9 @@ class Learner:
         """The teacher's trainable parameters."""
         return {k: p for k, p in self.teacher.named_parameters() if p.requires_grad}
 
-    def learn(self, task: Task, window: Window, held_out: Batch, phi: Params) -> Tensor:
+    def learn(
+        self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
+    ) -> Tensor:
         """Let the signal look, and take the teacher's step where enough has been seen.
 
         A step whose gradient is not finite is left out and counted. So is one whose window
@@ -128,15 +130,15 @@ class Learner:
         device = held_out.inputs.device
         held_out = held_out._replace(autocast=autocast_now(device))
         with autocast_to(FULL, device):  # sums and products in full precision
-            estimate = self._look(task, window, held_out, phi)
-            grad = task.processes.summed(estimate.grad)
+            estimate = self._look(problem, window, held_out, phi)
+            grad = problem.processes.summed(estimate.grad)
             if not self._looked:
                 self._looked = True
                 self._tell_of_nothing(grad)
             self.estimates.append(estimate._replace(grad=grad))
             judged = self.estimates[-1].held_out_loss
             if len(self.estimates) >= self.aggregate:  # more where fewer were wanted before
-                self._step(self._combined(task, phi))
+                self._step(self._combined(problem, phi))
         return judged
 
     def _in_full(self, window: Window) -> Window:
@@ -147,9 +149,11 @@ class Learner:
         start = None if window.start is None else in_full_precision(window.start)
         return replace(window, start=start, end=in_full_precision(window.end))
 
-    def _look(self, task: Task, window: Window, held_out: Batch, phi: Params) -> Estimate:
+    def _look(
+        self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
+    ) -> Estimate:
         try:
-            return self.signal(task, phi, self._in_full(window), held_out)
+            return self.signal(problem, phi, self._in_full(window), held_out)
         except InexactWindowError as error:
             if not self._looked:  # nothing is lost yet
                 raise
@@ -170,10 +174,10 @@ class Learner:
             name,
         )
 
-    def _combined(self, task: Task, phi: Params) -> Params:
+    def _combined(self, problem: BilevelProblem, phi: Params) -> Params:
         estimates, self.estimates = self.estimates, []
         if isinstance(self.signal, Combining):
-            return self.signal.combine(task, phi, estimates)
+            return self.signal.combine(problem, phi, estimates)
         total = estimates[0].grad
         for estimate in estimates[1:]:
             total = plus(total, estimate.grad)

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.groups import Processes, processes_of
 from tutelage.functional.differentiable import require_learnable
 from tutelage.functional.optim import rule_for
@@ -34,12 +34,12 @@ from tutelage.signals.dots import seen_again
 from tutelage.teacher import reads_rows, uses_alignments, uses_progress
 from tutelage.teachers.plain import Plain
 from tutelage.training.forward import (
-    Look,
+    ForwardPass,
     Record,
     ahead,
     alignments_with,
     begun,
-    look_again,
+    recompute_step,
     record,
     settings_now,
     weighed,
@@ -47,9 +47,9 @@ from tutelage.training.forward import (
 from tutelage.training.micro_batches import require_parts
 from tutelage.training.plain_state import renamed_steps
 from tutelage.training.replay_check import require_no_norm
-from tutelage.training.running_loss import Tally
-from tutelage.training.step import Passes
-from tutelage.training.step_strategy import Descent, Ordinary
+from tutelage.training.running_loss import RunningLoss
+from tutelage.training.step import StudentStep
+from tutelage.training.step_strategy import PlainStep, StepStrategy
 from tutelage.training.teacher_buffers import (
     BufferCopies,
     has_memory,
@@ -57,12 +57,12 @@ from tutelage.training.teacher_buffers import (
     remember,
     renew_buffers,
 )
-from tutelage.training.teacher_update import Learner
-from tutelage.training.window_buffer import Trail
-from tutelage.types import Batch, Params, Progress, Step, Window, Witness
+from tutelage.training.teacher_update import TeacherUpdater
+from tutelage.training.window_buffer import WindowBuffer
+from tutelage.types import Batch, Params, Progress, Step, StepObservation, Window
 from tutelage.validation.shapes import require_batch
 
-ORDINARY = Ordinary()
+PLAIN_STEP = PlainStep()
 
 
 class Tutor:
@@ -86,7 +86,7 @@ class Tutor:
         metric: What held-out examples judge by, such as ``objectives.expected_error``; the
             objective if None.
         seed: Where the randomness of lessons and of dropout starts from.
-        descent: How a step's gradient comes about and moves the student: clipping, loss
+        step_strategy: How a step's gradient comes about and moves the student: clipping, loss
             scaling, or a framework's own ways; see ``tutelage.training.step_strategy``.
         processes: Those that train the student together, each on rows of its own; None: as
             ``DistributedDataParallel`` or ``fully_shard`` have them.
@@ -115,7 +115,7 @@ class Tutor:
         objective: Objective = cross_entropy,
         metric: Objective | None = None,
         seed: int = 0,
-        descent: Descent = ORDINARY,
+        step_strategy: StepStrategy = PLAIN_STEP,
         processes: Processes | None = None,
         micro_batch: int | None = None,
     ) -> None:
@@ -136,28 +136,36 @@ class Tutor:
                 f"{type(teacher).__name__} weighs by the held-out gradient of each real step, "
                 "which a signal cannot take again: leave signal away."
             )
-        self.learner: Learner | None = None
+        self.learner: TeacherUpdater | None = None
         if signal is not None and teacher_optimizer is not None:
-            self.learner = Learner(teacher, signal, teacher_optimizer, teacher_every, aggregate)
+            self.learner = TeacherUpdater(
+                teacher, signal, teacher_optimizer, teacher_every, aggregate
+            )
             rule_for(optimizer)  # refuses optimisers that cannot be differentiated
         self.total_steps = total_steps
         self.seed = seed
         view = StudentView(student, optimizer)
-        self.descent = descent
+        self.step_strategy = step_strategy
         self.processes = processes_of(student) if processes is None else processes
-        norm, everywhere = descent.max_norm, self.processes
-        self.task = Task(view, teacher, objective, metric, norm, everywhere, micro_batch)
-        tries = self.learner is not None and self.learner.retakes
-        require_parts(self.task, student, tries=tries, product=getattr(signal, "product", None))
+        norm, everywhere = step_strategy.max_norm, self.processes
+        self.problem = BilevelProblem(
+            view, teacher, objective, metric, norm, everywhere, micro_batch
+        )
+        tries = self.learner is not None and self.learner.recomputes_step
+        require_parts(
+            self.problem, student, tries=tries, product=getattr(signal, "product", None)
+        )
         self.steps = 0
         self.best_accuracy = 0.0
-        self._tally = Tally(view.device)
+        self._tally = RunningLoss(view.device)
         retaken = signal is not None or uses_alignments(teacher)
         if retaken:
             require_no_norm(view.module)
-        self._passes = Passes(student, view, descent, self.processes, proven=not retaken)
+        self._passes = StudentStep(
+            student, view, step_strategy, self.processes, proven=not retaken
+        )
         self._recorder = Recorder(view.module)
-        self._trail = Trail()
+        self._trail = WindowBuffer()
         self._buffers = BufferCopies()
 
     @property
@@ -166,7 +174,7 @@ class Tutor:
         learner = self.learner
         if learner is None:
             return uses_alignments(self.teacher)
-        return learner.due(self.steps) and not learner.next_judges
+        return learner.due(self.steps) and not learner.judged_by_next_step
 
     @property
     def skipped_teacher_steps(self) -> int:
@@ -211,91 +219,106 @@ class Tutor:
         if learner is not None and learner.watches(self.steps):
             return self._watched(learner, batch, held_out)
         plain = learner is not None and learner.plain_between
-        task = replace(self.task, teacher=Plain()) if plain else self.task
-        keep = reads_rows(task.teacher) or has_memory(task.teacher) or not self._passes.proven
-        step, lesson, given = begun(task, batch, self.progress, keep=keep)
+        problem = replace(self.problem, teacher=Plain()) if plain else self.problem
+        keep = (
+            reads_rows(problem.teacher)
+            or has_memory(problem.teacher)
+            or not self._passes.proven
+        )
+        step, lesson, given = begun(problem, batch, self.progress, keep=keep)
         alignments = None
-        if uses_alignments(task.teacher) and held_out is not None:
-            alignments = alignments_with(task, lesson, step, self._judging(held_out))
-        sight = self._passes.look(task, step, lesson, alignments, given)
-        sight = self._passes.descend(task, sight, step)
-        judged = self._pass_on(sight.loss, batch)
-        self._move(task, sight, step)
-        return record(sight, judged)
+        if uses_alignments(problem.teacher) and held_out is not None:
+            alignments = alignments_with(problem, lesson, step, self._judging(held_out))
+        forward_pass = self._passes.run_forward(problem, step, lesson, alignments, given)
+        forward_pass = self._passes.run_backward(problem, forward_pass, step)
+        judged = self._pass_on(forward_pass.loss, batch)
+        self._move(problem, forward_pass, step)
+        return record(forward_pass, judged)
 
     def _checked(self, name: str, batch: Batch) -> Batch:
         batch = require_batch(name, batch, empty=self.processes.size > 1)
         require_learnable(name, batch)
         return batch
 
-    def _watched(self, learner: Learner, batch: Batch, held_out: Batch | None) -> Record:
+    def _watched(self, learner: TeacherUpdater, batch: Batch, held_out: Batch | None) -> Record:
         due, phi = learner.due(self.steps), learner.params
-        if learner.next_judges:  # the teacher moves on before this step's turn comes
+        if learner.judged_by_next_step:  # the teacher moves on before this step's turn comes
             phi = cloned(phi)
-        if not self._trail.steps and not learner.retakes:
-            self._trail.begin(learner.signal, self.task.student)
+        if not self._trail.steps and not learner.recomputes_step:
+            self._trail.begin(learner.signal, self.problem.student)
         batch = batch._replace(teacher_buffers=self._buffers.of(self.teacher))
-        before = cloned(self.task.student.state().buffers) if learner.retakes else {}
-        sight, step, witness = self._see(learner, batch, due=due)
-        self._trail.reach(step, self.task.student)
-        judged = self._pass_on(sight.loss, batch)
-        if learner.retakes and held_out is not None:
-            window = ahead(self.task, step, witness, before)
+        before = cloned(self.problem.student.state().buffers) if learner.recomputes_step else {}
+        forward_pass, step, observed = self._see(learner, batch, due=due)
+        self._trail.reach(step, self.problem.student)
+        judged = self._pass_on(forward_pass.loss, batch)
+        if learner.recomputes_step and held_out is not None:
+            window = ahead(self.problem, step, observed, before)
             judged = self._learn(learner, window, held_out, phi)
-            sight = weighed(self.task, step.batch, sight.lesson, sight.seen)
-            sight = self._passes.descend(self.task, sight, step)
-        moved = self._move(self.task, sight, step)
-        if learner.retakes:
-            return record(sight, judged)
+            forward_pass = weighed(
+                self.problem, step.batch, forward_pass.lesson, forward_pass.seen
+            )
+            forward_pass = self._passes.run_backward(self.problem, forward_pass, step)
+        moved = self._move(self.problem, forward_pass, step)
+        if learner.recomputes_step:
+            return record(forward_pass, judged)
         if moved:
             self._trail.steps.append(step)
         if due and moved:
-            judged = self._look_back(learner, witness, held_out, phi, judged)
+            judged = self._look_back(learner, observed, held_out, phi, judged)
         elif due:  # there is nothing to judge
             self._trail.forget()
             learner.skipped += 1
-        return record(sight, judged)
+        return record(forward_pass, judged)
 
-    def _see(self, learner: Learner, batch: Batch, *, due: bool) -> tuple[Look, Step, Witness]:
-        task, passes = self.task, self._passes
-        step, lesson, theirs = begun(task, batch, self.progress, keep=True)
+    def _see(
+        self, learner: TeacherUpdater, batch: Batch, *, due: bool
+    ) -> tuple[ForwardPass, Step, StepObservation]:
+        problem, passes = self.problem, self._passes
+        step, lesson, theirs = begun(problem, batch, self.progress, keep=True)
         # what is recorded until the next step must not lie in memory that a loop fills again
-        given = copied(theirs) if learner.next_judges else theirs
+        given = copied(theirs) if learner.judged_by_next_step else theirs
         recorder, rows = self._recorder, len(lesson.ids)
-        recording = due and learner.records(task) and passes.show_rows(task)
+        recording = due and learner.records(problem) and passes.show_rows(problem)
         with recorder.record(rows, verified=True) if recording else nullcontext() as recorded:
-            sight = passes.look(task, step, lesson, given=given)
+            forward_pass = passes.run_forward(problem, step, lesson, given=given)
             if given is not theirs:
                 write_back(given, theirs)
             if recorded is not None:
-                known = is_row_by_row(task.objective)
-                recorded.verify(sight.seen.losses, row_by_row=known)
-            sight = passes.descend(task, sight, step, again=learner.retakes)
-        step = step._replace(settings=settings_now(task))
-        return sight, step, Witness(lesson, detach(sight.seen), recorded)
+                known = is_row_by_row(problem.objective)
+                recorded.verify(forward_pass.seen.losses, row_by_row=known)
+            forward_pass = passes.run_backward(
+                problem, forward_pass, step, again=learner.recomputes_step
+            )
+        step = step._replace(settings=settings_now(problem))
+        return forward_pass, step, StepObservation(lesson, detach(forward_pass.seen), recorded)
 
-    def _move(self, task: Task, sight: Look, step: Step) -> bool:
-        moved = self.descent.step(self.optimizer)
-        written = sight.teacher_buffers or {}
-        renew_buffers(task.teacher, step.batch, sight.lesson, written)
-        if has_memory(task.teacher):
-            counts = counts_of(task.objective, sight.lesson.targets)
-            remember(task.teacher, *counted_rows(sight.lesson, detach(sight.seen), counts))
+    def _move(self, problem: BilevelProblem, forward_pass: ForwardPass, step: Step) -> bool:
+        moved = self.step_strategy.step(self.optimizer)
+        written = forward_pass.teacher_buffers or {}
+        renew_buffers(problem.teacher, step.batch, forward_pass.lesson, written)
+        if has_memory(problem.teacher):
+            counts = counts_of(problem.objective, forward_pass.lesson.targets)
+            remember(
+                problem.teacher,
+                *counted_rows(forward_pass.lesson, detach(forward_pass.seen), counts),
+            )
         self.steps += 1
-        self._tally.add(sight.loss, self.processes.total(sight.weights.detach().sum()))
+        self._tally.add(
+            forward_pass.loss, self.processes.total(forward_pass.weights.detach().sum())
+        )
         return moved
 
     def _look_back(
         self,
-        learner: Learner,
-        witness: Witness,
+        learner: TeacherUpdater,
+        observed: StepObservation,
         held_out: Batch | None,
         phi: Params,
         judged: Tensor | None,
     ) -> Tensor | None:
-        seen = witness if learner.one_step is not None else None
-        window = self._trail.window(self.task.student, seen)
-        if learner.next_judges:
+        seen = observed if learner.one_step is not None else None
+        window = self._trail.window(self.problem.student, seen)
+        if learner.judged_by_next_step:
             self._trail.waiting = window, phi
         elif held_out is not None:
             return self._learn(learner, window, held_out, phi)
@@ -304,19 +327,21 @@ class Tutor:
     def _pass_on(self, loss: Tensor, batch: Batch) -> Tensor | None:
         if self._trail.waiting is None or self.learner is None:
             return None
-        window, phi = self._trail.judged(loss.detach(), self.task.student.gradient())
+        window, phi = self._trail.judged(loss.detach(), self.problem.student.gradient())
         start, step = window.start, window.steps[-1]
-        if window.witness is None and start is not None:  # training was resumed in between
-            if self.learner.records(self.task) and self._passes.show_rows(self.task):
-                again = look_again(self.task, self._recorder, phi, start, step)
+        if window.observed is None and start is not None:  # training was resumed in between
+            if self.learner.records(self.problem) and self._passes.show_rows(self.problem):
+                again = recompute_step(self.problem, self._recorder, phi, start, step)
             else:
-                again = seen_again(self.task, phi, start, step)
-            window = replace(window, witness=again)
+                again = seen_again(self.problem, phi, start, step)
+            window = replace(window, observed=again)
         return self._learn(self.learner, window, batch, leaves(phi))
 
-    def _learn(self, learner: Learner, window: Window, held_out: Batch, phi: Params) -> Tensor:
+    def _learn(
+        self, learner: TeacherUpdater, window: Window, held_out: Batch, phi: Params
+    ) -> Tensor:
         self._tally.warn_of_weightless_steps()
-        return learner.learn(self.task, window, self._judging(held_out), phi)
+        return learner.learn(self.problem, window, self._judging(held_out), phi)
 
     def _judging(self, held_out: Batch) -> Batch:
         seed, now = mixed_seed(self.seed, self.steps, 1), autocast_now(held_out.inputs.device)
@@ -337,7 +362,7 @@ class Tutor:
             "steps": self.steps,
             "best_accuracy": self.best_accuracy,
             **self._tally.state_dict(),
-            **renamed_steps(self._trail.state_dict(), plain_names(self.task.student.module)),
+            **renamed_steps(self._trail.state_dict(), plain_names(self.problem.student.module)),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -354,6 +379,6 @@ class Tutor:
         self.steps = state["steps"]
         self.best_accuracy = state["best_accuracy"]
         self._tally.load_state_dict(state)
-        student = self.task.student
+        student = self.problem.student
         steps = renamed_steps(state, names_in(student.module))
         self._trail.load_state_dict(steps, student.state(), student.device)

@@ -18,14 +18,14 @@ from tutelage.training.plain_state import (
     unpacked_state,
     unpacked_window,
 )
-from tutelage.types import Judgement, Params, Step, StudentState, Window, Witness
+from tutelage.types import HeldOutLoss, Params, Step, StepObservation, StudentState, Window
 
 Waiting = tuple[Window, Params]
 """a window that the next step's loss will judge, and the teacher's parameters as they were"""
 
 
 @dataclass
-class Trail:
+class WindowBuffer:
     """What is remembered of the steps taken since the signal last looked."""
 
     start: StudentState | None = None
@@ -47,11 +47,11 @@ class Trail:
         if isinstance(signal, Undoing):
             self.entries = entries_of(student.state().params)
 
-    def window(self, student: StudentView, witness: Witness | None) -> Window:
+    def window(self, student: StudentView, observed: StepObservation | None) -> Window:
         """The steps so far as a window; the trail begins anew."""
         moved = {name for step in self.steps for name in step.settings}
         end = student.completed(student.state(), moved)
-        window = Window(self.start, tuple(self.steps), end, witness, entries=self.entries)
+        window = Window(self.start, tuple(self.steps), end, observed, entries=self.entries)
         self.forget()
         return window
 
@@ -63,7 +63,7 @@ class Trail:
         """What waited for the next step, now that this has come; nothing waits any more."""
         assert self.waiting is not None
         (window, teacher), self.waiting = self.waiting, None
-        return replace(window, judgement=Judgement(loss, gradient, {})), teacher
+        return replace(window, judgement=HeldOutLoss(loss, gradient, {})), teacher
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

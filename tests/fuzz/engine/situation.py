@@ -119,7 +119,7 @@ def drawn(seed: int) -> Situation:
     return fitting(found)
 
 
-class Rule(NamedTuple):
+class UpdateRule(NamedTuple):
     """What cannot be said together, and what becomes plain then."""
 
     when: Callable[[Situation], object]
@@ -135,29 +135,31 @@ def _rewards(s: Situation) -> bool:
 
 
 RULES = (
-    Rule(
+    UpdateRule(
         lambda s: TEACHERS[s.teacher].samples != _rewards(s),
         lambda s: {"teacher": "keep or drop" if _rewards(s) else "table"},
     ),
-    Rule(
+    UpdateRule(
         lambda s: OBJECTIVES[s.objective].kind not in TEACHERS[s.teacher].fits.split(),
         lambda _: {"objective": "cross entropy"},
     ),
-    Rule(lambda s: _kind(s).exact, lambda _: {"mode": "whole run"}),
-    Rule(lambda s: s.mode == "whole run" and not _kind(s).whole, lambda _: {"mode": "tutor"}),
-    Rule(
+    UpdateRule(lambda s: _kind(s).exact, lambda _: {"mode": "whole run"}),
+    UpdateRule(
+        lambda s: s.mode == "whole run" and not _kind(s).whole, lambda _: {"mode": "tutor"}
+    ),
+    UpdateRule(
         lambda s: _kind(s).reversible and not OPTIMISERS[s.optimiser].momentum,
         lambda _: {"optimiser": "momentum"},
     ),
-    Rule(
+    UpdateRule(
         lambda s: s.mode == "whole run",
         lambda _: {"aggregate": 1, "between": 0, "part": 0, "clip": 0.0, "event": "nothing"},
     ),
-    Rule(
+    UpdateRule(
         lambda s: s.mode == "whole run" and OBJECTIVES[s.objective].metric is not None,
         lambda _: {"objective": "cross entropy"},
     ),
-    Rule(  # one step of plain SGD, whose actions are enumerated
+    UpdateRule(  # one step of plain SGD, whose actions are enumerated
         _rewards,
         lambda _: {
             "mode": "tutor",
@@ -172,18 +174,20 @@ RULES = (
             "window": 1,
         },
     ),
-    Rule(
+    UpdateRule(
         lambda s: _rewards(s) and (not STUDENTS[s.student].still or s.student == "writing"),
         lambda _: {"student": "mlp"},
     ),
-    Rule(lambda s: _rewards(s) and not DATA[s.data].broken, lambda _: {"data": "fresh"}),
-    Rule(lambda s: _kind(s).judge == "plain", lambda s: {"between": max(1, s.between)}),
-    Rule(lambda s: _kind(s).mode == "virtual" or _kind(s).reversible, lambda _: {"clip": 0.0}),
-    Rule(
+    UpdateRule(lambda s: _rewards(s) and not DATA[s.data].broken, lambda _: {"data": "fresh"}),
+    UpdateRule(lambda s: _kind(s).judge == "plain", lambda s: {"between": max(1, s.between)}),
+    UpdateRule(
+        lambda s: _kind(s).mode == "virtual" or _kind(s).reversible, lambda _: {"clip": 0.0}
+    ),
+    UpdateRule(
         lambda s: s.data in ("ids negative", "ids beyond") and "sampler" not in s.teacher,
         lambda _: {"data": "fresh"},
     ),
-    Rule(  # the odd step is the second
+    UpdateRule(  # the odd step is the second
         lambda s: not DATA[s.data].finite,
         lambda s: {
             "aggregate": 1,
@@ -191,22 +195,24 @@ RULES = (
             "window": max(2, s.window) if s.mode == "whole run" else s.window,
         },
     ),
-    Rule(
+    UpdateRule(
         lambda s: s.student == "writing" and TEACHERS[s.teacher].looks,
         lambda _: {"teacher": "table"},
     ),
-    Rule(  # documented as inexact
+    UpdateRule(  # documented as inexact
         lambda s: (
             _kind(s).ghost and (STUDENTS[s.student].couples or OBJECTIVES[s.objective].couples)
         ),
         lambda _: {"student": "mlp", "objective": "cross entropy"},
     ),
-    Rule(
+    UpdateRule(
         lambda s: _kind(s).smooth and not STUDENTS[s.student].smooth,
         lambda _: {"student": "mlp"},
     ),
-    Rule(lambda s: s.looks < s.aggregate, lambda s: {"looks": s.aggregate}),
-    Rule(lambda s: s.looks % s.aggregate, lambda s: {"looks": s.looks - s.looks % s.aggregate}),
+    UpdateRule(lambda s: s.looks < s.aggregate, lambda s: {"looks": s.aggregate}),
+    UpdateRule(
+        lambda s: s.looks % s.aggregate, lambda s: {"looks": s.looks - s.looks % s.aggregate}
+    ),
 )
 
 

@@ -15,7 +15,7 @@ from tests.fuzz.engine.differences import Course, Looked
 from tests.fuzz.engine.made import Made, Parts
 from tests.fuzz.engine.notes import Phi
 from tutelage.training.loops import episodic
-from tutelage.training.step_strategy import Ordinary
+from tutelage.training.step_strategy import PlainStep
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
@@ -89,7 +89,7 @@ def _tutor(parts: Parts, made: Made, learner: Noting) -> Tutor:
         objective=parts.objective.given,
         metric=parts.objective.metric,
         seed=s.seed,
-        descent=Ordinary(s.clip or None),
+        step_strategy=PlainStep(s.clip or None),
         micro_batch=s.part or None,
     )
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.per_example import couples_rows
-from tutelage.signals.products.alignment import Alignment, only_weighs
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
+from tutelage.signals.products.gradient_dots import Alignment, only_weighs
 from tutelage.teacher import is_deep
 from tutelage.types import Params, Step, StudentState
 
@@ -14,20 +14,25 @@ from tutelage.types import Params, Step, StudentState
 class Automatic:
     """Dot products for ``M v`` where the teacher only weighs, double backward for the rest."""
 
-    def records(self, task: Task) -> bool:
+    def records(self, problem: BilevelProblem) -> bool:
         """Whether dot products can be read off a real step's own passes, exactly."""
-        return not is_deep(task.teacher) and not couples_rows(task.student.module)
+        return not is_deep(problem.teacher) and not couples_rows(problem.student.module)
 
     def linearise(
-        self, task: Task, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> GradientGraph:
         """The step's gradient with its graph."""
-        return DoubleBackward().linearise(task, state, teacher, step)
+        return DoubleBackward().linearise(problem, state, teacher, step)
 
     def mixed(
-        self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        teacher: Params,
+        step: Step,
+        v: Params,
     ) -> Params:
         """``M v`` alone."""
-        if only_weighs(task, task.lesson(teacher, step.batch)):
-            return Alignment().mixed(task, state, teacher, step, v)
-        return DoubleBackward().mixed(task, state, teacher, step, v)
+        if only_weighs(problem, problem.lesson(teacher, step.batch)):
+            return Alignment().mixed(problem, state, teacher, step, v)
+        return DoubleBackward().mixed(problem, state, teacher, step, v)

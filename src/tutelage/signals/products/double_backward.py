@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import summed_over
 from tutelage.functional.derivatives import second_derivatives
@@ -24,24 +24,29 @@ class DoubleBackward:
     """
 
     def linearise(
-        self, task: Task, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> "GradientGraph":
         """The step's gradient with its graph."""
         theta = leaves(state.params)
-        loss, buffers = task.taught_loss(state._replace(params=theta), teacher, step)
+        loss, buffers = problem.taught_loss(state._replace(params=theta), teacher, step)
         with autocast_to(step.batch.autocast, loss.device):
             attached = reached_grad(loss, theta, create_graph=True)
-        task.student.require_second_derivatives(attached)
-        everywhere, own = task.processes, detached(attached)
+        problem.student.require_second_derivatives(attached)
+        everywhere, own = problem.processes, detached(attached)
         gradient = summed_over(everywhere, own, {k: theta[k] for k in step.settings})
-        student = task.student
+        student = problem.student
         return GradientGraph(attached, theta, teacher, buffers, gradient, everywhere, student)
 
     def mixed(
-        self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        teacher: Params,
+        step: Step,
+        v: Params,
     ) -> Params:
         """``M v`` alone."""
-        return self.linearise(task, state, teacher, step).mixed(v)
+        return self.linearise(problem, state, teacher, step).mixed(v)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import summed_over
 from tutelage.errors import UsageError
@@ -40,23 +40,28 @@ class FiniteDifference:
             raise UsageError(f"bound must be above 0, got {self.bound}; inf accepts all.")
 
     def linearise(
-        self, task: Task, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> "Differences":
         """The step's gradient."""
-        loss, buffers = loss_near(task, state, teacher, step)
+        loss, buffers = loss_near(problem, state, teacher, step)
         # the gradient of what the step moves; it may depend on what an earlier step moved
         theta = {k: wide(p.detach()) for k, p in state.params.items()}  # not in half
         phi = detached(teacher)
         moved = leaves({k: theta[k] for k in step.settings})
-        everywhere = task.processes
+        everywhere = problem.processes
         here = summed_over(everywhere, reached_grad(loss(moved, phi), moved), moved)
         return Differences(self, loss, theta, phi, here, buffers, everywhere)
 
     def mixed(
-        self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        teacher: Params,
+        step: Step,
+        v: Params,
     ) -> Params:
         """``M v``."""
-        return self.linearise(task, state, teacher, step).mixed(v)
+        return self.linearise(problem, state, teacher, step).mixed(v)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.signals.products.automatic import Automatic
 from tutelage.signals.products.protocol import Linearised, Product
 from tutelage.types import Params, Step, StudentState
@@ -26,18 +26,23 @@ class FirstOrder:
     """gives ``M v``"""
 
     def linearise(
-        self, task: Task, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> "WithoutHessian":
         """The step's gradient at a student."""
         if teacher:
-            return WithoutHessian(self.exact.linearise(task, state, teacher, step), state)
-        return WithoutHessian(Taken(*task.gradient(state, teacher, step)), state)
+            return WithoutHessian(self.exact.linearise(problem, state, teacher, step), state)
+        return WithoutHessian(Taken(*problem.gradient(state, teacher, step)), state)
 
     def mixed(
-        self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        teacher: Params,
+        step: Step,
+        v: Params,
     ) -> Params:
         """``M v`` alone."""
-        return self.exact.mixed(task, state, teacher, step, v)
+        return self.exact.mixed(problem, state, teacher, step, v)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import summed_over
 from tutelage.functional.derivatives import named_operators
@@ -28,22 +28,27 @@ class ForwardOverReverse:
     """
 
     def linearise(
-        self, task: Task, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> "AlongDirections":
         """The step's gradient."""
-        loss, buffers = loss_near(task, state, teacher, step)
+        loss, buffers = loss_near(problem, state, teacher, step)
         # the gradient of what the step moves; it may depend on what an earlier step moved
         theta, phi = detached(state.params), detached(teacher)
         moved = leaves({k: theta[k] for k in step.settings})
-        everywhere = task.processes
+        everywhere = problem.processes
         here = summed_over(everywhere, reached_grad(loss(moved, phi), moved), moved)
         return AlongDirections(loss, theta, phi, here, buffers, everywhere)
 
     def mixed(
-        self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        teacher: Params,
+        step: Step,
+        v: Params,
     ) -> Params:
         """``M v``."""
-        return self.linearise(task, state, teacher, step).mixed(v)
+        return self.linearise(problem, state, teacher, step).mixed(v)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ For a training step with loss L(theta, phi) and a direction v in the student's p
 
 from typing import Protocol, runtime_checkable
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.types import Params, Step, StudentState
 
 
@@ -63,12 +63,12 @@ class Product(Protocol):
     """A way to take products, passed to a signal as a value."""
 
     def linearise(
-        self, task: Task, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> Linearised:
         """The step's gradient at a student.
 
         Args:
-            task: The student learning under the teacher.
+            problem: The student learning under the teacher.
             state: The student before the step.
             teacher: Teacher parameters, requiring grad.
             step: The step.
@@ -79,12 +79,17 @@ class Product(Protocol):
         ...
 
     def mixed(
-        self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        teacher: Params,
+        step: Step,
+        v: Params,
     ) -> Params:
         """``M v`` alone, which may be cheaper.
 
         Args:
-            task: The student learning under the teacher.
+            problem: The student learning under the teacher.
             state: The student before the step.
             teacher: Teacher parameters, requiring grad.
             step: The step.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.functional.replay_context import detach
 from tutelage.teacher import weighs_deeply
 from tutelage.types import Params, Step, StudentState
@@ -14,7 +14,7 @@ Loss = Callable[[Params, Params], Tensor]
 
 
 def loss_near(
-    task: Task, state: StudentState, teacher: Params, step: Step
+    problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
 ) -> tuple[Loss, Params]:
     """The loss around a student, for products that evaluate it elsewhere.
 
@@ -22,7 +22,7 @@ def loss_near(
     gradient; they do see what the teacher prepared for this step.
 
     Args:
-        task: The student learning under the teacher.
+        problem: The student learning under the teacher.
         state: The student before the step.
         teacher: Teacher parameters.
         step: The step.
@@ -31,15 +31,19 @@ def loss_near(
         From student and teacher parameters to a scalar; the student's buffers after the step.
     """
     with torch.no_grad():
-        here, buffers = task.observe(state, task.lesson(teacher, step.batch), step)
+        here, buffers = problem.observe(state, problem.lesson(teacher, step.batch), step)
     fixed = detach(here)
 
     def loss(theta: Params, phi: Params) -> Tensor:
-        lesson = task.lesson(phi, step.batch)
-        seen, _ = task.observe(state._replace(params=state.params | theta), lesson, step)
-        shown = seen if weighs_deeply(task.teacher) else task.shown(state, lesson, step, fixed)
-        losses = task.descended(phi, lesson, seen, step.batch.seed)
-        weights = task.weights(phi, lesson, shown, step.batch.seed, attached=True)
-        return task.reduce(losses, weights, lesson)
+        lesson = problem.lesson(phi, step.batch)
+        seen, _ = problem.observe(state._replace(params=state.params | theta), lesson, step)
+        shown = (
+            seen
+            if weighs_deeply(problem.teacher)
+            else problem.shown(state, lesson, step, fixed)
+        )
+        losses = problem.descended(phi, lesson, seen, step.batch.seed)
+        weights = problem.weights(phi, lesson, shown, step.batch.seed, attached=True)
+        return problem.reduce(losses, weights, lesson)
 
     return loss, buffers

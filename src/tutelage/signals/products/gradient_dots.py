@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.replay_context import detach
 from tutelage.functional.trees import leaves, named_grad
@@ -51,24 +51,31 @@ class Alignment:
             allowed = ", ".join(get_args(Method))
             raise ValueError(f"method must be one of {allowed}, got {self.method}.")
 
-    def records(self, task: Task) -> bool:
+    def records(self, problem: BilevelProblem) -> bool:
         """Whether dot products can be read off a real step's own passes."""
-        return self.method == "ghost" and not is_deep(task.teacher)
+        return self.method == "ghost" and not is_deep(problem.teacher)
 
     def linearise(
-        self, task: Task, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> GradientGraph:
         """The step's gradient with its graph."""
-        return DoubleBackward().linearise(task, state, teacher, step)
+        return DoubleBackward().linearise(problem, state, teacher, step)
 
     def dots(
-        self, task: Task, state: StudentState, lesson: Lesson, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        lesson: Lesson,
+        step: Step,
+        v: Params,
     ) -> Tensor:
         """Dot product of every row's gradient with a direction: ``<dl_i/dtheta, v>``."""
-        losses, _ = losses_near(task, state, lesson, step)
-        return self._dots(task, losses, state.params, v, len(lesson.ids))
+        losses, _ = losses_near(problem, state, lesson, step)
+        return self._dots(problem, losses, state.params, v, len(lesson.ids))
 
-    def _dots(self, task: Task, losses: Losses, params: Params, v: Params, rows: int) -> Tensor:
+    def _dots(
+        self, problem: BilevelProblem, losses: Losses, params: Params, v: Params, rows: int
+    ) -> Tensor:
         match self.method:
             case "forward":
                 return forward_dots(losses, params, v)
@@ -79,50 +86,56 @@ class Alignment:
                     here = losses({k: wide(p) for k, p in params.items()})
                 return forward_difference_dots(losses, params, v, here, CLOSE)
             case _:
-                return ghost(task, losses, params, v, rows)
+                return ghost(problem, losses, params, v, rows)
 
     def mixed(
-        self, task: Task, state: StudentState, teacher: Params, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        teacher: Params,
+        step: Step,
+        v: Params,
     ) -> Params:
         """``M v`` alone."""
-        lesson = task.lesson(teacher, step.batch)
-        if not only_weighs(task, lesson):
+        lesson = problem.lesson(teacher, step.batch)
+        if not only_weighs(problem, lesson):
             raise UnsupportedStudentError(
-                f"{type(task.teacher).__name__} does more than weigh examples, so dot products "
+                f"{type(problem.teacher).__name__} does more than weigh examples, so dot "
+                "products "
                 "are not enough. Use DoubleBackward."
             )
-        losses, sights = losses_near(task, state, lesson, step)
+        losses, sights = losses_near(problem, state, lesson, step)
         if self.method == "difference":
             with torch.no_grad():
                 losses({})
-        dots = self._dots(task, losses, state.params, v, len(lesson.ids))
-        weights = task.weights(teacher, lesson, sights[0], step.batch.seed)
-        return named_grad(task.reduce(dots, weights, lesson), teacher)
+        dots = self._dots(problem, losses, state.params, v, len(lesson.ids))
+        weights = problem.weights(teacher, lesson, sights[0], step.batch.seed)
+        return named_grad(problem.reduce(dots, weights, lesson), teacher)
 
 
-def only_weighs(task: Task, lesson: Lesson) -> bool:
+def only_weighs(problem: BilevelProblem, lesson: Lesson) -> bool:
     """Whether the teacher's parameters enter the loss through weights alone.
 
     Args:
-        task: The student learning under the teacher.
+        problem: The student learning under the teacher.
         lesson: What it prepared.
 
     Returns:
         False where the lesson depends on them, or weights on the student's parameters.
     """
     shown = (lesson.inputs, lesson.targets, lesson.aux)
-    return not is_deep(task.teacher) and not any(
+    return not is_deep(problem.teacher) and not any(
         part is not None and part.requires_grad for part in shown
     )
 
 
 def losses_near(
-    task: Task, state: StudentState, lesson: Lesson, step: Step
+    problem: BilevelProblem, state: StudentState, lesson: Lesson, step: Step
 ) -> tuple[Losses, list[Observation]]:
     """The student's losses as a function of its parameters.
 
     Args:
-        task: The student learning under the teacher.
+        problem: The student learning under the teacher.
         state: The student; parameters that are not given stay as here.
         lesson: The rows to look at.
         step: The step whose seed and progress apply.
@@ -134,7 +147,7 @@ def losses_near(
 
     def losses(params: Params) -> Tensor:
         moved = state._replace(params=state.params | params)
-        seen, _ = task.observe(moved, lesson, step)
+        seen, _ = problem.observe(moved, lesson, step)
         features = {k: unpack_dual(f).primal for k, f in seen.features.items()}
         values, logits = unpack_dual(seen.losses).primal, unpack_dual(seen.logits).primal
         sights.append(detach(Observation(values, logits, features, step.progress)))
@@ -143,11 +156,13 @@ def losses_near(
     return losses, sights
 
 
-def ghost(task: Task, losses: Losses, params: Params, v: Params, rows: int) -> Tensor:
+def ghost(
+    problem: BilevelProblem, losses: Losses, params: Params, v: Params, rows: int
+) -> Tensor:
     """Dot products read off a forward and backward pass of their own.
 
     Args:
-        task: The student learning under the teacher.
+        problem: The student learning under the teacher.
         losses: The student's losses as a function of its parameters.
         params: Where to take the derivative.
         v: Direction; a missing parameter counts as zero.
@@ -157,7 +172,7 @@ def ghost(task: Task, losses: Losses, params: Params, v: Params, rows: int) -> T
         [L].
     """
     theta = leaves(params)
-    recorder = Recorder(task.student.module)
+    recorder = Recorder(problem.student.module)
     with torch.enable_grad(), recorder.record(rows, theta, verified=True) as recording:
         found = losses(theta)
         recording.verify(found)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
-from tutelage.bilevel import Task
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.trees import detached, named_grad
 from tutelage.per_example import load_forward_mode
@@ -17,21 +17,29 @@ from tutelage.signals.policy_gradients import counted_actions
 from tutelage.signals.products import Alignment, Automatic, DoubleBackward, only_weighs
 from tutelage.signals.pseudo_values import pseudo_values
 from tutelage.teacher import is_deep
-from tutelage.types import Lesson, Observation, Params, Step, StudentState, Window, Witness
+from tutelage.types import (
+    Lesson,
+    Observation,
+    Params,
+    Step,
+    StepObservation,
+    StudentState,
+    Window,
+)
 
 
 @dataclass(frozen=True)
-class Earned:
+class SampledStep:
     """A step of a sampling teacher, to be rewarded along a direction of the student."""
 
     product: Automatic | Alignment
-    task: Task
+    problem: BilevelProblem
     teacher: Params
     start: StudentState
     step: Step
     v: Params
     """the direction: a gradient, by the rates at which the step moved each parameter"""
-    witness: Witness
+    observed: StepObservation
     lesson: Lesson
     """with the graph of the teacher's parameters"""
     weights: Tensor
@@ -43,33 +51,35 @@ class Earned:
     def at(
         cls,
         product: Automatic | Alignment,
-        task: Task,
+        problem: BilevelProblem,
         teacher: Params,
         window: Window,
         gradient: Params,
-        witness: Witness,
-    ) -> "Earned":
+        observed: StepObservation,
+    ) -> "SampledStep":
         """A step as it was taken."""
         assert window.start is not None
         step = window.steps[-1]
-        lesson = task.lesson(teacher, step.batch)
-        weights = task.weights(teacher, lesson, witness.seen, step.batch.seed)
+        lesson = problem.lesson(teacher, step.batch)
+        weights = problem.weights(teacher, lesson, observed.seen, step.batch.seed)
         if lesson.log_prob is not None:
-            require_own_weights(task, teacher, lesson, witness.seen, step)
-        counted = counted_actions(task, lesson, len(step.batch.ids))
+            require_own_weights(problem, teacher, lesson, observed.seen, step)
+        counted = counted_actions(problem, lesson, len(step.batch.ids))
         v = by_rates(gradient, step)
         start = window.start
-        return cls(product, task, teacher, start, step, v, witness, lesson, weights, counted)
+        return cls(
+            product, problem, teacher, start, step, v, observed, lesson, weights, counted
+        )
 
     def rewards(self) -> Tensor:
         """The pseudo-values of the descended loss's derivative along the direction."""
         weights = self.weights.detach()
-        if not is_deep(self.task.teacher):
+        if not is_deep(self.problem.teacher):
             return self._pseudo_values(self.dots, weights)
-        phi, lesson, seed = detached(self.teacher), self.witness.lesson, self.step.batch.seed
-        slopes = weighted_slopes(self.task, phi, self.start, self.step, self.v, lesson)
+        phi, lesson, seed = detached(self.teacher), self.observed.lesson, self.step.batch.seed
+        slopes = weighted_slopes(self.problem, phi, self.start, self.step, self.v, lesson)
         with torch.no_grad():
-            losses = self.task.descended(phi, lesson, self.witness.seen, seed)
+            losses = self.problem.descended(phi, lesson, self.observed.seen, seed)
             weights = weights.reshape(losses.shape).to(losses.dtype)
         load_forward_mode()
         with torch.no_grad(), dual_level():
@@ -79,30 +89,30 @@ class Earned:
 
     def derivative(self) -> Params:
         """The descended loss, differentiated along the direction and by the teacher."""
-        if not only_weighs(self.task, self.lesson):
+        if not only_weighs(self.problem, self.lesson):
             way, start = DoubleBackward(), self.start
-            return way.mixed(self.task, start, self.teacher, self.step, self.v)
+            return way.mixed(self.problem, start, self.teacher, self.step, self.v)
         if not self.weights.requires_grad:
             return {k: torch.zeros_like(p) for k, p in self.teacher.items()}
-        reduced = self.task.reduce(self.dots, self.weights, self.lesson)
+        reduced = self.problem.reduce(self.dots, self.weights, self.lesson)
         return named_grad(reduced, self.teacher)
 
     @cached_property
     def dots(self) -> Tensor:
         """``<d l_i / d theta, v>`` [L]; 0 for rows of weight 0, unless it is learnt."""
         return dots_of(
-            self.task,
+            self.problem,
             self.product,
             self.start,
             self.teacher,
             self.step,
             self.v,
-            self.witness,
+            self.observed,
             weighted_only=not self.weights.requires_grad,
         )
 
     def _pseudo_values(self, values: Tensor, weights: Tensor) -> Tensor:
-        return pseudo_values(self.task, values, weights, self.witness.lesson, self.counted)
+        return pseudo_values(self.problem, values, weights, self.observed.lesson, self.counted)
 
 
 def by_rates(gradient: Params, step: Step) -> Params:
@@ -118,38 +128,44 @@ def by_rates(gradient: Params, step: Step) -> Params:
 
 
 def require_own_weights(
-    task: Task, teacher: Params, lesson: Lesson, seen: Observation, step: Step
+    problem: BilevelProblem, teacher: Params, lesson: Lesson, seen: Observation, step: Step
 ) -> None:
     """Refuse weights that change with what was sampled for other examples.
 
     Half of the examples get another one's place, the one of the highest loss and that of the
     lowest; the other half's weights are to stay as they are.
     """
-    if not hasattr(task.teacher, "weigh") or len(seen.losses) < 2:
+    if not hasattr(problem.teacher, "weigh") or len(seen.losses) < 2:
         return
     kept = lesson.group < (lesson.group.max() + 1) // 2
-    before = _own(task, teacher, lesson, seen, step, kept)
+    before = _own(problem, teacher, lesson, seen, step, kept)
     for row in (seen.losses.argmax(), seen.losses.argmin()):
         places = torch.arange(len(kept), device=kept.device).where(kept, row)
         other = _rows(lesson, places), _seen(seen, places)
-        after = _own(task, teacher, *other, step, kept)
+        after = _own(problem, teacher, *other, step, kept)
         rounding = torch.finfo(after.dtype).eps ** 0.5
         if not torch.allclose(after, before, rounding, rounding, equal_nan=True):
             raise UsageError(
-                f"{type(task.teacher).__name__} samples lessons and weighs a row by the other "
+                f"{type(problem.teacher).__name__} samples lessons and weighs a row by the "
+                "other "
                 "rows of its batch, so that an action changes what other examples count, which "
                 "no reward of its own tells. Weigh each row by itself, or use NextStepLoss."
             )
 
 
 def _own(
-    task: Task, teacher: Params, lesson: Lesson, seen: Observation, step: Step, kept: Tensor
+    problem: BilevelProblem,
+    teacher: Params,
+    lesson: Lesson,
+    seen: Observation,
+    step: Step,
+    kept: Tensor,
 ) -> Tensor:
     # the weights of some rows, and the log-probabilities of their examples
     phi, examples = detached(teacher), int(lesson.group[kept].max()) + 1 if kept.any() else 0
     with torch.no_grad():
-        weights = task.weights(phi, lesson, seen, step.batch.seed)
-        chosen = task.log_prob(phi, step, seen, lesson)
+        weights = problem.weights(phi, lesson, seen, step.batch.seed)
+        chosen = problem.log_prob(phi, step, seen, lesson)
     return torch.cat([wide(weights)[kept].flatten(), wide(chosen)[:examples].flatten()])
 
 
