@@ -37,7 +37,7 @@ def watching(console: Console, jobs: Sequence[Job]) -> Iterator[None]:
 def _bar(console: Console, jobs: Sequence[Job], done: threading.Event) -> None:
     pace = Pace()
     columns = (TextColumn("jobs"), BarColumn(bar_width=20), MofNCompleteColumn())
-    told = TextColumn("{problem.description}", markup=False)
+    told = TextColumn("{task.description}", markup=False)
     with Progress(*columns, told, console=console) as progress:
         bar, ended = progress.add_task("", total=len(jobs)), 0
         for fresh in _ending(jobs, done):
