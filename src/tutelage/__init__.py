@@ -8,27 +8,50 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tutelage import logs, models, signals, teachers
+    from tutelage import (
+        augment,
+        commentaries,
+        data,
+        integrations,
+        logs,
+        losses,
+        models,
+        per_example,
+        signals,
+        teachers,
+    )
     from tutelage.commentaries import load_commentary, save_commentary
-    from tutelage.per_example import Recorder
-    from tutelage.per_example import gradient_dots as gradient_dots
+    from tutelage.per_example import Recorder, gradient_dots
     from tutelage.signals import Lookahead, Reversible, Unrolled
+    from tutelage.teacher import Teacher
+    from tutelage.training import loops
     from tutelage.training.tutor import Tutor
-    from tutelage.types import Batch, Lesson, Observation
+    from tutelage.types import Batch, Estimate, Lesson, Observation, Params, Window
 
 __all__ = [
     "Batch",
+    "Estimate",
     "Lesson",
     "Lookahead",
     "Observation",
+    "Params",
     "Recorder",
     "Reversible",
+    "Teacher",
     "Tutor",
     "Unrolled",
+    "Window",
+    "augment",
+    "commentaries",
+    "data",
     "gradient_dots",
+    "integrations",
     "load_commentary",
     "logs",
+    "loops",
+    "losses",
     "models",
+    "per_example",
     "save_commentary",
     "signals",
     "teachers",
@@ -36,13 +59,17 @@ __all__ = [
 
 _HOMES = {
     "Batch": "types",
+    "Estimate": "types",
     "Lesson": "types",
     "Lookahead": "signals",
     "Observation": "types",
+    "Params": "types",
     "Recorder": "per_example",
     "Reversible": "signals",
+    "Teacher": "teacher",
     "Tutor": "training.tutor",
     "Unrolled": "signals",
+    "Window": "types",
     "gradient_dots": "per_example",
     "load_commentary": "commentaries",
     "save_commentary": "commentaries",
@@ -50,6 +77,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:  # so that `tutelage --help` need not wait for torch
+    if name == "loops":
+        return import_module("tutelage.training.loops")
     if name in _HOMES:
         return getattr(import_module(f"tutelage.{_HOMES[name]}"), name)
     if name in __all__:

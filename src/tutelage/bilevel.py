@@ -23,6 +23,7 @@ from tutelage.randomness import mixed_seed
 from tutelage.teacher import (
     acts_at_test,
     grade,
+    implements,
     log_prob,
     normalise_of,
     prepare,
@@ -69,7 +70,7 @@ class BilevelProblem:
 
     def lesson(self, teacher: Params, batch: Batch) -> Lesson:
         """What the teacher makes of a batch; the same again for the same seed."""
-        if hasattr(self.teacher, "prepare"):
+        if implements(self.teacher, "prepare"):
             batch = copied(batch)
         with replay_context(batch, batch.seed):
             return prepare(self.teacher, teacher, batch)
@@ -104,7 +105,7 @@ class BilevelProblem:
             return seen
         made = lesson.inputs, lesson.targets, lesson.aux
         followed = any(part is not None and part.requires_grad for part in made)
-        if not followed or not hasattr(self.teacher, "weigh"):
+        if not followed or not implements(self.teacher, "weigh"):
             return detach(seen)
         return self.observe(state._replace(params=detached(state.params)), lesson, step)[0]
 
@@ -121,7 +122,7 @@ class BilevelProblem:
         """How much each row counts; blind to the student's graph unless the teacher is deep."""
         shown = seen if attached or weighs_deeply(self.teacher) else detach(seen)
         counts = counts_of(self.objective, lesson.targets)
-        if not hasattr(self.teacher, "weigh"):
+        if not implements(self.teacher, "weigh"):
             ones = torch.ones_like(shown.losses)
             return ones if counts is None else ones.where(counts > 0, 0)
         with replay_context(lesson, self.own(seed + 2)):
@@ -137,7 +138,7 @@ class BilevelProblem:
         renewed: Params | None = None,
     ) -> Tensor:
         """What the student descends for each row, before weights."""
-        if not hasattr(self.teacher, "grade"):
+        if not implements(self.teacher, "grade"):
             return seen.losses
         counts = counts_of(self.objective, lesson.targets)
         with replay_context(lesson, self.own(seed + 2)):
@@ -152,7 +153,7 @@ class BilevelProblem:
         counts = counts_of(self.objective, lesson.targets)
         own = partial(log_prob, self.teacher, teacher)
         drawn = lesson.log_prob  # in a lesson, an example's action counts without a label, too
-        if drawn is not None and not hasattr(self.teacher, "log_prob"):
+        if drawn is not None and not implements(self.teacher, "log_prob"):
             return drawn
         with replay_context(lesson, self.own(step.batch.seed + 2)):
             alone = lesson._replace(log_prob=None)

@@ -1,47 +1,10 @@
-"""What a teacher is: an ``nn.Module`` with optional moments, and traits with defaults.
-
-* ``prepare(batch: Batch) -> Lesson``, before the student's forward pass;
-* ``weigh(lesson: Lesson, observation: Observation) -> Tensor [L]``, after it;
-* ``grade(lesson: Lesson, observation: Observation) -> Tensor [L]``, after it, too: what the
-  student descends in place of the objective's losses, differentiable in the observation;
-* ``log_prob(lesson: Lesson, observation: Observation) -> Tensor [B]``, where ``weigh`` samples:
-  the log-probability of what it sampled, drawn again from the same random numbers. A teacher
-  that samples in ``prepare`` gives it with the lesson; of one that samples in both they are
-  added up. Examples' actions are drawn independently of one another;
-* ``entropy() -> Tensor``, a scalar: of what it samples, where a signal rewards that;
-* ``remember(lesson: Lesson, observation: Observation) -> Params``, after each real step that it
-  taught, by the teacher or any part of it: new values for those of its buffers that ``memory``
-  names. A step that is taken again sees them as they were (``Progress.memory``); ``prepare``
-  and ``entropy`` do not see them.
-
-Traits are plain attributes:
-
-* ``normalise``: the rule of ``tutelage.losses.objectives.weighted_loss``; ``"mean"`` if absent;
-* ``taps``: names of the student's modules whose outputs it wants to see; none if absent;
-* ``deep``: keep the path from weights to student parameters, ``dw/dtheta``; False if absent,
-  unless the teacher grades. Where it is False and weights look at the student, what an earlier
-  step does to later weights has no part in a hypergradient;
-* ``at_test``: ``prepare`` belongs to prediction too (masks do); False if absent;
-* ``uses_progress``: what it does depends on ``Progress``; False if absent;
-* ``uses_alignments``: what it does depends on ``Observation.alignments``, for which the tutor
-  needs a held-out batch at every step; False if absent;
-* ``drop_below``: the share of the rows' gradients that a real step may leave out to be cheaper,
-  see ``tutelage.training.skip_rows``; 0, nothing, if absent;
-* ``memory``: names of the buffers that ``remember`` gives values for; none if absent.
-
-A teacher need not have the student's precision: its moments see, and are run in, the wider one
-of the two, and inputs that it prepares come back in the type of the batch's.
-
-What ``prepare``, ``weigh`` and ``grade`` write to a teacher's own buffers, as batch
-normalisation does in training mode, is kept after each real step, once. A step that is taken
-again sees the buffers as they were then and leaves them alone; held-out batches and
-predictions leave them alone, too.
-"""
+"""``Teacher``, the base class of teachers, and how its hooks are called on other parameters."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +15,150 @@ from tutelage.functional.trees import dtypes_in, in_dtype
 from tutelage.losses.objectives import Normalise
 from tutelage.precision import FULL, autocast_now
 from tutelage.types import Batch, Lesson, Observation, Params, as_lesson
+
+
+class Teacher(nn.Module):
+    """Base class of teachers: hooks around a student's step, and traits with defaults.
+
+    A subclass overrides the hooks that it has a part in. A plain module with a method
+    ``prepare`` or ``weigh`` is a teacher, too; what it lacks has the default here.
+
+    A teacher need not have the student's precision: hooks are called in the wider of the two,
+    and inputs that it prepares come back in the type of the batch's. What hooks write to the
+    teacher's own buffers, as batch normalisation does in training mode, is kept once for each
+    real step. A step that is recomputed sees the buffers as they were.
+
+    Attributes:
+        normalise: The rule of ``tutelage.losses.reduction.weighted_loss``.
+        taps: Names of the student's modules whose outputs ``weigh`` sees.
+        deep: Keep the derivative of weights with respect to the student, ``dw/dtheta``, in the
+            student's gradient; None: where the teacher grades. Where it is False and weights
+            depend on the student, a hypergradient leaves out what an earlier step does to later
+            weights.
+        at_test: ``prepare`` belongs to prediction, too, as a mask does.
+        uses_progress: Hooks depend on ``Progress``.
+        uses_alignments: Hooks depend on ``Observation.alignments``, for which the tutor needs a
+            held-out batch at every step.
+        drop_below: The share of the rows' gradients that a real step may leave out.
+        memory: Names of the buffers that ``remember`` gives new values for.
+    """
+
+    normalise: Normalise = "mean"
+    taps: Sequence[str] = ()
+    deep: bool | None = None
+    at_test: bool = False
+    uses_progress: bool = False
+    uses_alignments: bool = False
+    drop_below: float = 0.0
+    memory: Sequence[str] = ()
+
+    def prepare(self, batch: Batch) -> Lesson:
+        """Makes what the student sees of a batch.
+
+        Args:
+            batch: B examples.
+
+        Returns:
+            L rows; by default the batch itself.
+        """
+        return as_lesson(batch)
+
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - a hook
+        """Gives each row's weight, after the student's forward pass.
+
+        Args:
+            lesson: What the student saw.
+            observation: Losses, logits and tapped features of its forward pass.
+
+        Returns:
+            [L]; by default ones.
+        """
+        return torch.ones_like(observation.losses)
+
+    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - a hook
+        """Gives what the student descends for each row, in place of the objective's losses.
+
+        Args:
+            lesson: What the student saw.
+            observation: The student's forward pass, attached to its graph.
+
+        Returns:
+            [L], differentiable in the observation; by default the objective's losses.
+        """
+        return observation.losses
+
+    def log_prob(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """Gives the log-probability of what ``weigh`` sampled, from the same random numbers.
+
+        A teacher that samples in ``prepare`` sets ``Lesson.log_prob``; of one that samples in
+        both they are added up. Examples' actions are drawn independently of one another.
+
+        Args:
+            lesson: What the student saw.
+            observation: The student's forward pass.
+
+        Returns:
+            [B].
+
+        Raises:
+            NotImplementedError: By default: nothing is sampled.
+        """
+        raise NotImplementedError
+
+    def entropy(self) -> Tensor:
+        """Gives the entropy of what is sampled, in nats, for signals that reward it.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            NotImplementedError: By default.
+        """
+        raise NotImplementedError
+
+    def remember(self, lesson: Lesson, observation: Observation) -> Params:
+        """Gives new values for the buffers named in ``memory``, after each real step.
+
+        A step that is recomputed sees the old ones (``Progress.memory``); ``prepare`` and
+        ``entropy`` do not see them.
+
+        Args:
+            lesson: What the student saw.
+            observation: The student's forward pass.
+
+        Returns:
+            By the name of the buffer.
+
+        Raises:
+            NotImplementedError: By default.
+        """
+        raise NotImplementedError
+
+
+def implements(teacher: nn.Module, hook: str) -> bool:
+    """Whether a teacher has a hook of its own: overridden, or a method of a plain module."""
+    if not hasattr(teacher, hook):
+        return False
+    return hook in vars(teacher) or getattr(type(teacher), hook, None) is not getattr(
+        Teacher, hook
+    )
+
+
+def traits_of(teacher: nn.Module) -> dict[str, Any]:
+    """All traits of a teacher, those of ``Teacher`` where a plain module lacks them."""
+    return {name: getattr(teacher, name, getattr(Teacher, name)) for name in TRAITS}
+
+
+TRAITS = (
+    "normalise",
+    "taps",
+    "deep",
+    "at_test",
+    "uses_progress",
+    "uses_alignments",
+    "drop_below",
+)
+"""those that a teacher made of others has from them"""
 
 
 class _Moment(nn.Module):
@@ -79,7 +186,7 @@ def prepare(teacher: nn.Module, params: Params, batch: Batch) -> Lesson:
         Its lesson, with the buffers afterwards; the batch itself where it does not prepare.
     """
     buffers = batch.teacher_buffers
-    if not hasattr(teacher, "prepare"):
+    if not implements(teacher, "prepare"):
         return as_lesson(batch)._replace(teacher_buffers=buffers)
     renewed: Params = {}
     lesson = _call(teacher, "prepare", params, batch, buffers=buffers or {}, renewed=renewed)
@@ -110,7 +217,7 @@ def weigh(
     Returns:
         Weights [L]; ones where the teacher does not weigh.
     """
-    if not hasattr(teacher, "weigh"):
+    if not implements(teacher, "weigh"):
         return torch.ones_like(observation.losses)
     at = _buffers_at(lesson, observation)
     return _call(teacher, "weigh", params, lesson, observation, buffers=at, renewed=renewed)
@@ -135,7 +242,7 @@ def grade(
     Returns:
         [L]; the objective's losses where the teacher does not grade.
     """
-    if not hasattr(teacher, "grade"):
+    if not implements(teacher, "grade"):
         return observation.losses
     at = _buffers_at(lesson, observation)
     return _call(teacher, "grade", params, lesson, observation, buffers=at, renewed=renewed)
@@ -158,7 +265,7 @@ def log_prob(
     Raises:
         ValueError: If it samples nothing.
     """
-    if not hasattr(teacher, "log_prob"):
+    if not implements(teacher, "log_prob"):
         raise ValueError(
             f"{type(teacher).__name__} samples nothing, so that a reward cannot teach it: give "
             "its lessons a log_prob, or use a signal that differentiates, such as Lookahead."
@@ -180,7 +287,7 @@ def entropy(teacher: nn.Module, params: Params) -> Tensor:
     Raises:
         ValueError: If it does not say.
     """
-    if not hasattr(teacher, "entropy"):
+    if not implements(teacher, "entropy"):
         raise ValueError(
             f"{type(teacher).__name__} has no method entropy() to be rewarded for: "
             "give entropy=0."
@@ -255,108 +362,46 @@ def _wider(
 
 
 def normalise_of(teacher: nn.Module) -> Normalise:
-    """The rule by which a teacher's weights enter the loss.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        Its trait ``normalise``.
-    """
-    return getattr(teacher, "normalise", "mean")
+    """Its trait ``normalise``."""
+    return getattr(teacher, "normalise", Teacher.normalise)
 
 
 def taps_of(teacher: nn.Module) -> Sequence[str]:
-    """The student's modules that a teacher wants to see.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        Its trait ``taps``.
-    """
+    """Its trait ``taps``."""
     return getattr(teacher, "taps", ())
 
 
 def reads_rows(teacher: nn.Module) -> bool:
-    """Whether a teacher reads a lesson's rows once the student, which may write to them, has.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        True where it weighs or grades.
-    """
-    return hasattr(teacher, "weigh") or hasattr(teacher, "grade")
+    """Whether it reads a lesson's rows after the student, which may write to them."""
+    return implements(teacher, "weigh") or implements(teacher, "grade")
 
 
 def is_deep(teacher: nn.Module) -> bool:
-    """Whether the student's gradient keeps the path through the weights.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        Its trait ``deep``; a teacher that grades is.
-    """
-    return getattr(teacher, "deep", False) or hasattr(teacher, "grade")
+    """Whether the student's gradient goes through weights or grades."""
+    return weighs_deeply(teacher) or implements(teacher, "grade")
 
 
 def weighs_deeply(teacher: nn.Module) -> bool:
-    """Whether the student's gradient keeps the path from weights to its parameters.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        Its trait ``deep``; True where it grades and does not say.
-    """
-    return getattr(teacher, "deep", hasattr(teacher, "grade"))
+    """Whether the student's gradient goes through the weights."""
+    deep = getattr(teacher, "deep", None)
+    return implements(teacher, "grade") if deep is None else deep
 
 
 def acts_at_test(teacher: nn.Module) -> bool:
-    """Whether a teacher's ``prepare`` belongs to prediction too.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        Its trait ``at_test``.
-    """
+    """Its trait ``at_test``."""
     return getattr(teacher, "at_test", False)
 
 
 def uses_progress(teacher: nn.Module) -> bool:
-    """Whether a teacher's lessons depend on how far training has come.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        Its trait ``uses_progress``.
-    """
+    """Its trait ``uses_progress``."""
     return getattr(teacher, "uses_progress", False)
 
 
 def uses_alignments(teacher: nn.Module) -> bool:
-    """Whether a teacher looks at how the rows' gradients lie to the held-out gradient.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        Its trait ``uses_alignments``.
-    """
+    """Its trait ``uses_alignments``."""
     return getattr(teacher, "uses_alignments", False)
 
 
 def drop_below_of(teacher: nn.Module) -> float:
-    """What share of the rows' gradients a real step may leave out.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        Its trait ``drop_below``.
-    """
+    """Its trait ``drop_below``."""
     return getattr(teacher, "drop_below", 0.0)

@@ -16,7 +16,7 @@ from tutelage.signals.dots import dots_of, weighted_slopes
 from tutelage.signals.policy_gradients import counted_actions
 from tutelage.signals.products import Alignment, Automatic, DoubleBackward, only_weighs
 from tutelage.signals.pseudo_values import pseudo_values
-from tutelage.teacher import is_deep
+from tutelage.teacher import implements, is_deep
 from tutelage.types import (
     Lesson,
     Observation,
@@ -135,7 +135,7 @@ def require_own_weights(
     Half of the examples get another one's place, the one of the highest loss and that of the
     lowest; the other half's weights are to stay as they are.
     """
-    if not hasattr(problem.teacher, "weigh") or len(seen.losses) < 2:
+    if not implements(problem.teacher, "weigh") or len(seen.losses) < 2:
         return
     kept = lesson.group < (lesson.group.max() + 1) // 2
     before = _own(problem, teacher, lesson, seen, step, kept)

@@ -1,15 +1,13 @@
 """Learning to reweight: an example counts as far as its gradient points the held-out way."""
 
-from typing import ClassVar
-
-from torch import Tensor, nn
+from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage.losses.objectives import Normalise
+from tutelage.teacher import Teacher
 from tutelage.types import Lesson, Observation
 
 
-class Aligned(nn.Module):
+class Aligned(Teacher):
     """``w_i = max(0, <g_i, g_V>) / sum_j max(0, <g_j, g_V>)``; nothing is learnt.
 
     ``g_i`` is the gradient of example i's loss and ``g_V`` that of the held-out loss, both at
@@ -21,7 +19,6 @@ class Aligned(nn.Module):
     algorithm 1.
     """
 
-    normalise: ClassVar[Normalise] = "mean"
     uses_alignments = True
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam

@@ -5,11 +5,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError
+from tutelage.teacher import Teacher
 from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.validation.ranges import require_above_zero
 
 
-class AttentionMask(nn.Module):
+class AttentionMask(Teacher):
     """Images times a Gaussian of peak 1, whose centre a network of the image chooses.
 
     ``P = softmax over all pixels of network(x)``, centre ``(ci, cj) = sum_ij P_ij (i, j)``, and

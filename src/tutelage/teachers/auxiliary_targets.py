@@ -2,10 +2,11 @@
 
 from torch import Tensor, nn
 
+from tutelage.teacher import Teacher
 from tutelage.types import Batch, Lesson, as_lesson
 
 
-class AuxiliaryTargets(nn.Module):
+class AuxiliaryTargets(Teacher):
     """``t(x) = tanh(network(x))``: targets in (-1, 1) for a second head of the student.
 
     The student gives a tuple (logits, t^) and is trained with ``objectives.Auxiliary``, which

@@ -7,11 +7,12 @@ from torch import Tensor, nn
 from tutelage.errors import UsageError
 from tutelage.losses.targets import one_hot
 from tutelage.precision import FULL, autocast_to
+from tutelage.teacher import Teacher
 from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.validation.shapes import described
 
 
-class Blending(nn.Module):
+class Blending(Teacher):
     """Each example is mixed with another of its batch, by a share learnt for their classes.
 
     ``lambda_b = 1 - sigma(phi[y_b, y_pi(b)]) / 2`` in (1/2, 1), with a permutation pi drawn for

@@ -1,13 +1,12 @@
 """Copies of every example that its batch brings along."""
 
-from torch import nn
-
 from tutelage.errors import UsageError
+from tutelage.teacher import Teacher
 from tutelage.teachers.copies import repeated
 from tutelage.types import Batch, Lesson
 
 
-class BroughtCopies(nn.Module):
+class BroughtCopies(Teacher):
     """Prepares a row for each copy where inputs are [B, k, ...], made by what reads the data.
 
     For copies that are cut from an image as it is stored, in the processes that read it (see

@@ -3,9 +3,10 @@
 from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tutelage.randomness import mixed_seed
+from tutelage.teacher import Teacher
 from tutelage.types import Batch, Lesson
 
 _ONLINE, _OFFLINE = 1, 2
@@ -21,7 +22,7 @@ class Augment(Protocol):
         ...
 
 
-class Copies(nn.Module):
+class Copies(Teacher):
     """Prepares B(x): ``k`` rows of every example x, of which the first may be x as it came.
 
     Rows come copy by copy: all examples as they are, then a first copy of each, and so on.

@@ -1,18 +1,19 @@
 """Example-weight curricula: a network of the input and of how far training has come."""
 
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from tutelage.errors import nearest
 from tutelage.losses.objectives import Normalise
+from tutelage.teacher import Teacher
 from tutelage.types import Lesson, Observation
 
 Beyond = Literal["paper", "safe"]
 
 
-class Curriculum(nn.Module):
+class Curriculum(Teacher):
     """``t(x, i) = sigma(network(x, i / N))``, one weight in (0, 1) per example, not rescaled.
 
     The iteration enters as one more input channel of the constant value i / N, where N is the
@@ -35,7 +36,7 @@ class Curriculum(nn.Module):
         ValueError: If there is no such ``beyond``.
     """
 
-    normalise: ClassVar[Normalise] = None
+    normalise: Normalise = None
 
     def __init__(
         self, network: nn.Module, *, iteration: bool = True, beyond: Beyond = "paper"

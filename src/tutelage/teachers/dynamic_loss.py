@@ -5,13 +5,14 @@ from torch import Tensor, nn
 
 from tutelage.losses.targets import one_hot
 from tutelage.precision import FULL, autocast_to, wide
+from tutelage.teacher import Teacher
 from tutelage.types import Lesson, Observation
 
 FACTS = 4
 """how many facts about the student's training the teacher sees"""
 
 
-class DynamicLoss(nn.Module):
+class DynamicLoss(Teacher):
     """The student descends ``-sigma((W^T log p + b)_y)``; W [C, C] and b [C] change with time.
 
     ``W, b = MLP(s)``, one hidden tanh layer, of the state s: share of the run that is over,

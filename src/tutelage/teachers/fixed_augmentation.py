@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from torch import nn
-
 from tutelage.augment import Policy, performed_on, require_statistics
 from tutelage.augment.draws import Draws
+from tutelage.teacher import Teacher
 from tutelage.types import Batch, Lesson, as_lesson
 
 
-class FixedAugmentation(nn.Module):
+class FixedAugmentation(Teacher):
     """Augments every image by a fixed policy: the baseline of ``LearnedAugmentation``.
 
     What an image gets depends on the step's seed and on its id alone.

@@ -1,16 +1,14 @@
 """Weights that are known before training, example by example."""
 
-from typing import ClassVar
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tutelage.errors import UsageError, first_few
-from tutelage.losses.objectives import Normalise
+from tutelage.teacher import Teacher
 from tutelage.types import Lesson, Observation
 
 
-class GivenWeights(nn.Module):
+class GivenWeights(Teacher):
     """One weight for each example, whatever the student makes of it; nothing is learnt.
 
     Args:
@@ -21,8 +19,6 @@ class GivenWeights(nn.Module):
         UsageError: If an id is negative or comes twice, a weight is negative or not finite in
             single precision, or the two differ in length.
     """
-
-    normalise: ClassVar[Normalise] = "mean"
 
     def __init__(self, ids: Tensor, weights: Tensor) -> None:
         super().__init__()

@@ -1,7 +1,6 @@
 """Deep interactions: weights from the student's internal state, the label and surface facts."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -9,13 +8,13 @@ from torch import Tensor, nn
 
 from tutelage.errors import UsageError, nearest
 from tutelage.functional.student import known_width, tap_width
-from tutelage.losses.objectives import Normalise
+from tutelage.teacher import Teacher
 from tutelage.types import Lesson, Observation
 
 LEVELS = ("centred", "free")
 
 
-class InternalState(nn.Module):
+class InternalState(Teacher):
     """``w = sigma(W I + E M + b)``: I the internal state, M the label and surface facts.
 
     With hidden layers, an MLP of the concatenation (I, M) in place of the linear map. The last
@@ -49,8 +48,6 @@ class InternalState(nn.Module):
         UsageError: If the student has no such tap, a surface fact or level is unknown, or
             nothing at all is shown to the teacher.
     """
-
-    normalise: ClassVar[Normalise] = "mean"
 
     def __init__(
         self,

@@ -1,21 +1,20 @@
 """Keep or drop each example, by a probability that another teacher gives."""
 
 from collections.abc import Callable
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from tutelage.losses.objectives import Normalise
 from tutelage.precision import wide
-from tutelage.teacher import taps_of, uses_progress
+from tutelage.teacher import Teacher, implements, taps_of, uses_progress
 from tutelage.types import Lesson, Observation
 
 TINY = 1e-6
 """probabilities are kept this far from 0 and 1, so that their logarithms are finite"""
 
 
-class KeepOrDrop(nn.Module):
+class KeepOrDrop(Teacher):
     """Weight 1 with probability p_i, else 0, with p_i what another teacher would weigh by.
 
     The student's loss is the mean over what is kept; a batch of which all is dropped teaches
@@ -32,11 +31,9 @@ class KeepOrDrop(nn.Module):
         TypeError: If it does not weigh.
     """
 
-    normalise: ClassVar[Normalise] = "mean"
-
     def __init__(self, keeps: nn.Module) -> None:
         super().__init__()
-        if not hasattr(keeps, "weigh"):
+        if not implements(keeps, "weigh"):
             raise TypeError(f"{type(keeps).__name__} has no method 'weigh'.")
         self.keeps = keeps
         self.taps = taps_of(keeps)

@@ -1,12 +1,10 @@
 """How likely learning to teach keeps an example, from what its student makes of it so far."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
-from tutelage.losses.objectives import Normalise
 from tutelage.losses.targets import one_hot
+from tutelage.teacher import Teacher
 from tutelage.teachers.internal_state import margin
 from tutelage.types import Lesson, Observation
 
@@ -16,7 +14,7 @@ BIAS = 2.0
 """of the last layer at first: about 0.88 of all examples are kept"""
 
 
-class KeepProbability(nn.Module):
+class KeepProbability(Teacher):
     """``sigma(MLP(x))``, one hidden layer of 12 tanh units, for ``KeepOrDrop`` to draw by.
 
     x are 2 C + 5 facts: the label, one-hot; share of the run that is over, mean training loss,
@@ -30,7 +28,6 @@ class KeepProbability(nn.Module):
             several steps leaves out what an earlier step does to later weights.
     """
 
-    normalise: ClassVar[Normalise] = "mean"
     uses_progress = True
 
     def __init__(self, classes: int, *, deep: bool = False) -> None:

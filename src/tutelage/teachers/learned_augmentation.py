@@ -1,7 +1,7 @@
 """Which augmentations each image gets, how many and how strong, from learned distributions."""
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from tutelage.augment import (
     with_signs,
 )
 from tutelage.augment.draws import Draws
+from tutelage.teacher import Teacher
 from tutelage.types import Batch, Lesson, Observation, Params, as_lesson
 
 COUNT, OPERATION, LEVEL, KEPT = 1, 2, 3, 4
@@ -37,7 +38,7 @@ class Policy(NamedTuple):
     """of every level, where it is done"""
 
 
-class LearnedAugmentation(nn.Module):
+class LearnedAugmentation(Teacher):
     """Augments every image by operations drawn from learned distributions: OLA.
 
     Parameters are the logits ``l_r`` [R], ``l_d`` [A] and ``l_a`` [A, K], all zero at first.
@@ -72,7 +73,7 @@ class LearnedAugmentation(nn.Module):
     once ``mean`` and ``std`` are undone.
     """
 
-    memory: ClassVar[Sequence[str]] = ("past", "taken")
+    memory = ("past", "taken")
 
     def __init__(
         self,

@@ -3,10 +3,11 @@
 from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise
+from tutelage.teacher import Teacher
 from tutelage.types import Lesson, Observation
 
 
-class LossWeigher(nn.Module):
+class LossWeigher(Teacher):
     """``w = sigma(MLP(loss))`` with one hidden ReLU layer.
 
     Source: Shu et al. 2019, Meta-Weight-Net (hidden width 100); see

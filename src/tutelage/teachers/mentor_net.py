@@ -1,12 +1,11 @@
 """MentorNet: examples count whose loss is low beside a moving percentile; at first all do."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise
 from tutelage.losses.targets import require_classes_of
+from tutelage.teacher import Teacher
 from tutelage.teachers.loss_percentile import LossPercentile
 from tutelage.types import Lesson, Observation
 from tutelage.validation.ranges import require_not_negative
@@ -15,7 +14,7 @@ EPOCHS = 100
 """into how many parts the learned MentorNet divides a run"""
 
 
-class MentorNetPD(nn.Module):
+class MentorNetPD(Teacher):
     """``w = 1[l <= l1]``, or ``clip(1 - (l - l1) / l2, 0, 1)`` for ``l2 > 0``; not learnt.
 
     ``l1`` is a moving average of the p-percentile of the losses (``LossPercentile``). In the
@@ -42,7 +41,7 @@ class MentorNetPD(nn.Module):
         ValueError: If ``width`` is negative, or a share is none.
     """
 
-    normalise: ClassVar[Normalise] = None
+    normalise: Normalise = None
     uses_progress = True
 
     def __init__(
@@ -75,7 +74,7 @@ class MentorNetPD(nn.Module):
         return (1 - above / self.width).clamp(0, 1)
 
 
-class MentorNetDD(nn.Module):
+class MentorNetDD(Teacher):
     """``w = sigma(MLP(c, embedding of y, embedding of the epoch))``.
 
     ``c`` are the cells of a bidirectional LSTM of one unit over a sequence of one,
@@ -103,7 +102,7 @@ class MentorNetDD(nn.Module):
         ValueError: If a share is none.
     """
 
-    normalise: ClassVar[Normalise] = None
+    normalise: Normalise = None
     uses_progress = True
 
     def __init__(

@@ -1,15 +1,15 @@
 """Mixup: every example of a batch is blended by one drawn share."""
 
 import torch
-from torch import nn
 from torch.distributions import Beta
 
+from tutelage.teacher import Teacher
 from tutelage.teachers.blending import blend, drawn_partner
 from tutelage.types import Batch, Lesson
 from tutelage.validation.ranges import require_above_zero
 
 
-class Mixup(nn.Module):
+class Mixup(Teacher):
     """``lambda ~ Beta(alpha, alpha)``, one for the whole batch; it learns nothing.
 
     Source: Zhang et al. 2018, mixup; the baseline of Raghu et al. 2021 has ``alpha=1``.

@@ -33,7 +33,7 @@ def for_other_classes(
         surface=teacher.surface,
         hidden_layers=teacher.hidden_layers,
         width=teacher.width,
-        deep=teacher.deep,
+        deep=bool(teacher.deep),
         tap_width=teacher.tap_width or None,
         level=teacher.level,
     )

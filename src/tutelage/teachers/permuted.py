@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise
 from tutelage.teacher import (
+    Teacher,
     acts_at_test,
+    implements,
     normalise_of,
     taps_of,
     uses_progress,
@@ -17,7 +19,7 @@ from tutelage.teacher import (
 from tutelage.types import Batch, Lesson, Observation, as_lesson
 
 
-class Permuted(nn.Module):
+class Permuted(Teacher):
     """The masks or weights of another teacher, permuted among the examples of each batch.
 
     What they are like on the whole stays; which example they belong to is lost.
@@ -37,7 +39,7 @@ class Permuted(nn.Module):
 
     def __init__(self, learned: nn.Module) -> None:
         super().__init__()
-        if not hasattr(learned, "mask") and not hasattr(learned, "weigh"):
+        if not hasattr(learned, "mask") and not implements(learned, "weigh"):
             raise TypeError(f"{type(learned).__name__} has no method 'mask' or 'weigh'.")
         self.learned = learned
         self.normalise: Normalise = normalise_of(learned)
@@ -55,7 +57,7 @@ class Permuted(nn.Module):
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
         """Weigh each row as another one was meant to be."""
-        if not hasattr(self.learned, "weigh"):
+        if not implements(self.learned, "weigh"):
             return torch.ones_like(observation.losses)
         # on the buffers that are set by now
         own = cast(Callable[..., Tensor], self.learned.weigh)

@@ -1,13 +1,14 @@
 """Blending by shares that were drawn once and are never learnt: a baseline."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from tutelage.teacher import Teacher
 from tutelage.teachers.blending import blend_by_class
 from tutelage.types import Batch, Lesson
 
 
-class RandomBlending(nn.Module):
+class RandomBlending(Teacher):
     """``Blending`` with lambda itself uniform in [1/2, 1] for each class pair, fixed by a seed.
 
     Source: Raghu et al. 2021, Teaching with Commentaries, section 4 (the random baseline).

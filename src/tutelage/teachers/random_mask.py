@@ -1,13 +1,13 @@
 """Masks around a point drawn anew for every image: a baseline."""
 
 import torch
-from torch import nn
 
+from tutelage.teacher import Teacher
 from tutelage.teachers.attention_mask import checked_sigma, gaussian
 from tutelage.types import Batch, Lesson, as_lesson
 
 
-class RandomMask(nn.Module):
+class RandomMask(Teacher):
     """``AttentionMask`` around a centre uniform over the image, at training and at test.
 
     It is drawn for each example of each batch, much as an aggressive random crop.

@@ -1,15 +1,13 @@
 """Self-paced learning: the easiest examples of each batch, more of them as training goes on."""
 
-from typing import ClassVar
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from tutelage.losses.objectives import Normalise
+from tutelage.teacher import Teacher
 from tutelage.types import Lesson, Observation
 
 
-class SelfPaced(nn.Module):
+class SelfPaced(Teacher):
     """Weight 1 for the share of a batch whose losses are lowest, else 0; nothing is learnt.
 
     At step t of T it is ``start + (end - start) min(1, t / (full_at T))``. At least one example
@@ -28,7 +26,6 @@ class SelfPaced(nn.Module):
         ValueError: If one of them does not lie in (0, 1].
     """
 
-    normalise: ClassVar[Normalise] = "mean"
     uses_progress = True
 
     def __init__(self, *, start: float = 0.5, full_at: float = 0.5, end: float = 1.0) -> None:

@@ -1,13 +1,14 @@
 """Blending by a learnt grid whose entries have changed places: a baseline."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from tutelage.teacher import Teacher
 from tutelage.teachers.blending import Blending, blend_by_class
 from tutelage.types import Batch, Lesson
 
 
-class Shuffled(nn.Module):
+class Shuffled(Teacher):
     """The learnt amounts of blending, for the wrong pairs of classes; it learns nothing.
 
     The entries of the grid, the diagonal included, are permuted once.

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from tutelage.errors import nearest
+from tutelage.teacher import Teacher
 from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.validation.shapes import require_known_ids
 
@@ -26,7 +27,7 @@ class Draw(NamedTuple):
     """[B] int64: its place among all parts laid end to end; the ``ids`` of the batch"""
 
 
-class SplitSampler(nn.Module):
+class SplitSampler(Teacher):
     """Draws a part from a learned distribution, then one of its examples uniformly.
 
     With logits s over K parts and ``q = softmax(s)``::

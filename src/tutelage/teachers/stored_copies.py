@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.losses.targets import one_hot
+from tutelage.teacher import Teacher
 from tutelage.teachers.copies import repeated
 from tutelage.teachers.worst_case_soft import probabilities
 from tutelage.types import Batch, Lesson
 
 
-class StoredCopies(nn.Module):
+class StoredCopies(Teacher):
     """Prepares B(x): x as it came, then its K stored copies.
 
     Rows come copy by copy, as those of ``Copies`` do. Where copies have soft labels, the class

@@ -1,16 +1,15 @@
 """Weights for the few examples that a student adapts to, by image, label and step."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise, nonzero
 from tutelage.losses.targets import one_hot
+from tutelage.teacher import Teacher
 from tutelage.types import Lesson, Observation
 
 
-class SupportWeights(nn.Module):
+class SupportWeights(Teacher):
     """``w_s = |S| t_s / sum t``, of mean 1 over the support set S.
 
     ``t = sigma(MLP(network(x, k / K), embedding of y))``, one hidden ReLU layer. Step k of K
@@ -28,7 +27,7 @@ class SupportWeights(nn.Module):
         width: Units of the label's embedding and of the hidden layer.
     """
 
-    normalise: ClassVar[Normalise] = None
+    normalise: Normalise = None
     uses_progress = True
 
     def __init__(

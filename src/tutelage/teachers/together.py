@@ -1,24 +1,22 @@
 """Two teachers as one: the first prepares the lesson, the second weighs it."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from torch import Tensor, nn
 
-from tutelage.losses.objectives import Normalise
 from tutelage.teacher import (
+    Teacher,
     acts_at_test,
-    drop_below_of,
-    normalise_of,
-    taps_of,
-    uses_alignments,
+    implements,
+    traits_of,
     uses_progress,
     weighs_deeply,
 )
 from tutelage.types import Batch, Lesson, Observation
 
 
-class Together(nn.Module):
+class Together(Teacher):
     """One teacher that prepares as ``prepares`` does and weighs, or grades, as ``weighs`` does.
 
     Args:
@@ -37,21 +35,19 @@ class Together(nn.Module):
     ) -> None:
         super().__init__()
         for teacher, moment in ((prepares, "prepare"), (weighs, "weigh")):
-            if not hasattr(teacher, moment):
+            if not implements(teacher, moment):
                 raise TypeError(f"{type(teacher).__name__} has no method '{moment}'.")
         self.prepares = prepares
         self.weighs = weighs
-        self.normalise: Normalise = normalise_of(weighs)
-        self.taps = taps_of(weighs)
+        for name, value in traits_of(weighs).items():
+            setattr(self, name, value)
         self.deep = weighs_deeply(weighs) if deep is None else deep
         self.at_test = acts_at_test(prepares)
         self.uses_progress = uses_progress(prepares) or uses_progress(weighs)
-        self.uses_alignments = uses_alignments(weighs)
-        self.drop_below = drop_below_of(weighs)
-        if hasattr(weighs, "grade"):  # a teacher grades where it has the method
-            self.grade: Callable[[Lesson, Observation], Tensor] = cast(Any, weighs).grade
-        if hasattr(weighs, "log_prob"):  # and samples weights where it has that one
-            self.log_prob: Callable[[Lesson, Observation], Tensor] = cast(Any, weighs).log_prob
+        if implements(weighs, "grade"):  # a teacher grades where it has the method
+            vars(self)["grade"] = weighs.grade
+        if implements(weighs, "log_prob"):  # and samples weights where it has that one
+            vars(self)["log_prob"] = weighs.log_prob
 
     def prepare(self, batch: Batch) -> Lesson:
         """What the student sees."""

@@ -1,18 +1,17 @@
 """The copies of an example weighed by their losses, as the maximal expected loss has it."""
 
-from typing import ClassVar
-
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from tutelage.losses.objectives import Normalise
 from tutelage.precision import wide
+from tutelage.teacher import Teacher
 from tutelage.teachers.within import maximum_within, softmax_within, sum_within
 from tutelage.types import Lesson, Observation
 
 
-class WorstCase(nn.Module):
+class WorstCase(Teacher):
     """``P_z = softmax_z(l_z / temperature)`` over the copies z of an example (MMEL-H).
 
     P maximises ``sum_z P_z l_z - temperature KL(P || uniform)``. By the envelope theorem the
@@ -35,7 +34,7 @@ class WorstCase(nn.Module):
             out of a gradient that keeps the weights' own.
     """
 
-    normalise: ClassVar[Normalise] = "group"
+    normalise: Normalise = "group"
 
     def __init__(
         self, temperature: float, *, drop_below: float = 0.0, deep: bool = False
@@ -57,10 +56,10 @@ class WorstCase(nn.Module):
         return softmax_within(observation.losses / self.temperature, lesson.group)
 
 
-class UniformCopies(nn.Module):
+class UniformCopies(Teacher):
     """Every copy of an example counts the same: the baseline with as many copies (DA+UNI)."""
 
-    normalise: ClassVar[Normalise] = "group"
+    normalise: Normalise = "group"
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
         """Weigh all the same."""

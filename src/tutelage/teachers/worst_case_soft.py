@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tutelage.losses.objectives import Normalise, Objective, cross_entropy, losses_of
 from tutelage.precision import wide
+from tutelage.teacher import Teacher
 from tutelage.teachers.within import first_within, softmax_within
 from tutelage.teachers.worst_case import require_positive, require_share
 from tutelage.types import Lesson, Observation
@@ -84,7 +84,7 @@ class UnlessChanged:
         return torch.where(changed[:, None], labels, predicted)
 
 
-class WorstCaseSoft(nn.Module):
+class WorstCaseSoft(Teacher):
     """The loss of x, and of its copies z against what the student predicts of x (MMEL-S).
 
     ``l(f(x), y_x) + weight (sum_z P_z l(f(z), t_z) - temperature KL(P || uniform))`` with
@@ -108,8 +108,8 @@ class WorstCaseSoft(nn.Module):
         ValueError: If temperature or weight is not positive, or the share outside 0..1.
     """
 
-    normalise: ClassVar[Normalise] = None
-    deep: ClassVar = False  # of its weights; what it grades is differentiated
+    normalise: Normalise = None
+    deep = False  # of its weights; what it grades is differentiated
 
     def __init__(
         self,

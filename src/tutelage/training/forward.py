@@ -21,7 +21,7 @@ from tutelage.losses.objectives import logits_of, losses_of
 from tutelage.per_example import Recorder
 from tutelage.precision import FULL, autocast_to
 from tutelage.signals.dots import exact_dots
-from tutelage.teacher import acts_at_test, is_deep, prepare, taps_of
+from tutelage.teacher import acts_at_test, implements, is_deep, prepare, taps_of
 from tutelage.types import (
     Batch,
     Lesson,
@@ -93,7 +93,7 @@ def begun(
         return Step(batch, progress, {}), lesson, lesson
     step = Step(copied(batch), progress, {})
     lesson = prepared(problem, batch)
-    if hasattr(problem.teacher, "prepare"):
+    if implements(problem.teacher, "prepare"):
         return step, copied(lesson), lesson
     kept = as_lesson(step.batch)._replace(teacher_buffers=lesson.teacher_buffers)
     return step, kept, lesson

@@ -15,6 +15,7 @@ from tutelage.functional.student import StudentView
 from tutelage.functional.trees import plus
 from tutelage.losses.reduction import counts_of
 from tutelage.losses.targets import require_distributions
+from tutelage.teacher import implements
 from tutelage.training.forward import ForwardPass
 from tutelage.training.micro_batches import look_first, shares, unsummed
 from tutelage.training.replay_check import Start, require_reproducible
@@ -83,7 +84,7 @@ class StudentStep:
             known = counts_of(problem.objective, lesson.targets) is not None
             require_targets(lesson, losses, problem.objective, known=known)
             require_distributions(lesson.targets, problem.objective)
-        if hasattr(problem.teacher, "weigh") and weights.numel() == len(losses):
+        if implements(problem.teacher, "weigh") and weights.numel() == len(losses):
             require_finite_weights(weights.detach(), losses, lesson.ids, problem.teacher)
         self._checked = True
 
