@@ -29,7 +29,7 @@ LAYERS: tuple[set[str], ...] = (
         "statistics",
         "reached",
     },
-    {"alignments", "augment"},
+    {"alignments", "augment", "crossfit"},
     {"task"},
     {"teachers", "signals", "data", "models", "metrics"},
     {"look", "learner", "packing", "tally"},

@@ -1,0 +1,103 @@
+"""What predictions by students that never saw an example say of its label."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tutelage.crossfit.checks import require_labels, require_probabilities
+from tutelage.errors import UsageError
+from tutelage.trees import wide
+
+
+def sharpened(probabilities: Tensor, power: float = 2.0) -> Float[Tensor, "N C"]:
+    """``p_c^power / sum_k p_k^power``: the same order of classes, further apart.
+
+    Source: the sharpening of Berthelot et al. 2019, MixMatch, equation 7, where the temperature
+    is ``1 / power``.
+
+    Args:
+        probabilities: [N, C].
+        power: Above 0; 1 leaves them as they are.
+
+    Returns:
+        Rows that sum to one, in the precision of the probabilities or single.
+
+    Raises:
+        UsageError: If the rows are no distributions, or power is out of range.
+    """
+    require_probabilities("probabilities", probabilities)
+    if not 0 < power < float("inf"):
+        raise UsageError(f"power is {power:g}; allowed: above 0, finite.")
+    p = wide(probabilities)
+    raised = (p / p.amax(1, keepdim=True)) ** power  # the largest is 1: no sum underflows
+    return raised / raised.sum(1, keepdim=True)
+
+
+def label_posterior(
+    probabilities: Tensor, transitions: Tensor, given: Tensor
+) -> Float[Tensor, "N C"]:
+    """``p_c C[c, g] / sum_k p_k C[k, g]``: the right class, by input and given label.
+
+    By Bayes' rule, where the given label depends on the input only through the right class. A
+    row whose sum is 0, of a label that C says no likely class is given, is the prediction p
+    itself.
+
+    Args:
+        probabilities: p(right class | input) [N, C], by students that never saw the example.
+        transitions: C [C, C]: a row for each right class, a column for each given label.
+        given: The given labels g [N].
+
+    Returns:
+        Rows that sum to one, in the precision of the probabilities or single.
+
+    Raises:
+        UsageError: If the three do not fit, or rows are no distributions.
+    """
+    require_probabilities("probabilities", probabilities)
+    rows, classes = probabilities.shape
+    if transitions.shape != (classes, classes):
+        raise UsageError(
+            f"transitions have shape {tuple(transitions.shape)}; allowed: ({classes}, "
+            f"{classes}), as the probabilities have {classes} classes."
+        )
+    require_probabilities("transitions", transitions)
+    labels = require_labels("given", given, rows, classes)
+    p = wide(probabilities)
+    joint = p * transitions.to(p).T[labels]
+    sums = joint.sum(1, keepdim=True)
+    tiny = torch.finfo(p.dtype).tiny
+    return torch.where(sums > tiny, joint / sums.clamp(min=tiny), p / p.sum(1, keepdim=True))
+
+
+def label_issues(probabilities: Tensor, given: Tensor) -> Bool[Tensor, "N"]:
+    """Which given labels confident learning holds to be wrong.
+
+    A class is likely for an example where its probability reaches the class's threshold, the
+    mean probability of that class over the examples given it. The label is wrong where the most
+    probable of the likely classes, if there is one, is another. A label that is the most
+    probable class of all stays, as in cleanlab.
+
+    Source: Northcutt et al. 2021, Confident Learning: Estimating Uncertainty in Dataset Labels,
+    section 3.1, equations 1 and 2, and pruning by the off-diagonals of the confident joint.
+    Where several classes are likely, cleanlab takes the most probable of all classes, likely or
+    not; this takes the most probable likely one, as the paper does.
+
+    Args:
+        probabilities: [N, C], by students that never saw the example.
+        given: The given labels [N].
+
+    Returns:
+        True where the label is held to be wrong.
+
+    Note: raises ``UsageError`` where the two do not fit, or a row is no distribution.
+    """
+    require_probabilities("probabilities", probabilities)
+    rows, classes = probabilities.shape
+    labels = require_labels("given", given, rows, classes)
+    p = wide(probabilities)
+    own = p.gather(1, labels[:, None]).squeeze(1)
+    counts = torch.bincount(labels, minlength=classes)
+    thresholds = p.new_zeros(classes).index_add(0, labels, own) / counts  # no label: NaN
+    likely = p >= thresholds - 1e-6  # so that rounding of a mean leaves nobody below it
+    best = p.where(likely, -1).argmax(1)
+    return likely.any(1) & (best != labels) & (p.argmax(1) != labels)
