@@ -47,6 +47,7 @@ from tutelage.teachers import (
     MentorNetDD,
     MentorNetPD,
     Mixup,
+    OutOfFoldTargets,
     Permuted,
     Plain,
     RandomBlending,
@@ -145,6 +146,15 @@ def learned_augmentation() -> nn.Module:
     return teacher
 
 
+def out_of_fold_targets() -> nn.Module:
+    p, ids = torch.randn(9, C).softmax(1), torch.arange(9).flip(0)
+    extra, given = torch.randn(9, 2), torch.arange(9) % C
+    teacher = OutOfFoldTargets(ids, p, given, extra=extra, width=5, share=0.75)
+    for parameter in teacher.parameters():
+        nn.init.normal_(parameter)
+    return teacher
+
+
 OTHERS: dict[str, Callable[[], nn.Module]] = {
     "safe curriculum": lambda: Curriculum(FourBlockCNN(2, 1, SIZE, width=4), beyond="safe"),
     "support weights": lambda: SupportWeights(
@@ -154,6 +164,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
     "random blending": lambda: RandomBlending(C, seed=3),
     "shuffled": lambda: Shuffled(blending(), seed=3),
     "mixup": lambda: Mixup(C, alpha=0.4),
+    "out-of-fold targets": out_of_fold_targets,
     "mask": lambda: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=3.0, background=0.1),
     "random mask": lambda: RandomMask(sigma=3.0),
     "auxiliary targets": lambda: AuxiliaryTargets(TwoBlockCNN(1, 5, SIZE)),

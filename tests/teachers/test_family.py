@@ -29,6 +29,7 @@ from tutelage.teachers import (
     MentorNetDD,
     MentorNetPD,
     Mixup,
+    OutOfFoldTargets,
     Permuted,
     Plain,
     RandomBlending,
@@ -94,6 +95,13 @@ def internal_state(
     )
 
 
+def out_of_fold_targets(*, table: bool = True) -> nn.Module:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.randn(6, CLASSES, generator=generator).softmax(1)
+    given = torch.randint(0, CLASSES, (6,), generator=generator)
+    return OutOfFoldTargets(torch.arange(6) + 10, p, given, width=8, table=table)
+
+
 TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "plain": lambda _: Plain(),
     "loss weigher": lambda _: LossWeigher(width=8),
@@ -108,6 +116,8 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "blending": lambda _: Blending(CLASSES),
     "random blending": lambda _: RandomBlending(CLASSES, seed=3),
     "mixup": lambda _: Mixup(CLASSES, alpha=1.0),
+    "out-of-fold targets": lambda _: out_of_fold_targets(),
+    "out-of-fold targets, no table": lambda _: out_of_fold_targets(table=False),
     "shuffled": lambda _: Shuffled(Blending(CLASSES), seed=3),
     "mask": lambda _: AttentionMask(pixel_network(), sigma=1.5),
     "mask u-net": lambda _: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=1.5),

@@ -22,6 +22,7 @@ from tutelage.teachers import (
     MentorNetDD,
     MentorNetPD,
     Mixup,
+    OutOfFoldTargets,
     Permuted,
     RandomBlending,
     RandomMask,
@@ -184,6 +185,24 @@ KINDS: dict[str, Kind] = {
         lambda teacher: {"classes": len(teacher.shares)},
     ),
     "Mixup": Kind(Mixup, {"classes": int, "alpha": float}, lambda s, _: Mixup(**s)),
+    "OutOfFoldTargets": Kind(
+        OutOfFoldTargets,
+        {
+            "examples": int,
+            "classes": int,
+            "facts": int,
+            "width": int,
+            "table": bool,
+            "share": float,
+        },
+        lambda s, _: OutOfFoldTargets.of_sizes(**s),
+        lambda teacher: {
+            "examples": len(teacher.ids),
+            "classes": teacher.closed_form.shape[1],
+            "facts": teacher.facts.shape[1],
+            "table": teacher.table is not None,
+        },
+    ),
     "AttentionMask": Kind(
         AttentionMask,
         {"sigma": float, "background": float, "network": dict},

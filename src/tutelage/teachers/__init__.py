@@ -18,6 +18,7 @@ from tutelage.teachers.loss_weigher import LossWeigher
 from tutelage.teachers.mentor_net import MentorNetDD, MentorNetPD
 from tutelage.teachers.mixup import Mixup
 from tutelage.teachers.other_classes import for_other_classes
+from tutelage.teachers.out_of_fold_targets import OutOfFoldTargets
 from tutelage.teachers.permuted import Permuted
 from tutelage.teachers.plain import Plain
 from tutelage.teachers.random_blending import RandomBlending
@@ -53,6 +54,7 @@ __all__ = [
     "MentorNetDD",
     "MentorNetPD",
     "Mixup",
+    "OutOfFoldTargets",
     "Permuted",
     "Plain",
     "RandomBlending",
