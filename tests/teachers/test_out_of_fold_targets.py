@@ -50,7 +50,7 @@ def test_it_starts_at_the_closed_form_whatever_the_example(transitions):
     assert teacher.weigh(lesson, seen).tolist() == [0.5] * 3
 
 
-def stirred(teacher: nn.Module) -> nn.Module:
+def stirred(teacher: OutOfFoldTargets) -> OutOfFoldTargets:
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for p in teacher.parameters():

@@ -8,14 +8,17 @@ teacher, data set or training loop. Start with ``stratified_folds`` and ``out_of
 """
 
 from tutelage.crossfit.folds import stratified_folds
+from tutelage.crossfit.out_of_fold import Fit, out_of_fold
 from tutelage.crossfit.posterior import label_issues, label_posterior, sharpened
 from tutelage.crossfit.transitions import ForwardCorrected, estimate_transitions
 
 __all__ = [
+    "Fit",
     "ForwardCorrected",
     "estimate_transitions",
     "label_issues",
     "label_posterior",
+    "out_of_fold",
     "sharpened",
     "stratified_folds",
 ]
