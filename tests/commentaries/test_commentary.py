@@ -46,6 +46,8 @@ from tutelage.teachers import (
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
+    MetaLabelCorrection,
+    MetaSoftLabelCorrector,
     Mixup,
     OutOfFoldTargets,
     Permuted,
@@ -165,6 +167,12 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
     "shuffled": lambda: Shuffled(blending(), seed=3),
     "mixup": lambda: Mixup(C, alpha=0.4),
     "out-of-fold targets": out_of_fold_targets,
+    "meta label correction": lambda: MetaLabelCorrection(
+        STUDENT, classes=C, tap="pool", embedding=3, width=4
+    ),
+    "meta soft label corrector": lambda: MetaSoftLabelCorrector(
+        torch.arange(8).flip(0), torch.randn(8, C).softmax(1), width=5
+    ),
     "mask": lambda: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=3.0, background=0.1),
     "random mask": lambda: RandomMask(sigma=3.0),
     "auxiliary targets": lambda: AuxiliaryTargets(TwoBlockCNN(1, 5, SIZE)),

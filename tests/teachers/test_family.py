@@ -28,6 +28,8 @@ from tutelage.teachers import (
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
+    MetaLabelCorrection,
+    MetaSoftLabelCorrector,
     Mixup,
     OutOfFoldTargets,
     Permuted,
@@ -129,6 +131,12 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "MentorNet PD": lambda _: MentorNetPD(burn_in=0.0, width=9.0),
     "MentorNet DD": lambda _: MentorNetDD(CLASSES),
     "keep probability": lambda _: KeepProbability(CLASSES),
+    "meta label correction": lambda student: MetaLabelCorrection(
+        student, classes=CLASSES, tap="3", embedding=3, width=4
+    ),
+    "meta soft label corrector": lambda _: MetaSoftLabelCorrector(
+        torch.arange(6) + 10, torch.tensor([[0.5, 0.3, 0.2]]).expand(6, CLASSES), width=5
+    ),
     "dynamic loss": lambda _: DynamicLoss(CLASSES),
     "support weights": lambda _: SupportWeights(
         features(), features=3 * SIZE**2, classes=CLASSES, width=4
@@ -151,7 +159,8 @@ PREPARING = (
     *("permuted mask", "auxiliary targets"),
 )
 LEARNING = [name for name in TEACHERS if name not in FIXED]
-WEIGHING = [name for name in LEARNING if name not in (*PREPARING, "dynamic loss")]
+GRADING = ("dynamic loss", "meta label correction", "meta soft label corrector")
+WEIGHING = [name for name in LEARNING if name not in (*PREPARING, *GRADING)]
 
 
 class TwoHeads(nn.Module):

@@ -16,6 +16,8 @@ from tutelage.teachers.keep_probability import KeepProbability
 from tutelage.teachers.learned_augmentation import LearnedAugmentation
 from tutelage.teachers.loss_weigher import LossWeigher
 from tutelage.teachers.mentor_net import MentorNetDD, MentorNetPD
+from tutelage.teachers.meta_label_correction import MetaLabelCorrection
+from tutelage.teachers.meta_soft_label_corrector import MetaSoftLabelCorrector
 from tutelage.teachers.mixup import Mixup
 from tutelage.teachers.other_classes import for_other_classes
 from tutelage.teachers.out_of_fold_targets import OutOfFoldTargets
@@ -53,6 +55,8 @@ __all__ = [
     "LossWeigher",
     "MentorNetDD",
     "MentorNetPD",
+    "MetaLabelCorrection",
+    "MetaSoftLabelCorrector",
     "Mixup",
     "OutOfFoldTargets",
     "Permuted",

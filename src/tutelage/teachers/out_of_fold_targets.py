@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from tutelage.crossfit import label_posterior, sharpened
 from tutelage.crossfit.checks import require_labels
-from tutelage.errors import UsageError, first_few
+from tutelage.errors import UsageError
 from tutelage.objectives import Normalise
 from tutelage.precision import FULL, autocast_to
 from tutelage.records import Batch, Lesson, Observation, as_lesson
-from tutelage.shapes import require_known_ids
 from tutelage.teachers.blending import soft_labels
+from tutelage.teachers.by_id import order_of, rows_of
 
 FACTS = 4
 """columns made of each prediction: log p of the given label and of the best other class, the
@@ -88,7 +88,7 @@ class OutOfFoldTargets(nn.Module):
             closed = sharpened(probabilities)
         else:
             closed = label_posterior(probabilities, transitions, given)
-        order = _ordered(ids)
+        order = order_of(ids)
         facts = _facts(probabilities.to(closed), given, extra)
         self._fill(
             ids.long()[order],
@@ -211,26 +211,7 @@ class OutOfFoldTargets(nn.Module):
             return moved, self.logits(self.ids)[:, 0].sigmoid()
 
     def _rows(self, ids: Tensor) -> Tensor:
-        rows = torch.searchsorted(self.ids, ids).clamp(max=len(self.ids) - 1)
-        known = self.ids[rows] == ids
-        require_known_ids(ids, known, "no out-of-fold prediction is there")
-        return rows
-
-
-def _ordered(ids: Tensor) -> Tensor:
-    # the order of rising ids; what is no id is refused
-    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        raise UsageError(f"ids are {ids.dtype}; give whole numbers, such as torch.int64.")
-    order = ids.long().argsort()
-    known = ids.long()[order]
-    twice = known[1:][known[1:] == known[:-1]]
-    if int(known[0]) < 0 or len(twice):
-        wrong = known[known < 0] if int(known[0]) < 0 else twice.unique()
-        raise UsageError(
-            f"ids {first_few(wrong.tolist())} are negative or come twice; give each example "
-            "one of its own, 0 and above."
-        )
-    return order
+        return rows_of(self.ids, ids, "no out-of-fold prediction is there")
 
 
 def _facts(p: Tensor, given: Tensor, extra: Tensor | None) -> Tensor:
