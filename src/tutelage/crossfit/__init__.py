@@ -10,11 +10,15 @@ teacher, data set or training loop. Start with ``stratified_folds`` and ``out_of
 from tutelage.crossfit.folds import stratified_folds
 from tutelage.crossfit.out_of_fold import Fit, out_of_fold
 from tutelage.crossfit.posterior import label_issues, label_posterior, sharpened
+from tutelage.crossfit.rounds import CrossFitted, Training, cross_fit
 from tutelage.crossfit.transitions import ForwardCorrected, estimate_transitions
 
 __all__ = [
+    "CrossFitted",
     "Fit",
     "ForwardCorrected",
+    "Training",
+    "cross_fit",
     "estimate_transitions",
     "label_issues",
     "label_posterior",
