@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tutelage import logs, models, signals, teachers
+    from tutelage import crossfit, logs, models, signals, teachers
     from tutelage.alignments import Recorder, alignment
     from tutelage.commentaries import load_commentary, save_commentary
     from tutelage.records import Batch, Lesson, Observation
@@ -25,6 +25,7 @@ __all__ = [
     "Tutor",
     "Unrolled",
     "alignment",
+    "crossfit",
     "load_commentary",
     "logs",
     "models",

@@ -5,7 +5,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tutelage.crossfit import label_issues, label_posterior, sharpened
+from tutelage.crossfit import (
+    label_issues,
+    label_posterior,
+    refined_transitions,
+    sharpened,
+)
 from tutelage.errors import UsageError
 
 
@@ -88,6 +93,60 @@ def test_sharpening_squares_and_keeps_the_precision(dtype):
 def test_sharpening_many_classes_does_not_underflow():
     p = torch.full((1, 10**5), 1e-5)
     assert sharpened(p, 20.0).sum().item() == pytest.approx(1.0, rel=1e-4)
+
+
+TRANSITIONS = torch.tensor(
+    [[0.6, 0.4, 0.0], [0.0, 0.7, 0.3], [0.2, 0.0, 0.8]], dtype=torch.float64
+)
+ROUGH = 0.6 * torch.eye(3, dtype=torch.float64) + 0.4 / 3
+
+
+def noisy(rows: int) -> tuple[Tensor, Tensor]:
+    """Probabilities that are right as such, and labels drawn by them and the transitions."""
+    generator = torch.Generator().manual_seed(0)
+    p = (2 * torch.randn(rows, 3, generator=generator, dtype=torch.float64)).softmax(1)
+    right = torch.multinomial(p, 1, generator=generator).squeeze(1)
+    given = torch.multinomial(TRANSITIONS[right], 1, generator=generator).squeeze(1)
+    return p, given
+
+
+def test_each_refinement_is_one_step_worked_out_by_hand_and_raises_the_likelihood():
+    p, given = noisy(300)
+    found = refined_transitions(p, ROUGH, given, steps=1, prior_count=2.0)
+    want = 2.0 * ROUGH.clone()
+    for row, label in zip(p, given.tolist(), strict=True):
+        joint = row * ROUGH[:, label]
+        want[:, label] += joint / joint.sum()
+    torch.testing.assert_close(found, want / want.sum(1, keepdim=True))
+    likelihoods = []
+    for steps in range(1, 8):
+        c = refined_transitions(p, ROUGH, given, steps=steps, prior_count=0.0)
+        likelihoods.append(float((p @ c)[range(300), given].log().sum()))
+    assert likelihoods == sorted(likelihoods)
+    assert likelihoods[-1] > likelihoods[0] + 1
+
+
+def test_many_examples_show_the_transitions_that_made_the_labels():
+    p, given = noisy(20000)
+    found = refined_transitions(p, ROUGH, given, steps=40, prior_count=0.0)
+    assert (ROUGH - TRANSITIONS).abs().max() > 0.2
+    torch.testing.assert_close(found, TRANSITIONS, rtol=0, atol=0.03)
+
+
+def test_a_large_prior_or_no_example_of_a_class_keeps_what_was_given():
+    p, given = noisy(50)
+    held = refined_transitions(p, ROUGH, given, prior_count=1e9)
+    torch.testing.assert_close(held, ROUGH, rtol=0, atol=1e-6)
+    two = torch.cat([p[:, :2] / p[:, :2].sum(1, keepdim=True), torch.zeros(50, 1)], 1)
+    found = refined_transitions(two, ROUGH, given, prior_count=0.0)
+    assert torch.equal(found[2], ROUGH[2])
+    torch.testing.assert_close(found.sum(1), torch.ones(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("options", [{"steps": 0}, {"prior_count": -1.0}])
+def test_no_step_and_a_negative_prior_are_refused(options):
+    with pytest.raises(UsageError, match=r"steps is \d and prior_count -?\d+; allowed: 1"):
+        refined_transitions(torch.eye(2), torch.eye(2), torch.tensor([0, 1]), **options)
 
 
 GOOD = [[0.5, 0.5], [0.2, 0.8]]

@@ -9,7 +9,12 @@ teacher, data set or training loop. Start with ``stratified_folds`` and ``out_of
 
 from tutelage.crossfit.folds import stratified_folds
 from tutelage.crossfit.out_of_fold import Fit, out_of_fold
-from tutelage.crossfit.posterior import label_issues, label_posterior, sharpened
+from tutelage.crossfit.posterior import (
+    label_issues,
+    label_posterior,
+    refined_transitions,
+    sharpened,
+)
 from tutelage.crossfit.rounds import CrossFitted, Training, cross_fit
 from tutelage.crossfit.transitions import ForwardCorrected, estimate_transitions
 
@@ -23,6 +28,7 @@ __all__ = [
     "label_issues",
     "label_posterior",
     "out_of_fold",
+    "refined_transitions",
     "sharpened",
     "stratified_folds",
 ]

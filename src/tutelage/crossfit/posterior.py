@@ -69,6 +69,55 @@ def label_posterior(
     return torch.where(sums > tiny, joint / sums.clamp(min=tiny), p / p.sum(1, keepdim=True))
 
 
+def refined_transitions(
+    probabilities: Tensor,
+    transitions: Tensor,
+    given: Tensor,
+    *,
+    steps: int = 5,
+    prior_count: float = 10.0,
+) -> Float[Tensor, "C C"]:
+    """Transitions by all examples, from those that a few checked ones show.
+
+    Expectation maximisation of ``sum_i log sum_c p_i(c) C[c, g_i]``, p held fixed: the
+    posterior of each label by ``label_posterior``, then ``C[c, g]`` in proportion to the sum of
+    the posteriors of class c over the examples with given label g. A Dirichlet prior of
+    ``prior_count`` examples a class, spread as the transitions say, is added at each step.
+
+    Source: Dawid and Skene 1979, Maximum Likelihood Estimation of Observer Error-Rates Using
+    the EM Algorithm, for one observer whose cases have priors p_i.
+
+    Args:
+        probabilities: p(right class | input) [N, C], by students that never saw the example.
+        transitions: What it starts at and is held to [C, C].
+        given: The given labels [N].
+        steps: Of expectation and maximisation, 1 and above.
+        prior_count: In examples a class, 0 and above.
+
+    Returns:
+        Rows that sum to one. A class without any posterior or prior keeps its row.
+
+    Raises:
+        UsageError: If there are no steps, or the prior is negative or not finite.
+    """
+    if steps < 1 or not 0 <= prior_count < float("inf"):
+        raise UsageError(
+            f"steps is {steps} and prior_count {prior_count:g}; allowed: 1 and above, and 0 "
+            "and above, finite."
+        )
+    found = transitions
+    for _ in range(steps):
+        posterior = label_posterior(probabilities, found, given)
+        found = found.to(posterior)
+        counts = torch.zeros_like(found).index_add(0, given.long(), posterior).T
+        sums = counts + prior_count * transitions.to(posterior)
+        totals = sums.sum(1, keepdim=True)
+        found = torch.where(
+            totals > 0, sums / totals.clamp(min=totals.new_tensor(1e-30)), found
+        )
+    return found
+
+
 def label_issues(probabilities: Tensor, given: Tensor) -> Bool[Tensor, "N"]:
     """Which given labels confident learning holds to be wrong.
 
