@@ -11,6 +11,7 @@ from tutelage.crossfit import (
     cross_fit,
     estimate_transitions,
     label_posterior,
+    refined_transitions,
     stratified_folds,
 )
 from tutelage.errors import UsageError
@@ -44,7 +45,7 @@ def fitted(fits: Fits, **options):
 
 def test_round_0_is_corrected_by_what_the_checked_examples_show():
     fits = Fits(0.6)
-    found = fitted(fits, rounds=1)
+    found = fitted(fits, rounds=1, refine_steps=0)
     first, predicted, number = fits.calls[0]
     unchecked = torch.ones(N, dtype=torch.bool).index_fill(0, CHECKED, False)
     assert torch.equal(first.rows, unchecked.nonzero().squeeze(1))
@@ -67,9 +68,25 @@ def test_round_0_is_corrected_by_what_the_checked_examples_show():
     assert found.weights.tolist() == [1.0] * N
 
 
-def test_a_later_round_is_trained_on_what_the_round_before_says_and_never_on_its_own_fold():
+def test_the_second_round_is_corrected_by_transitions_that_all_examples_refine():
     fits = Fits(0.6, 0.7)
     found = fitted(fits, rounds=2)
+    rest = torch.ones(N, dtype=torch.bool).index_fill(0, CHECKED, False)
+    shown = estimate_transitions(0.2 + 0.4 * F.one_hot(RIGHT, C), RIGHT)
+    first, second = (
+        refined_transitions(p[rest], shown, GIVEN[rest]) for p in found.probabilities
+    )
+    assert len(fits.calls) == 7
+    for training, _, fold in fits.calls[4:]:
+        assert torch.equal(training.rows, (FOLDS.ne(fold) & rest).nonzero().squeeze(1))
+        assert isinstance(training.objective, ForwardCorrected)
+        torch.testing.assert_close(training.objective.transitions, first)
+    torch.testing.assert_close(found.transitions, second)
+
+
+def test_a_later_round_is_trained_on_what_the_round_before_says_and_never_on_its_own_fold():
+    fits = Fits(0.6, 0.7)
+    found = fitted(fits, rounds=2, refine_steps=0)
     before = label_posterior(
         found.probabilities[0], found.transitions, GIVEN.index_fill(0, CHECKED, 0)
     )
@@ -84,9 +101,9 @@ def test_a_later_round_is_trained_on_what_the_round_before_says_and_never_on_its
 
 def test_a_round_after_which_the_checked_are_less_likely_is_not_kept_and_the_last():
     fits = Fits(0.6, 0.7, 0.65, 0.9)
-    found = fitted(fits, rounds=4)
+    found = fitted(fits, rounds=4, corrected=1)
     assert (len(found.probabilities), found.kept) == (3, 1)
-    expected = fitted(Fits(0.6, 0.7), rounds=2)
+    expected = fitted(Fits(0.6, 0.7), rounds=2, corrected=1)
     torch.testing.assert_close(found.targets, expected.targets)
 
 
@@ -142,7 +159,8 @@ def test_rounds_that_are_done_are_not_trained_again(tmp_path):
 
 
 REFUSED = {
-    "no round": (CHECKED, RIGHT, {"rounds": 0}, "rounds is 0; allowed: 1"),
+    "no round": (CHECKED, RIGHT, {"rounds": 0}, "rounds is 0, corrected 2.*allowed: 1"),
+    "no corrected round": (CHECKED, RIGHT, {"corrected": 0}, "corrected 0.*1 and above"),
     "a row twice": (CHECKED.where(CHECKED != 4, 17), RIGHT, {}, "names 3 rows, 2 of them diff"),
     "none": (CHECKED[:0], RIGHT[:0], {}, "names 0 rows"),
     "a row beyond": (CHECKED + 1, RIGHT, {}, r"row 2 of checked is 30; allowed: 0\.\.29"),

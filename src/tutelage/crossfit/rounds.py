@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tutelage.crossfit.checks import require_labels
 from tutelage.crossfit.out_of_fold import Fit, out_of_fold
-from tutelage.crossfit.posterior import label_posterior
+from tutelage.crossfit.posterior import label_posterior, refined_transitions
 from tutelage.crossfit.transitions import ForwardCorrected, estimate_transitions
 from tutelage.errors import UsageError
 from tutelage.objectives import Objective, cross_entropy
@@ -39,7 +39,7 @@ class CrossFitted(NamedTuple):
     kept: int
     """the round whose probabilities the targets are made of"""
     transitions: Float[Tensor, "C C"]
-    """row: right class, column: given label"""
+    """of the kept round: row right class, column given label"""
     targets: Float[Tensor, "N C"]
     """to train a student on: the right class of checked examples, what the kept round says of
     the others"""
@@ -63,6 +63,8 @@ def cross_fit(
     *,
     classes: int,
     rounds: int = 2,
+    corrected: int = 2,
+    refine_steps: int = 5,
     prior_count: float = 1.0,
     retarget: Retarget | None = None,
     jobs: int = 1,
@@ -72,15 +74,16 @@ def cross_fit(
     """Predict every example out of fold, allowing for wrong labels, in rounds.
 
     A student trained on the given labels of all but the checked examples shows the class
-    transitions (``estimate_transitions``). Round 0 trains each fold's student by forward
-    correction with them, without checked examples. Each later round trains it on the targets of
-    the round before, the checked examples of the other folds included with their right labels
-    and weight 1. So no checked example is predicted by a student that was trained on it, and
-    their likelihood can judge a round: it goes on until the likelihood falls, and the last
-    round before that is kept.
+    transitions (``estimate_transitions``). The first ``corrected`` rounds train each fold's
+    student by forward correction with them, without checked examples; after each round they
+    are refined by its probabilities of all examples (``refined_transitions``). Later rounds
+    train on the targets of the round before, the checked examples of the other folds included
+    with their right labels and weight 1. So no checked example is predicted by a student that
+    was trained on it, and their likelihood can judge a round: it goes on until the likelihood
+    falls, and the last round before that is kept.
 
     Source: round 0 is the gold loss correction of Hendrycks et al. 2018 within folds, the rest
-    is ours.
+    is ours, the refinement after Dawid and Skene 1979.
 
     Args:
         fit: See ``FitRows``.
@@ -90,6 +93,9 @@ def cross_fit(
         checked_labels: Their right classes [H].
         classes: C.
         rounds: How many at most, 1 and above.
+        corrected: How many of them train by forward correction, 1 and above.
+        refine_steps: Of ``refined_transitions``; 0 keeps what the checked examples
+            show, and then one round is corrected.
         prior_count: Of ``estimate_transitions``.
         retarget: Targets and weights of a round; None: the posterior of the label, weight 1.
         jobs: As of ``out_of_fold``.
@@ -99,35 +105,50 @@ def cross_fit(
     Returns:
         The probabilities of each round that was trained, the transitions, the targets.
 
-    Note: raises ``UsageError`` where arguments do not fit, there are no rounds, or a checked
-    row is none.
+    Raises:
+        UsageError: If arguments do not fit, there are no rounds, or a checked row is none.
     """
-    known = _checked_mask(checked, len(given), rounds)
+    known = _checked_mask(checked, len(given))
+    if rounds < 1 or corrected < 1 or refine_steps < 0:
+        raise UsageError(
+            f"rounds is {rounds}, corrected {corrected}, refine_steps {refine_steps}; allowed: "
+            "1 and above, 1 and above, 0 and above."
+        )
     labels = require_labels("given", given.cpu().where(~known, 0), len(given), classes)
     right = require_labels("checked_labels", checked_labels.cpu(), len(checked), classes)
     rows = (~known).nonzero().squeeze(1)
     plain = Training(rows, labels[rows], torch.ones(len(rows)), cross_entropy)
     seen = fit(plain, checked.cpu(), int(folds.max()) + 1).cpu()
-    transitions = estimate_transitions(seen, right, prior_count=prior_count)
-    data = _Data(fit, labels, known, checked.cpu(), right, classes, transitions, retarget)
+    shown = estimate_transitions(seen, right, prior_count=prior_count)
+    data = _Data(fit, labels, known, checked.cpu(), right, classes, shown, retarget)
 
-    def trained(fit_fold: Fit, content: Tensor) -> Tensor:
-        return out_of_fold(fit_fold, folds, labels=content, jobs=jobs, cache=cache, key=key)
+    probabilities, likelihoods, best = list[Tensor](), list[float](), _start(data)
+    for number in range(rounds):
+        by_given = number < (corrected if refine_steps else 1)
+        task = data.corrected(best) if by_given else data.distilled(best)
+        p = out_of_fold(task.fit, folds, labels=task.content, jobs=jobs, cache=cache, key=key)
+        probabilities.append(p)
+        likelihoods.append(data.log_likelihood(p))
+        if number and likelihoods[-1] < likelihoods[-2]:
+            break
+        best = data.outcome(number, p, refine_steps)
+    return CrossFitted(tuple(probabilities), tuple(likelihoods), *best)
 
-    by_given = transitions.T[labels].where(~known[:, None], 0)
-    found, likelihoods, kept = [trained(data.corrected, by_given)], list[float](), 0
-    targets, weights = data.made_of(found[0])
-    while True:
-        likelihoods.append(data.log_likelihood(found[-1]))
-        if len(found) > 1 and likelihoods[-1] < likelihoods[-2]:
-            break
-        kept = len(found) - 1
-        targets, weights = data.made_of(found[-1])
-        if len(found) == rounds:
-            break
-        content = torch.cat([targets, weights[:, None].to(targets)], 1)
-        found.append(trained(data.on(targets, weights), content))
-    return CrossFitted(tuple(found), tuple(likelihoods), kept, transitions, targets, weights)
+
+class _Outcome(NamedTuple):
+    """What a round comes to, in the order of ``CrossFitted``."""
+
+    kept: int
+    transitions: Tensor
+    targets: Tensor
+    weights: Tensor
+
+
+class _Round(NamedTuple):
+    """How the students of a round are trained, and what that depends on."""
+
+    fit: Fit
+    content: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,34 +161,46 @@ class _Data:
     checked: Tensor
     right: Tensor
     classes: int
-    transitions: Tensor
+    shown: Tensor
     retarget: Retarget | None
 
-    def corrected(self, train: Tensor, predict: Tensor, fold: int) -> Tensor:
-        # round 0: given labels alone, by forward correction
-        rows = train[~self.known[train]]
-        objective = ForwardCorrected(self.transitions)
-        taken = Training(rows, self.labels[rows], torch.ones(len(rows)), objective)
-        return self.fit(taken, predict, fold)
+    def corrected(self, before: _Outcome) -> _Round:
+        # on given labels alone, by forward correction
+        objective = ForwardCorrected(before.transitions)
 
-    def on(self, targets: Tensor, weights: Tensor) -> Fit:
-        # a later round
+        def fit(train: Tensor, predict: Tensor, fold: int) -> Tensor:
+            rows = train[~self.known[train]]
+            taken = Training(rows, self.labels[rows], torch.ones(len(rows)), objective)
+            return self.fit(taken, predict, fold)
+
+        by_given = before.transitions.T[self.labels]
+        return _Round(fit, by_given.where(~self.known[:, None], 0))
+
+    def distilled(self, before: _Outcome) -> _Round:
+        # on what the round before says
+        _, _, targets, weights = before
+
         def fit(train: Tensor, predict: Tensor, fold: int) -> Tensor:
             taken = Training(train, targets[train], weights[train], cross_entropy)
             return self.fit(taken, predict, fold)
 
-        return fit
+        return _Round(fit, torch.cat([targets, weights[:, None].to(targets)], 1))
 
-    def made_of(self, p: Tensor) -> tuple[Tensor, Tensor]:
-        # targets and weights that a round gives
+    def outcome(self, number: int, p: Tensor, refine_steps: int) -> _Outcome:
+        # transitions, targets and weights by a round's probabilities
+        transitions, rest = self.shown, ~self.known
+        if refine_steps:
+            transitions = refined_transitions(
+                p[rest], self.shown, self.labels[rest], steps=refine_steps
+            )
         if self.retarget is None:
-            targets = label_posterior(p, self.transitions, self.labels)
+            targets = label_posterior(p, transitions, self.labels)
             weights = torch.ones(len(p))
         else:
-            targets, weights = (x.clone() for x in self.retarget(p, self.transitions))
+            targets, weights = (x.clone() for x in self.retarget(p, transitions))
         targets[self.checked] = F.one_hot(self.right, self.classes).to(targets)
         weights[self.checked] = 1
-        return targets, weights
+        return _Outcome(number, transitions, targets, weights)
 
     def log_likelihood(self, p: Tensor) -> float:
         # mean log p of the right class of the checked examples
@@ -175,10 +208,14 @@ class _Data:
         return float(own.clamp(min=torch.finfo(p.dtype).tiny).log().mean())
 
 
-def _checked_mask(checked: Tensor, count: int, rounds: int) -> Tensor:
+def _start(data: _Data) -> _Outcome:
+    # before there is a round: what the checked examples show
+    nothing = data.shown.new_zeros(len(data.labels), data.classes)
+    return _Outcome(0, data.shown, nothing, nothing[:, 0])
+
+
+def _checked_mask(checked: Tensor, count: int) -> Tensor:
     # which of all rows are checked
-    if rounds < 1:
-        raise UsageError(f"rounds is {rounds}; allowed: 1 and above.")
     rows = require_labels("checked", checked.cpu(), len(checked), count)
     known = torch.zeros(count, dtype=torch.bool)
     known[rows] = True
