@@ -112,18 +112,32 @@ def noisy(rows: int) -> tuple[Tensor, Tensor]:
 
 def test_each_refinement_is_one_step_worked_out_by_hand_and_raises_the_likelihood():
     p, given = noisy(300)
-    found = refined_transitions(p, ROUGH, given, steps=1, prior_count=2.0)
     want = 2.0 * ROUGH.clone()
     for row, label in zip(p, given.tolist(), strict=True):
-        joint = row * ROUGH[:, label]
-        want[:, label] += joint / joint.sum()
-    torch.testing.assert_close(found, want / want.sum(1, keepdim=True))
+        want[:, label] += row
+    want = want / want.sum(1, keepdim=True)
+    found = refined_transitions(p, ROUGH, given, prior_count=2.0)
+    torch.testing.assert_close(found, want)
+    again = 2.0 * ROUGH.clone()
+    for row, label in zip(p, given.tolist(), strict=True):
+        joint = row * want[:, label]
+        again[:, label] += joint / joint.sum()
+    found = refined_transitions(p, ROUGH, given, steps=1, prior_count=2.0)
+    torch.testing.assert_close(found, again / again.sum(1, keepdim=True))
     likelihoods = []
-    for steps in range(1, 8):
+    for steps in range(8):
         c = refined_transitions(p, ROUGH, given, steps=steps, prior_count=0.0)
         likelihoods.append(float((p @ c)[range(300), given].log().sum()))
     assert likelihoods == sorted(likelihoods)
     assert likelihoods[-1] > likelihoods[0] + 1
+
+
+def test_sure_predictions_show_the_transitions_without_a_step():
+    generator = torch.Generator().manual_seed(0)
+    right = torch.randint(0, 3, (20000,), generator=generator)
+    given = torch.multinomial(TRANSITIONS[right], 1, generator=generator).squeeze(1)
+    found = refined_transitions(torch.eye(3).double()[right], ROUGH, given, prior_count=0.0)
+    torch.testing.assert_close(found, TRANSITIONS, rtol=0, atol=0.02)
 
 
 def test_many_examples_show_the_transitions_that_made_the_labels():
@@ -143,9 +157,9 @@ def test_a_large_prior_or_no_example_of_a_class_keeps_what_was_given():
     torch.testing.assert_close(found.sum(1), torch.ones(3, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("options", [{"steps": 0}, {"prior_count": -1.0}])
+@pytest.mark.parametrize("options", [{"steps": -1}, {"prior_count": -1.0}])
 def test_no_step_and_a_negative_prior_are_refused(options):
-    with pytest.raises(UsageError, match=r"steps is \d and prior_count -?\d+; allowed: 1"):
+    with pytest.raises(UsageError, match=r"steps is -?\d and prior_count -?\d+; allowed: 0"):
         refined_transitions(torch.eye(2), torch.eye(2), torch.tensor([0, 1]), **options)
 
 

@@ -74,48 +74,53 @@ def refined_transitions(
     transitions: Tensor,
     given: Tensor,
     *,
-    steps: int = 5,
+    steps: int = 0,
     prior_count: float = 10.0,
 ) -> Float[Tensor, "C C"]:
-    """Transitions by all examples, from those that a few checked ones show.
+    """Transitions by all examples, where a few checked ones show them roughly.
 
-    Expectation maximisation of ``sum_i log sum_c p_i(c) C[c, g_i]``, p held fixed: the
-    posterior of each label by ``label_posterior``, then ``C[c, g]`` in proportion to the sum of
-    the posteriors of class c over the examples with given label g. A Dirichlet prior of
-    ``prior_count`` examples a class, spread as the transitions say, is added at each step.
+    ``C[c, g]`` is in proportion to ``sum_i q_i(c) 1[g_i = g]``, at first with ``q = p``: the
+    joint of given labels and out-of-fold predictions, right where these are calibrated. Each
+    further step takes for q the posterior of the label by the C before it, which is expectation
+    maximisation of ``sum_i log sum_c p_i(c) C[c, g_i]``. A Dirichlet prior of ``prior_count``
+    examples a class, spread as the rough transitions say, is added each time.
 
-    Source: Dawid and Skene 1979, Maximum Likelihood Estimation of Observer Error-Rates Using
-    the EM Algorithm, for one observer whose cases have priors p_i.
+    Source: without a step the confident joint of Northcutt et al. 2021, its thresholds replaced
+    by probabilities; steps as in Dawid and Skene 1979, Maximum Likelihood Estimation of
+    Observer Error-Rates Using the EM Algorithm, for one observer of cases with priors p_i.
 
     Args:
         probabilities: p(right class | input) [N, C], by students that never saw the example.
-        transitions: What it starts at and is held to [C, C].
+        transitions: The rough ones [C, C].
         given: The given labels [N].
-        steps: Of expectation and maximisation, 1 and above.
+        steps: Of expectation maximisation, 0 and above. They fit C more closely to given labels
+            that depend on the class alone; wrong labels of people depend on more.
         prior_count: In examples a class, 0 and above.
 
     Returns:
-        Rows that sum to one. A class without any posterior or prior keeps its row.
+        Rows that sum to one. A class without any prediction or prior keeps its row.
 
     Raises:
-        UsageError: If there are no steps, or the prior is negative or not finite.
+        UsageError: If the three do not fit, there are fewer steps than none, or the prior is
+            negative or not finite.
     """
-    if steps < 1 or not 0 <= prior_count < float("inf"):
+    if steps < 0 or not 0 <= prior_count < float("inf"):
         raise UsageError(
-            f"steps is {steps} and prior_count {prior_count:g}; allowed: 1 and above, and 0 "
-            "and above, finite."
+            f"steps is {steps} and prior_count {prior_count:g}; allowed: 0 and above, both."
         )
-    found = transitions
+    start = label_posterior(probabilities, transitions, given)  # refuses what does not fit
+    rough, q = transitions.to(start), wide(probabilities)
+    found = _joint(q, rough, given, prior_count)
     for _ in range(steps):
-        posterior = label_posterior(probabilities, found, given)
-        found = found.to(posterior)
-        counts = torch.zeros_like(found).index_add(0, given.long(), posterior).T
-        sums = counts + prior_count * transitions.to(posterior)
-        totals = sums.sum(1, keepdim=True)
-        found = torch.where(
-            totals > 0, sums / totals.clamp(min=totals.new_tensor(1e-30)), found
-        )
+        q = label_posterior(probabilities, found, given)
+        found = _joint(q, rough, given, prior_count)
     return found
+
+
+def _joint(q: Tensor, rough: Tensor, given: Tensor, prior_count: float) -> Tensor:
+    sums = torch.zeros_like(rough).index_add(0, given.long(), q).T + prior_count * rough
+    totals = sums.sum(1, keepdim=True)
+    return torch.where(totals > 0, sums / totals.where(totals > 0, 1), rough)
 
 
 def label_issues(probabilities: Tensor, given: Tensor) -> Bool[Tensor, "N"]:

@@ -64,7 +64,7 @@ def cross_fit(
     classes: int,
     rounds: int = 2,
     corrected: int = 2,
-    refine_steps: int = 5,
+    refine: bool = True,
     prior_count: float = 1.0,
     retarget: Retarget | None = None,
     jobs: int = 1,
@@ -94,8 +94,8 @@ def cross_fit(
         classes: C.
         rounds: How many at most, 1 and above.
         corrected: How many of them train by forward correction, 1 and above.
-        refine_steps: Of ``refined_transitions``; 0 keeps what the checked examples
-            show, and then one round is corrected.
+        refine: By ``refined_transitions``; otherwise they stay what the checked examples show,
+            and one round is corrected.
         prior_count: Of ``estimate_transitions``.
         retarget: Targets and weights of a round; None: the posterior of the label, weight 1.
         jobs: As of ``out_of_fold``.
@@ -109,10 +109,9 @@ def cross_fit(
         UsageError: If arguments do not fit, there are no rounds, or a checked row is none.
     """
     known = _checked_mask(checked, len(given))
-    if rounds < 1 or corrected < 1 or refine_steps < 0:
+    if rounds < 1 or corrected < 1:
         raise UsageError(
-            f"rounds is {rounds}, corrected {corrected}, refine_steps {refine_steps}; allowed: "
-            "1 and above, 1 and above, 0 and above."
+            f"rounds is {rounds} and corrected {corrected}; allowed: 1 and above, both."
         )
     labels = require_labels("given", given.cpu().where(~known, 0), len(given), classes)
     right = require_labels("checked_labels", checked_labels.cpu(), len(checked), classes)
@@ -124,14 +123,14 @@ def cross_fit(
 
     probabilities, likelihoods, best = list[Tensor](), list[float](), _start(data)
     for number in range(rounds):
-        by_given = number < (corrected if refine_steps else 1)
+        by_given = number < (corrected if refine else 1)
         task = data.corrected(best) if by_given else data.distilled(best)
         p = out_of_fold(task.fit, folds, labels=task.content, jobs=jobs, cache=cache, key=key)
         probabilities.append(p)
         likelihoods.append(data.log_likelihood(p))
         if number and likelihoods[-1] < likelihoods[-2]:
             break
-        best = data.outcome(number, p, refine_steps)
+        best = data.outcome(number, p, refine=refine)
     return CrossFitted(tuple(probabilities), tuple(likelihoods), *best)
 
 
@@ -186,13 +185,11 @@ class _Data:
 
         return _Round(fit, torch.cat([targets, weights[:, None].to(targets)], 1))
 
-    def outcome(self, number: int, p: Tensor, refine_steps: int) -> _Outcome:
+    def outcome(self, number: int, p: Tensor, *, refine: bool) -> _Outcome:
         # transitions, targets and weights by a round's probabilities
         transitions, rest = self.shown, ~self.known
-        if refine_steps:
-            transitions = refined_transitions(
-                p[rest], self.shown, self.labels[rest], steps=refine_steps
-            )
+        if refine:
+            transitions = refined_transitions(p[rest], self.shown, self.labels[rest])
         if self.retarget is None:
             targets = label_posterior(p, transitions, self.labels)
             weights = torch.ones(len(p))
