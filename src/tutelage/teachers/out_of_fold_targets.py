@@ -1,5 +1,6 @@
 """Targets and weights from predictions by students that never saw the example."""
 
+import math
 from typing import ClassVar
 
 import torch
@@ -37,11 +38,12 @@ class OutOfFoldTargets(nn.Module):
     ``AdamW(lr=0.005, weight_decay=2)`` they shrink by 1% at each teacher step, and the teacher
     leaves the closed form as far as held-out examples keep saying so.
 
-    Source: ours. The closed form follows Hendrycks et al. 2018, Using Trusted Data to Train
-    Deep Networks on Labels Corrupted by Severe Noise, and out-of-fold predictions Northcutt et
-    al. 2021, Confident Learning.
+    Nothing in it depends on the student, so that a signal follows it exactly over any number of
+    steps. It keeps F + C + 3 numbers an example, F = 4 + columns of ``extra``.
 
-    Note: it keeps (2 F + 2 C) numbers an example, F = 4 + columns of ``extra``.
+    Source: ours; predictions out of fold as in Northcutt et al. 2021, Confident Learning,
+    transitions as in Hendrycks et al. 2018, Using Trusted Data to Train Deep Networks on Labels
+    Corrupted by Severe Noise.
 
     Args:
         ids: The examples, N different whole numbers, 0 and above.
@@ -181,7 +183,7 @@ class OutOfFoldTargets(nn.Module):
         closed = self.closed_form[self._rows(batch.ids)]
         given = soft_labels(batch, closed.shape[1])
         kind = torch.promote_types(closed.dtype, given.dtype)
-        start = torch.tensor(self.share, dtype=kind, device=closed.device).logit()
+        start = math.log(self.share / (1 - self.share))
         share = (self.logits(batch.ids)[:, 1:].to(kind) + start).sigmoid()
         targets = (1 - share) * given.to(kind) + share * closed.to(kind)
         return as_lesson(batch)._replace(targets=targets.to(given.dtype))
