@@ -259,6 +259,19 @@ def test_loaded_teacher_of_another_kind_does_the_same(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("key", "value"),
+    [("examples", 8), ("examples", 2**31 - 1), ("facts", 5), ("width", 0), ("share", 1.5)],
+)
+def test_damaged_out_of_fold_targets_are_refused(tmp_path, key, value):
+    save_commentary(out_of_fold_targets(), tmp_path / "a")
+    card = json.loads((tmp_path / "a" / CARD).read_text())
+    card["settings"][key] = value
+    (tmp_path / "a" / CARD).write_text(json.dumps(card))
+    with pytest.raises(UsageError, match=r"damaged|does not fit"):
+        load_commentary(tmp_path / "a", STUDENT)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
     [
         ("space", "standrad"),
         ("space", 3),

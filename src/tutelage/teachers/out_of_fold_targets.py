@@ -76,10 +76,7 @@ class OutOfFoldTargets(nn.Module):
         share: float = 0.92,
     ) -> None:
         super().__init__()
-        if not 0 < share < 1:
-            raise UsageError(f"share is {share:g}; allowed: above 0 and below 1.")
-        if width < 1:
-            raise UsageError(f"width is {width}; allowed: 1 and above.")
+        _require(width, share)
         if probabilities.ndim != 2 or ids.shape != probabilities.shape[:1] or not len(ids):
             raise UsageError(
                 f"there are {len(ids)} ids for probabilities of shape "
@@ -117,6 +114,7 @@ class OutOfFoldTargets(nn.Module):
         Returns:
             The teacher; every number in its buffers is 0.
         """
+        _require(width, share)
         made = cls.__new__(cls)
         nn.Module.__init__(made)
         made._fill(
@@ -214,6 +212,13 @@ class OutOfFoldTargets(nn.Module):
 
     def _rows(self, ids: Tensor) -> Tensor:
         return rows_of(self.ids, ids, "no out-of-fold prediction is there")
+
+
+def _require(width: int, share: float) -> None:
+    if not 0 < share < 1:
+        raise UsageError(f"share is {share:g}; allowed: above 0 and below 1.")
+    if width < 1:
+        raise UsageError(f"width is {width}; allowed: 1 and above.")
 
 
 def _facts(p: Tensor, given: Tensor, extra: Tensor | None) -> Tensor:
