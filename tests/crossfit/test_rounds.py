@@ -107,6 +107,21 @@ def test_a_round_after_which_the_checked_are_less_likely_is_not_kept_and_the_las
     torch.testing.assert_close(found.targets, expected.targets)
 
 
+def test_a_fall_that_is_within_its_standard_error_goes_on():
+    def fit(training: Training, predict: Tensor, fold: int) -> Tensor:  # noqa: ARG001 - the seam
+        corrected = training.objective is not cross_entropy
+        by_row = torch.full((N,), 0.5)
+        if not corrected:  # two of three rise, one falls more
+            by_row[CHECKED] = torch.tensor([0.6, 0.6, 0.1])
+        p, right = by_row[predict], GIVEN.index_copy(0, CHECKED, RIGHT)[predict]
+        off = ((1 - p) / (C - 1))[:, None]
+        return off + (p[:, None] - off) * F.one_hot(right, C)
+
+    found = cross_fit(fit, GIVEN, FOLDS, CHECKED, RIGHT, classes=C, rounds=2, corrected=1)
+    assert found.log_likelihoods[1] < found.log_likelihoods[0]
+    assert found.kept == 1
+
+
 def test_targets_and_weights_may_be_those_of_a_teacher_but_for_the_checked():
     uniform = torch.full((N, C), 1 / C)
     found = fitted(Fits(0.6), rounds=1, retarget=lambda p, c: (uniform, 0.25 * uniform[:, 0]))  # noqa: ARG005

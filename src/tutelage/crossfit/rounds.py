@@ -80,7 +80,7 @@ def cross_fit(
     train on the targets of the round before, the checked examples of the other folds included
     with their right labels and weight 1. So no checked example is predicted by a student that
     was trained on it, and their likelihood can judge a round: it goes on until the likelihood
-    falls, and the last round before that is kept.
+    falls by more than its standard error, and the last round before that is kept.
 
     Source: round 0 is the gold loss correction of Hendrycks et al. 2018 within folds, the rest
     is ours, the refinement after Dawid and Skene 1979.
@@ -121,17 +121,18 @@ def cross_fit(
     shown = estimate_transitions(seen, right, prior_count=prior_count)
     data = _Data(fit, labels, known, checked.cpu(), right, classes, shown, retarget)
 
-    probabilities, likelihoods, best = list[Tensor](), list[float](), _start(data)
+    probabilities, likelihoods, best = list[Tensor](), list[Tensor](), _start(data)
     for number in range(rounds):
         by_given = number < (corrected if refine else 1)
         task = data.corrected(best) if by_given else data.distilled(best)
         p = out_of_fold(task.fit, folds, labels=task.content, jobs=jobs, cache=cache, key=key)
         probabilities.append(p)
-        likelihoods.append(data.log_likelihood(p))
-        if number and likelihoods[-1] < likelihoods[-2]:
+        likelihoods.append(data.log_likelihoods(p))
+        if number and _fell(likelihoods[-1] - likelihoods[-2]):
             break
         best = data.outcome(number, p, refine=refine)
-    return CrossFitted(tuple(probabilities), tuple(likelihoods), *best)
+    means = tuple(float(found.mean()) for found in likelihoods)
+    return CrossFitted(tuple(probabilities), means, *best)
 
 
 class _Outcome(NamedTuple):
@@ -199,10 +200,16 @@ class _Data:
         weights[self.checked] = 1
         return _Outcome(number, transitions, targets, weights)
 
-    def log_likelihood(self, p: Tensor) -> float:
-        # mean log p of the right class of the checked examples
+    def log_likelihoods(self, p: Tensor) -> Tensor:
+        # log p of the right class of the checked examples
         own = p[self.checked].gather(1, self.right[:, None])
-        return float(own.clamp(min=torch.finfo(p.dtype).tiny).log().mean())
+        return own.clamp(min=torch.finfo(p.dtype).tiny).log().squeeze(1)
+
+
+def _fell(gains: Tensor) -> bool:
+    # whether gains of the checked examples are below 0 by more than their standard error
+    spread = gains.std(correction=1 if len(gains) > 1 else 0)
+    return bool(gains.mean() < -spread / len(gains) ** 0.5)
 
 
 def _start(data: _Data) -> _Outcome:
