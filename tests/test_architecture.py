@@ -18,7 +18,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"errors", "precision", "randomness", "types"},
         {"augment", "data", "distributed", "storage", "validation"},
         {"functional", "losses"},
-        {"models", "per_example", "teacher"},
+        {"crossfit", "models", "per_example", "teacher"},
         {"bilevel", "teachers"},
         {"commentaries", "signals"},
         {"training"},

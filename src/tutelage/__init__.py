@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tutelage import (
         augment,
         commentaries,
+        crossfit,
         data,
         integrations,
         logs,
@@ -43,6 +44,7 @@ __all__ = [
     "Window",
     "augment",
     "commentaries",
+    "crossfit",
     "data",
     "gradient_dots",
     "integrations",

@@ -54,7 +54,10 @@ from tutelage.teachers import (
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
+    MetaLabelCorrection,
+    MetaSoftLabelCorrector,
     Mixup,
+    OutOfFoldTargets,
     Permuted,
     Plain,
     RandomBlending,
@@ -145,6 +148,15 @@ def learned_augmentation() -> nn.Module:
     return teacher
 
 
+def out_of_fold_targets() -> nn.Module:
+    p, ids = torch.randn(9, C).softmax(1), torch.arange(9).flip(0)
+    extra, given = torch.randn(9, 2), torch.arange(9) % C
+    teacher = OutOfFoldTargets(ids, p, given, extra=extra, width=5, share=0.75)
+    for parameter in teacher.parameters():
+        nn.init.normal_(parameter)
+    return teacher
+
+
 OTHERS: dict[str, Callable[[], nn.Module]] = {
     "safe curriculum": lambda: Curriculum(FourBlockCNN(2, 1, SIZE, width=4), beyond="safe"),
     "support weights": lambda: SupportWeights(
@@ -154,6 +166,13 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
     "random blending": lambda: RandomBlending(C, seed=3),
     "shuffled": lambda: Shuffled(blending(), seed=3),
     "mixup": lambda: Mixup(C, alpha=0.4),
+    "out-of-fold targets": out_of_fold_targets,
+    "meta label correction": lambda: MetaLabelCorrection(
+        STUDENT, classes=C, tap="pool", embedding=3, width=4
+    ),
+    "meta soft label corrector": lambda: MetaSoftLabelCorrector(
+        torch.arange(8).flip(0), torch.randn(8, C).softmax(1), width=5
+    ),
     "mask": lambda: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=3.0, background=0.1),
     "random mask": lambda: RandomMask(sigma=3.0),
     "auxiliary targets": lambda: AuxiliaryTargets(TwoBlockCNN(1, 5, SIZE)),
@@ -236,6 +255,19 @@ def test_loaded_teacher_of_another_kind_does_the_same(tmp_path, name):
         assert trait(loaded) == trait(teacher)
     save_commentary(loaded, tmp_path / "b")
     assert found(tmp_path / "a") == found(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("examples", 8), ("examples", 2**31 - 1), ("facts", 5), ("width", 0), ("share", 1.5)],
+)
+def test_damaged_out_of_fold_targets_are_refused(tmp_path, key, value):
+    save_commentary(out_of_fold_targets(), tmp_path / "a")
+    card = json.loads((tmp_path / "a" / CARD).read_text())
+    card["settings"][key] = value
+    (tmp_path / "a" / CARD).write_text(json.dumps(card))
+    with pytest.raises(UsageError, match=r"damaged|does not fit"):
+        load_commentary(tmp_path / "a", STUDENT)
 
 
 @pytest.mark.parametrize(

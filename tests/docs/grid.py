@@ -37,6 +37,9 @@ from tutelage.teachers import (
     LearnedAugmentation,
     LossWeigher,
     MentorNetDD,
+    MetaLabelCorrection,
+    MetaSoftLabelCorrector,
+    OutOfFoldTargets,
     SplitSampler,
     SupportWeights,
     Together,
@@ -66,6 +69,15 @@ TEACHERS: Mapping[str, Callable[[nn.Module], nn.Module]] = {
     "MentorNetDD": lambda _: MentorNetDD(C, burn_in=0.0),
     "KeepProbability": lambda _: KeepProbability(C),
     "DynamicLoss": lambda _: DynamicLoss(C),
+    "MetaLabelCorrection": lambda s: MetaLabelCorrection(
+        s, classes=C, tap="trunk.2", tap_width=8, embedding=3, width=4
+    ),
+    "MetaSoftLabelCorrector": lambda _: MetaSoftLabelCorrector(
+        torch.arange(60), torch.full((60, C), 1 / C), width=5
+    ),
+    "OutOfFoldTargets": lambda _: OutOfFoldTargets(
+        torch.arange(60), torch.randn(60, C).softmax(1), torch.arange(60) % C, width=5
+    ),
     "Blending": lambda _: Blending(C),
     "AttentionMask": lambda _: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=2.0),
     "AuxiliaryTargets": lambda _: AuxiliaryTargets(flat(2)),

@@ -27,7 +27,10 @@ from tutelage.teachers import (
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
+    MetaLabelCorrection,
+    MetaSoftLabelCorrector,
     Mixup,
+    OutOfFoldTargets,
     Permuted,
     Plain,
     RandomBlending,
@@ -94,6 +97,13 @@ def internal_state(
     )
 
 
+def out_of_fold_targets(*, table: bool = True) -> nn.Module:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.randn(6, CLASSES, generator=generator).softmax(1)
+    given = torch.randint(0, CLASSES, (6,), generator=generator)
+    return OutOfFoldTargets(torch.arange(6) + 10, p, given, width=8, table=table)
+
+
 TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "plain": lambda _: Plain(),
     "loss weigher": lambda _: LossWeigher(width=8),
@@ -108,6 +118,8 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "blending": lambda _: Blending(CLASSES),
     "random blending": lambda _: RandomBlending(CLASSES, seed=3),
     "mixup": lambda _: Mixup(CLASSES, alpha=1.0),
+    "out-of-fold targets": lambda _: out_of_fold_targets(),
+    "out-of-fold targets, no table": lambda _: out_of_fold_targets(table=False),
     "shuffled": lambda _: Shuffled(Blending(CLASSES), seed=3),
     "mask": lambda _: AttentionMask(pixel_network(), sigma=1.5),
     "mask u-net": lambda _: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=1.5),
@@ -119,6 +131,12 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "MentorNet PD": lambda _: MentorNetPD(burn_in=0.0, width=9.0),
     "MentorNet DD": lambda _: MentorNetDD(CLASSES),
     "keep probability": lambda _: KeepProbability(CLASSES),
+    "meta label correction": lambda student: MetaLabelCorrection(
+        student, classes=CLASSES, tap="3", embedding=3, width=4
+    ),
+    "meta soft label corrector": lambda _: MetaSoftLabelCorrector(
+        torch.arange(6) + 10, torch.tensor([[0.5, 0.3, 0.2]]).expand(6, CLASSES), width=5
+    ),
     "dynamic loss": lambda _: DynamicLoss(CLASSES),
     "support weights": lambda _: SupportWeights(
         features(), features=3 * SIZE**2, classes=CLASSES, width=4
@@ -141,7 +159,8 @@ PREPARING = (
     *("permuted mask", "auxiliary targets"),
 )
 LEARNING = [name for name in TEACHERS if name not in FIXED]
-WEIGHING = [name for name in LEARNING if name not in (*PREPARING, "dynamic loss")]
+GRADING = ("dynamic loss", "meta label correction", "meta soft label corrector")
+WEIGHING = [name for name in LEARNING if name not in (*PREPARING, *GRADING)]
 
 
 class TwoHeads(nn.Module):

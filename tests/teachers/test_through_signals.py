@@ -16,6 +16,7 @@ from tutelage.teachers import (
     AuxiliaryTargets,
     Blending,
     Curriculum,
+    OutOfFoldTargets,
     Permuted,
     SupportWeights,
     Together,
@@ -53,7 +54,18 @@ def flat(outputs: int, channels: int = 1) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * SIZE**2, outputs))
 
 
+P = torch.randn(5, C, generator=torch.Generator().manual_seed(3)).softmax(1)
+GIVEN = torch.tensor([0, 1, 2, 0, 1])
+
+
+def stirred(teacher: nn.Module) -> nn.Module:
+    for p in teacher.parameters():  # a last layer of zeros would hide the ones before it
+        nn.init.normal_(p, std=0.3)
+    return teacher
+
+
 TEACHERS: dict[str, Callable[[], nn.Module]] = {
+    "out-of-fold targets": lambda: stirred(OutOfFoldTargets(torch.arange(5), P, GIVEN)),
     "blending": lambda: Blending(C),
     "mask": lambda: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=1.5),
     "permuted mask": lambda: Permuted(AttentionMask(MaskUNet(1, width=4, levels=1), sigma=1.5)),

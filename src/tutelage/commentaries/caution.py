@@ -5,7 +5,10 @@ from typing import Any
 
 from tutelage.commentaries.kinds import PARTS
 
-OF_STUDENT = ("DynamicLoss", "KeepProbability", "LossWeigher")
+OF_STUDENT = (
+    *("DynamicLoss", "KeepProbability", "LossWeigher"),
+    *("MetaLabelCorrection", "MetaSoftLabelCorrector"),
+)
 """teachers that look at what a student has learnt so far"""
 BLIND = ("progress",)
 """surface facts of ``InternalState`` that say nothing of that"""

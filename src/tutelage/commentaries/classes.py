@@ -8,7 +8,10 @@ from tutelage.commentaries.kinds import Settings
 from tutelage.errors import UsageError
 from tutelage.teachers import InternalState
 
-BY_CLASS = ("Blending", "DynamicLoss", "KeepProbability", "MentorNetDD")
+BY_CLASS = (
+    *("Blending", "DynamicLoss", "KeepProbability", "MentorNetDD"),
+    *("MetaLabelCorrection", "MetaSoftLabelCorrector", "OutOfFoldTargets"),
+)
 """teachers that treat each class in its own way; ``InternalState`` where it sees the label"""
 
 

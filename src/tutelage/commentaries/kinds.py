@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType, UnionType
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN
@@ -22,7 +23,10 @@ from tutelage.teachers import (
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
+    MetaLabelCorrection,
+    MetaSoftLabelCorrector,
     Mixup,
+    OutOfFoldTargets,
     Permuted,
     RandomBlending,
     RandomMask,
@@ -170,6 +174,40 @@ KINDS: dict[str, Kind] = {
         lambda teacher: {"classes": len(teacher.shares)},
     ),
     "Mixup": Kind(Mixup, {"classes": int, "alpha": float}, lambda s, _: Mixup(**s)),
+    "MetaLabelCorrection": Kind(
+        MetaLabelCorrection,
+        {"classes": int, "tap": str, "embedding": int, "width": int, "tap_width": int},
+        lambda s, student: MetaLabelCorrection(student, **s),
+        lambda teacher: {"tap": teacher.taps[0]},
+    ),
+    "MetaSoftLabelCorrector": Kind(
+        MetaSoftLabelCorrector,
+        {"examples": int, "classes": int, "width": int},
+        lambda s, _: MetaSoftLabelCorrector(
+            torch.empty(s["examples"], dtype=torch.int64),
+            torch.empty(s["examples"], s["classes"]),
+            width=s["width"],
+        ),
+        lambda teacher: dict(zip(("examples", "classes"), teacher.previous.shape, strict=True)),
+    ),
+    "OutOfFoldTargets": Kind(
+        OutOfFoldTargets,
+        {
+            "examples": int,
+            "classes": int,
+            "facts": int,
+            "width": int,
+            "table": bool,
+            "share": float,
+        },
+        lambda s, _: OutOfFoldTargets.of_sizes(**s),
+        lambda teacher: {
+            "examples": len(teacher.ids),
+            "classes": teacher.closed_form.shape[1],
+            "facts": teacher.facts.shape[1],
+            "table": teacher.table is not None,
+        },
+    ),
     "AttentionMask": Kind(
         AttentionMask,
         {"sigma": float, "background": float, "network": dict},

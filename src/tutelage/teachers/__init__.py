@@ -16,8 +16,11 @@ from tutelage.teachers.keep_probability import KeepProbability
 from tutelage.teachers.learned_augmentation import LearnedAugmentation
 from tutelage.teachers.loss_weigher import LossWeigher
 from tutelage.teachers.mentor_net import MentorNetDD, MentorNetPD
+from tutelage.teachers.meta_label_correction import MetaLabelCorrection
+from tutelage.teachers.meta_soft_label_corrector import MetaSoftLabelCorrector
 from tutelage.teachers.mixup import Mixup
 from tutelage.teachers.other_classes import for_other_classes
+from tutelage.teachers.out_of_fold_targets import OutOfFoldTargets
 from tutelage.teachers.permuted import Permuted
 from tutelage.teachers.plain import Plain
 from tutelage.teachers.random_blending import RandomBlending
@@ -52,7 +55,10 @@ __all__ = [
     "LossWeigher",
     "MentorNetDD",
     "MentorNetPD",
+    "MetaLabelCorrection",
+    "MetaSoftLabelCorrector",
     "Mixup",
+    "OutOfFoldTargets",
     "Permuted",
     "Plain",
     "RandomBlending",

@@ -82,7 +82,7 @@ class InternalState(Teacher):
         self.surface = tuple(surface)
         self.deep = deep
         self.uses_progress = not {"progress", "mean_loss", "best_accuracy"}.isdisjoint(surface)
-        self.tap_width = 0 if tap is None else _width(student, tap, tap_width)
+        self.tap_width = 0 if tap is None else width_of(student, tap, tap_width)
         size = max((place.stop for place in self.columns().values()), default=0)
         if size == 0:
             raise UsageError(
@@ -122,7 +122,7 @@ class InternalState(Teacher):
             if looks
             else torch.zeros_like(logits)
         )
-        seen = [self._internal(observation, tap) for tap in self.taps]
+        seen = [internal_of(observation, tap, self.tap_width) for tap in self.taps]
         if self.label:
             seen.append(one_hot)
         seen += [SURFACE[fact](observation, one_hot) for fact in self.surface]
@@ -142,17 +142,44 @@ class InternalState(Teacher):
                 "what it knows of classes by teachers.for_other_classes."
             )
 
-    def _internal(self, observation: Observation, tap: str) -> Tensor:
-        state = observation.features[tap].flatten(1)
-        if state.shape[1] != self.tap_width:
-            raise UsageError(
-                f"Tap '{tap}' gives {state.shape[1]} features, but the teacher was made for "
-                f"{self.tap_width}. Make it with tap_width={state.shape[1]}."
-            )
-        return state
+
+def internal_of(observation: Observation, tap: str, width: int) -> Tensor:
+    """The student's internal state at a tap.
+
+    Args:
+        observation: What its forward pass revealed.
+        tap: The module.
+        width: How many features an example has there.
+
+    Returns:
+        [L, width].
+
+    Raises:
+        UsageError: If it has another number of them.
+    """
+    state = observation.features[tap].flatten(1)
+    if state.shape[1] != width:
+        raise UsageError(
+            f"Tap '{tap}' gives {state.shape[1]} features, but the teacher was made for "
+            f"{width}. Make it with tap_width={state.shape[1]}."
+        )
+    return state
 
 
-def _width(student: nn.Module, tap: str, given: int | None) -> int:
+def width_of(student: nn.Module, tap: str, given: int | None) -> int:
+    """How many features an example has at a tap.
+
+    Args:
+        student: The student.
+        tap: The module.
+        given: What the user says; needed where it cannot be read off the student.
+
+    Returns:
+        Their number.
+
+    Raises:
+        UsageError: If the student has another one.
+    """
     if given is None:
         return tap_width(student, tap)
     known = known_width(student, tap)

@@ -1,0 +1,34 @@
+"""Cross-fitting: a prediction for every example by a student that was not trained on it.
+
+For data with wrong labels of which a few are checked: the predictions, with the class
+transitions that the checked labels show, say which labels are wrong and what to train on in
+their place. It knows tensors and the functions that the caller trains students with, and no
+teacher, data set or training loop. Start with ``stratified_folds`` and ``out_of_fold``, or with
+``cross_fit`` for the whole procedure.
+"""
+
+from tutelage.crossfit.folds import stratified_folds
+from tutelage.crossfit.out_of_fold import Fit, out_of_fold
+from tutelage.crossfit.posterior import (
+    label_issues,
+    label_posterior,
+    refined_transitions,
+    sharpened,
+)
+from tutelage.crossfit.rounds import CrossFitted, Training, cross_fit
+from tutelage.crossfit.transitions import ForwardCorrected, estimate_transitions
+
+__all__ = [
+    "CrossFitted",
+    "Fit",
+    "ForwardCorrected",
+    "Training",
+    "cross_fit",
+    "estimate_transitions",
+    "label_issues",
+    "label_posterior",
+    "out_of_fold",
+    "refined_transitions",
+    "sharpened",
+    "stratified_folds",
+]

@@ -1,0 +1,70 @@
+"""Refuse probabilities and labels that are none."""
+
+import torch
+from torch import Tensor
+
+from tutelage.errors import UsageError
+from tutelage.precision import wide
+from tutelage.validation.shapes import described
+
+ROUNDING = 1e-2
+"""by how much a row of probabilities may miss a sum of one, as in half precision"""
+
+
+def require_probabilities(name: str, rows: Tensor) -> None:
+    """Refuse rows that are no probability distributions; waits for the device.
+
+    Args:
+        name: What they are called.
+        rows: Meant to be [N, C].
+
+    Raises:
+        UsageError: If they are of another shape or type, or a row is negative somewhere, not
+            finite, or misses a sum of one by more than ``ROUNDING``.
+    """
+    if not rows.is_floating_point() or rows.ndim != 2 or not rows.shape[1]:
+        raise UsageError(
+            f"{name} are {described(rows)}; allowed: floating-point numbers of shape [N, C], a "
+            "row for each example and a column for each class."
+        )
+    off = (wide(rows).sum(1) - 1).abs()
+    wrong = ~((rows >= 0).all(1) & (off <= ROUNDING))  # not finite: both are false
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0, 0])
+        raise UsageError(
+            f"row {row} of {name} is no distribution: its least number is "
+            f"{float(rows[row].min()):g} and its sum {float(rows[row].sum()):g}; allowed: "
+            "numbers of 0 and above that sum to 1, as softmax gives them."
+        )
+
+
+def require_labels(name: str, labels: Tensor, rows: int, classes: int) -> Tensor:
+    """Refuse labels other than one class for each row; waits for the device.
+
+    Args:
+        name: What they are called.
+        labels: Meant to be [rows], in whole numbers.
+        rows: N.
+        classes: C.
+
+    Returns:
+        The labels in int64.
+
+    Raises:
+        UsageError: If they are something else.
+    """
+    whole = not (
+        labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool
+    )
+    if not whole or labels.shape != (rows,):
+        raise UsageError(
+            f"{name} are {described(labels)}; allowed: one class id for each of {rows} rows, "
+            "in whole numbers."
+        )
+    wrong = (labels < 0) | (labels >= classes)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0, 0])
+        raise UsageError(
+            f"row {row} of {name} is {int(labels[row])}; allowed: 0..{classes - 1}."
+        )
+    return labels.long()

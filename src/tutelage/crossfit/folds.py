@@ -1,0 +1,39 @@
+"""Which part of the data each example belongs to."""
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from tutelage.errors import UsageError
+from tutelage.validation.shapes import described
+
+
+def stratified_folds(labels: Tensor, folds: int = 5, *, seed: int) -> Int64[Tensor, "N"]:
+    """Split examples into folds that differ by at most one in size, and by one in each class.
+
+    Args:
+        labels: The given labels [N], any whole numbers; a class may have fewer members than
+            there are folds.
+        folds: How many, 2..N.
+        seed: Of the shuffle within each class.
+
+    Returns:
+        The fold of each example, 0..folds-1, on the labels' device.
+
+    Raises:
+        UsageError: If there are fewer than 2 folds or more than examples, or labels are no
+            whole numbers [N].
+    """
+    if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
+        raise UsageError(
+            f"labels are {described(labels)}; allowed: whole numbers of shape [N]."
+        )
+    if not 2 <= folds <= len(labels):
+        raise UsageError(
+            f"folds is {folds}; allowed: 2..{len(labels)}, the number of examples."
+        )
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    by_class = shuffled[labels.cpu()[shuffled].argsort(stable=True)]
+    found = torch.empty(len(labels), dtype=torch.int64)
+    found[by_class] = torch.arange(len(labels)) % folds
+    return found.to(labels.device)

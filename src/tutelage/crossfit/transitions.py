@@ -1,0 +1,161 @@
+"""Which given label an example of each class gets, and training that allows for it."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tutelage.crossfit.checks import require_labels, require_probabilities
+from tutelage.errors import UsageError
+from tutelage.precision import wide
+from tutelage.validation.shapes import described, is_none_of
+
+FLOOR = 1e-8
+"""the least transition that a loss is taken with: losses stay below 18.5 nats"""
+
+
+def estimate_transitions(
+    probabilities: Tensor,
+    checked_labels: Tensor,
+    *,
+    given_counts: Tensor | None = None,
+    prior_count: float = 1.0,
+) -> Float[Tensor, "C C"]:
+    """``C[c, g]``: how likely an example of class c has the given label g.
+
+    The mean over the checked examples of class c of a student's probabilities, where that
+    student was trained on given labels and not on these examples. A Dirichlet prior worth
+    ``prior_count`` examples a class is added: class c keeps its label by the mean probability
+    of the right class over all checked examples, and is otherwise given another label in
+    proportion to the mean probabilities of the labels. A class without a checked example gets
+    this prior alone.
+
+    Source: Hendrycks et al. 2018, Using Trusted Data to Train Deep Networks on Labels Corrupted
+    by Severe Noise (gold loss correction), section 3: the estimate of C; ``prior_count=0`` is
+    theirs. The prior is ours.
+
+    Args:
+        probabilities: The student's, of H checked examples [H, C].
+        checked_labels: Their right classes [H].
+        given_counts: Checked examples of each right class (row) by given label (column)
+            [C, C], where these are known; they are added to the sums of probabilities.
+        prior_count: What the prior counts, in examples a class, 0 and above.
+
+    Returns:
+        Rows that sum to one, in the precision of the probabilities or single.
+
+    Raises:
+        UsageError: If there is no checked example, an argument is of another shape or range, or
+            a class has neither a checked example nor a prior.
+    """
+    require_probabilities("the probabilities of checked examples", probabilities)
+    rows, classes = probabilities.shape
+    labels = require_labels("checked_labels", checked_labels, rows, classes)
+    if not rows:
+        raise UsageError("There is no checked example; allowed: one and above.")
+    if not 0 <= prior_count < float("inf"):
+        raise UsageError(f"prior_count is {prior_count:g}; allowed: 0 and above, finite.")
+    p = wide(probabilities)
+    sums = p.new_zeros(classes, classes).index_add(0, labels, p)
+    if given_counts is not None:
+        sums = sums + _counts(given_counts, classes).to(p)
+    totals = sums.sum(1, keepdim=True) + prior_count
+    empty = (totals == 0).squeeze(1)
+    if bool(empty.any()):
+        raise UsageError(
+            f"class {int(empty.nonzero()[0, 0])} has no checked example and prior_count is 0: "
+            "check one of each class, or give a prior_count above 0."
+        )
+    found = (sums + prior_count * _prior(p, labels)) / totals
+    return found / found.sum(1, keepdim=True)
+
+
+def _counts(given: Tensor, classes: int) -> Tensor:
+    fits = given.shape == (classes, classes) and not given.is_complex()
+    if not fits or not bool((given >= 0).all() & given.isfinite().all()):
+        raise UsageError(
+            f"given_counts are {described(given)}; allowed: numbers of 0 and above of shape "
+            f"({classes}, {classes}), rows for right classes, columns for given labels."
+        )
+    return given
+
+
+def _prior(p: Tensor, labels: Tensor) -> Tensor:
+    # kept with the mean probability of the right class, else in proportion to what is predicted
+    classes = p.shape[1]
+    kept = p.gather(1, labels[:, None]).mean()
+    off = 1 - torch.eye(classes, dtype=p.dtype, device=p.device)
+    leaving = (p.mean(0) + FLOOR) * off
+    leaving = leaving / leaving.sum(1, keepdim=True).clamp(min=torch.finfo(p.dtype).tiny)
+    return kept * (1 - off) + (1 - kept) * leaving
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardCorrected:
+    """``-log sum_c p_c C[c, g]``: cross entropy of what the given label would be.
+
+    An objective for training on given labels g, which are wrong as C says; the student's own
+    probabilities p are then those of the right class. Held-out examples have right labels, so
+    give the tutor ``metric=cross_entropy`` beside it. Taken in log space, in single precision
+    or better; transitions below 1e-8 count as that.
+
+    Source: Patrini et al. 2017, Making Deep Neural Networks Robust to Label Noise: a Loss
+    Correction Approach, theorem 2 (forward correction); with an estimated C, Hendrycks et al.
+    2018, gold loss correction.
+
+    Raises:
+        UsageError: If the transitions are no rows of distributions, as many as classes.
+    """
+
+    transitions: Tensor
+    """[C, C]: a row for each right class, a column for each given label; rows sum to one"""
+    ignored: tuple[int, ...] = ()
+    """labels that stand for none, as in ``labels.CrossEntropy``"""
+
+    def __post_init__(self) -> None:
+        if self.transitions.ndim != 2 or len(set(self.transitions.shape)) != 1:
+            raise UsageError(
+                f"transitions are {described(self.transitions)}; allowed: [C, C], a row for "
+                "each right class, a column for each given label."
+            )
+        require_probabilities("transitions", self.transitions)
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Float[Tensor, "B"]:
+        """One loss per example, in nats.
+
+        Args:
+            logits: Unnormalised log-probabilities of the right class [B, C].
+            targets: Given labels or ignored ones [B]; soft labels have no given class.
+
+        Returns:
+            [B]; 0 for ignored labels.
+
+        Raises:
+            UsageError: If the two do not fit each other and the transitions.
+
+        Note: a label that is no class is an ``IndexError``, as of torch's own losses.
+        """
+        classes = len(self.transitions)
+        if targets.is_floating_point() or logits.shape != (len(targets), classes):
+            raise UsageError(
+                f"ForwardCorrected takes logits [B, {classes}] and given labels [B] in whole "
+                f"numbers; the logits are {described(logits)}, the targets are "
+                f"{described(targets)}. Train on soft labels by cross_entropy."
+            )
+        known = is_none_of(targets, self.ignored)
+        labels = targets.long().where(known, 0)
+        log_p = wide(logits).log_softmax(1)
+        by_label = self.transitions.to(log_p).clamp(min=FLOOR).log().T  # [given, right]
+        return (log_p + by_label.index_select(0, labels)).logsumexp(1).neg().where(known, 0)
+
+    def counts(self, targets: Tensor) -> Tensor:
+        """Which examples count in a mean of losses.
+
+        Args:
+            targets: Given labels or ignored ones [B].
+
+        Returns:
+            bool [B].
+        """
+        return is_none_of(targets, self.ignored)

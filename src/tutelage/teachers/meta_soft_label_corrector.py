@@ -1,0 +1,115 @@
+"""The meta soft label corrector: targets between given label, last target and prediction."""
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from tutelage.crossfit.checks import require_probabilities
+from tutelage.errors import UsageError
+from tutelage.losses.targets import one_hot
+from tutelage.precision import FULL, autocast_to, wide
+from tutelage.teachers.by_id import order_of, rows_of
+from tutelage.types import Lesson, Observation
+
+
+class MetaSoftLabelCorrector(nn.Module):
+    """The student descends its cross entropy with a target between three.
+
+    ``t = alpha y + (1 - alpha) (beta z + (1 - beta) p)``: y is the given label, z the example's
+    target at its last step, p the student's prediction. ``alpha = sigma(MLP(l_y))`` and
+    ``beta = sigma(MLP(l_z))`` are learnt, one hidden ReLU layer each, of the student's cross
+    entropy with y and with z. No gradient flows back through p, l_y and l_z, so that a
+    hypergradient over several steps leaves out what an earlier step does to later targets.
+    Held-out examples are judged by the objective.
+
+    Source: Wu et al. 2020, Learning to Purify Noisy Labels via Meta Soft Label Corrector
+    (MSLC), section 3: the soft label and its two coefficients; sizes as in its code.
+
+    Note: the code starts after 80 epochs of plain training, takes the most probable class of z
+    and p in the loss, and renews z at the end of an epoch. Here z and p stay soft, z is renewed
+    at each real step, and starts as what is given: a trained student's predictions, or better
+    those of ``crossfit.out_of_fold``. A copy of z travels with every step.
+
+    Args:
+        ids: The examples, N different whole numbers, 0 and above.
+        previous: z at first [N, C].
+        width: Units of the hidden layers.
+
+    Raises:
+        UsageError: If ids are negative or come twice, rows are no distributions, or the two
+            differ in length.
+    """
+
+    memory = ("previous",)
+
+    def __init__(self, ids: Tensor, previous: Tensor, *, width: int = 100) -> None:
+        super().__init__()
+        if previous.ndim != 2 or ids.shape != previous.shape[:1] or not len(ids):
+            raise UsageError(
+                f"there are {len(ids)} ids for targets of shape {tuple(previous.shape)}; "
+                "allowed: [N] and [N, C], N 1 and above."
+            )
+        if not previous.is_meta:
+            require_probabilities("previous", previous)
+        order = order_of(ids)
+        self.width = width
+        self.ids: Tensor
+        self.previous: Tensor
+        self.register_buffer("ids", ids.long()[order])
+        self.register_buffer("previous", wide(previous)[order])
+        self.by_given, self.by_previous = (
+            nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, 1)) for _ in range(2)
+        )
+
+    def corrected(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """The targets in place of the given labels.
+
+        Args:
+            lesson: What the student saw; targets [L] or [L, C].
+            observation: Its logits [L, C].
+
+        Returns:
+            Soft labels [L, C] that sum to one.
+        """
+        z = self.previous[rows_of(self.ids, lesson.ids, "no earlier target is there")]
+        log_p = wide(observation.logits).detach().log_softmax(1)
+        targets, classes = lesson.targets, z.shape[1]
+        soft = targets.is_floating_point()
+        y = targets if soft else one_hot(targets, classes, type(self).__name__)
+        y, z = y.to(log_p), z.to(log_p)
+        alpha = _coefficient(self.by_given, -(y * log_p).sum(1))
+        beta = _coefficient(self.by_previous, -(z * log_p).sum(1))
+        return alpha * y + (1 - alpha) * (beta * z + (1 - beta) * log_p.exp())
+
+    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:
+        """What the student descends for each row.
+
+        Args:
+            lesson: What the student saw.
+            observation: Its logits [L, C].
+
+        Returns:
+            Cross entropy with the corrected targets [L], in nats.
+        """
+        log_p = wide(observation.logits).log_softmax(1)
+        return -(self.corrected(lesson, observation) * log_p).sum(1)
+
+    def remember(self, lesson: Lesson, observation: Observation) -> Mapping[str, Tensor]:
+        """The targets of a step that was taken, in place of those before.
+
+        Args:
+            lesson: What the student saw.
+            observation: Its logits.
+
+        Returns:
+            z of all examples.
+        """
+        rows = rows_of(self.ids, lesson.ids, "no earlier target is there")
+        found = self.corrected(lesson, observation).to(self.previous)
+        return {"previous": self.previous.index_copy(0, rows, found)}
+
+
+def _coefficient(net: nn.Module, losses: Tensor) -> Tensor:
+    with autocast_to(FULL, losses.device):
+        own = next(net.parameters()).dtype
+        return net(losses.to(own).unsqueeze(1)).sigmoid().to(losses)
