@@ -25,8 +25,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"integrations", "logs"},
     ),
     "tutelage_cli": (
-        {"claims", "config", "data", "report", "runner", "terminal"},
-        {"train"},
+        {"config", "data", "intervals", "report", "runner", "terminal"},
+        {"claims", "train"},
         {"commentary", "inspect"},
         {"compare"},
         {"cli"},

@@ -3,10 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any, NamedTuple
-
-from scipy.stats import t as student_t
 
 from papers.framework.args import SCALES
 from papers.framework.jobs import Failure, finished
@@ -17,6 +14,7 @@ from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_json
 from tutelage_cli.claims import RULE, UNDECIDED, Arms, Claim, judge, together
 from tutelage_cli.config.settings_files import to_plain
+from tutelage_cli.intervals import mean_interval
 
 WITHIN, MISSED, OPEN = "within our interval", "not reproduced", "open"
 NUMBERS_RULE = (
@@ -152,9 +150,9 @@ def _match(values: Sequence[float | None], cell: Mapping[str, Any] | None, scale
     known = [value for value in values if value is not None]
     if len(known) < len(values) or len(known) < 2 or scale == "smoke":
         return OPEN
-    reach = float(student_t.ppf(0.975, len(known) - 1)) * stdev(known) / len(known) ** 0.5
-    reach += (cell["spread"] or 0.0) + 0.5 * 10.0 ** -cell["decimals"]
-    return WITHIN if abs(fmean(known) - cell["value"]) <= reach + 1e-12 else MISSED
+    ours = mean_interval(known, 0.95)
+    reach = ours.high - ours.mean + (cell["spread"] or 0.0) + 0.5 * 10.0 ** -cell["decimals"]
+    return WITHIN if abs(ours.mean - cell["value"]) <= reach + 1e-12 else MISSED
 
 
 def result_file(root: Path, scale: str, recipe: str) -> Path:

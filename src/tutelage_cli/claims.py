@@ -3,14 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from statistics import fmean, stdev
 from typing import Literal, NamedTuple
 
-from scipy.stats import t as student_t
+from tutelage_cli.intervals import mean_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
-ALPHA = 0.05
-"""chance of calling a difference that is not there, for each side of a comparison"""
 RULE = (
     "Every comparison is tested over seeds: a one-sided t-test, paired by seed, at the 5% "
     "level. It holds where the 90% interval of the mean difference lies on the claimed side, "
@@ -100,16 +97,11 @@ def judge(comparison: Comparison, arms: Arms) -> Judged:
 
 
 def _tested(comparison: Comparison, differences: Sequence[float]) -> Judged:
-    n, mean = len(differences), fmean(differences)
-    error = stdev(differences) / n**0.5
-    reach = float(student_t.ppf(1 - ALPHA, n - 1)) * error
-    low, high = mean - reach, mean + reach
-    verdict = HOLDS if low > 0 else FAILS if high < 0 else UNDECIDED
-    same = 0.0 if mean > 0 else 1.0  # the same difference in every seed
-    p = float(student_t.sf(mean / error, n - 1)) if error > 0 else same
+    found = mean_interval(differences)
+    verdict = HOLDS if found.above else FAILS if found.below else UNDECIDED
     why = "the interval holds zero" if verdict == UNDECIDED else ""
-    said = comparison.text, comparison.measures, verdict, n
-    return Judged(*said, mean, low, high, p, why)
+    said = comparison.text, comparison.measures, verdict, found.n
+    return Judged(*said, found.mean, found.low, found.high, found.p, why)
 
 
 def together(verdicts: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tutelage.errors import UsageError
@@ -15,6 +16,7 @@ from tutelage_cli.runner.run_folder import run_facts
 from tutelage_cli.train.job_files import history_of, result_of
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.summary import arm_of
+from tutelage_cli.train.verdict import UNTAUGHT, split_arms
 
 ACCURACY = "test_accuracy"
 OF_MATERIAL = (
@@ -205,9 +207,23 @@ def _unfinished(member: Member) -> list[str]:
 
 
 def _within(member: Member) -> Iterator[Difference]:
-    for arm in member.results:
-        if arm != "untaught":
-            yield from _paired(member, arm, member, "untaught")
+    """Every arm less the untaught one, and taught ones less the best control of their seeds.
+
+    Yields:
+        The differences.
+    """
+    taught, controls = split_arms(member.results)
+    for arm, own in member.results.items():
+        if arm != UNTAUGHT:
+            yield from _paired(member, arm, member, UNTAUGHT)
+        means = {
+            control: fmean(member.results[control][seed][ACCURACY] for seed in own)
+            for control in controls
+            if arm in taught and own and own.keys() <= member.results[control].keys()
+        }
+        best = max(means, key=lambda control: means[control], default=UNTAUGHT)
+        if best != UNTAUGHT:
+            yield from _paired(member, arm, member, best)
 
 
 def _between(first: Member, other: Member) -> Iterator[Difference]:

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.checkpoint import telling_damage
-from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.by_name import CONTENT, LABEL, NAME
 from tutelage_cli.inspect.opinions import Judges, Opinions
-from tutelage_cli.runner.run_folder import exists, run_settings
+from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.evaluation import EXAMPLES, HELD_OUT, TEXT
 from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.stored import stored_settings
 from tutelage_cli.train.tracked import HISTORY, read_tracked
 from tutelage_cli.train.trainee import Job
 
@@ -60,7 +60,7 @@ def open_run(folder: Path) -> Run:
 
     Note: raises ``UsageError`` where there is none, or its settings are damaged.
     """
-    settings = from_plain(TrainSettings, run_settings(folder), str(folder))
+    settings = stored_settings(folder)
     finished = {
         arm: tuple(
             seed

@@ -7,13 +7,15 @@ from tutelage_cli.report import styles as looks
 from tutelage_cli.report.content import RunContent
 
 NOTES = (
-    "Over seeds: test accuracy is the mean ± the sample standard deviation, time relative to "
-    "the untaught arm is the median, all else is the mean. Seconds: of the student's and the "
-    "teacher's steps. Memory: what training added at its peak to what its process held in RAM "
-    "or, on a card, to what torch had allocated there. Weight: how much the teacher lets an "
-    "example count, on average over rightly and over wrongly labelled training examples. "
-    "AUROC: chance that a wrongly labelled example weighs less than a rightly labelled one; "
-    "0.5 is guessing. A dash stands for what does not apply or is not known."
+    "Over seeds: test accuracy is the mean ± the sample standard deviation, time relative "
+    "to the untaught arm is the median, all else is the mean. Seconds: of the student's and "
+    "the teacher's steps, and of all students that an arm builds on. Memory: what training "
+    "added at its peak to what its process held in RAM or, on a card, to what torch had "
+    "allocated there. Weight: how much the teacher lets an example count, on average over "
+    "rightly and over wrongly labelled training examples; of a control, how much the given "
+    "label counts: 0 where it is pruned, its share of the target where predictions are the "
+    "targets. AUROC: chance that a wrongly labelled example weighs less than a rightly "
+    "labelled one; 0.5 is guessing. A dash stands for what does not apply or is not known."
 )
 
 

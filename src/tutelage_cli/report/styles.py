@@ -34,6 +34,13 @@ ARMS = (
     Look(PURPLE, (9, 2), "v", ""),
     Look(INK, (2.5, 2.5), "P", ""),
     Look(BLUE, (8, 1.5, 1.2, 1.5, 1.2, 1.5), "X", ""),
+    Look(VERMILION, (), "<", ""),
+    Look(GREEN, (2.5, 2.5), ">", ""),
+    Look(PURPLE, (5, 1.6), "d", ""),
+    Look(INK, (9, 2), "|", ""),
+    Look(BLUE, (1.2, 1.4), "_", ""),
+    Look(VERMILION, (6, 1.5, 1.2, 1.5), "*", ""),
+    Look(GREEN, (), "h", ""),
 )
 RIGHT = Look(BLUE, (), "o", "")
 WRONG = Look(VERMILION, (3.5, 1.6), "x", "//////")
@@ -48,6 +55,13 @@ SHAPES = MappingProxyType({
     "v": "M0,1L1,-.8L-1,-.8Z",
     "P": "M-.35,-1L.35,-1L.35,-.35L1,-.35L1,.35L.35,.35L.35,1L-.35,1L-.35,.35L-1,.35L-1,-.35"
     "L-.35,-.35Z",
+    "<": "M-1,0L.8,-1L.8,1Z",
+    ">": "M1,0L-.8,-1L-.8,1Z",
+    "d": "M0,-1.2L.65,0L0,1.2L-.65,0Z",
+    "|": "M-.35,-1.1L.35,-1.1L.35,1.1L-.35,1.1Z",
+    "_": "M-1.1,-.35L1.1,-.35L1.1,.35L-1.1,.35Z",
+    "*": "M0,-1.1L.3,-.4L1.1,-.3L.5,.2L.7,1L0,.6L-.7,1L-.5,.2L-1.1,-.3L-.3,-.4Z",
+    "h": "M1,0L.5,.87L-.5,.87L-1,0L-.5,-.87L.5,-.87Z",
     "X": _SALTIRE,
     "x": _SALTIRE,
 })
@@ -70,7 +84,7 @@ def arm_looks(names: Sequence[str]) -> dict[str, Look]:
         names: All arms of the run, in order.
 
     Returns:
-        Looks by arm; they repeat after the seventh.
+        Looks by arm; they repeat after the fourteenth.
     """
     return dict(zip(names, islice(cycle(ARMS), len(names)), strict=True))
 

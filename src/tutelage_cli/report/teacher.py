@@ -30,7 +30,8 @@ def section(content: RunContent, name: str, *, anchor: str) -> str:
     examples = next((e for e in content.examples if e.arm == name and len(e.ids)), None)
     body = _summary(examples) + _charts(content, name, examples, anchor)
     body += _distrusted(content, name, examples)
-    title = f"What the teacher thinks: {name}"
+    control = any(a.teacher.startswith("none") for a in content.arms if a.name == name)
+    title = f"How labels count: {name}" if control else f"What the teacher thinks: {name}"
     return elements.section(title, body, anchor=anchor) if body else ""
 
 

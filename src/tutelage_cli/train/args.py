@@ -9,13 +9,14 @@ import tyro
 
 from tutelage.errors import UsageError, require_module
 from tutelage.validation.ranges import at_least_one
-from tutelage_cli.config.settings_files import from_plain, load_settings
-from tutelage_cli.runner.run_folder import run_settings
+from tutelage_cli.config.settings_files import load_settings
 from tutelage_cli.terminal import Speech
 from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.stored import stored_settings
 
 LOGGED_EVERY = 50
-TRAIN_HELP = """Train a taught student beside an untaught one, and report what teaching did.
+TRAIN_HELP = """Train a taught student beside an untaught one and beside controls: what the same
+held-out labels do without a teacher. Report which to take.
 
 Without arguments: 5,000 real digits of which 40% carry a wrong label.
 
@@ -113,7 +114,7 @@ def base(words: Sequence[str]) -> TrainSettings:
     if run is not None:
         if file is not None:
             raise UsageError(keeps_settings(Path(run)))
-        return from_plain(TrainSettings, run_settings(Path(run)), run)
+        return stored_settings(Path(run))
     return TrainSettings() if file is None else load_settings(TrainSettings, Path(file))
 
 

@@ -134,7 +134,15 @@ TAUGHT: dict[str, Taught] = {
 METRICS = {"log-likelihood": cross_entropy, "expected-accuracy": expected_error}
 
 
-def build_tutor(arm: str, seed: int, train: Data, settings: TrainSettings, steps: int) -> Tutor:
+def build_tutor(
+    arm: str,
+    seed: int,
+    train: Data,
+    settings: TrainSettings,
+    steps: int,
+    *,
+    objective: Objective = cross_entropy,
+) -> Tutor:
     """A fresh student of a seed, and what teaches it in an arm.
 
     Args:
@@ -143,6 +151,7 @@ def build_tutor(arm: str, seed: int, train: Data, settings: TrainSettings, steps
         train: The training set.
         settings: The study's settings.
         steps: Student steps of the whole run.
+        objective: What an untaught student descends.
 
     Returns:
         The tutor, on the device that the settings name.
@@ -156,7 +165,9 @@ def build_tutor(arm: str, seed: int, train: Data, settings: TrainSettings, steps
         weight_decay=settings.weight_decay,
     )
     if arm == "untaught":
-        return Tutor(student, optimizer, Plain(), total_steps=steps, seed=seed)
+        return Tutor(
+            student, optimizer, Plain(), total_steps=steps, objective=objective, seed=seed
+        )
     if arm == "commentary":
         assert settings.commentary is not None
         stored = load_commentary(

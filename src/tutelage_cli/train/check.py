@@ -8,6 +8,8 @@ import torch
 from tutelage.errors import UsageError
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import build_tutor, device_of
+from tutelage_cli.train.controls.folds import FOLDS
+from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
 from tutelage_cli.train.material import (
     Material,
@@ -17,6 +19,7 @@ from tutelage_cli.train.material import (
     read_source,
     seed_material,
 )
+from tutelage_cli.train.names import CONTROLS
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.texts import kind, student_name
 
@@ -37,8 +40,10 @@ def check(settings: TrainSettings) -> Source:
     material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, device_of(settings))
     check_batch(settings, material)
+    _check_controls(settings, material)
     for arm in settings.arms:
-        _check_arm(arm, settings, material, streams)
+        if arm not in CONTROLS:  # these train the untaught student on as many examples
+            _check_arm(arm, settings, material, streams)
     return source
 
 
@@ -93,6 +98,16 @@ def check_device(settings: TrainSettings) -> None:
         raise UsageError(f"Unknown device '{settings.device}'. Allowed: cpu, cuda, auto.")
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError("device is cuda, but no GPU can be used here: give cpu or auto.")
+
+
+def _check_controls(settings: TrainSettings, material: Material) -> None:
+    named = [arm for arm in settings.arms if arm in (*ON_FOLDS, CROSS_FITTED)]
+    if named and len(material.train) < FOLDS:
+        raise UsageError(
+            f"{', '.join(named)} train students on {FOLDS} folds, but there are "
+            f"{len(material.train)} {kind(material.train)} to train on: give --controls none, "
+            "or others."
+        )
 
 
 def _check_arm(arm: str, settings: TrainSettings, material: Material, streams: Streams) -> None:

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import unwritten
-from tutelage_cli.config.settings_files import from_plain, to_plain
+from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.runner.run_folder import (
     create_run,
     exists,
     free_folder,
     refuse_taken,
     run_facts,
-    run_settings,
 )
 from tutelage_cli.terminal import say
 from tutelage_cli.train.args import Train, check_log, keeps_settings
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings
+from tutelage_cli.train.stored import stored_settings
 
 
 def train(asked: Train) -> bool:
@@ -100,7 +100,7 @@ def with_full_paths(settings: TrainSettings) -> TrainSettings:
 
 
 def _own_settings(asked: Train, run: Path) -> TrainSettings:
-    stored = from_plain(TrainSettings, run_settings(run), str(run))
+    stored = stored_settings(run)
     if asked.settings != stored or asked.out is not None:
         raise UsageError(keeps_settings(run))
     return stored

@@ -4,7 +4,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +34,19 @@ class Display:
         self.console = console
 
     @contextlib.contextmanager
-    def watching(self, jobs: Sequence[Job], steps: int) -> Iterator[None]:
+    def watching(self, jobs: Sequence[Job], steps: Mapping[Job, int]) -> Iterator[None]:
         """Show how far the students are until the block ends.
 
         Args:
             jobs: The students.
-            steps: How many steps each takes.
+            steps: How many steps each takes, about.
 
         Yields:
             Nothing.
         """
         done = threading.Event()
         show = self._bars if self.console.is_terminal else self._lines
-        ward = _Ward(jobs, steps)
+        ward = _Ward({job: steps[job] for job in jobs})
         watcher = threading.Thread(target=show, args=(ward, done), daemon=True)
         watcher.start()
         try:
@@ -68,8 +68,8 @@ class Display:
                 for job in ward.look():
                     say(progress.console, ward.ended(job))
                 for job, taken in ward.taken.items():
-                    if 0 < taken < ward.steps:
-                        name, total = f"{job.arm}, seed {job.seed}", ward.steps
+                    if 0 < taken < ward.steps[job]:
+                        name, total = job.title, ward.steps[job]
                         bar = bars.get(job) or progress.add_task(name, total=total, told="")
                         bars[job] = bar
                         progress.update(bar, completed=taken, told=figures(job))
@@ -97,10 +97,10 @@ class Display:
 class _Ward:
     """Students, and how far each is."""
 
-    def __init__(self, jobs: Sequence[Job], steps: int) -> None:
+    def __init__(self, steps: Mapping[Job, int]) -> None:
         self.steps = steps
-        self.total = steps * len(jobs)
-        self.taken = {job: _taken(job.folder, steps) for job in jobs}
+        self.total = sum(steps.values())
+        self.taken = {job: _taken(job.folder, most) for job, most in steps.items()}
         self._before = sum(self.taken.values())
         self._told: set[Job] = set()
         self._pace = Pace()
@@ -111,14 +111,16 @@ class _Ward:
         Returns:
             Those that have ended since the last look.
         """
-        self.taken = {job: _taken(job.folder, self.steps) for job in self.taken}
-        ended = [j for j, n in self.taken.items() if n == self.steps and j not in self._told]
+        self.taken = {job: _taken(job.folder, most) for job, most in self.steps.items()}
+        ended = [j for j, n in self.taken.items() if n == self.steps[j] and j not in self._told]
         self._told |= set(ended)
         return ended
 
     def begun(self) -> str:
         arms = ", ".join(dict.fromkeys(job.arm for job in self.taken))
-        return f"training {len(self.taken)} students of {self.steps:,} steps each: {arms}"
+        least, most = min(self.steps.values()), max(self.steps.values())
+        steps = f"{most:,} steps each" if least == most else f"{most:,} steps or fewer"
+        return f"training {len(self.taken)} students of {steps}: {arms}"
 
     def counted(self) -> str:
         return f"{len(self._told)} of {len(self.taken)} students"
@@ -130,12 +132,12 @@ class _Ward:
         return listed(share, f"{clock(self._pace.seconds)} so far", left)
 
     def amid(self) -> str:
-        amid = [job for job, taken in self.taken.items() if 0 < taken < self.steps]
-        told = [f"{job.arm}, seed {job.seed}: {figures(job) or 'first epoch'}" for job in amid]
+        amid = [job for job, taken in self.taken.items() if 0 < taken < self.steps[job]]
+        told = [f"{job.title}: {figures(job) or 'first epoch'}" for job in amid]
         return " | ".join(told)
 
     def ended(self, job: Job) -> str:
-        return listed(f"trained {job.arm}, seed {job.seed}", figures(job))
+        return listed(f"trained {job.title}", figures(job))
 
 
 def figures(job: Job) -> str:
@@ -150,7 +152,7 @@ def figures(job: Job) -> str:
     entry = _last_entry(job.folder / "metrics.jsonl")
     if not entry:
         return ""
-    told = [f"epoch {entry['epoch']}/{job.settings.epochs}"]
+    told = [f"epoch {entry['epoch']}/{max(job.settings.epochs, entry['epoch'])}"]
     told += [f"test {100 * entry['test_accuracy']:.1f}%"]
     weights = entry.get("weight_right"), entry.get("weight_wrong")
     known = all(isinstance(weight, int | float) for weight in weights)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.functional.student import tapped
-from tutelage.losses.objectives import logits_of, losses_of
+from tutelage.losses.objectives import cross_entropy, logits_of, losses_of
 from tutelage.losses.reduction import counts_of
 from tutelage.losses.targets import answered_rightly
 from tutelage.storage.json_files import write_json
@@ -30,6 +30,8 @@ from tutelage_cli.train.texts import Data
 
 AT_ONCE = 500
 """images in a batch that is only looked at"""
+WORST = 1e4
+"""nats that one example counts at most in a log-likelihood"""
 TEXT = "text"
 """column of the texts themselves, where examples are texts"""
 EXAMPLES, HELD_OUT = "examples.parquet", "held-out.parquet"
@@ -83,6 +85,28 @@ def accuracy(tutor: Tutor, batches: Batches | SetBatches) -> float:
 
 
 @torch.no_grad()
+def log_likelihood(tutor: Tutor, batches: Batches | SetBatches) -> float:
+    """Mean log-likelihood of the labels, the student in evaluation mode.
+
+    Args:
+        tutor: The student, left in the mode it was in, with the teacher that it sees through.
+        batches: The examples.
+
+    Returns:
+        In nats, at most 0; ``-WORST`` at least, also where the student has diverged.
+    """
+    student, mode = tutor.student, tutor.student.training
+    student.eval()
+    losses = [
+        cross_entropy(logits_of(student(shown(tutor.task, batch).inputs)), batch.targets)
+        for batch in batches.whole(AT_ONCE)
+    ]
+    student.train(mode)
+    found = torch.cat(losses).double().nan_to_num(nan=WORST)
+    return -float(found.clamp(max=WORST).mean())
+
+
+@torch.no_grad()
 def opinion(
     tutor: Tutor,
     batches: Batches | SetBatches,
@@ -130,6 +154,9 @@ def judge(
     material: Material,
     history: Sequence[dict[str, float | int]],
     taken: Taken,
+    *,
+    counted: Tensor | None = None,
+    on_checked: bool = False,
 ) -> None:
     """Write a finished student's result, its teacher and tables of its examples.
 
@@ -143,19 +170,27 @@ def judge(
         material: The data of its seed.
         history: What was measured after each epoch.
         taken: What training took.
+        counted: [N] how much the label of each training example counted, where no teacher
+            says so.
+        on_checked: Whether it was trained on the held-out examples, of which there is no
+            table then.
     """
     judges = streams.held_out.draw(tutor.steps)
     seen = opinion(tutor, streams.train, judges)
+    if counted is not None:
+        seen = seen._replace(weights=counted)
     write_examples(folder / EXAMPLES, material.train, seen, material.truth)
-    by_id = isinstance(tutor.teacher, GivenWeights)  # it has weights for the others alone
-    unseen = opinion(tutor, streams.held_out, judges, weighed=not by_id)
-    if uses_alignments(tutor.teacher):  # with a gradient that is partly their own
-        unseen = unseen._replace(weights=torch.full_like(unseen.losses, float("nan")))
-    write_examples(folder / HELD_OUT, material.held_out, unseen)
+    if not on_checked:
+        by_id = isinstance(tutor.teacher, GivenWeights)  # it has weights for the others alone
+        unseen = opinion(tutor, streams.held_out, judges, weighed=not by_id)
+        if uses_alignments(tutor.teacher):  # with a gradient that is partly their own
+            unseen = unseen._replace(weights=torch.full_like(unseen.losses, float("nan")))
+        write_examples(folder / HELD_OUT, material.held_out, unseen)
     result: dict[str, float | int] = {
         "test_accuracy": accuracy(tutor, streams.test),
         "best_test_accuracy": max(entry["test_accuracy"] for entry in history),
         "held_out_accuracy": history[-1]["held_out_accuracy"],
+        "held_out_log_likelihood": log_likelihood(tutor, streams.held_out),
         "seconds": taken.seconds,
         "skipped_teacher_steps": tutor.skipped_teacher_steps,
     }

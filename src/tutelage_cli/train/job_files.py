@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tutelage.storage.checkpoint import telling_damage
+from tutelage_cli.train.controls.stages import epochs_of
 from tutelage_cli.train.evaluation import read_examples
 from tutelage_cli.train.tracked import HISTORY, read_tracked
 from tutelage_cli.train.trainee import Job
@@ -57,8 +58,9 @@ def history_of(job: Job) -> list[dict[str, float | int]]:
     with telling_damage(file, _again(job)):
         lines = _text(file).splitlines()
         history = [json.loads(line) for line in lines]
-        if len(history) != job.settings.epochs:
-            raise ValueError(f"it has {len(history)} lines, not {job.settings.epochs}")
+        least, most = epochs_of(job)
+        if not least <= len(history) <= most:
+            raise ValueError(f"it has {len(history)} lines, not {most}")
         known = [name for name in WEIGHTS if name in history[0]]
         for entry in history:
             _require_numbers(entry, *OF_EPOCH, *known)

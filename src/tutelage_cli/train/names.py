@@ -28,6 +28,17 @@ BASELINES = {
 """what others do, by name, to compare with in the same run"""
 TAUGHT_BY = LEARNING | POLICIES | BASELINES
 """all of them"""
+CONTROLS = {
+    "checked-only": "none; trained on the checked examples alone",
+    "fine-tuned": "none; the untaught student, then trained on the checked examples",
+    "checked-included": "none; trained on the checked examples beside the others",
+    "early-stopped": "none; the untaught student after its best epoch by the checked examples",
+    "pruned": "none; without the labels that confident learning finds, checked ones included",
+    "forward-corrected": "none; gold loss correction (GLC), checked examples included",
+    "cross-fitted": "none; out-of-fold predictions as targets, checked examples included",
+}
+"""what a user would do with the checked examples, by name; trained beside what is taught"""
+ALL, NONE = "all", "none"
 BY_HELD_OUT = (*LEARNING, "mentornet-dd")
 LEARNERS = (*BY_HELD_OUT, OLA)
 USED_BY = {

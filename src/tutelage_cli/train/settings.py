@@ -7,8 +7,15 @@ from typing import Annotated, Literal
 import tyro
 
 from tutelage.errors import UsageError, nearest
-from tutelage.validation.ranges import at_least_one, factor, not_negative, shares
-from tutelage_cli.train.names import TAUGHT_BY, USED_BY
+from tutelage.validation.ranges import (
+    at_least_one,
+    factor,
+    not_negative,
+    require_above_zero,
+    shares,
+)
+from tutelage_cli.train.controls.args import controls_of
+from tutelage_cli.train.names import ALL, TAUGHT_BY, USED_BY
 
 EMBEDDED = "mnist5k"
 COLOURED_DIGITS = ("coloured-mnist", "digits-on-backgrounds")
@@ -42,6 +49,11 @@ class TrainSettings:
     curriculum, l2t-loss; or policies of augmentation: learned-augmentation, uniform-augment,
     rand-augment, trivial-augment, auto-augment; or baselines: mentornet-dd, mentornet,
     reweight, self-paced, focal, gce."""
+
+    controls: tuple[str, ...] = (ALL,)
+    """What to compare teaching with: all, none, or some of checked-only, fine-tuned,
+    checked-included, early-stopped, pruned, forward-corrected, cross-fitted. They are students
+    of the same held-out labels without a teacher; the verdict is against the best of them."""
 
     student: str | None = None
     """Network to train; cnn if not given. Of images: cnn, cnn4, resnet8, resnet20, resnet32,
@@ -144,6 +156,10 @@ class TrainSettings:
     lr: float = 0.1
     """Learning rate of the student's momentum SGD; 0.01 suits a pretrained student of texts."""
 
+    choose_lr: tuple[float, ...] = ()
+    """Learning rates to choose from in place of --lr: every arm of a seed gets the one with
+    which an untaught student predicts the held-out labels best."""
+
     momentum: float = 0.9
     """Velocity decay per step, in (0, 1)."""
 
@@ -186,9 +202,11 @@ class TrainSettings:
                 raise UsageError(f"Unknown teacher '{name}'. {nearest(name, TAUGHT_BY)}")
         if len(set(self.teacher)) < len(self.teacher):
             raise UsageError(f"teacher names one twice: {' '.join(self.teacher)}.")
+        controls_of(self.controls)
         _check_commentary(self)
         _check_labels(self)
         _check_weights(self)
+        _check_rates(self)
         _check_use(self)
         _check_numbers(self)
         every = self.look_back if self.teacher_every is None else self.teacher_every
@@ -217,12 +235,16 @@ class TrainSettings:
         return self.augment or ("none" if plain else "crop-flip")
 
     @property
-    def arms(self) -> tuple[str, ...]:
-        """The students to train, by the name of what teaches them."""
+    def taught(self) -> tuple[str, ...]:
+        """The taught students to train, by the name of what teaches them."""
         if self.weights_from is not None:
-            return ("untaught", "weights")
-        taught = ("commentary",) if self.commentary is not None else self.teacher
-        return ("untaught", *taught)
+            return ("weights",)
+        return ("commentary",) if self.commentary is not None else self.teacher
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The students to train: untaught, taught, controls."""
+        return ("untaught", *self.taught, *controls_of(self.controls))
 
 
 def _check_commentary(settings: TrainSettings) -> None:
@@ -263,13 +285,25 @@ def _check_weights(settings: TrainSettings) -> None:
     not_negative(settings, "weights_otherwise")
 
 
+def _check_rates(settings: TrainSettings) -> None:
+    rates = settings.choose_lr
+    for lr in rates:
+        require_above_zero("every number of choose_lr", lr)
+    if len(rates) == 1 or len(set(rates)) < len(rates):
+        told = " ".join(f"{lr:g}" for lr in rates)
+        raise UsageError(f"choose_lr is {told}; allowed: none, or two and more that differ.")
+    if rates and settings.lr != TrainSettings.lr:
+        raise UsageError("lr and choose_lr both give the learning rate: leave one away.")
+
+
 def _check_use(settings: TrainSettings) -> None:
     for name, teachers in USED_BY.items():
         given = getattr(settings, name) != getattr(TrainSettings, name)
-        if given and not set(teachers) & set(settings.arms):
+        if given and not set(teachers) & set(settings.taught):
+            arms = ", ".join(("untaught", *settings.taught))
             raise UsageError(
-                f"{name} does nothing here, where students are {', '.join(settings.arms)}: it "
-                f"is about {', '.join(teachers)}. Give such a teacher, or leave {name} out."
+                f"{name} does nothing here, where students are {arms}: it is about "
+                f"{', '.join(teachers)}. Give such a teacher, or leave {name} out."
             )
 
 

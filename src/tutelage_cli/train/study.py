@@ -24,6 +24,7 @@ from tutelage_cli.report import write
 from tutelage_cli.runner.run_folder import sweep
 from tutelage_cli.runner.workers import keep_loaded
 from tutelage_cli.train.arms import device_of
+from tutelage_cli.train.controls.stages import staged, steps_of
 from tutelage_cli.train.display import Display
 from tutelage_cli.train.material import Material, Source, open_streams, seed_material
 from tutelage_cli.train.report_content import run_content
@@ -52,15 +53,12 @@ def run_study(
     Returns:
         The content of ``summary.json``; None if it was stopped before the end.
     """
-    jobs = [
-        Job(run, arm, seed, settings, log_every)
-        for seed in range(settings.seeds)
-        for arm in settings.arms
-    ]
+    stages = staged(run, settings, log_every)
+    jobs = [job for stage in stages for job in stage]
     (run / STOP).unlink(missing_ok=True)
     sweep(run)
-    with _stopped_by_interrupt(run), display.watching(jobs, _steps(source, settings)):
-        done = _train_all(jobs, source, settings)
+    with _stopped_by_interrupt(run), display.watching(jobs, _steps(jobs, source, settings)):
+        done = _train_all(stages, source, settings)
     (run / STOP).unlink(missing_ok=True)
     if not done:
         return None
@@ -72,8 +70,9 @@ def run_study(
     return summary
 
 
-def _train_all(jobs: list[Job], source: Source, settings: TrainSettings) -> bool:
-    at_once = min(settings.jobs or _default_jobs(settings), len(jobs))
+def _train_all(stages: list[list[Job]], source: Source, settings: TrainSettings) -> bool:
+    most = max(map(len, stages))
+    at_once = min(settings.jobs or _default_jobs(settings), most)
     plain = _as_arrays(source)
     parallel = joblib.Parallel(n_jobs=at_once, initializer=keep_loaded)
     # Workers inherit the mask: an interrupt is for the run's own process.
@@ -85,7 +84,10 @@ def _train_all(jobs: list[Job], source: Source, settings: TrainSettings) -> bool
     finally:
         signal.signal(signal.SIGINT, before)
     try:
-        return all(parallel(joblib.delayed(_train_one)(job, plain) for job in jobs))
+        return all(
+            all(parallel(joblib.delayed(_train_one)(job, plain) for job in stage))
+            for stage in stages
+        )
     finally:
         parallel.__exit__(None, None, None)
 
@@ -145,10 +147,11 @@ def _tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(array.copy())  # a mapped array must not be written to
 
 
-def _steps(source: Source, settings: TrainSettings) -> int:
+def _steps(jobs: list[Job], source: Source, settings: TrainSettings) -> dict[Job, int]:
     material: Material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, torch.device("cpu"))
-    return len(streams.train) * settings.epochs
+    length = len(streams.train)
+    return {job: steps_of(job, length) for job in jobs}
 
 
 @contextlib.contextmanager

@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from tutelage_cli.report import Arm, Curve
+from tutelage_cli.train.controls.rates import chosen_rate
 from tutelage_cli.train.job_files import history_of, result_of
 from tutelage_cli.train.material import Material
-from tutelage_cli.train.names import TAUGHT_BY
+from tutelage_cli.train.names import CONTROLS, TAUGHT_BY
 from tutelage_cli.train.policies import learned_by, told
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.texts import kind
 from tutelage_cli.train.trainee import Job
+from tutelage_cli.train.verdict import verdict
 
 
 def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[str, Any]:
@@ -37,12 +39,16 @@ def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[st
     for results in arms.values():
         for result, base in zip(results, untaught, strict=True):
             result["ratio"] = result["seconds"] / base["seconds"]
-    taught = {arm: results for arm, results in arms.items() if arm != "untaught"}
-    verdict = [sentence for arm, r in taught.items() for sentence in judged(arm, r, untaught)]
-    for arm in taught:
+    said = verdict(arms)
+    for arm, results in arms.items():
+        said += weighed(arm, results)
         jobs = [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
-        verdict += [told(policy) for policy in learned_by(jobs)]
-    return {"data": describe_data(material, settings), "arms": arms, "verdict": verdict}
+        said += [told(policy) for policy in learned_by(jobs)]
+    facts = describe_data(material, settings)
+    if settings.choose_lr:
+        jobs = [Job(run, "untaught", seed, settings) for seed in range(settings.seeds)]
+        facts["lr"] = [chosen_rate(job) for job in jobs]
+    return {"data": facts, "arms": arms, "verdict": said}
 
 
 def describe_data(material: Material, settings: TrainSettings) -> dict[str, Any]:
@@ -91,56 +97,36 @@ def data_line(facts: dict[str, Any]) -> str:
         line += f"; label noise {facts['noise']}"
     if "wrong_labels" in facts:
         line += f"; {100 * facts['wrong_labels']:.1f}% of the labels shown are wrong"
+    if "lr" in facts:
+        rates = ", ".join(f"{lr:g}" for lr in facts["lr"])
+        line += f"; learning rate chosen for each seed: {rates}"
     return line
 
 
-def judged(
-    arm: str, results: Sequence[dict[str, Any]], untaught: Sequence[dict[str, Any]]
-) -> list[str]:
-    """What teaching did in an arm, in words.
+def weighed(arm: str, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How a teacher weighed wrong labels, in words.
 
     Args:
         arm: The arm's name.
         results: Its results, seed by seed.
-        untaught: Those of the untaught student of the same seeds.
 
     Returns:
-        One or two sentences.
+        A sentence; nothing for an arm that has no teacher or does not weigh, or where wrong
+        labels are not known.
     """
-    gains = [
-        100 * (result["test_accuracy"] - base["test_accuracy"])
-        for result, base in zip(results, untaught, strict=True)
-    ]
-    mean, seeds = fmean(gains), len(gains)
-    better = sum(gain > 0 for gain in gains)
-    spread = f", standard deviation {stdev(gains):.1f}" if seeds > 1 else ""
-    measured = (
-        f"{mean:+.1f} points of test accuracy{spread}; better in {better} of {seeds} seeds"
-    )
-    sentences = [f"Taught by {arm}: {measured}. {_call(gains)}"]
-    if all({"weight_right", "weight_wrong"} <= result.keys() for result in results):
-        right = fmean(r["weight_right"] for r in results)
-        if right > 0 and not _even(results):
-            share = fmean(r["weight_wrong"] for r in results) / right
-            sentences.append(
-                f"The teacher {arm} gave wrong labels {share:.2f} times the weight of right "
-                "ones."
-            )
-    return sentences
+    known = all({"weight_right", "weight_wrong"} <= result.keys() for result in results)
+    if arm in CONTROLS or not known or _even(results):
+        return []
+    right = fmean(result["weight_right"] for result in results)
+    if right <= 0:
+        return []
+    share = fmean(result["weight_wrong"] for result in results) / right
+    return [f"The teacher {arm} gave wrong labels {share:.2f} times the weight of right ones."]
 
 
 def _even(entries: Sequence[Mapping[str, Any]]) -> bool:
     # as of a teacher that does not weigh
     return all(e.get(key) == 1 for e in entries for key in ("weight_right", "weight_wrong"))
-
-
-def _call(gains: Sequence[float]) -> str:
-    if len(gains) == 1:
-        return "One seed says nothing about chance."
-    standard_error = stdev(gains) / len(gains) ** 0.5
-    if abs(fmean(gains)) <= 2 * standard_error:
-        return "That is within what chance does between seeds: no effect shown."
-    return "Teaching helped." if fmean(gains) > 0 else "Teaching did harm."
 
 
 def report_arms(summary: dict[str, Any]) -> tuple[Arm, ...]:
@@ -171,10 +157,11 @@ def arm_of(name: str, results: Sequence[Mapping[str, Any]]) -> Arm:
         known = known and not _even(results)
         return tuple(float(result[key]) for result in results) if known else None
 
-    described = {
+    others = {
         "untaught": "none: every example counts the same",
         "weights": "weights of a file, as they are",
-    } | TAUGHT_BY
+    }
+    described = others | CONTROLS | TAUGHT_BY
     return Arm(
         name=name,
         teacher=described.get(name, "a stored commentary, as it is"),

@@ -4,13 +4,11 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from tutelage.errors import UsageError
+from tutelage.functional.portable_state import state_of
 from tutelage.logs import Reporter, TensorBoard
 from tutelage.storage.atomic_files import write_atomically, written_whole
 from tutelage.storage.checkpoint import (
@@ -22,12 +20,18 @@ from tutelage.storage.checkpoint import (
 )
 from tutelage.training.forward import Record
 from tutelage.training.tutor import Tutor
-from tutelage_cli.train.arms import build_tutor, device_of
-from tutelage_cli.train.evaluation import Taken, accuracy, judge
+from tutelage_cli.train.arms import device_of
+from tutelage_cli.train.controls.choosing import Case, Stopped
+from tutelage_cli.train.controls.courses import course_of
+from tutelage_cli.train.controls.folds import write_unseen
+from tutelage_cli.train.controls.rates import RATES, DivergedError, judge_rate, with_chosen_rate
+from tutelage_cli.train.course import Course, seconds_now
+from tutelage_cli.train.evaluation import Taken, accuracy, judge, log_likelihood
+from tutelage_cli.train.job import Job as Job
+from tutelage_cli.train.job import learning_rate as learning_rate
 from tutelage_cli.train.material import Material, Streams, open_streams
 from tutelage_cli.train.memory import Footprint
-from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.tracked import ById, by_id, epochs_kept, fresh, keep, write_tracked
+from tutelage_cli.train.tracked import epochs_kept, keep, write_tracked
 from tutelage_cli.train.train_state import Standing
 
 TOLD_EVERY = 0.5
@@ -42,29 +46,8 @@ TOLD_OF_EPOCH = (
     "weight_wrong",
 )
 """what TensorBoard gets of an epoch's entry"""
-
-
-@dataclass(frozen=True)
-class Job:
-    """One student to train."""
-
-    run: Path
-    """the run's folder"""
-    arm: str
-    seed: int
-    settings: TrainSettings
-    log_every: int = 0
-    """student steps between two that TensorBoard is told of; 0: it is told nothing"""
-
-    @property
-    def folder(self) -> Path:
-        """The student's own folder."""
-        return self.run / "students" / f"{self.arm}-seed{self.seed}"
-
-    @property
-    def checkpoint(self) -> Path:
-        """Where its training stands."""
-        return self.folder / "checkpoint" / "state.pt"
+OF_WEIGHTS = ("weight_right", "weight_wrong")
+CHECKED = "held_out_log_likelihood"
 
 
 def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> bool:
@@ -77,50 +60,82 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
 
     Returns:
         Whether it reached the end, with its result on disk; otherwise a checkpoint is.
+
+    Raises:
+        DivergedError: If its loss is no number any more.
     """
     if (job.folder / "result.json").exists():
         return True
     job.folder.mkdir(parents=True, exist_ok=True)
-    settings = job.settings
-    footprint = Footprint(device_of(settings))
-    streams = open_streams(material, settings, job.seed, device_of(settings))
-    steps = len(streams.train) * settings.epochs
-    tutor = build_tutor(job.arm, job.seed, material.train, settings, steps)
-    standing = Standing(tracked=fresh(len(material.train), settings.epochs))
+    job = with_chosen_rate(job)
+    footprint = Footprint(device_of(job.settings))
+    streams = open_streams(material, job.settings, job.seed, device_of(job.settings))
+    try:
+        course = course_of(Case(job, material, streams, stopped))
+    except Stopped:
+        return False
+    standing = course.start
     if job.checkpoint.exists():
         with telling_damage(
             job.checkpoint,
             "Delete it to train this student anew.",
             what="is damaged, or training cannot go on from it",
         ):
-            standing = _resume(job, tutor, len(streams.train), standing)
-    known = by_id(material.train, material.wrong)
-    if not _go_on(job, tutor, streams, standing, known, stopped, footprint):
-        return False
-    _write_history(job, standing)
-    if standing.tracked is not None:
-        write_tracked(job.folder, material.train, standing.tracked, settings.epochs)
-    taken = Taken(standing.seconds, standing.memory)
-    judge(job.folder, tutor, streams, material, standing.history, taken)
+            standing = _resume(job, course)
+    try:
+        if not _go_on(job, course, streams, standing, stopped, footprint):
+            return False
+        _write_history(job, standing)
+    except DivergedError:
+        if job.arm != RATES:
+            raise
+        judge_rate(job, None, standing.seconds)
+        return True
+    _judge(job, course, streams, material, standing)
     return True
+
+
+def _judge(
+    job: Job, course: Course, streams: Streams, material: Material, standing: Standing
+) -> None:
+    if job.arm == RATES:
+        judge_rate(job, log_likelihood(course.tutor, streams.held_out), standing.seconds)
+        return
+    if job.fold is not None:
+        write_unseen(job, course.tutor, streams, material, standing.seconds)
+        return
+    if standing.tracked is not None:
+        write_tracked(job.folder, material.train, standing.tracked, job.settings.epochs)
+    judge(
+        job.folder,
+        course.tutor,
+        streams,
+        material,
+        standing.history,
+        Taken(standing.seconds, standing.memory),
+        counted=course.weights,
+        on_checked=course.on_checked,
+    )
 
 
 def _go_on(
     job: Job,
-    tutor: Tutor,
+    course: Course,
     streams: Streams,
     standing: Standing,
-    of: ById,
     stopped: Callable[[], bool],
     footprint: Footprint,
 ) -> bool:
+    tutor = course.tutor
     with _reporter(job, tutor) as reporter:
-        while standing.epoch < job.settings.epochs:
+        if standing.epoch >= course.epochs and not job.checkpoint.exists():
+            _save(job, tutor, standing)  # nothing is trained
+        while standing.epoch < course.epochs:
             footprint.forget()  # students are looked at in larger batches, between epochs
-            whole = _train_epoch(job, reporter, streams, standing, of, stopped)
+            whole = _train_epoch(job, course, reporter, streams, standing, stopped)
             standing.note_memory(footprint.peak())
             if whole:
-                _finish_epoch(job, tutor, streams, standing, of.wrong is not None)
+                _finish_epoch(job, course, streams, standing)
                 reporter.tell(_of_epoch(standing.history[-1]))
             _save(job, tutor, standing)
             if not whole:
@@ -141,22 +156,22 @@ def _of_epoch(entry: Mapping[str, float | int]) -> dict[str, float]:
 
 def _train_epoch(
     job: Job,
+    course: Course,
     reporter: Reporter,
     streams: Streams,
     standing: Standing,
-    of: ById,
     stopped: Callable[[], bool],
 ) -> bool:
-    tutor = reporter.tutor
+    tutor, of, own = course.tutor, course.known, standing.epoch - course.first
     for group in tutor.optimizer.param_groups:
-        group["lr"] = learning_rate(job.settings, standing.epoch)
+        group["lr"] = course.rates[own]
     tutor.student.train()
     told, saved = 0.0, time.monotonic()
     kept = epochs_kept(job.settings.epochs)
     column = kept.index(standing.epoch + 1) if standing.epoch + 1 in kept else None
     device = device_of(job.settings)
-    batches = streams.train.epoch(standing.epoch, standing.batch)
-    started = _clock(device)
+    batches = course.train.epoch(own, standing.batch)
+    started = seconds_now(device)
     for batch in batches:
         held_out = streams.held_out.draw(tutor.steps) if tutor.wants_held_out else None
         record = tutor.step(batch, held_out)
@@ -169,18 +184,18 @@ def _train_epoch(
             told = time.monotonic()
             with written_whole(job.folder / "progress") as part:
                 part.write_text(f"{tutor.steps}", encoding="ascii")
-            if stopped() and standing.batch < len(streams.train):
+            if stopped() and standing.batch < len(course.train):
                 break
             if told - saved > SAVED_EVERY:
                 started = _lap(standing, device, started)
                 _save(job, tutor, standing)
                 saved = time.monotonic()
     _lap(standing, device, started)
-    return standing.batch == len(streams.train)
+    return standing.batch == len(course.train)
 
 
 def _lap(standing: Standing, device: torch.device, started: float) -> float:
-    now = _clock(device)
+    now = seconds_now(device)
     standing.seconds += now - started
     return now
 
@@ -197,34 +212,44 @@ def _note(standing: Standing, record: Record, wrong: Tensor | None) -> None:
         standing.rows[place] += float(rows.sum())
 
 
-def _finish_epoch(
-    job: Job, tutor: Tutor, streams: Streams, standing: Standing, known: bool
-) -> None:
-    held_out = accuracy(tutor, streams.held_out)
-    tutor.best_accuracy = max(tutor.best_accuracy, held_out)
-    right, wrong = (
-        total / rows if rows else float("nan")
-        for total, rows in zip(standing.weights, standing.rows, strict=True)
-    )
-    entry = {
+def _finish_epoch(job: Job, course: Course, streams: Streams, standing: Standing) -> None:
+    tutor = course.tutor
+    entry: dict[str, float | int] = {
         "epoch": standing.epoch + 1,
         "step": tutor.steps,
-        "train_loss": standing.loss / len(streams.train),
-        "held_out_accuracy": held_out,
-        "test_accuracy": accuracy(tutor, streams.curve),
-        "seconds": standing.seconds,
+        "train_loss": standing.loss / len(course.train),
     }
+    if job.fold is None:
+        held_out = accuracy(tutor, streams.held_out)
+        tutor.best_accuracy = max(tutor.best_accuracy, held_out)
+        entry |= {
+            "held_out_accuracy": held_out,
+            CHECKED: log_likelihood(tutor, streams.held_out),
+            "test_accuracy": accuracy(tutor, streams.curve),
+        }
+    entry["seconds"] = standing.seconds
     if not math.isfinite(standing.loss):
-        raise UsageError(
-            f"The student {job.arm}, seed {job.seed}, diverged in epoch {standing.epoch + 1}: "
+        raise DivergedError(
+            f"The student {job.title}, diverged in epoch {standing.epoch + 1}: "
             f"its loss is {standing.loss}. Lower --lr (now {job.settings.lr:g})."
         )
-    named = {"weight_right": right, "weight_wrong": wrong} if known else {}
-    entry |= {name: value for name, value in named.items() if value == value}
+    if course.known.wrong is not None:
+        for name, total, rows in zip(OF_WEIGHTS, standing.weights, standing.rows, strict=True):
+            if rows:
+                entry[name] = total / rows
+    if job.arm == "untaught" and "early-stopped" in job.settings.arms:
+        _keep_best(job, tutor, standing, entry)
     standing.history.append(entry)
     standing.epoch, standing.batch, standing.loss = standing.epoch + 1, 0, 0.0
     standing.weights, standing.rows = [0.0, 0.0], [0.0, 0.0]
     _write_history(job, standing)
+
+
+def _keep_best(job: Job, tutor: Tutor, standing: Standing, entry: Mapping[str, float]) -> None:
+    # the same again where the run is killed before the epoch is saved
+    if all(entry[CHECKED] > before[CHECKED] for before in standing.history):
+        state = sealed("student", state_of(tutor.student))
+        save_checkpoint(job.best, state | {"epoch": entry["epoch"]})
 
 
 def _write_history(job: Job, standing: Standing) -> None:
@@ -232,41 +257,13 @@ def _write_history(job: Job, standing: Standing) -> None:
     write_atomically(job.folder / "metrics.jsonl", lines.encode())
 
 
-def learning_rate(settings: TrainSettings, epoch: int) -> float:
-    """The student's learning rate in an epoch.
-
-    Args:
-        settings: The study's settings.
-        epoch: From 0.
-
-    Returns:
-        ``lr``, divided by ten for every share of the run in ``decay_at`` that has passed.
-    """
-    passed = sum(epoch >= int(share * settings.epochs) for share in settings.decay_at)
-    return settings.lr * 0.1**passed
-
-
-def _clock(device: torch.device) -> float:
-    """Seconds that nobody else's work adds to, as far as the device allows it.
-
-    Args:
-        device: Where the student is trained.
-
-    Returns:
-        Time of this process's CPU on the CPU, wall time on an accelerator.
-    """
-    if device.type == "cpu":
-        return time.process_time()
-    torch.accelerator.synchronize(device)
-    return time.perf_counter()
-
-
 def _save(job: Job, tutor: Tutor, standing: Standing) -> None:
     state = sealed("tutor", tutor.state_dict()) | {"standing": vars(standing)}
     save_checkpoint(job.checkpoint, state)
 
 
-def _resume(job: Job, tutor: Tutor, batches: int, new: Standing) -> Standing:
+def _resume(job: Job, course: Course) -> Standing:
+    tutor, new, batches = course.tutor, course.start, len(course.train)
     state = load_checkpoint(job.checkpoint, next(tutor.student.parameters()).device)
     tutor.load_state_dict(unsealed("tutor", state))
     standing = Standing(**state["standing"])
@@ -274,15 +271,14 @@ def _resume(job: Job, tutor: Tutor, batches: int, new: Standing) -> Standing:
     places = standing.epoch, standing.batch, tutor.steps
     epoch, batch, steps = places
     if any(type(place) is not int for place in places) or not (
-        0 <= epoch <= job.settings.epochs
+        course.first <= epoch <= course.epochs
         and 0 <= batch <= batches
-        and steps == epoch * batches + batch
+        and steps == (epoch - course.first) * batches + batch
         and len(standing.history) == epoch
     ):
         raise ValueError(f"it stands at epoch {epoch!r:.20}, batch {batch!r:.20}")
-    if standing.tracked is not None:  # None: begun by an earlier release
-        assert new.tracked is not None
-        standing.tracked = standing.tracked.to(new.tracked)
-        if standing.tracked.shape != new.tracked.shape:
+    if standing.tracked is not None:  # None: begun by an earlier release, or of a control
+        if new.tracked is None or standing.tracked.shape != new.tracked.shape:
             raise ValueError("it tracked other examples or epochs")
+        standing.tracked = standing.tracked.to(new.tracked)
     return standing

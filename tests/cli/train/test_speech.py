@@ -100,7 +100,7 @@ def test_a_terminal_is_told_of_every_student_and_left_as_it_was(copy, tmp_path) 
     file = (tmp_path / "tty").open("w", encoding="utf-8")
     console = Console(file=file, force_terminal=True, width=80)
     jobs = [Job(copy, arm, 0, TrainSettings(epochs=2)) for arm in ("untaught", "margin-loss")]
-    with Display(console).watching(jobs, 10):
+    with Display(console).watching(jobs, dict.fromkeys(jobs, 10)):
         pass
     file.close()
     text = (tmp_path / "tty").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 from papers.yi2021mmel.small_language_model import learned_tokenizer
 from tests.trained import QUICK, assert_same_run, content, one_line, run, unchecked
+from tutelage_cli.train.names import CONTROLS
 
 WORDS = {"cat": ["meow", "purrs", "mouse"], "dog": ["bark", "bone", "fetch"]}
 TRAIN = [*QUICK, "--teacher", "margin-loss", "internal-state", "--teacher-every", "2"]
@@ -128,3 +129,21 @@ def test_an_inspection_lists_the_texts_themselves():
     assert len(rows) == 39
     assert all(row["text"] == texts[int(row["name"].removeprefix("row ")) - 2] for row in rows)
     assert rows[0]["text"] in Path("seen/index.html").read_text(encoding="utf-8")
+
+
+def test_texts_have_every_control_and_leave_what_images_leave():
+    words = [word for word in TRAIN if word not in ("--controls", "none", "internal-state")]
+    answer = run("train", "pets.csv", *words, "--noise", "flip:0.3", "--out", "x")
+    assert answer.code == 0, answer
+    arms = content(Path("x/summary.json"))["arms"]
+    assert list(arms) == ["untaught", "margin-loss", *CONTROLS]
+    page = Path("x/report.html").read_text(encoding="utf-8")
+    assert all(f'<th scope="row">{arm}</th>' in page for arm in arms)
+    rows = pq.read_table("x/students/cross-fitted-seed0/examples.parquet").to_pylist()
+    assert all(0 <= row["weight"] <= 1 for row in rows)
+    assert len({row["weight"] for row in rows}) > 10
+    least = min(rows, key=lambda row: row["weight"])
+    assert f'<th scope="row">{least["id"]}</th><td>{least["text"]}</td>' in page
+    again = run("train", "pets.csv", *words, "--noise", "flip:0.3", "--jobs", "2", "--out", "y")
+    assert again.code == 0, again
+    assert_same_run(Path("x"), Path("y"))

@@ -1,0 +1,58 @@
+"""Whether a difference is more than chance: the one rule by which this project says so."""
+
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from scipy.stats import t as student_t
+
+from tutelage.errors import UsageError
+
+LEVEL = 0.9
+"""of the intervals that decide: 5% on each side"""
+
+
+class Interval(NamedTuple):
+    """The mean of n values and where that of all such values lies."""
+
+    n: int
+    mean: float
+    low: float
+    high: float
+    p: float
+    """one-sided: chance of such a mean, or a larger one, where the true one is 0"""
+
+    @property
+    def above(self) -> bool:
+        """Whether the interval lies above 0."""
+        return self.low > 0
+
+    @property
+    def below(self) -> bool:
+        """Whether the interval lies below 0."""
+        return self.high < 0
+
+
+def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
+    """Student's t interval of a mean; of differences paired by seed, the rule of all verdicts.
+
+    A difference is shown where the 90% interval of its mean holds no 0.
+
+    Args:
+        values: n independent values, such as one difference for each seed.
+        level: Chance that the interval holds the true mean, in (0, 1).
+
+    Returns:
+        The interval; of no length where all values are the same.
+
+    Raises:
+        UsageError: If there are fewer than two values, which say nothing of chance.
+    """
+    n = len(values)
+    if n < 2:
+        raise UsageError(f"{n} values give no interval; allowed: 2 and above, better 5.")
+    mean, error = fmean(values), stdev(values) / n**0.5
+    reach = float(student_t.ppf((1 + level) / 2, n - 1)) * error
+    same = 0.0 if mean > 0 else 1.0
+    p = float(student_t.sf(mean / error, n - 1)) if error > 0 else same
+    return Interval(n, mean, mean - reach, mean + reach, p)

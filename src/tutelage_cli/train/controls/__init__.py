@@ -1,0 +1,1 @@
+"""What a user would do with the same checked examples, without a teacher."""

@@ -1,0 +1,282 @@
+"""How each control is trained: on which rows and targets, from which weights, how long."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tutelage.crossfit import ForwardCorrected, label_issues, label_posterior
+from tutelage.functional.portable_state import load_state
+from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.storage.checkpoint import load_checkpoint, telling_damage, unsealed
+from tutelage.training.tutor import Tutor
+from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.train.arms import build_tutor, device_of
+from tutelage_cli.train.controls.choosing import Case, Choice, choose
+from tutelage_cli.train.controls.folds import (
+    CORRECTED,
+    PLAIN,
+    fold_seed,
+    fold_settings,
+    folds_of,
+    read_unseen,
+    transitions_of,
+)
+from tutelage_cli.train.controls.rates import RATES
+from tutelage_cli.train.controls.rows import Repeated, Targeted, WithChecked, fed, together
+from tutelage_cli.train.course import Course, Feed
+from tutelage_cli.train.job import learning_rate
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.tracked import ById, by_id, fresh
+from tutelage_cli.train.train_state import Standing
+
+ONLY_RATES, ONLY_DECAYS = (1.0, 0.1), (1.0, 10.0)
+"""tried for checked-only: parts of the run's learning rate and weight decay, each with each"""
+ONLY_STEPS = 1 / 8
+"""of the run's steps: how long each is tried"""
+WEIGHTS = ("weight_right", "weight_wrong")
+"""what the untaught student's epochs say of a teacher"""
+TUNED_RATES = (0.3, 0.1, 0.03)
+"""tried for fine-tuned: parts of the run's learning rate, which stays as it is"""
+TUNED_STEPS = (1 / 40, 1 / 16, 1 / 8)
+"""tried for fine-tuned: shares of the run's steps"""
+
+
+def course_of(case: Case) -> Course:
+    """The training of one student.
+
+    Args:
+        case: Which, and its data.
+
+    Returns:
+        The course; of a control, where what it builds on has been trained.
+
+    Note: raises ``choosing.Stopped`` where it is stopped while settings are chosen.
+    """
+    return COURSES.get(case.job.arm, _taught)(case)
+
+
+def _taught(case: Case) -> Course:
+    job, train, settings = case.job, case.material.train, case.job.settings
+    steps = len(case.streams.train) * settings.epochs
+    return Course(
+        build_tutor(job.arm, job.seed, train, settings, steps),
+        case.streams.train,
+        _rates(settings),
+        by_id(train, case.material.wrong),
+        Standing(tracked=fresh(len(train), settings.epochs)),
+    )
+
+
+def _rates(settings: TrainSettings) -> tuple[float, ...]:
+    return tuple(learning_rate(settings, epoch) for epoch in range(settings.epochs))
+
+
+def _budgeted(
+    case: Case,
+    feed: Feed,
+    known: ById,
+    seconds: float = 0.0,
+    objective: Objective = cross_entropy,
+    weights: Tensor | None = None,
+) -> Course:
+    """Plain training for as many steps as the untaught student takes.
+
+    Returns:
+        The course, under the untaught student's learning rates.
+    """
+    job, settings = case.job, case.job.settings
+    length = len(case.streams.train)
+    steps, train = length * settings.epochs, case.material.train
+    return Course(
+        build_tutor("untaught", job.seed, train, settings, steps, objective=objective),
+        Repeated(feed, length),
+        _rates(settings),
+        known,
+        Standing(seconds=seconds),
+        weights,
+        on_checked=True,
+    )
+
+
+def _with_checked(case: Case, kept: Tensor | None = None) -> tuple[InMemory, ById]:
+    """Put the checked examples after the training examples, or after some of them.
+
+    Returns:
+        The batches, and where each example stands.
+    """
+    train = case.material.train if kept is None else case.material.train.rows(kept)
+    whole = together(train, case.material.held_out)
+    return fed(case.streams.train, whole), by_id(whole, None)
+
+
+def _checked_included(case: Case) -> Course:
+    return _budgeted(case, *_with_checked(case))
+
+
+def _checked_only(case: Case) -> Course:
+    checked, settings = case.material.held_out, case.job.settings
+    grid = [
+        (rate * settings.lr, decay * settings.weight_decay)
+        for rate in ONLY_RATES
+        for decay in ONLY_DECAYS
+    ]
+    steps = _shares(case, (ONLY_STEPS,))
+
+    def rate(lr: float, step: int) -> float:
+        return learning_rate(replace(settings, lr=lr, epochs=steps[0]), step)
+
+    chosen = choose(case, grid, steps, rate)
+    settings = replace(settings, lr=chosen.lr, weight_decay=chosen.weight_decay)
+    case = replace(case, job=replace(case.job, settings=settings))
+    feed = fed(case.streams.train, checked)
+    return _budgeted(case, feed, by_id(checked, None), chosen.seconds)
+
+
+def _shares(case: Case, shares: tuple[float, ...]) -> list[int]:
+    steps = len(case.streams.train) * case.job.settings.epochs
+    return sorted({max(1, round(share * steps)) for share in shares})
+
+
+def _fine_tuned(case: Case) -> Course:
+    job, settings, checked = case.job, case.job.settings, case.material.held_out
+    before, start = _untaught(case)
+    grid = [(rate * settings.lr, settings.weight_decay) for rate in TUNED_RATES]
+    steps = _shares(case, TUNED_STEPS)
+    chosen: Choice = choose(case, grid, steps, lambda lr, _: lr, start)
+    before.seconds += chosen.seconds
+    settings = replace(settings, lr=chosen.lr)
+    train = case.material.train
+    tutor = build_tutor("untaught", job.seed, train, settings, chosen.steps)
+    load_state(tutor.student, start, "student")
+    return Course(
+        tutor,
+        Repeated(fed(case.streams.train, checked), chosen.steps),
+        (chosen.lr,),
+        by_id(checked, None),
+        before,
+        on_checked=True,
+    )
+
+
+def _untaught(case: Case) -> tuple[Standing, dict[str, Tensor]]:
+    """Read where the untaught student of the seed ended.
+
+    Returns:
+        That, and its weights.
+    """
+    job = case.job.of("untaught")
+    with telling_damage(job.checkpoint, f"Delete {job.folder}, then go on with --resume."):
+        state = load_checkpoint(job.checkpoint, device_of(case.job.settings))
+        standing = Standing(**state["standing"])
+        standing.require_numbers()
+        standing.tracked = None
+        standing.history = [
+            {name: value for name, value in entry.items() if name not in WEIGHTS}
+            for entry in standing.history
+        ]
+        return standing, unsealed("tutor", state)["student"]
+
+
+def _early_stopped(case: Case) -> Course:
+    job, untaught = case.job, case.job.of("untaught")
+    before, _ = _untaught(case)
+    with telling_damage(untaught.best, f"Delete {untaught.folder}, then go on with --resume."):
+        kept = load_checkpoint(untaught.best, device_of(job.settings))
+        epoch, student = kept["epoch"], unsealed("student", kept)
+    train, settings = case.material.train, job.settings
+    tutor = build_tutor("untaught", job.seed, train, settings, 1)
+    load_state(tutor.student, student, "student")
+    start = replace(deepcopy(before), epoch=epoch, history=before.history[:epoch])
+    return Course(tutor, case.streams.train, (), by_id(train, None), start)
+
+
+def _pruned(case: Case) -> Course:
+    unseen = read_unseen(case.job, PLAIN, case.material)
+    found = label_issues(unseen.train, case.material.train.labels)
+    feed, known = _with_checked(case, (~found).nonzero()[:, 0])
+    return _budgeted(case, feed, known, unseen.seconds, weights=(~found).float())
+
+
+def _corrected(case: Case, kept: Tensor | None = None) -> tuple[Feed, ById, Objective, float]:
+    """Prepare gold loss correction on the training examples, or on some of them.
+
+    Returns:
+        Batches, where each example stands, objective, and the seconds of what it builds on.
+    """
+    unseen = read_unseen(case.job, PLAIN, case.material)
+    transitions = transitions_of(unseen, case.material)
+    given, checked = case.material.train.labels, case.material.held_out.labels
+    given = given if kept is None else given[kept]
+    feed, known = _with_checked(case, kept)
+    targets = torch.cat([given, len(transitions) + checked])
+    objective = WithChecked(ForwardCorrected(transitions))
+    return Targeted(feed, targets), known, objective, unseen.seconds
+
+
+def _forward_corrected(case: Case) -> Course:
+    feed, known, objective, seconds = _corrected(case)
+    return _budgeted(case, feed, known, seconds, objective)
+
+
+def _cross_fitted(case: Case) -> Course:
+    train, checked = case.material.train, case.material.held_out
+    plain = read_unseen(case.job, PLAIN, case.material)
+    unseen = read_unseen(case.job, CORRECTED, case.material)
+    transitions = transitions_of(plain, case.material)
+    believed = label_posterior(unseen.train, transitions, train.labels)
+    weights = believed.gather(1, train.labels[:, None])[:, 0]
+    right = F.one_hot(checked.labels, len(train.classes)).to(believed)
+    feed, known = _with_checked(case)
+    feed = Targeted(feed, torch.cat([believed, right]))
+    return _budgeted(case, feed, known, plain.seconds + unseen.seconds, weights=weights)
+
+
+def _fold_of(case: Case) -> tuple[Tensor, TrainSettings]:
+    rows = (folds_of(case.material, case.job.seed) != case.job.fold).nonzero()[:, 0]
+    return rows, fold_settings(case.job.settings)
+
+
+def _fold(case: Case) -> Course:
+    rows, settings = _fold_of(case)
+    train = case.material.train.rows(rows)
+    feed = fed(case.streams.train, train)
+    return _of_fold(case, settings, feed, by_id(train, None), cross_entropy)
+
+
+def _corrected_fold(case: Case) -> Course:
+    rows, settings = _fold_of(case)
+    feed, known, objective, _ = _corrected(case, rows)
+    return _of_fold(case, settings, feed, known, objective)
+
+
+def _of_fold(
+    case: Case, settings: TrainSettings, feed: Feed, known: ById, objective: Objective
+) -> Course:
+    seed, train = fold_seed(case.job), case.material.train
+    steps = len(feed) * settings.epochs
+    tutor: Tutor = build_tutor("untaught", seed, train, settings, steps, objective=objective)
+    return Course(tutor, feed, _rates(settings), known)
+
+
+def _of_rate(case: Case) -> Course:
+    untaught = _taught(replace(case, job=case.job.of("untaught")))
+    return replace(untaught, start=Standing())
+
+
+COURSES: dict[str, Callable[[Case], Course]] = {
+    "checked-only": _checked_only,
+    "fine-tuned": _fine_tuned,
+    "checked-included": _checked_included,
+    "early-stopped": _early_stopped,
+    "pruned": _pruned,
+    "forward-corrected": _forward_corrected,
+    "cross-fitted": _cross_fitted,
+    PLAIN: _fold,
+    CORRECTED: _corrected_fold,
+    RATES: _of_rate,
+}
+"""of the arms that are no taught students, by name; all others are taught"""

@@ -1,0 +1,87 @@
+"""The learning rate of a seed, chosen among some by an untaught student of each."""
+
+import json
+from dataclasses import replace
+
+from tutelage.errors import UsageError
+from tutelage.storage.checkpoint import telling_damage
+from tutelage.storage.json_files import write_json
+from tutelage_cli.train.job import Job
+
+RATES = "learning-rates"
+"""arm of untaught students, one for each learning rate to choose from"""
+SAID = "log_likelihood"
+
+
+class DivergedError(UsageError):
+    """A student's loss is no number any more."""
+
+
+def rate_jobs(job: Job) -> list[Job]:
+    """An untaught student for each learning rate to choose from.
+
+    Args:
+        job: Any student of the run and seed.
+
+    Returns:
+        One job for each; none where nothing is to be chosen.
+    """
+    settings = job.settings
+    return [
+        replace(job.of(RATES, place), settings=replace(settings, lr=lr, choose_lr=()))
+        for place, lr in enumerate(settings.choose_lr)
+    ]
+
+
+def judge_rate(job: Job, log_likelihood: float | None, seconds: float) -> None:
+    """Write what the student of a learning rate came to.
+
+    Args:
+        job: The student.
+        log_likelihood: Of the checked examples, which it was not trained on; None: it diverged.
+        seconds: What training took.
+    """
+    write_json(job.folder / "result.json", {SAID: log_likelihood, "seconds": seconds})
+
+
+def chosen_rate(job: Job) -> float:
+    """The learning rate whose untaught student predicts the checked examples best.
+
+    Args:
+        job: Any student of the run and seed; those of all rates are trained.
+
+    Returns:
+        The rate, the first of several; that of the settings where nothing is to be chosen.
+
+    Raises:
+        UsageError: If the students of all rates diverged.
+    """
+    said = {one.settings.lr: _said(one) for one in rate_jobs(job)}
+    known = {lr: value for lr, value in said.items() if value is not None}
+    if said and not known:
+        rates = ", ".join(f"{lr:g}" for lr in said)
+        raise UsageError(f"The students of every choose_lr, {rates}, diverged: lower them.")
+    return max(known, key=lambda lr: known[lr], default=job.settings.lr)
+
+
+def with_chosen_rate(job: Job) -> Job:
+    """A student under the learning rate of its seed.
+
+    Args:
+        job: The student, of any arm.
+
+    Returns:
+        The job.
+    """
+    if job.arm == RATES or not job.settings.choose_lr:
+        return job
+    return replace(job, settings=replace(job.settings, lr=chosen_rate(job), choose_lr=()))
+
+
+def _said(job: Job) -> float | None:
+    file = job.folder / "result.json"
+    with telling_damage(file, f"Delete {job.folder}, then go on with --resume {job.run}."):
+        try:
+            return json.loads(file.read_text(encoding="utf-8"))[SAID]
+        except OSError as error:
+            raise ValueError(str(error)) from error

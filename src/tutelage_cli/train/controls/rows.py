@@ -1,0 +1,164 @@
+"""The examples and targets of controls: checked ones beside others, some of them, again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tutelage.crossfit import ForwardCorrected
+from tutelage.data.order import Ask
+from tutelage.losses.objectives import cross_entropy
+from tutelage.types import Batch
+from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.data.text.set_batches import SetBatches
+from tutelage_cli.data.text.text_set import TextSet
+from tutelage_cli.train.course import Feed
+from tutelage_cli.train.texts import Data
+
+Fed = TypeVar("Fed", Batches, SetBatches)
+
+
+def together(train: Data, checked: Data) -> Data:
+    """Training examples and, after them, the checked ones, under ids of their own.
+
+    Args:
+        train: N examples.
+        checked: H examples of the same kind.
+
+    Returns:
+        N + H examples; they have no names.
+    """
+    first = int(train.ids.max()) + 1 if len(train) else 0
+    ids = torch.cat([train.ids, first + torch.arange(len(checked))])
+    labels = torch.cat([train.labels, checked.labels])
+    if isinstance(train, TextSet) and isinstance(checked, TextSet):
+        longest = max(part.tokens.shape[2] for part in (train, checked))
+        tokens = [F.pad(p.tokens, (0, longest - p.tokens.shape[2])) for p in (train, checked)]
+        sides = tuple(a + b for a, b in zip(train.sides, checked.sides, strict=True))
+        return replace(
+            train, sides=sides, tokens=torch.cat(tokens), labels=labels, ids=ids, called=()
+        )
+    assert isinstance(train, ImageSet)
+    assert isinstance(checked, ImageSet)
+    images = torch.cat([train.images, checked.images])
+    return replace(train, images=images, labels=labels, ids=ids, sources=())
+
+
+def fed(like: Fed, examples: Data, *, alone: bool = False) -> Fed:
+    """Batches of other examples, made as those of the training set are.
+
+    Args:
+        like: The batches of the training set.
+        examples: What to feed.
+        alone: Whether a single example is fed as it is, and not twice, which batch
+            normalisation needs in training.
+
+    Returns:
+        Their batches.
+    """
+    if len(examples) == 1 and not alone:
+        examples = examples.rows(torch.zeros(2, dtype=torch.long))
+    if isinstance(like, Batches):
+        assert isinstance(examples, ImageSet)
+        return replace(like, images=examples)
+    assert isinstance(examples, TextSet)
+    return replace(like, texts=examples)
+
+
+@dataclass(frozen=True)
+class Targeted(InMemory):
+    """Batches under other targets."""
+
+    inner: InMemory
+    targets: Tensor
+    """[N] or [N, C], in the order of the examples"""
+
+    @property
+    def size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Examples in a batch."""
+        return self.inner.size
+
+    @property
+    def seed(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of every order and draw."""
+        return self.inner.seed
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return self.inner.count
+
+    def batch(self, ask: Ask) -> Batch:
+        """One batch.
+
+        Args:
+            ask: What it is made of.
+
+        Returns:
+            The batch of the same examples, under their targets.
+        """
+        found = self.inner.batch(ask)
+        return found._replace(targets=self.targets[ask.rows].to(found.targets.device))
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Batches over and over again, in epochs of another length: a budget of student steps."""
+
+    inner: Feed
+    length: int
+    """batches in an epoch"""
+
+    def __len__(self) -> int:
+        return self.length
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch; the examples are shuffled anew when all have been seen.
+
+        Args:
+            number: The epoch, from 0.
+            start: The batch to begin with.
+
+        Yields:
+            Batches ``start``..``length - 1``.
+        """
+        place, end = number * self.length + start, (number + 1) * self.length
+        while place < end:
+            whole, within = divmod(place, len(self.inner))
+            for batch in self.inner.epoch(whole, within):
+                if place == end:
+                    return
+                yield batch
+                place += 1
+
+
+@dataclass(frozen=True, eq=False)
+class WithChecked:
+    """Forward correction of given labels, cross entropy of checked ones: gold loss correction.
+
+    Source: Hendrycks et al. 2018, Using Trusted Data to Train Deep Networks on Labels Corrupted
+    by Severe Noise, algorithm 1.
+    """
+
+    given: ForwardCorrected
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """One loss per example.
+
+        Args:
+            logits: [B, C].
+            targets: [B]: the given class g, or C + c for a checked example of class c.
+
+        Returns:
+            [B], in nats.
+        """
+        classes = logits.shape[1]
+        checked = targets >= classes
+        given = self.given(logits, targets.where(~checked, 0))
+        right = cross_entropy(logits, (targets - classes).where(checked, 0))
+        return right.where(checked, given)

@@ -1,0 +1,80 @@
+"""In which order the students of a run are trained, and how long each is."""
+
+from pathlib import Path
+
+from tutelage_cli.train.controls.folds import CORRECTED, PLAIN, fold_jobs, fold_settings
+from tutelage_cli.train.controls.rates import rate_jobs
+from tutelage_cli.train.job import Job
+from tutelage_cli.train.settings import TrainSettings
+
+ON_UNTAUGHT = ("fine-tuned", "early-stopped")
+"""controls that go on from the untaught student"""
+ON_FOLDS = ("pruned", "forward-corrected")
+"""controls that go on from what untaught students of folds predict"""
+CROSS_FITTED = "cross-fitted"
+"""goes on from what students of folds predict that were trained with the corrected loss"""
+
+
+def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[Job]]:
+    """All students of a run, in stages: each builds on what earlier stages left.
+
+    Students of folds are jobs of their own, so that none is trained twice.
+
+    Args:
+        run: The run's folder.
+        settings: Its settings.
+        log_every: Student steps between two that TensorBoard is told of; 0: nothing is told.
+
+    Returns:
+        The jobs; no stage is empty.
+    """
+    stages: list[list[Job]] = [[], [], [], []]
+    for seed in range(settings.seeds):
+        jobs = {arm: Job(run, arm, seed, settings, log_every) for arm in settings.arms}
+        any_of = jobs["untaught"]
+        stages[0] += rate_jobs(any_of)
+        if {*ON_FOLDS, CROSS_FITTED} & set(jobs):
+            stages[1] += fold_jobs(any_of, PLAIN)
+        if CROSS_FITTED in jobs:
+            stages[2] += fold_jobs(any_of, CORRECTED)
+        for arm, job in jobs.items():
+            stages[_stage(arm)].append(job)
+    return [stage for stage in stages if stage]
+
+
+def _stage(arm: str) -> int:
+    if arm == CROSS_FITTED:
+        return 3
+    return 2 if arm in ON_UNTAUGHT or arm in ON_FOLDS else 1
+
+
+def steps_of(job: Job, length: int) -> int:
+    """How many steps a student takes, about; for what is shown while it trains.
+
+    Args:
+        job: The student.
+        length: Batches in an epoch of the training set.
+
+    Returns:
+        At least 1.
+    """
+    if job.arm in (PLAIN, CORRECTED):
+        return max(1, round(0.8 * length * fold_settings(job.settings).epochs))
+    if job.arm in ON_UNTAUGHT:
+        return max(1, length * job.settings.epochs // 10)
+    return length * job.settings.epochs
+
+
+def epochs_of(job: Job) -> tuple[int, int]:
+    """Between how many epochs are told of a finished student.
+
+    Args:
+        job: The student.
+
+    Returns:
+        The least and the most; those of the untaught student that it goes on from count.
+    """
+    epochs = job.settings.epochs
+    if job.arm == "early-stopped":
+        return 1, epochs
+    return (epochs + 1, epochs + 1) if job.arm == "fine-tuned" else (epochs, epochs)

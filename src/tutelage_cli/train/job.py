@@ -1,0 +1,70 @@
+"""One student to train: which, and where its files are."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tutelage_cli.train.settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class Job:
+    """One student to train."""
+
+    run: Path
+    """the run's folder"""
+    arm: str
+    seed: int
+    settings: TrainSettings
+    log_every: int = 0
+    """student steps between two that TensorBoard is told of; 0: it is told nothing"""
+    fold: int | None = None
+    """of a student that is not judged: the fold of the examples that it predicts"""
+
+    @property
+    def title(self) -> str:
+        """What the student is called."""
+        fold = "" if self.fold is None else f", fold {self.fold}"
+        return f"{self.arm}, seed {self.seed}{fold}"
+
+    @property
+    def folder(self) -> Path:
+        """The student's own folder."""
+        if self.fold is None:
+            return self.run / "students" / f"{self.arm}-seed{self.seed}"
+        return self.run / "folds" / f"{self.arm}-seed{self.seed}-{self.fold}"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where its training stands."""
+        return self.folder / "checkpoint" / "state.pt"
+
+    @property
+    def best(self) -> Path:
+        """The student after its best epoch by the checked examples, where that is kept."""
+        return self.folder / "checkpoint" / "best.pt"
+
+    def of(self, arm: str, fold: int | None = None) -> "Job":
+        """Another student of the same run and seed.
+
+        Args:
+            arm: Its arm.
+            fold: Its fold, where it has one.
+
+        Returns:
+            The job.
+        """
+        return Job(self.run, arm, self.seed, self.settings, self.log_every, fold)
+
+
+def learning_rate(settings: TrainSettings, epoch: int) -> float:
+    """The student's learning rate in an epoch.
+
+    Args:
+        settings: The study's settings.
+        epoch: From 0.
+
+    Returns:
+        ``lr``, divided by ten for every share of the run in ``decay_at`` that has passed.
+    """
+    passed = sum(epoch >= int(share * settings.epochs) for share in settings.decay_at)
+    return settings.lr * 0.1**passed

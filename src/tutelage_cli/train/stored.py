@@ -1,0 +1,22 @@
+"""The settings of a run that exists."""
+
+from pathlib import Path
+
+from tutelage_cli.config.settings_files import from_plain
+from tutelage_cli.runner.run_folder import run_settings
+from tutelage_cli.train.names import NONE
+from tutelage_cli.train.settings import TrainSettings
+
+
+def stored_settings(run: Path) -> TrainSettings:
+    """The settings that a run was begun with.
+
+    Args:
+        run: Its folder.
+
+    Returns:
+        Its settings; a run of an earlier release, which knew no controls, has none.
+
+    Note: raises ``UsageError`` if there is no run, or its settings are damaged.
+    """
+    return from_plain(TrainSettings, {"controls": [NONE]} | run_settings(run), str(run))

@@ -1,0 +1,599 @@
+"""Controls of a study: each is what somebody would write by hand with the checked examples."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from tests.cli.train.conftest import TAUGHT
+from tests.trained import (
+    QUICK,
+    assert_same_run,
+    at_call,
+    checkpoint,
+    content,
+    found,
+    one_line,
+    run,
+    same,
+    unchecked,
+)
+from tests.trained import lines as history
+from tutelage.crossfit import stratified_folds
+from tutelage.models import build_student
+from tutelage.randomness import mixed_seed
+from tutelage.training.tutor import Tutor
+from tutelage_cli.config.settings_files import from_plain
+from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.train import study, trainee
+from tutelage_cli.train.controls import choosing, folds
+from tutelage_cli.train.controls.choosing import Case
+from tutelage_cli.train.controls.courses import course_of
+from tutelage_cli.train.controls.folds import (
+    FOLDS,
+    PLAIN,
+    fold_seed,
+    folds_of,
+    read_unseen,
+    transitions_of,
+)
+from tutelage_cli.train.controls.rows import together
+from tutelage_cli.train.job import Job
+from tutelage_cli.train.material import open_streams, read_source, seed_material
+from tutelage_cli.train.names import CONTROLS
+from tutelage_cli.train.settings import TrainSettings
+
+WITHOUT = ["--controls", "none"]
+THREE = [word for word in QUICK if word not in WITHOUT]
+THREE[THREE.index("--epochs") + 1] = "3"
+"""three epochs of five steps, so that folds have one, and all controls"""
+WORDS = [*THREE, "--teacher", "loss", "--noise", "uniform:0.6"]
+RATE, DECAY, STEPS = 0.1, 5e-4, 15
+CPU = torch.device("cpu")
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@pytest.fixture(scope="module")
+def controlled(pets, tmp_path_factory) -> Path:
+    """A whole run with all controls; not to be changed."""
+    out = tmp_path_factory.mktemp("runs") / "controlled"
+    with unchecked():
+        answer = run("train", pets, *WORDS, "--out", out)
+    assert answer.code == 0, answer
+    (out.parent / "printed").write_text(answer.out, encoding="utf-8")
+    return out
+
+
+@pytest.fixture(scope="module")
+def data(controlled) -> Any:
+    """Settings, data and batches of that run."""
+    settings = from_plain(TrainSettings, content(controlled / "settings.json"))
+    material = seed_material(read_source(settings), settings, 0)
+    return SimpleNamespace(
+        settings=settings,
+        material=material,
+        streams=open_streams(material, settings, 0, CPU),
+        job=Job(controlled, "untaught", 0, settings),
+    )
+
+
+def new() -> nn.Module:
+    return build_student("cnn", classes=3, channels=1, size=16, seed=0)
+
+
+def batches(data: Any, images: Any) -> Batches:
+    mean, std = statistics(data.material.train)
+    return Batches(images, 8, 0, mean, std, None, CPU)
+
+
+def endless(of: Batches) -> Iterator[Any]:
+    epoch = 0
+    while True:
+        yield from of.epoch(epoch)
+        epoch += 1
+
+
+def by_hand(
+    model: nn.Module,
+    feed: Batches,
+    targets: Tensor,
+    loss: Loss,
+    *,
+    rates: list[float],
+    decay: float = DECAY,
+) -> nn.Module:
+    """Plain training in plain torch; targets by the place of an example in the feed."""
+    place = {number: row for row, number in enumerate(feed.images.ids.tolist())}
+    optimizer = SGD(model.parameters(), lr=RATE, momentum=0.9, weight_decay=decay)
+    model.train()
+    for rate, batch in zip(rates, endless(feed), strict=False):
+        optimizer.param_groups[0]["lr"] = rate
+        rows = torch.tensor([place[number] for number in batch.ids.tolist()])
+        optimizer.zero_grad()
+        loss(model(batch.inputs), targets[rows]).backward()
+        optimizer.step()
+    return model
+
+
+def schedule(rate: float = RATE, steps: int = STEPS) -> list[float]:
+    """Divided by ten after two thirds and after five sixths, epochs rounded down."""
+    per_epoch = steps // 3
+    return [rate] * 2 * per_epoch + [rate / 100] * per_epoch  # int(5/6 of 3 epochs) is 2, too
+
+
+def assert_trained(controlled: Path, arm: str, model: nn.Module) -> None:
+    stored = checkpoint(controlled / "students" / f"{arm}-seed0")["tutor"]["student"]
+    for name, value in model.state_dict().items():
+        # the weighted mean rounds otherwise than the plain one
+        torch.testing.assert_close(stored[name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_every_control_is_an_arm_in_one_table_and_report(controlled) -> None:
+    summary = content(controlled / "summary.json")
+    assert list(summary["arms"]) == ["untaught", "loss", *CONTROLS]
+    printed = (controlled.parent / "printed").read_text(encoding="utf-8")
+    page = (controlled / "report.html").read_text(encoding="utf-8")
+    for arm, results in summary["arms"].items():
+        assert f"\n{arm} " in printed
+        assert f'<th scope="row">{arm}</th>' in page
+        file = content(controlled / "students" / f"{arm}-seed0" / "result.json")
+        assert results[0]["test_accuracy"] == file["test_accuracy"]
+    assert summary["verdict"][0].startswith("No verdict: one seed")
+    assert summary["verdict"][0] in page
+
+
+def test_every_final_student_takes_as_many_steps_as_the_untaught_one(controlled) -> None:
+    for arm in CONTROLS:
+        if arm not in ("fine-tuned", "early-stopped"):
+            last = history(controlled / "students" / f"{arm}-seed0")[-1]
+            assert (last["epoch"], last["step"]) == (3, STEPS)
+    for fold in range(FOLDS):
+        last = history(controlled / "folds" / f"folds-seed0-{fold}")[-1]
+        assert (last["epoch"], last["step"]) == (1, 4)  # 31 or 32 of 39 examples, eight each
+
+
+def test_what_a_control_builds_on_counts_in_its_seconds(controlled) -> None:
+    def seconds(*parts: str) -> float:
+        return content(controlled.joinpath(*parts) / "result.json")["seconds"]
+
+    def of_folds(arm: str) -> float:
+        return sum(seconds("folds", f"{arm}-seed0-{fold}") for fold in range(FOLDS))
+
+    for arm in ("pruned", "forward-corrected"):
+        assert seconds("students", f"{arm}-seed0") > of_folds("folds") > 0
+    both = of_folds("folds") + of_folds("corrected-folds")
+    assert seconds("students", "cross-fitted-seed0") > both
+    untaught = seconds("students", "untaught-seed0")
+    assert seconds("students", "fine-tuned-seed0") > untaught
+    assert seconds("students", "early-stopped-seed0") == untaught
+
+
+def test_held_out_examples_of_students_that_were_trained_on_them_are_no_measure(
+    controlled,
+) -> None:
+    kept = {
+        folder.name.removesuffix("-seed0")
+        for folder in (controlled / "students").iterdir()
+        if (folder / "held-out.parquet").exists()
+    }
+    assert kept == {"untaught", "loss", "early-stopped"}
+
+
+def test_checked_only_is_plain_training_on_the_checked_examples(controlled, data) -> None:
+    chosen = content(controlled / "students" / "checked-only-seed0" / "chosen.json")
+    assert chosen["lr"] in (0.1, pytest.approx(0.01))
+    assert chosen["weight_decay"] in (5e-4, pytest.approx(5e-3))
+    checked = data.material.held_out
+    model = by_hand(
+        new(),
+        batches(data, checked),
+        checked.labels,
+        F.cross_entropy,
+        rates=schedule(chosen["lr"]),
+        decay=chosen["weight_decay"],
+    )
+    assert_trained(controlled, "checked-only", model)
+
+
+def test_fine_tuned_goes_on_from_the_untaught_student(controlled, data) -> None:
+    chosen = content(controlled / "students" / "fine-tuned-seed0" / "chosen.json")
+    assert chosen["lr"] in map(pytest.approx, (0.03, 0.01, 0.003))
+    assert chosen["steps"] in (1, 2)  # of 15: a fortieth and a sixteenth, and an eighth
+    model, checked = new(), data.material.held_out
+    untaught = checkpoint(controlled / "students" / "untaught-seed0")["tutor"]["student"]
+    model.load_state_dict(untaught)
+    rates = [chosen["lr"]] * chosen["steps"]
+    by_hand(model, batches(data, checked), checked.labels, F.cross_entropy, rates=rates)
+    assert_trained(controlled, "fine-tuned", model)
+    assert len(history(controlled / "students" / "fine-tuned-seed0")) == 4
+
+
+def log_likelihood(model: nn.Module, feed: Batches) -> Tensor:
+    model.eval()
+    with torch.no_grad():
+        batch = next(feed.whole(100))
+        return (
+            model(batch.inputs)
+            .double()
+            .log_softmax(1)[torch.arange(len(batch.targets)), batch.targets]
+        )
+
+
+def test_settings_are_chosen_by_cross_validated_log_likelihood(controlled, data) -> None:
+    chosen = content(controlled / "students" / "fine-tuned-seed0" / "chosen.json")
+    untaught = checkpoint(controlled / "students" / "untaught-seed0")["tutor"]["student"]
+    checked = data.material.held_out
+    course = dict[tuple[float, int], float]()
+    fold = stratified_folds(checked.labels, 4, seed=mixed_seed(11, 0))
+    for rate in (0.3 * RATE, 0.1 * RATE, 0.03 * RATE):
+        for steps in (1, 2):
+            said = []
+            for k in range(4):
+                model = new()
+                model.load_state_dict(untaught)
+                others = checked.rows((fold != k).nonzero()[:, 0])
+                ours = checked.rows((fold == k).nonzero()[:, 0])
+                rates = [rate] * steps
+                by_hand(
+                    model, batches(data, others), others.labels, F.cross_entropy, rates=rates
+                )
+                said.append(log_likelihood(model, batches(data, ours)))
+            course[rate, steps] = float(torch.cat(said).mean())
+    best = max(course, key=lambda pair: course[pair])
+    assert (chosen["lr"], chosen["steps"]) == (pytest.approx(best[0]), best[1])
+    assert chosen["log_likelihood"] == pytest.approx(course[best], rel=1e-4)
+
+
+def test_checked_included_trains_on_both(controlled, data) -> None:
+    train, checked = data.material.train, data.material.held_out
+    whole = together(train, checked)
+    labels = torch.cat([train.labels, checked.labels])
+    model = by_hand(new(), batches(data, whole), labels, F.cross_entropy, rates=schedule())
+    assert_trained(controlled, "checked-included", model)
+
+
+def test_early_stopped_is_the_untaught_student_after_its_best_epoch(controlled, data) -> None:
+    train = data.material.train
+    feed, judges = batches(data, train), batches(data, data.material.held_out)
+    best: tuple[float, int, nn.Module] = (-np.inf, 0, new())
+    for epoch in (1, 2, 3):
+        model = by_hand(
+            new(), feed, train.labels, F.cross_entropy, rates=schedule()[: 5 * epoch]
+        )
+        said = float(log_likelihood(model, judges).mean())
+        best = max(best, (said, epoch, deepcopy(model)), key=lambda found: found[0])
+    assert len(history(controlled / "students" / "early-stopped-seed0")) == best[1]
+    assert_trained(controlled, "early-stopped", best[2])
+
+
+def test_a_fold_is_predicted_by_a_student_that_never_saw_it(data) -> None:
+    train = data.material.train
+    part = folds_of(data.material, 0)
+    assert part.bincount().tolist() == [8, 8, 8, 8, 7]
+    unseen = read_unseen(data.job, PLAIN, data.material)
+    for fold in range(FOLDS):
+        others = train.rows((part != fold).nonzero()[:, 0])
+        ours = (part == fold).nonzero()[:, 0]
+        seed = fold_seed(data.job.of(PLAIN, fold))
+        model = build_student("cnn", classes=3, channels=1, size=16, seed=seed)
+        feed = batches(data, others)
+        # of a single epoch, two thirds and five sixths are none, so that its rate is the last
+        by_hand(model, feed, others.labels, F.cross_entropy, rates=[RATE / 100] * 4)
+        model.eval()
+        with torch.no_grad():
+            mine = next(batches(data, train.rows(ours)).whole(100))
+            wanted = model(mine.inputs).softmax(1)
+        torch.testing.assert_close(unseen.train[ours], wanted, rtol=1e-3, atol=1e-4)
+
+
+def confident_learning(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Confident learning, written out."""
+    thresholds = [p[given == c, c].mean() for c in range(p.shape[1])]
+    found = np.zeros(len(p), dtype=bool)
+    for row, label in enumerate(given):
+        likely = [c for c in range(p.shape[1]) if p[row, c] >= thresholds[c] - 1e-6]
+        if likely:
+            best = max(likely, key=lambda c: p[row, c])
+            found[row] = best != label and p[row].argmax() != label
+    return found
+
+
+def test_pruned_trains_on_exactly_the_rows_that_confident_learning_leaves(
+    controlled, data
+) -> None:
+    train, checked = data.material.train, data.material.held_out
+    p = read_unseen(data.job, PLAIN, data.material).train.double().numpy()
+    wrong = confident_learning(p, train.labels.numpy())
+    assert 0 < wrong.sum() < len(wrong)
+    table = pq.read_table(controlled / "students" / "pruned-seed0" / "examples.parquet")
+    assert [w == 0 for w in table["weight"].to_pylist()] == wrong.tolist()
+    left = torch.from_numpy(~wrong).nonzero()[:, 0]
+    case = Case(data.job.of("pruned"), data.material, data.streams, lambda: False)
+    course = course_of(case)
+    seen = {n for epoch in range(3) for b in course.train.epoch(epoch) for n in b.ids.tolist()}
+    whole = together(train.rows(left), checked)
+    assert seen == set(whole.ids.tolist())
+    model = by_hand(
+        new(), batches(data, whole), whole.labels, F.cross_entropy, rates=schedule()
+    )
+    assert_trained(controlled, "pruned", model)
+
+
+def test_transitions_are_the_mean_predictions_of_the_checked_of_each_class(
+    controlled, data
+) -> None:
+    stored = [
+        np.load(controlled / "folds" / f"folds-seed0-{fold}" / "unseen.npz")["checked"]
+        for fold in range(FOLDS)
+    ]
+    p = np.stack(stored).astype(np.float64).mean(0)
+    labels = data.material.held_out.labels.numpy()
+    kept = p[np.arange(len(p)), labels].mean()
+    wanted = np.empty((3, 3))
+    for c in range(3):  # a prior that counts as one example of the class
+        others = p.mean(0) * (np.arange(3) != c)
+        prior = (1 - kept) * others / others.sum()
+        prior[c] = kept
+        wanted[c] = (p[labels == c].sum(0) + prior) / ((labels == c).sum() + 1)
+    transitions = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
+    np.testing.assert_allclose(transitions.numpy(), wanted, rtol=1e-5)
+
+
+def test_forward_corrected_descends_the_corrected_loss(controlled, data) -> None:
+    train, checked = data.material.train, data.material.held_out
+    transitions = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
+    columns = torch.cat([transitions.T[train.labels], F.one_hot(checked.labels, 3).float()])
+
+    def loss(logits: Tensor, column: Tensor) -> Tensor:
+        return -(logits.softmax(1) * column).sum(1).log().mean()
+
+    whole = together(train, checked)
+    model = by_hand(new(), batches(data, whole), columns, loss, rates=schedule())
+    assert_trained(controlled, "forward-corrected", model)
+
+
+def test_cross_fitted_is_distilled_from_the_posterior_of_its_labels(controlled, data) -> None:
+    train, checked = data.material.train, data.material.held_out
+    transitions = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
+    p = read_unseen(data.job, "corrected-folds", data.material).train
+    joint = p * transitions[:, train.labels].T
+    believed = joint / joint.sum(1, keepdim=True)
+    targets = torch.cat([believed, F.one_hot(checked.labels, 3).float()])
+    whole = together(train, checked)
+    model = by_hand(new(), batches(data, whole), targets, F.cross_entropy, rates=schedule())
+    assert_trained(controlled, "cross-fitted", model)
+    table = pq.read_table(controlled / "students" / "cross-fitted-seed0" / "examples.parquet")
+    own = believed[torch.arange(len(train)), train.labels]
+    assert table["weight"].to_numpy() == pytest.approx(own.numpy(), rel=1e-5)
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, out: Path, steps: int) -> None:
+    """Ask a run to stop before one of its students' steps, those of choosing included."""
+    taken, step = [0], Tutor.step
+
+    def counted(self: Tutor, *args: Any) -> Any:
+        taken[0] += 1
+        if taken[0] == steps:
+            (out / "stop").touch()
+        return step(self, *args)
+
+    monkeypatch.setattr(trainee, "TOLD_EVERY", -1.0)
+    train = study.train_student
+
+    def armed(*args: Any) -> bool:
+        monkeypatch.setattr(Tutor, "step", counted)
+        return train(*args)
+
+    monkeypatch.setattr(study, "train_student", armed)
+
+
+@pytest.mark.parametrize("every", [37, 64])
+def test_stopped_again_and_again_in_controls_is_the_unbroken_run(
+    controlled, pets, tmp_path, monkeypatch, every
+) -> None:
+    out, stops = tmp_path / "run", 0
+    words: list[object] = ["train", pets, *WORDS, "--out", out]
+    while True:
+        with monkeypatch.context() as patch:
+            patch.setattr(study, "run_content", lambda *_: None)
+            patch.setattr(study, "write", lambda _, path: path.write_text("report"))
+            stop_after(patch, out, every)
+            code = run(*words).code
+        words = ["train", "--resume", out]
+        if code == 0:
+            break
+        assert code == 130
+        stops += 1
+        assert stops < 60
+    assert stops > 2
+    assert_same_run(controlled, out)
+    assert found(out).keys() == found(controlled).keys()
+    for file in sorted(controlled.glob("folds/*/unseen.npz")):
+        with np.load(file) as one, np.load(out / file.relative_to(controlled)) as other:
+            assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_two_processes_train_the_same_controls_as_one(controlled, pets, tmp_path) -> None:
+    words = [
+        *WORDS[: WORDS.index("--jobs")],
+        "--jobs",
+        "2",
+        *WORDS[WORDS.index("--jobs") + 2 :],
+    ]
+    answer = run("train", pets, *words, "--out", tmp_path / "run")
+    assert answer.code == 0, answer
+    assert_same_run(controlled, tmp_path / "run")
+    assert answer.out.count("trained folds, seed 0, fold") == FOLDS
+    assert answer.out.count("trained corrected-folds, seed 0, fold") == FOLDS
+
+
+def test_only_the_controls_that_are_named_are_trained_and_what_they_need(
+    pets, tmp_path
+) -> None:
+    out = tmp_path / "run"
+    words = ["--controls", "pruned", "early-stopped"]
+    answer = run("train", pets, *WORDS, *words, "--out", out)
+    assert answer.code == 0, answer
+    arms = content(out / "summary.json")["arms"]
+    assert list(arms) == ["untaught", "loss", "early-stopped", "pruned"]
+    assert {p.name.split("-seed")[0] for p in (out / "folds").iterdir()} == {"folds"}
+
+
+@pytest.mark.parametrize(
+    ("names", "parts"),
+    [
+        (["prune"], ("Unknown control 'prune'", "Did you mean 'pruned'?", "fine-tuned")),
+        (["all", "pruned"], ("controls is all pruned", "all or none alone")),
+        (["none", "pruned"], ("controls is none pruned", "all or none alone")),
+        (["pruned", "pruned"], ("controls names one twice",)),
+    ],
+)
+def test_controls_that_are_none_are_refused_in_one_line(pets, tmp_path, names, parts) -> None:
+    words = [*THREE, "--controls", *names, "--out", tmp_path / "run"]
+    one_line(run("train", pets, *words), *parts)
+
+
+def test_too_few_examples_for_folds_are_refused_in_one_line(pets, tmp_path) -> None:
+    words = [*THREE, "--limit", "4", "--batch-size", "2", "--teacher", "loss"]
+    answer = run("train", pets, *words, "--out", tmp_path / "run")
+    one_line(answer, "5 folds", "4 images to train on", "--controls none")
+
+
+def test_one_checked_example_is_enough_for_every_control(pets, tmp_path) -> None:
+    words = [*THREE, "--held-out", "1", "--teacher", "loss", "--student", "resnet8"]
+    answer = run("train", pets, *words, "--out", tmp_path / "run")
+    assert answer.code == 0, answer
+    assert not list((tmp_path / "run").glob("students/*/chosen.json"))
+
+
+def test_a_run_of_a_release_without_controls_goes_on_without_them(trained, tmp_path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(trained, out)
+    stored = content(out / "settings.json")
+    assert stored.pop("controls") == ["none"]
+    (out / "settings.json").write_text(json.dumps(stored), encoding="utf-8")
+    answer = run("train", "--resume", out)
+    assert answer.code == 0, answer
+    assert list(content(out / "summary.json")["arms"]) == ["untaught", *TAUGHT[1:3]]
+
+
+@pytest.mark.parametrize("damage", ["cut", "other labels", "gone"])
+def test_damaged_predictions_of_a_fold_are_told_in_one_line(
+    controlled, tmp_path, damage
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(controlled, out)
+    (out / "students" / "pruned-seed0" / "result.json").unlink()
+    file = out / "folds" / "folds-seed0-2" / "unseen.npz"
+    whole = file.read_bytes()
+    if damage == "cut":
+        file.write_bytes(whole[: len(whole) // 2])
+    elif damage == "gone":
+        file.unlink()
+    else:
+        with np.load(file) as stored:
+            train, checked = stored["train"], stored["checked"]
+        np.savez(file, train=train, checked=checked, content=np.array("0" * 32))
+    one_line(run("train", "--resume", out), file, "is damaged", "Delete")
+    (file.parent / "result.json").unlink()
+    assert run("train", "--resume", out).code == 0
+    assert_same_run(controlled, out)
+
+
+def test_seeds_have_folds_and_choices_of_their_own(data) -> None:
+    other = seed_material(read_source(data.settings), data.settings, 1)
+    assert not torch.equal(folds_of(data.material, 0), folds_of(other, 1))
+    job = replace(data.job, seed=1)
+    assert job.of(PLAIN, 0).folder != data.job.of(PLAIN, 0).folder
+
+
+def test_every_arm_of_a_seed_gets_the_rate_that_the_checked_examples_choose(
+    pets, tmp_path
+) -> None:
+    out = tmp_path / "run"
+    rates = (1e-5, 0.05, 1e9)  # hardly learns, learns, diverges
+    words = ["--controls", "fine-tuned", "pruned", "--choose-lr", *rates]
+    answer = run("train", pets, *WORDS, *words, "--out", out)
+    assert answer.code == 0, answer
+    said = [
+        content(out / "folds" / f"learning-rates-seed0-{n}" / "result.json")["log_likelihood"]
+        for n in range(3)
+    ]
+    usable = [
+        (value, rate) for value, rate in zip(said, rates, strict=True) if value is not None
+    ]
+    chosen = max(usable)[1]
+    facts = content(out / "summary.json")["data"]
+    assert facts["lr"] == [chosen]
+    assert f"learning rate chosen for each seed: {chosen:g}" in " ".join(answer.out.split())
+    for arm in ("untaught", "loss", "pruned"):
+        state = checkpoint(out / "students" / f"{arm}-seed0")["tutor"]["optimizer"]
+        assert state["param_groups"][0]["lr"] == pytest.approx(chosen / 100)  # at the end
+    tuned = content(out / "students" / "fine-tuned-seed0" / "chosen.json")["lr"]
+    assert tuned / chosen in map(pytest.approx, (0.3, 0.1, 0.03))
+    again = tmp_path / "again"
+    words = ["--controls", "pruned", "--lr", chosen]
+    assert run("train", pets, *WORDS, *words, "--out", again).code == 0
+    for arm in ("untaught", "loss", "pruned"):
+        states = [checkpoint(of / "students" / f"{arm}-seed0")["tutor"] for of in (out, again)]
+        assert same(states[0]["student"], states[1]["student"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--choose-lr", "0.1"], "choose_lr is 0.1; allowed: none, or two and more"),
+        (["--choose-lr", "0.1", "0.1"], "choose_lr is 0.1 0.1; allowed"),
+        (["--choose-lr", "0.1", "0"], "every number of choose_lr must be above 0"),
+        (["--choose-lr", "0.1", "0.2", "--lr", "0.3"], "lr and choose_lr both give"),
+    ],
+)
+def test_rates_that_cannot_be_chosen_from_are_refused(pets, tmp_path, flags, message) -> None:
+    one_line(run("train", pets, *THREE, *flags, "--out", tmp_path / "run"), message)
+
+
+def full_disk() -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("module", "call"),
+    [(folds, 3), (choosing, 1), (trainee, 2)],
+    ids=["fold", "choice", "best"],
+)
+def test_a_full_disk_in_a_control_is_told_and_the_run_goes_on(
+    controlled, pets, tmp_path, monkeypatch, module, call
+) -> None:
+    out = tmp_path / "run"
+    name = "save_checkpoint" if module is trainee else "write_json"
+    monkeypatch.setattr(module, name, at_call(getattr(module, name), call, full_disk))
+    one_line(run("train", pets, *WORDS, "--out", out), "No space left on device", out)
+    monkeypatch.undo()
+    assert run("train", "--resume", out).code == 0
+    assert_same_run(controlled, out)
+    assert found(out).keys() == found(controlled).keys()
+
+
+def test_what_a_control_distrusts_can_be_inspected(controlled, tmp_path) -> None:
+    for arm, key in (("cross-fitted", "weight"), ("checked-only", "loss")):
+        words = ["--arm", arm, "--by", key, "--out", tmp_path / arm, "--json"]
+        answer = run("inspect", controlled, *words)
+        assert answer.code == 0, answer
+        told = json.loads(answer.out)
+        assert told["likely_wrong"] is None  # nothing unseen is left to promise by
+        table = pq.read_table(controlled / "students" / f"{arm}-seed0" / "examples.parquet")
+        values = table[key].to_numpy()
+        worst = values.argmin() if key == "weight" else values.argmax()
+        assert told["examples"][0][key] == pytest.approx(float(values[worst]))
