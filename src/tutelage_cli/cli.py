@@ -33,6 +33,15 @@ FLAT = (
     tyro.conf.FlagCreatePairsOff,
 )
 """how flags are named: without the names of the records that they lie in"""
+OTHERS = (
+    "wrn-D-K",
+    "efficientnet-lite0",
+    "torchvision:NAME",
+    "timm:NAME",
+    "FOLDER",
+    "FILE.py:FUNCTION",
+)
+"""students of images besides those of the catalogue"""
 COMMENTARY_HELP = "Learn a commentary with one student, show what one has learnt, or export it."
 
 
@@ -186,15 +195,22 @@ def list_names(asked: List) -> int:
         The exit code.
     """
     from tutelage.models.catalogue import STUDENTS
+    from tutelage.models.heads import HEADS
 
     console = asked.speech.result()
     teachers = Table("Teacher", "What it is")
     for name, what in TAUGHT_BY.items():
         teachers.add_row(name, what)
     console.print(teachers)
-    console.print(f"Students: {', '.join(STUDENTS)}, wrn-D-K, torchvision's names")
-    students = [*STUDENTS, "wrn-D-K"]
-    asked.speech.document({"teachers": dict(TAUGHT_BY), "students": students})
+    console.print(f"Students of images: {', '.join((*STUDENTS, *OTHERS))}")
+    console.print("Students of texts: bag, a folder of transformers")
+    console.print(f"Students of feature vectors: {', '.join(HEADS)}")
+    asked.speech.document({
+        "teachers": dict(TAUGHT_BY),
+        "students": [*STUDENTS, *OTHERS],
+        "students_of_texts": ["bag", "FOLDER"],
+        "students_of_features": list(HEADS),
+    })
     return 0
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
-from tutelage.models import MaskUNet, build_student
+from tutelage.models import MaskUNet
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.signals import Implicit, Neumann, Replayed
 from tutelage.teachers import AttentionMask, Blending
@@ -21,6 +21,7 @@ from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import TAUGHT, device_of
 from tutelage_cli.train.material import Streams
+from tutelage_cli.train.students import image_student
 
 
 @runtime_checkable
@@ -216,14 +217,8 @@ def fresh_student(
     Returns:
         Both, on the device that the settings name.
     """
-    _, channels, size, _ = images.images.shape
-    student = build_student(
-        settings.student,
-        classes=len(images.classes),
-        channels=channels,
-        size=size,
-        seed=mixed_seed(settings.seed, 0, number),
-    ).to(device_of(settings.study))
+    seed = mixed_seed(settings.seed, 0, number)
+    student = image_student(settings.study, images, seed).to(device_of(settings.study))
     rule = {"adam": Adam, "sgd": SGD}[settings.optimizer]
     return student, rule(student.parameters(), lr=settings.lr)
 

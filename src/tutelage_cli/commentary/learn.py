@@ -34,11 +34,11 @@ from tutelage_cli.train.check import check_batch, check_device, fingerprint
 from tutelage_cli.train.material import (
     Source,
     Streams,
-    holds_texts,
     open_streams,
     read_source,
     seed_material,
 )
+from tutelage_cli.train.parts import CALLED, kind_of
 
 STATE = "state.pt"
 """what is kept after each round"""
@@ -104,10 +104,10 @@ def _rounds(
 def _opened(settings: LearnSettings) -> tuple[Source, Streams]:
     study = settings.study
     check_device(study)
-    if holds_texts(study):
+    if (kind := kind_of(study)) != "images":
         raise UsageError(
-            f"{settings.data} holds texts; commentary learn takes images. tutelage train "
-            "learns a commentary of texts along one run."
+            f"{settings.data} holds {CALLED[kind]}; commentary learn takes images. tutelage "
+            f"train learns a commentary of {CALLED[kind]} along one run."
         )
     source = read_source(study)
     material = seed_material(source, study, settings.seed)

@@ -1,6 +1,7 @@
 """The settings of ``tutelage commentary learn``, from which its flags are made; light."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
@@ -35,6 +36,9 @@ class LearnSettings:
 
     student: str = "cnn"
     """Network to learn with, as for `tutelage train`; the commentary trains others, too."""
+
+    student_weights: Path | None = None
+    """Weights that every student starts from, as for `tutelage train`."""
 
     algorithm: Literal["unroll", "implicit"] = "unroll"
     """unroll: fresh students one after the other, with a teacher step through the whole run of
@@ -73,6 +77,10 @@ class LearnSettings:
     held_out: int = 500
     """Images, class balanced, that judge students; taken from the training set and not trained
     on."""
+
+    held_out_from: str | None = None
+    """A folder, table or id of images with labels you trust: all of it judges students in place
+    of training images."""
 
     noise: str = "none"
     """Wrong labels to add to what is trained on: none, uniform:RATE, flip:RATE, flip2:RATE or
@@ -139,9 +147,11 @@ class LearnSettings:
         return TrainSettings(
             data=self.data,
             student=self.student,
+            student_weights=self.student_weights,
             level=self.level,
             noise=self.noise,
             held_out=self.held_out,
+            held_out_from=self.held_out_from,
             limit=self.limit,
             augment="none",
             batch_size=self.batch_size,
@@ -165,4 +175,5 @@ class LearnSettings:
     def judges_or_default(self) -> int:
         """How many held-out images judge each time, the default filled in."""
         default = WHOLE_JUDGE if self.algorithm == "unroll" else self.batch_size
-        return min(default if self.judges is None else self.judges, self.held_out)
+        asked = default if self.judges is None else self.judges
+        return asked if self.held_out_from is not None else min(asked, self.held_out)

@@ -24,6 +24,7 @@ OF_MATERIAL = (
     "imbalance",
     "held_out",
     "held_out_from",
+    "test_from",
     "labels_from",
     "label_column",
     "limit",

@@ -124,6 +124,8 @@ def assemble(
     learned = _image_set(train, codes, classes, name)
     notes = train.notes + left_out + about_classes(learned.labels, classes)
     if test is None or beside is None:
+        if reading.whole:
+            return Splits(learned, learned.rows(torch.arange(0)), notes)
         parts = hold_out(learned)
         lacking = about_others(parts.train.labels, parts.test.labels, classes)
         return replace(parts, notes=notes + lacking)

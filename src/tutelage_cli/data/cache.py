@@ -22,7 +22,8 @@ LARGEST = 2 * 2**30
 """bytes of a decoded data set; a larger one is not kept"""
 ROOM = 8 * 2**30
 """bytes of all that is kept; what was used longest ago goes first"""
-_PREFIX = "decoded-"
+_PREFIX, FEATURES = "decoded-", "features-"
+"""begin the names of decoded data sets and of computed features"""
 
 
 def cached(
@@ -123,7 +124,13 @@ def _write(splits: Splits, entry: Path) -> None:
         bytearray(json.dumps(texts).encode()), dtype=torch.uint8
     )
     metadata = {"name and classes": json.dumps([splits.train.name, *splits.train.classes])}
-    part = entry.with_name(f"{_PREFIX}{uuid4().hex}.tmp")
+    _keep(tensors, metadata, entry, _PREFIX)
+
+
+def _keep(
+    tensors: dict[str, torch.Tensor], metadata: dict[str, str], entry: Path, prefix: str
+) -> None:
+    part = entry.with_name(f"{prefix}{uuid4().hex}.tmp")
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -137,9 +144,49 @@ def _write(splits: Splits, entry: Path) -> None:
         return
 
 
+def cached_tensor(
+    compute: Callable[[], torch.Tensor], key: str, shape: tuple[int, int]
+) -> torch.Tensor:
+    """Features of examples: computed the first time, later read back from the disk.
+
+    A cache that is damaged, full or out of reach is no fault: they are computed.
+
+    Args:
+        compute: Gives float32 [N, D].
+        key: A digest of all that they depend on.
+        shape: [N, D], for what was kept to be checked.
+
+    Returns:
+        What ``compute`` returns, or what it returned before.
+    """
+    try:
+        entry = cache_folder() / f"{FEATURES}{key}.safetensors"
+    except RuntimeError:  # the user has no home
+        return compute()
+    if (kept := _read_tensor(entry)) is not None and kept.shape == shape:
+        return kept
+    made = compute()
+    _keep({"features": made.contiguous()}, {}, entry, FEATURES)
+    return made
+
+
+def _read_tensor(entry: Path) -> torch.Tensor | None:
+    if not entry.is_file():
+        return None
+    try:
+        with safe_open(entry, "pt") as stored:
+            found = stored.get_tensors()["features"]
+    except (OSError, SafetensorError, KeyError, ValueError):
+        return None
+    with suppress(OSError):
+        os.utime(entry)
+    return found if found.dtype == torch.float32 else None
+
+
 def _make_room(folder: Path) -> None:
     # What a killed process left behind counts too.
-    found = [(path.stat(), path) for path in folder.glob(f"{_PREFIX}*")]
+    kinds = (_PREFIX, FEATURES)
+    found = [(path.stat(), path) for kind in kinds for path in folder.glob(f"{kind}*")]
     total = 0
     for status, path in sorted(found, key=lambda pair: pair[0].st_mtime_ns, reverse=True):
         total += status.st_size

@@ -31,6 +31,9 @@ class Reading:
     image_size: int | None = None
     """pixels a side: the largest square about each image's centre is brought to it; None where
     all images have one size as they are"""
+    whole: bool = False
+    """whether a source without a test part is all training part, and its test part empty; a
+    fifth of it is the test part otherwise"""
 
     def __post_init__(self) -> None:
         """Check the size; see the class.

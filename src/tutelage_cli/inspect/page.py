@@ -19,6 +19,7 @@ from tutelage_cli.report import styles as looks
 from tutelage_cli.report.page import document
 from tutelage_cli.report.pictures import pictured
 from tutelage_cli.train.material import read_source
+from tutelage_cli.train.texts import shown
 
 LISTED = 500
 """rows of a table on the page; the CSV files have them all"""
@@ -64,7 +65,7 @@ def _images(found: Found, asked: Inspect) -> tuple[ImageSet | None, tuple[str, .
     if asked.data is not None:
         settings = replace(settings, data=asked.data)
     try:
-        train = read_source(settings).splits.train
+        train = shown(read_source(settings).splits.train)
         return train if isinstance(train, ImageSet) else None, ()
     except UsageError as error:
         return None, (f"No pictures: {error} Name where they are now with --data.",)

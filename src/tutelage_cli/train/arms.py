@@ -19,7 +19,8 @@ from tutelage.errors import UsageError
 from tutelage.functional.student import known_width
 from tutelage.losses.objectives import Objective, cross_entropy, expected_error
 from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
-from tutelage.models import TwoBlockCNN, build_student, default_tap
+from tutelage.models import TwoBlockCNN, default_tap
+from tutelage.models.heads import head
 from tutelage.signals import GradientAlignment, Lookahead, Reversible, Signal
 from tutelage.teachers import (
     Aligned,
@@ -38,10 +39,12 @@ from tutelage.teachers import (
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.by_name import read_by_name, values_of
+from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.names import OLA
 from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.students import image_student
 from tutelage_cli.train.texts import Data, student_name, text_student
 
 
@@ -61,9 +64,10 @@ class Taught(NamedTuple):
 
 
 def _images(data: Data, teacher: str) -> ImageSet:
-    if isinstance(data, TextSet):
-        raise UsageError(f"{teacher} looks at images, but {data.name} has texts.")
-    return data
+    if isinstance(data, ImageSet):
+        return data
+    what = "texts" if isinstance(data, TextSet) else "features"
+    raise UsageError(f"{teacher} looks at images, but {data.name} has {what}.")
 
 
 def _margin_loss(student: nn.Module, data: Data, how: TrainSettings) -> nn.Module:
@@ -174,7 +178,7 @@ def build_tutor(
             settings.commentary,
             student,
             classes=train.classes,
-            sides=None if isinstance(train, TextSet) else train.images.shape[2:],
+            sides=train.images.shape[2:] if isinstance(train, ImageSet) else None,
             zero_label=settings.label_embedding == "zero",
         )
         if isinstance(stored, LearnedAugmentation):  # this study's batches, not its own
@@ -218,13 +222,12 @@ def build_tutor(
 def _student(settings: TrainSettings, train: Data, seed: int) -> nn.Module:
     if isinstance(train, TextSet):
         return text_student(settings, train, seed)
-    return build_student(
-        student_name(settings, train),
-        classes=len(train.classes),
-        channels=train.images.shape[1],
-        size=train.images.shape[2],
-        seed=seed,
-    )
+    if isinstance(train, FeatureSet):
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            width = train.features.shape[1]
+            return head(student_name(settings, train), width, len(train.classes))
+    return image_student(settings, train, seed)
 
 
 def device_of(settings: TrainSettings) -> torch.device:

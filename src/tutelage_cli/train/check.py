@@ -6,11 +6,13 @@ import re
 import torch
 
 from tutelage.errors import UsageError
+from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.folds import FOLDS
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
+from tutelage_cli.train.freeze import Tell
 from tutelage_cli.train.material import (
     Material,
     Source,
@@ -24,11 +26,12 @@ from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.texts import kind, student_name
 
 
-def check(settings: TrainSettings) -> Source:
+def check(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
     """Read the data, and take a few steps with every arm, so that mistakes show at once.
 
     Args:
         settings: The study's settings.
+        tell: Told how far features are that are computed.
 
     Returns:
         The data.
@@ -36,7 +39,7 @@ def check(settings: TrainSettings) -> Source:
     Note: raises ``UsageError`` where the settings do not fit the data or this machine.
     """
     check_device(settings)
-    source = read_source(settings)
+    source = read_source(settings, tell)
     material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, device_of(settings))
     check_batch(settings, material)
@@ -147,6 +150,8 @@ def _explained(arm: str, settings: TrainSettings, material: Material, error: Exc
         _, channels, *sides = material.train.images.shape
         size = "x".join(map(str, [*sides, channels]))
         shape = f"{size} images (height, width, channels)"
+    elif isinstance(material.train, FeatureSet):
+        shape = f"vectors of {material.train.features.shape[1]} numbers"
     stored = arm == "commentary"
     prefix = f"The commentary {settings.commentary} does not fit: " if stored else ""
     return (

@@ -1,31 +1,26 @@
 """Whether every class has examples left where some are held out or left away."""
 
 import logging
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
 from tutelage_cli.data.assemble import about_others
-from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.splits import most_balanced, require_balanced
-from tutelage_cli.data.text.text_set import TextParts
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.texts import Data, kind
 
 _LOG = logging.getLogger(__name__)
 
 
-def about_labels(
-    train: Data, given: Tensor | None, trusted: ImageSet | None
-) -> tuple[str, ...]:
+def about_labels(train: Data, given: Tensor | None, trusted: Data | None) -> tuple[str, ...]:
     """Which classes the labels that are trained on, or those that judge, lack; it is logged.
 
     Args:
         train: The training split.
         given: [N] labels to train on in place of its own, or None.
-        trusted: The images that judge students, or None.
+        trusted: The examples that judge students, or None.
 
     Returns:
         A sentence each.
@@ -39,23 +34,6 @@ def about_labels(
     for note in notes:
         _LOG.warning(note)
     return notes
-
-
-def with_notes(splits: Splits | TextParts, notes: tuple[str, ...]) -> Splits | TextParts:
-    """The same data with more to say of it.
-
-    Args:
-        splits: The data.
-        notes: A sentence each.
-
-    Returns:
-        A copy, where there is anything to say.
-    """
-    if not notes:
-        return splits
-    if isinstance(splits, TextParts):
-        return splits._replace(notes=splits.notes + notes)
-    return replace(splits, notes=splits.notes + notes)
 
 
 def require_some_left(train: Data, size: int, *, asked: bool) -> None:

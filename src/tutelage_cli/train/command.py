@@ -4,6 +4,7 @@ import dataclasses
 import os
 import shlex
 from pathlib import Path
+from typing import Any
 
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import unwritten
@@ -50,7 +51,7 @@ def train(asked: Train) -> bool:
     from tutelage_cli.train.printed import tell
     from tutelage_cli.train.study import run_study
 
-    source = check_settings(settings)
+    source = check_settings(settings, lambda line: say(console, line))
     if settings.commentary is not None and (line := caution(read_card(settings.commentary))):
         say(console, line)
     facts = {"data": fingerprint(source), "notes": " ".join(source.splits.notes)}
@@ -94,9 +95,24 @@ def with_full_paths(settings: TrainSettings) -> TrainSettings:
     data = settings.data
     if data != EMBEDDED and exists(Path(data).expanduser()):
         data = os.path.abspath(Path(data).expanduser())  # noqa: PTH100 - resolves "..", not links
-    paths = ("labels_from", "weights_from", "commentary")
-    own = {name: full(getattr(settings, name)) for name in paths}
-    return dataclasses.replace(settings, data=data, **own)
+    paths = ("labels_from", "weights_from", "commentary", "student_weights")
+    own: dict[str, Any] = {name: full(getattr(settings, name)) for name in paths}
+    for name in ("held_out_from", "test_from"):
+        source = getattr(settings, name)
+        if source not in (None, EMBEDDED) and exists(Path(source).expanduser()):
+            own[name] = str(full(Path(source)))
+    return dataclasses.replace(
+        settings, data=data, student=_full_student(settings.student), **own
+    )
+
+
+def _full_student(student: str | None) -> str | None:
+    # a folder of transformers, or FILE.py:FUNCTION; the other names stay as they are
+    path, colon, function = (student or "").rpartition(".py:")
+    place = Path(f"{path}.py" if colon else student or "").expanduser()
+    if colon and exists(place):
+        return f"{place.absolute()}:{function}"
+    return str(place.absolute()) if student and exists(place / "config.json") else student
 
 
 def _own_settings(asked: Train, run: Path) -> TrainSettings:

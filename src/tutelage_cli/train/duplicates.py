@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.overlap import content_numbers, overlap, tested_on_training
 from tutelage_cli.train.texts import Data, kind
 
@@ -24,14 +23,14 @@ class Contents(NamedTuple):
 
 
 def contents_of(
-    train: Data, test: Data, trusted: ImageSet | None, where: str | None
+    train: Data, test: Data, trusted: Data | None, where: str | None
 ) -> tuple[Contents, tuple[str, ...]]:
     """Look for copies among all parts of the data.
 
     Args:
         train: The training split.
         test: The test split.
-        trusted: The images that judge, where they have a source of their own.
+        trusted: The examples that judge, where they have a source of their own.
         where: That source, for messages.
 
     Returns:

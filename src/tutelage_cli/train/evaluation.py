@@ -23,10 +23,11 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Step
 from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.by_name import write_by_name
-from tutelage_cli.data.text.set_batches import SetBatches
+from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.material import Material, Streams
 from tutelage_cli.train.texts import Data
+from tutelage_cli.train.texts import shown as shown_as
 
 AT_ONCE = 500
 """images in a batch that is only looked at"""
@@ -59,7 +60,7 @@ class Taken(NamedTuple):
 
 
 @torch.no_grad()
-def accuracy(tutor: Tutor, batches: Batches | SetBatches) -> float:
+def accuracy(tutor: Tutor, batches: InMemory) -> float:
     """Share of right answers, the student in evaluation mode.
 
     Args:
@@ -109,7 +110,7 @@ def log_likelihood(tutor: Tutor, batches: Batches | SetBatches) -> float:
 @torch.no_grad()
 def opinion(
     tutor: Tutor,
-    batches: Batches | SetBatches,
+    batches: InMemory,
     held_out: Batch | None = None,
     *,
     weighed: bool = True,
@@ -257,8 +258,8 @@ def write_examples(
     }
     if truth is not None:
         columns["true"] = truth.numpy()
-    if isinstance(images, TextSet):
-        columns[TEXT] = images.shown()
+    if isinstance(texts := shown_as(images), TextSet):
+        columns[TEXT] = texts.shown()
     write_by_name(path, images, columns)
 
 

@@ -1,4 +1,4 @@
-"""Held-out images from a source of their own, whose labels are trusted."""
+"""Held-out and test examples from a source of their own, whose labels are trusted."""
 
 from dataclasses import replace
 
@@ -7,67 +7,87 @@ from torch import Tensor
 
 from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.classes import ClassLookup
-from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.reading import Reading
-from tutelage_cli.data.sources import read
+from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.text.text_set import TextParts, TextSet
+from tutelage_cli.train.parts import Parts
+from tutelage_cli.train.texts import Data
 
 
-def read_trusted(source: str, train: ImageSet, reading: Reading) -> ImageSet:
-    """All images of a source, under the classes of a training set.
+def of_source(flag: str, source: str, parts: Parts, train: Data) -> Data:
+    """All examples of a source, under the classes of a training set.
 
     Args:
-        source: What ``tutelage_cli.data.sources.read`` reads; of a source in two parts, both.
-        train: The training set.
-        reading: What becomes of images and labels that are not as they should be.
+        flag: What names the source.
+        source: Its name, for messages.
+        parts: Its parts, of which both are taken.
+        train: The training set, of the same kind.
 
     Returns:
-        The images, grey ones with three channels where the training set has three.
+        The examples; grey images with three channels where the training set has three.
 
     Raises:
-        UsageError: If a class or the size is not the training set's.
+        UsageError: If a class, or the size of an example, is not the training set's.
     """
-    splits = read(source, reading=reading)
-    parts = (splits.train, splits.test)
-    images = torch.cat([part.images for part in parts])
-    labels = torch.cat([part.labels for part in parts])
+    found = _joined(parts)
     lookup = ClassLookup(train.classes)
-    places = torch.full((len(splits.train.classes),), -1)
-    for number in labels.unique().tolist():
-        name = splits.train.classes[number]
+    places = torch.full((len(found.classes),), -1)
+    for number in found.labels.unique().tolist():
+        name = found.classes[number]
         code = lookup.code(name)
         if code is None:
             raise UsageError(
-                f"held_out_from {source} has a class '{name}', which {train.name} lacks. "
+                f"{flag} {source} has a class '{name}', which {train.name} lacks. "
                 f"{nearest(name, train.classes)}"
             )
         places[number] = code
-    if images.shape[2:] != train.images.shape[2:] or images.shape[1] > train.images.shape[1]:
-        ours, theirs = (tuple(found.shape[1:]) for found in (images, train.images))
-        raise UsageError(
-            f"held_out_from {source} has images of shape {ours}, {train.name} of {theirs}: "
-            "give images of one shape, or --image-size N."
-        )
-    ids, sources = _named(splits)
-    return replace(
-        splits.train,
-        images=images.expand(-1, train.images.shape[1], -1, -1).contiguous(),
-        labels=places[labels],
-        ids=ids,
-        classes=train.classes,
-        sources=sources,
-    )
+    fitted = _fitted(found, train, f"{flag} {source}")
+    return replace(fitted, labels=places[found.labels], classes=train.classes)
 
 
-def _named(splits: Splits) -> tuple[Tensor, tuple[str, ...]]:
-    """Give the images of both parts ids and names that are different.
+def _fitted(found: Data, train: Data, where: str) -> Data:
+    if isinstance(found, ImageSet) and isinstance(train, ImageSet):
+        ours, theirs = (tuple(of.images.shape[1:]) for of in (found, train))
+        if ours[1:] != theirs[1:] or ours[0] > theirs[0]:
+            raise UsageError(
+                f"{where} has images of shape {ours}, {train.name} of {theirs}: give images of "
+                "one shape, or --image-size N."
+            )
+        return replace(found, images=found.images.expand(-1, theirs[0], -1, -1).contiguous())
+    if isinstance(found, FeatureSet) and isinstance(train, FeatureSet):
+        ours, theirs = (of.features.shape[1] for of in (found, train))
+        if ours != theirs:
+            raise UsageError(
+                f"{where} has vectors of {ours} numbers, {train.name} of {theirs}: give as "
+                "many."
+            )
+    return found
 
-    Returns:
-        int64 [N] and, by id, what the images are called.
-    """
-    ids = torch.cat([splits.train.ids, splits.test.ids])
-    of_one_source = splits.train.sources == splits.test.sources
-    if of_one_source and len(ids.unique()) == len(ids):
-        return ids, splits.train.sources
-    parts = {"train": splits.train, "test": splits.test}
+
+def _joined(parts: Parts) -> Data:
+    # the examples of both parts, with ids and names that are different
+    if not len(parts.test):
+        return parts.train
+    ids, names = _named(parts.train, parts.test)
+    labels = torch.cat([parts.train.labels, parts.test.labels])
+    if isinstance(parts, TextParts):
+        train, test = parts[:2]
+        sides = tuple(a + b for a, b in zip(train.sides, test.sides, strict=True))
+        tokens = torch.cat([train.tokens, test.tokens])
+        return replace(train, sides=sides, tokens=tokens, labels=labels, ids=ids, called=names)
+    if isinstance(parts, FeatureParts):
+        features = torch.cat([parts.train.features, parts.test.features])
+        return replace(parts.train, features=features, labels=labels, ids=ids, sources=names)
+    images = torch.cat([parts.train.images, parts.test.images])
+    return replace(parts.train, images=images, labels=labels, ids=ids, sources=names)
+
+
+def _named(train: Data, test: Data) -> tuple[Tensor, tuple[str, ...]]:
+    # ids [N] of the examples of both parts and, by id, what they are called
+    ids = torch.cat([train.ids, test.ids])
+    called = [of.called if isinstance(of, TextSet) else of.sources for of in (train, test)]
+    if called[0] == called[1] and len(ids.unique()) == len(ids):
+        return ids, called[0]  # of one source, part of which was split off
+    parts = {"train": train, "test": test}
     names = [f"{which}/{name}" for which, part in parts.items() for name in part.names()]
     return torch.arange(len(names)), tuple(names)

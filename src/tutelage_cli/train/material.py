@@ -9,29 +9,26 @@ from torch import Tensor
 
 from tutelage.augment import crop_and_flip
 from tutelage.errors import UsageError
-from tutelage.models.catalogue import require_student
 from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.features.feature_batches import FeatureBatches
+from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet, feature_statistics
 from tutelage_cli.data.human_labels import human_labels
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.imbalance import long_tailed_rows
 from tutelage_cli.data.labels import read_labels
 from tutelage_cli.data.noise import HUMAN, Noise, corrupt, noise_matrix, require_noise
 from tutelage_cli.data.reading import Reading
-from tutelage_cli.data.sources import is_named, read
 from tutelage_cli.data.splits import balanced_rows, limit_rows
-from tutelage_cli.data.text.own_tables import text_columns
 from tutelage_cli.data.text.set_batches import SetBatches
 from tutelage_cli.data.text.text_set import TextParts, TextSet
-from tutelage_cli.train.classes_left import (
-    about_labels,
-    require_classes,
-    require_some_left,
-    with_notes,
-)
+from tutelage_cli.train.arms import device_of
+from tutelage_cli.train.classes_left import about_labels, require_classes, require_some_left
 from tutelage_cli.train.duplicates import Contents, contents_of, without_copies
-from tutelage_cli.train.held_out import read_trusted
-from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.texts import CNN, Data, of_texts
+from tutelage_cli.train.freeze import Tell, frozen
+from tutelage_cli.train.held_out import of_source
+from tutelage_cli.train.parts import Parts, check_kind, kind_of, read_beside, read_data
+from tutelage_cli.train.settings import TrainSettings, labels_itself
+from tutelage_cli.train.texts import Data, kind, with_tokens
 
 HELD_OUT = 500
 """held-out examples, or a fifth of the training set, where the settings do not say"""
@@ -43,18 +40,18 @@ CURVE_IMAGES = 2000
 class Source:
     """The data before a seed has been chosen."""
 
-    splits: Splits | TextParts
+    splits: Parts
     """with the labels that are held to be right"""
     given: Tensor | None
     """[N] labels of the training split to train on instead, or None"""
-    trusted: ImageSet | None = None
-    """the images that judge students; None: some of the training split"""
+    trusted: Data | None = None
+    """the examples that judge students; None: some of the training split"""
     contents: Contents | None = None
     """by which copies are found; None: nobody looks for any"""
 
 
 Examples = TypeVar("Examples", bound=Data)
-Feed = TypeVar("Feed", Batches, SetBatches)
+Feed = TypeVar("Feed", Batches, SetBatches, FeatureBatches)
 
 
 @dataclass(frozen=True)
@@ -74,17 +71,17 @@ class Material(Generic[Examples]):
         return None if self.truth is None else self.truth != self.train.labels
 
 
-def read_source(settings: TrainSettings) -> Source:
+def read_source(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
     """Read the data that the settings name, and check what they ask of it.
 
     Args:
         settings: The study's settings.
+        tell: Told how far features are that are computed.
 
     Returns:
         The data.
     """
     require_noise(settings.noise_or_default, settings.data)
-    own_column = settings.label_column if settings.labels_from is None else None
     reading = Reading(
         settings.broken_images,
         settings.empty_classes,
@@ -92,45 +89,56 @@ def read_source(settings: TrainSettings) -> Source:
         settings.ignore_labels,
         settings.image_size,
     )
-    if texts := holds_texts(settings):
-        splits = of_texts(settings, texts, reading)
-    else:
-        _refuse(settings, "text_column", "longest")
-        require_student(settings.student or CNN)
-        columns = {"image_column": settings.image_column, "label_column": own_column}
-        splits = read(settings.data, **columns, reading=reading)
+    check_kind(settings, of := kind_of(settings))
+    splits = read_data(settings, of, reading)
     given = given_labels(splits.train, settings)
-    trusted = None
-    if settings.held_out_from is not None and isinstance(splits, Splits):
-        trusted = read_trusted(settings.held_out_from, splits.train, reading)
-    where = settings.held_out_from
-    contents, notes = contents_of(splits.train, splits.test, trusted, where)
-    splits = with_notes(splits, (*about_labels(splits.train, given, trusted), *notes))
+    train, test, notes, trusted = splits.train, splits.test, splits.notes, None
+    if settings.test_from is not None:
+        beside = read_beside(settings.test_from, settings, of, reading)
+        notes += _unused(settings.test_from, test)
+        test = of_source("test_from", settings.test_from, beside, train)
+    if (where := settings.held_out_from) is not None:
+        beside = read_beside(where, settings, of, reading)
+        trusted = of_source("held_out_from", where, beside, train)
+    train, test, trusted = _ready(settings, train, test, trusted, tell)
+    contents, more = contents_of(train, test, trusted, where)
+    notes += (*about_labels(train, given, trusted), *more)
+    splits = _parts(train, test, notes)
     source = Source(splits, given, trusted, contents)
     seed_material(source, settings, 0)
     return source
 
 
-def holds_texts(settings: TrainSettings) -> tuple[str, ...]:
-    """The columns of texts, where the data are texts.
-
-    Args:
-        settings: The study's settings.
-
-    Returns:
-        One or two; none for images.
-    """
-    if is_named(settings.data):
+def _unused(source: str, test: Data) -> tuple[str, ...]:
+    if not len(test):
         return ()
-    return text_columns(settings.data, settings.text_column)
+    return (
+        f"The test part of {test.name} ({len(test)} examples) is not used: students are tested "
+        f"on {source}.",
+    )
 
 
-def _refuse(settings: TrainSettings, *about_texts: str) -> None:
-    for name in about_texts:
-        if getattr(settings, name) != getattr(TrainSettings, name):
-            raise UsageError(
-                f"{name} is about texts, but {settings.data} holds images: leave it out."
-            )
+def _ready(
+    settings: TrainSettings, train: Data, test: Data, trusted: Data | None, tell: Tell
+) -> tuple[Data, Data, Data | None]:
+    # texts get tokens; where the student is frozen, examples become its features
+    parts = [part for part in (train, test, trusted) if part is not None]
+    if texts := [part for part in parts if isinstance(part, TextSet)]:
+        parts = with_tokens(settings, texts)
+    if settings.freeze:
+        whole = [part for part in parts if not isinstance(part, FeatureSet)]
+        parts = frozen(settings, whole, device_of(settings), tell)
+    return parts[0], parts[1], None if trusted is None else parts[2]
+
+
+def _parts(train: Data, test: Data, notes: tuple[str, ...]) -> Parts:
+    if isinstance(train, ImageSet) and isinstance(test, ImageSet):
+        return Splits(train, test, notes)
+    if isinstance(train, TextSet) and isinstance(test, TextSet):
+        return TextParts(train, test, notes)
+    assert isinstance(train, FeatureSet)
+    assert isinstance(test, FeatureSet)
+    return FeatureParts(train, test, notes)
 
 
 def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
@@ -147,13 +155,13 @@ def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
         UsageError: If they are labels of images, and the data are texts.
     """
     noise = Noise.parse(settings.noise_or_default)
-    if settings.labels_from is None:
+    if settings.labels_from is None or labels_itself(settings):
         if noise.kind != HUMAN:
             return None
-        if isinstance(train, TextSet):
+        if not isinstance(train, ImageSet):
             raise UsageError(
                 f"--noise {HUMAN}:{noise.annotator} gives labels of cifar10; {train.name} has "
-                "texts."
+                f"{kind(train)}."
             )
         return human_labels(train, noise.annotator)
     assert settings.label_column is not None  # the settings see to that
@@ -242,6 +250,10 @@ def open_streams(
     if isinstance(material.train, TextSet):
         fed = [SetBatches(part, size, seed, device) for part in (*learned, *looked_at)]
         return Streams(*fed)
+    if isinstance(material.train, FeatureSet):
+        mean, std = feature_statistics(material.train)
+        parts = (*learned, *looked_at)
+        return Streams(*(FeatureBatches(of, size, seed, mean, std, device) for of in parts))
     mean, std = statistics(material.train)
     batches = partial(Batches, size=size, seed=seed, mean=mean, std=std, device=device)
     augment = _augmentation(settings, material.train.images.shape[1])

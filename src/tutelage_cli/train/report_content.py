@@ -27,6 +27,7 @@ from tutelage_cli.train.material import Material
 from tutelage_cli.train.policies import learned_by
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.summary import data_line, report_arms, report_curves
+from tutelage_cli.train.texts import shown
 from tutelage_cli.train.trainee import Job
 
 SHOWN, ALL_SHOWN = 24, 96
@@ -54,6 +55,7 @@ def run_content(
     tables = {arm: table_of(Job(run, arm, 0, settings), *size) for arm in taught}
     tables = {arm: table for arm, table in tables.items() if (table["weight"] != 1).any()}
     most = min(SHOWN, ALL_SHOWN // max(len(tables), 1))
+    seen = shown(material.train)
     return RunContent(
         title=f"Taught and untaught students on {material.train.name}",
         command=command(settings),
@@ -63,14 +65,14 @@ def run_content(
         curves=report_curves(run, settings),
         examples=tuple(_examples(arm, table) for arm, table in tables.items()),
         pictures=tuple(
-            _pictures(arm, table, material.train, most)
+            _pictures(arm, table, seen, most)
             for arm, table in tables.items()
-            if isinstance(material.train, ImageSet)
+            if isinstance(seen, ImageSet)
         ),
         sentences=tuple(
-            _sentences(arm, table, material.train, most)
+            _sentences(arm, table, seen, most)
             for arm, table in tables.items()
-            if isinstance(material.train, TextSet)
+            if isinstance(seen, TextSet)
         ),
         verdict=tuple(summary["verdict"]),
         settings={name: _text(value) for name, value in to_plain(settings).items()},
@@ -152,6 +154,9 @@ def command(settings: TrainSettings) -> str:
     defaults = to_plain(TrainSettings())
     for name, value in to_plain(settings).items():
         if name == "data" or value == defaults[name]:
+            continue
+        if value is True:
+            words.append(f"--{name.replace('_', '-')}")
             continue
         values = value if isinstance(value, list) else [value]
         words += [f"--{name.replace('_', '-')}", *map(str, values)]

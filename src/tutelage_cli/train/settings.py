@@ -21,14 +21,15 @@ EMBEDDED = "mnist5k"
 COLOURED_DIGITS = ("coloured-mnist", "digits-on-backgrounds")
 """made sets in colour whose images must not be mirrored"""
 ON_IMAGES = (
-    "held_out_from",
     "image_column",
     "image_size",
     "augment",
     "broken_images",
     "empty_classes",
 )
-"""settings that say nothing of texts"""
+"""settings that are about images alone"""
+ON_TEXTS = ("text_column", "longest")
+"""settings that are about texts alone"""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class TrainSettings:
     Hub has them, one subfolder per class, or a CSV with a path and a label column), a
     well-known set of which there is a copy (cifar10, cifar100, mnist, pneumoniamnist), or the
     id of a Hugging Face data set. Or texts: a CSV or Parquet file, or a folder of such, with a
-    text and a label column."""
+    text and a label column. Or feature vectors: a .npy file with --labels-from, a .npz file, or
+    Parquet files with a column of vectors."""
 
     teacher: tuple[str, ...] = ("margin-loss", "internal-state")
     """Teachers to train with, beside the untaught student: margin-loss, internal-state, loss,
@@ -56,10 +58,18 @@ class TrainSettings:
     of the same held-out labels without a teacher; the verdict is against the best of them."""
 
     student: str | None = None
-    """Network to train; cnn if not given. Of images: cnn, cnn4, resnet8, resnet20, resnet32,
-    resnet44, resnet56, resnet110, resnet18-cifar, resnet34-cifar, wrn-D-K, or any torchvision
-    classification model. Of texts: bag, the mean of embedded tokens, which is taken if none is
-    given, or a folder that save_pretrained of transformers wrote."""
+    """Network to train. Of images: cnn (the default of grey ones), cnn4, resnet8 (of colour
+    ones), resnet20, resnet32, resnet44, resnet56, resnet110, resnet18-cifar, resnet34-cifar,
+    wrn-D-K, efficientnet-lite0 (pretrained), torchvision:NAME, timm:NAME, a folder of
+    transformers, or FILE.py:FUNCTION. Of texts: bag (the default) or a folder of transformers.
+    Of feature vectors: mlp (the default) or linear."""
+
+    student_weights: Path | None = None
+    """Weights that the student starts from, all but its last layer: a .safetensors, .pt or .pth
+    file."""
+
+    freeze: bool = False
+    """Train an mlp on the features of the pretrained student, which are computed once."""
 
     tap: str | None = None
     """Module of the student that the internal-state teacher looks at; what feeds the last
@@ -95,12 +105,17 @@ class TrainSettings:
     set and not trained on. If not given, 500, or a fifth of the set where that is less."""
 
     held_out_from: str | None = None
-    """A folder, table or id of images with labels you trust, all of which judge the student in
-    place of training images."""
+    """A source like the data, with labels you trust: all of it judges the student in place of
+    training examples."""
+
+    test_from: str | None = None
+    """A source like the data, with labels you trust: all of it is the test set, in place of the
+    data's own."""
 
     labels_from: Path | None = None
     """Train on labels from this Parquet or CSV file, found by the names of the images where it
-    has a column name (or path), else by row; held-out images keep the data's own labels."""
+    has a column name (or path), else by row; held-out images keep the data's own labels. Of a
+    .npy file of features: its labels, by row."""
 
     label_column: str | None = None
     """Label column of the file that --labels-from names, else of the data, where it is guessed
@@ -120,6 +135,9 @@ class TrainSettings:
     text_column: tuple[str, ...] = ()
     """Text column of the data, or two for pairs of sentences; guessed if not given, in tables
     that have no column of images."""
+
+    feature_column: str | None = None
+    """Column or array of feature vectors; guessed if not given."""
 
     longest: int = 128
     """Tokens of a text that a student sees; the rest is cut off."""
@@ -269,8 +287,20 @@ def _check_labels(settings: TrainSettings) -> None:
         raise UsageError(
             f"--noise {noise} and --labels-from {file} both give the labels: leave one away."
         )
-    if settings.label_column is None:
+    if settings.label_column is None and not labels_itself(settings):
         raise UsageError(f"--labels-from {file} needs --label-column: the name of a column.")
+
+
+def labels_itself(settings: TrainSettings) -> bool:
+    """Whether ``labels_from`` is where the data's own labels are: of a .npy file.
+
+    Args:
+        settings: The settings.
+
+    Returns:
+        Whether it is.
+    """
+    return Path(settings.data).suffix.casefold() == ".npy"
 
 
 def _check_weights(settings: TrainSettings) -> None:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from tutelage.storage.atomic_files import naming
 from tutelage.storage.json_files import write_json
-from tutelage_cli.data.images import Splits
+from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
+from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.text.text_set import TextParts, TextSet
 from tutelage_cli.report import write
 from tutelage_cli.runner.run_folder import sweep
@@ -34,6 +35,8 @@ from tutelage_cli.train.texts import Data
 from tutelage_cli.train.trainee import Job, train_student
 
 PARTS = ("train", "test")
+KINDS = {ImageSet: Splits, TextSet: TextParts, FeatureSet: FeatureParts}
+"""what holds both parts, by what they are"""
 STOP = "stop"
 """a file of this name in the run's folder asks all its students to stop"""
 
@@ -127,20 +130,30 @@ def _from_arrays(plain: dict[str, Any]) -> Source:
     train, test = (_part(*plain[part]) for part in PARTS)
     given = None if plain["given"] is None else _tensor(plain["given"])
     trusted: Any = None if plain["trusted"] is None else _part(*plain["trusted"])
-    parts: Any = TextParts if isinstance(train, TextSet) else Splits
+    parts: Any = KINDS[type(train)]
     return Source(parts(train, test), given, trusted, plain["contents"])
 
 
 def _plain(of: Data) -> tuple[Any, dict[str, Any]]:
     named = {field.name: getattr(of, field.name) for field in fields(of)}
-    return type(of), {n: v.numpy() if isinstance(v, Tensor) else v for n, v in named.items()}
+    return type(of), {name: _plain_value(value) for name, value in named.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.numpy()
+    return _plain(value) if isinstance(value, ImageSet | TextSet) else value
 
 
 def _part(made: Any, named: dict[str, Any]) -> Data:
-    return made(**{
-        name: _tensor(value) if isinstance(value, np.ndarray) else value
-        for name, value in named.items()
-    })
+    return made(**{name: _value(value) for name, value in named.items()})
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _tensor(value)
+    nested = isinstance(value, tuple) and value and value[0] in KINDS
+    return _part(*value) if nested else value
 
 
 def _tensor(array: np.ndarray) -> Tensor:

@@ -1,6 +1,6 @@
 """A study of texts in place of images: its tokens, its batches, its student."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,49 +9,54 @@ from torch import Tensor, nn
 
 from tutelage.errors import UsageError
 from tutelage.models.bag_of_tokens import BagOfTokens
+from tutelage.models.heads import MLP
+from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.reading import Reading
-from tutelage_cli.data.text.own_tables import read_own_texts
-from tutelage_cli.data.text.text_set import TextParts, TextSet
-from tutelage_cli.train.settings import ON_IMAGES, TrainSettings
+from tutelage_cli.data.text.text_set import TextSet
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.students import image_student_name
 
-BAG, CNN = "bag", "cnn"
-"""students of texts and of images where the settings name none"""
+BAG = "bag"
+"""the student of texts where the settings name none"""
 WORDS = 8000
 """tokens of the vocabulary that is made of one's own texts"""
-Data = ImageSet | TextSet
+Data = ImageSet | TextSet | FeatureSet
 
 
-def of_texts(settings: TrainSettings, columns: tuple[str, ...], reading: Reading) -> TextParts:
-    """Read texts and tokenise them as their student wants them.
+def require_text_student(settings: TrainSettings) -> None:
+    """Refuse a student that takes no texts.
 
     Args:
         settings: The study's settings.
-        columns: Of the texts.
-        reading: What becomes of rows without a label.
-
-    Returns:
-        Both parts.
 
     Raises:
-        UsageError: If they cannot be read, settings are about images, or there is no such
-            student.
+        UsageError: If there is no such student.
     """
-    for name in ON_IMAGES:
-        if getattr(settings, name) != getattr(TrainSettings, name):
-            raise UsageError(
-                f"{name} is about images, but {settings.data} holds texts in "
-                f"{' and '.join(columns)}: leave it out."
-            )
     student = settings.student or BAG
     if student != BAG and not Path(student).expanduser().is_dir():
         raise UsageError(
             f"Unknown student '{student}' of texts. Allowed: {BAG}, or a folder that "
             "save_pretrained of transformers wrote for a sequence classifier or an encoder."
         )
-    label = settings.label_column if settings.labels_from is None else None
-    parts = read_own_texts(settings.data, columns, label_column=label, reading=reading)
-    if student == BAG:
+    if settings.student_weights is not None:
+        raise UsageError(
+            "student_weights is about students of images; a folder of transformers has its own."
+        )
+
+
+def with_tokens(settings: TrainSettings, parts: Sequence[TextSet]) -> list[TextSet]:
+    """Tokenise texts as their student wants them.
+
+    Args:
+        settings: The study's settings.
+        parts: Texts, the training part first, of which words are learned.
+
+    Returns:
+        The same parts with tokens.
+
+    Note: raises ``UsageError`` where the student's folder will not do.
+    """
+    if (student := settings.student or BAG) == BAG:
         return _in_own_words(parts, settings.longest)
     return _in_words_of(student, parts, settings.longest)
 
@@ -63,9 +68,23 @@ def kind(of: Data) -> str:
         of: A data set.
 
     Returns:
-        ``images`` or ``texts``.
+        ``images``, ``texts``, or ``rows`` of a table of features.
     """
+    if isinstance(of, FeatureSet):
+        return "rows" if of.of is None else kind(of.of)
     return "texts" if isinstance(of, TextSet) else "images"
+
+
+def shown(of: Data) -> Data:
+    """What examples are where they are shown: what their features were computed from.
+
+    Args:
+        of: A data set.
+
+    Returns:
+        Images or texts, or a table of features that has neither.
+    """
+    return of.of if isinstance(of, FeatureSet) and of.of is not None else of
 
 
 def student_name(settings: TrainSettings, of: Data) -> str:
@@ -78,7 +97,11 @@ def student_name(settings: TrainSettings, of: Data) -> str:
     Returns:
         As ``--student`` takes it.
     """
-    return settings.student or (BAG if isinstance(of, TextSet) else CNN)
+    if isinstance(of, FeatureSet):
+        return MLP if settings.freeze else settings.student or MLP
+    if isinstance(of, TextSet):
+        return settings.student or BAG
+    return image_student_name(settings, of.images.shape[1])
 
 
 def text_student(settings: TrainSettings, texts: TextSet, seed: int) -> nn.Module:
@@ -102,10 +125,10 @@ def text_student(settings: TrainSettings, texts: TextSet, seed: int) -> nn.Modul
         return text_classifier(name, classes=classes)
 
 
-def _in_own_words(parts: TextParts, longest: int) -> TextParts:
+def _in_own_words(parts: Sequence[TextSet], longest: int) -> list[TextSet]:
     from tutelage_cli.data.text.vocabulary import Vocabulary
 
-    sides = parts.train.sides
+    sides = parts[0].sides
     known = Vocabulary.learn((text.casefold() for side in sides for text in side), WORDS)
 
     def tokens(of: TextSet) -> Tensor:
@@ -114,7 +137,7 @@ def _in_own_words(parts: TextParts, longest: int) -> TextParts:
             [(word, place) for place, side in enumerate(text) for word in side]
             for text in zip(*each, strict=True)
         ]
-        made = torch.zeros(len(rows), 3, max(map(len, rows)), dtype=torch.int32)
+        made = torch.zeros(len(rows), 3, max(map(len, rows), default=0), dtype=torch.int32)
         for row, text in enumerate(rows):
             words, places = zip(*text, strict=True)
             made[row, :, : len(text)] = torch.tensor([words, places, [1] * len(text)])
@@ -123,7 +146,7 @@ def _in_own_words(parts: TextParts, longest: int) -> TextParts:
     return _with_tokens(parts, tokens, len(known))
 
 
-def _in_words_of(folder: str, parts: TextParts, longest: int) -> TextParts:
+def _in_words_of(folder: str, parts: Sequence[TextSet], longest: int) -> list[TextSet]:
     from tutelage.models.pretrained import refuse_other_tokens, refuse_short, tokenizer_in
     from tutelage.models.text_classifier import text_classifier
     from tutelage_cli.data.text.tokens import tokenised
@@ -139,7 +162,6 @@ def _in_words_of(folder: str, parts: TextParts, longest: int) -> TextParts:
 
 
 def _with_tokens(
-    parts: TextParts, tokens: Callable[[TextSet], Tensor], words: int
-) -> TextParts:
-    train, test = (replace(of, tokens=tokens(of), words=words) for of in parts[:2])
-    return TextParts(train, test, parts.notes)
+    parts: Sequence[TextSet], tokens: Callable[[TextSet], Tensor], words: int
+) -> list[TextSet]:
+    return [replace(of, tokens=tokens(of), words=words) for of in parts]

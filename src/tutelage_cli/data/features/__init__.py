@@ -1,0 +1,1 @@
+"""Tables of feature vectors with labels, as data."""

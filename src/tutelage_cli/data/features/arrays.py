@@ -1,0 +1,301 @@
+"""Feature vectors and labels as NumPy and Parquet files store them."""
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tutelage.errors import UsageError, first_few
+from tutelage_cli.data.arrow import IMAGE_COLUMNS, label_kind
+from tutelage_cli.data.by_name import NAME_COLUMNS, distinct_names, read_columns, rows_of
+from tutelage_cli.data.columns import pick
+from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
+from tutelage_cli.data.label_values import literal
+from tutelage_cli.data.parquet import open_parquet, schema_classes
+from tutelage_cli.data.row_numbers import TableRows
+from tutelage_cli.data.tables import PATH_COLUMNS
+from tutelage_cli.data.text.own_tables import LABELS
+
+FEATURE_COLUMNS = ("features", "embeddings", "embedding", "vector", "x")
+"""columns and arrays that are known to hold feature vectors, tried in order"""
+LABEL_NAMES = (*LABELS, "y")
+"""columns and arrays that are known to hold labels, tried in order"""
+TEST = "test_"
+"""begins the names of the arrays of a test part"""
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class Vectors(NamedTuple):
+    """N vectors, with a label each where the file has some."""
+
+    values: np.ndarray
+    """float32 [N, D]"""
+    label: LabelColumn | None
+    names: tuple[str, ...]
+    """N, or none"""
+    where: str
+
+
+def checked(found: np.ndarray, where: str) -> np.ndarray:
+    """Feature vectors as float32.
+
+    Args:
+        found: What a file holds.
+        where: The file, for messages.
+
+    Returns:
+        [N, D].
+
+    Raises:
+        UsageError: If it is no table of finite numbers of single precision.
+    """
+    if found.ndim != 2 or 0 in found.shape:
+        raise UsageError(
+            f"{where} holds an array of shape {found.shape}; allowed: [N, D], one row of D "
+            "numbers for each of N examples."
+        )
+    if found.dtype.kind not in "fiub":
+        raise UsageError(f"{where} holds {found.dtype} values; allowed: real numbers.")
+    fine = (np.abs(found.astype(np.float64)) <= _LARGEST).all(axis=1)  # NaN is not below
+    odd = np.flatnonzero(~np.asarray(fine)).tolist()
+    if odd:
+        raise UsageError(
+            f"{where} has NaN, infinity or numbers beyond single precision in rows "
+            f"{first_few(odd)} (the first is row 0): drop these rows, "
+            "or put numbers in."
+        )
+    return np.ascontiguousarray(found, dtype=np.float32)
+
+
+def read_npy(file: Path) -> np.ndarray:
+    """The array of a ``.npy`` file.
+
+    Args:
+        file: The file.
+
+    Returns:
+        The array, of any shape and type but objects.
+
+    Raises:
+        UsageError: If it is no such file, or holds objects.
+    """
+    try:
+        return np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UsageError(
+            f"{file} cannot be read as a .npy file of numbers ({error})."
+        ) from error
+
+
+def read_npz(file: Path, column: str | None, label: str | None) -> Mapping[str, Vectors]:
+    """The arrays of a ``.npz`` file.
+
+    Args:
+        file: Holds an array of features and one of labels, perhaps ``name`` (or ``path``), and
+            the same with names that begin with ``test_``.
+        column: The name of the features; None to guess.
+        label: The name of the labels; None to guess.
+
+    Returns:
+        ``train``, and ``test`` where it is there.
+
+    Raises:
+        UsageError: If an array is missing or will not do.
+    """
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UsageError(
+            f"{file} cannot be read as a .npz file of arrays ({error})."
+        ) from error
+    own = [name for name in arrays if not name.startswith(TEST)]
+    found = pick(own, column, FEATURE_COLUMNS, option="feature_column", where=str(file))
+    labels = pick(own, label, LABEL_NAMES, option="label_column", where=str(file))
+    named = next((name for name in NAME_COLUMNS if name in own), None)
+    parts = {"train": ""} | ({"test": TEST} if TEST + found in arrays else {})
+    return {
+        part: _of_arrays(
+            arrays, before + found, before + labels, named and before + named, file
+        )
+        for part, before in parts.items()
+    }
+
+
+def _of_arrays(
+    arrays: Mapping[str, np.ndarray], column: str, label: str, named: str | None, file: Path
+) -> Vectors:
+    if label not in arrays:
+        raise UsageError(f"{file} has an array '{column}', but no '{label}' with its labels.")
+    values = checked(arrays[column], f"array '{column}' of {file}")
+    labels = label_array(arrays[label], len(values), f"array '{label}' of {file}")
+    names: tuple[str, ...] = ()
+    if named is not None and named in arrays:
+        rows = TableRows.of(str(file), len(values))
+        names = tuple(distinct_names(arrays[named].tolist(), rows))
+        refuse_length(len(names), len(values), f"array '{named}' of {file}")
+    return Vectors(values, labels, names, str(file))
+
+
+def label_array(found: np.ndarray, rows: int, where: str) -> LabelColumn:
+    """Labels of an array.
+
+    Args:
+        found: Numbers or words.
+        rows: How many there should be, N.
+        where: The array, for messages.
+
+    Returns:
+        The labels.
+
+    Raises:
+        UsageError: If it is not one label for each row.
+    """
+    if found.ndim != 1 or found.dtype.kind not in "fiubU":
+        raise UsageError(
+            f"{where} holds {found.dtype} of shape {found.shape}; allowed: one number or word "
+            "for each row."
+        )
+    refuse_length(len(found), rows, where)
+    return LabelColumn(found.tolist(), TableRows.of(where, rows))
+
+
+def refuse_length(found: int, rows: int, where: str) -> None:
+    """Refuse a column that is not one value for each row.
+
+    Args:
+        found: Its length.
+        rows: How many rows there are.
+        where: The column, for the message.
+
+    Raises:
+        UsageError: If the two differ.
+    """
+    if found != rows:
+        raise UsageError(
+            f"{where} has {found} values, but there are {rows} rows of features: give one for "
+            "each."
+        )
+
+
+def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelColumn, list[str]]:
+    """Labels, and names where there are some, from a file of their own, in the order of rows.
+
+    Args:
+        file: A ``.csv`` or ``.parquet`` table, or a ``.npy`` array.
+        column: The column of labels; None to guess.
+        rows: How many there should be, N.
+
+    Returns:
+        The labels, and N names or none.
+
+    Note: raises ``UsageError`` where it is not one label for each row.
+    """
+    if file.suffix.casefold() == ".npy":
+        return label_array(read_npy(file), rows, str(file)), []
+    columns = read_columns(file)
+    where = str(file)
+    label = pick(list(columns), column, LABEL_NAMES, option="label_column", where=where)
+    stand = rows_of(columns, where)
+    refuse_length(len(columns[label]), rows, f"column '{label}' of {where}")
+    typed = file.suffix.casefold() == ".parquet"
+    values: Sequence[Any] = columns[label] if typed else literal(columns[label])
+    named = next((name for name in NAME_COLUMNS if name in columns), None)
+    names = [] if named is None else distinct_names(columns[named], stand)
+    return LabelColumn(values, stand, typed=typed), names
+
+
+def vector_column(schema: Any, wanted: str | None = None) -> str | None:
+    """The column of a Parquet file that holds feature vectors.
+
+    Args:
+        schema: Of the file.
+        wanted: The column asked for; None to guess.
+
+    Returns:
+        Its name; None where there is none, or the file has images, too.
+    """
+    known = {name.strip().casefold(): name for name in schema.names}
+    if wanted is not None:
+        return wanted if wanted in schema.names else None
+    if any(name in known for name in (*IMAGE_COLUMNS, *PATH_COLUMNS)):
+        return None
+    guesses = [known[name] for name in FEATURE_COLUMNS if name in known]
+    return next((name for name in guesses if _holds_numbers(schema.field(name).type)), None)
+
+
+def _holds_numbers(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    listed = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    if not any(of(kind) for of in listed):
+        return False
+    return types.is_floating(kind.value_type) or types.is_integer(kind.value_type)
+
+
+def read_vectors(files: Sequence[Path], column: str | None, label: str | None) -> Vectors:
+    """The vectors and labels of Parquet files that follow one another.
+
+    Args:
+        files: The files of one part.
+        column: The column of vectors; None to guess.
+        label: The column of labels; None to guess.
+
+    Returns:
+        All of them.
+
+    Raises:
+        UsageError: If a column is missing, or rows differ in length.
+    """
+    found = [_read_file(file, column, label) for file in files]
+    widths = {part.values.shape[1] for part in found}
+    if len(widths) > 1:
+        raise UsageError(
+            f"{found[0].where} and files beside it have vectors of {sorted(widths)} numbers; "
+            "give as many in all."
+        )
+    names = tuple(name for part in found for name in part.names)
+    values = np.concatenate([part.values for part in found])
+    labels = joined([part.label for part in found if part.label is not None])
+    rows = labels.rows
+    named = tuple(distinct_names(names, rows)) if len(names) == len(values) else ()
+    return Vectors(values, labels, named, found[0].where)
+
+
+def _read_file(file: Path, column: str | None, label: str | None) -> Vectors:
+    stored = open_parquet(file)
+    schema, where = stored.schema_arrow, str(file)
+    found = vector_column(schema, column)
+    if found is None:
+        pick(schema.names, column, FEATURE_COLUMNS, option="feature_column", where=where)
+    labels = pick(schema.names, label, LABEL_NAMES, option="label_column", where=where)
+    if found is None or not _holds_numbers(schema.field(found).type):
+        raise UsageError(f"column '{found}' of {where} holds no lists of numbers.")
+    named = next((name for name in NAME_COLUMNS if name in schema.names), None)
+    read = stored.read([found, labels, *([named] if named else [])])
+    refuse_mixed([(label_kind(schema.field(labels).type), where)])
+    rows = TableRows.of(where, len(read))
+    values = read[labels].to_pylist()
+    return Vectors(
+        checked(_stacked(read[found], rows), f"column '{found}' of {where}"),
+        LabelColumn(values, rows, schema_classes(schema, labels)),
+        tuple(map(str, read[named].to_pylist())) if named else (),
+        where,
+    )
+
+
+def _stacked(column: Any, rows: TableRows) -> np.ndarray:
+    pc: Any = import_module("pyarrow.compute")  # whose functions are made as it is imported
+    counts = pc.list_value_length(column).to_pylist()  # None where there is no list
+    width = counts[0] if counts else 0
+    other = [row for row, count in enumerate(counts) if count != width or count is None]
+    if other:
+        raise UsageError(
+            f"{rows.having(f'no vector of {width} numbers', other)}, as row 2 has: give as "
+            "many numbers in all."
+        )
+    flat = pc.list_flatten(column).to_numpy(zero_copy_only=False)
+    return flat.reshape(len(counts), -1)

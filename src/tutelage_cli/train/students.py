@@ -1,0 +1,192 @@
+"""The student of images that settings name: from the catalogue, a file, a package, a folder."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tutelage.errors import UsageError
+from tutelage.models.backbones import (
+    Backbone,
+    Pretrained,
+    headless,
+    load_weights,
+    read_state,
+)
+from tutelage.models.catalogue import STUDENTS, Images, build_student, require_student
+from tutelage.models.pretrained_images import (
+    LITE0,
+    efficientnet_lite0,
+    of_folder,
+    of_timm,
+    of_torchvision,
+)
+from tutelage_cli.data.batches import statistics
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.train.settings import TrainSettings
+
+TORCHVISION, TIMM = "torchvision:", "timm:"
+CODE = ".py:"
+CNN, COLOURED = "cnn", "resnet8"
+"""students of grey and of colour images where the settings name none"""
+
+
+def image_student_name(settings: TrainSettings, channels: int) -> str:
+    """The student's name, the default filled in.
+
+    Args:
+        settings: The study's settings.
+        channels: Of the images.
+
+    Returns:
+        As ``--student`` takes it.
+    """
+    return settings.student or (COLOURED if channels == 3 else CNN)
+
+
+def require_image_student(settings: TrainSettings) -> None:
+    """Refuse a student of images that nobody knows, or that has no weights where it needs some.
+
+    Args:
+        settings: The study's settings.
+
+    Raises:
+        UsageError: If it will not do.
+    """
+    name, file = settings.student, settings.student_weights
+    own = name is not None and (name == LITE0 or _folder(name) is not None)
+    if file is not None and (name is None or own):
+        way = (
+            "has its own: leave it out"
+            if own
+            else "needs --student: the network that they are of"
+        )
+        raise UsageError(f"student_weights {file} {way}.")
+    if settings.freeze:
+        if file is None and not own and CODE not in (name or ""):
+            raise UsageError(
+                f"freeze is about pretrained students, but {name or 'the default'} has no "
+                f"weights: give --student {LITE0}, a folder of transformers, FILE.py:FUNCTION, "
+                "or --student-weights."
+            )
+        if settings.augment not in (None, "none"):
+            raise UsageError(
+                f"augment {settings.augment} does nothing to features that are computed once: "
+                "leave it or --freeze out."
+            )
+    if name is None or own or name.startswith(TIMM) or CODE in name:
+        return
+    require_student(name.removeprefix(TORCHVISION))
+
+
+def image_student(settings: TrainSettings, images: ImageSet, seed: int) -> nn.Module:
+    """The student that the settings name, with a new last layer for the classes of the data.
+
+    Args:
+        settings: The study's settings.
+        images: What it is trained on.
+        seed: Of all that is drawn.
+
+    Returns:
+        The student, on the CPU, in training mode.
+    """
+    channels, height, width = images.images.shape[1:]
+    name = image_student_name(settings, channels)
+    classes, size = len(images.classes), max(height, width)
+    if not _has_backbone(settings, name):
+        if CODE in name:
+            return _seeded(seed, lambda: _of_code(name, Images(classes, channels, height)))
+        plain = name.removeprefix(TORCHVISION)
+        return build_student(plain, classes=classes, channels=channels, size=height, seed=seed)
+    mean, std = statistics(images)
+    return _seeded(
+        seed,
+        lambda: Pretrained(backbone_of(settings, images), classes, mean, std, size).train(),
+    )
+
+
+def backbone_of(settings: TrainSettings, images: ImageSet) -> Backbone:
+    """The student that the settings name, without its last layer.
+
+    Args:
+        settings: The study's settings.
+        images: What it is for.
+
+    Returns:
+        The network with its weights; what it has none for is drawn from torch's generator.
+    """
+    channels, height, _ = images.images.shape[1:]
+    name, file = image_student_name(settings, channels), settings.student_weights
+    if name == LITE0:
+        return efficientnet_lite0()
+    if (folder := _folder(name)) is not None:
+        return of_folder(folder)
+    if name.startswith(TIMM):
+        return of_timm(name.removeprefix(TIMM), file)
+    if of_torchvision_name(name):
+        return of_torchvision(name.removeprefix(TORCHVISION), file)
+    of = Images(len(images.classes), channels, height)
+    made = (
+        _of_code(name, of)
+        if CODE in name
+        else build_student(name, classes=of.classes, channels=channels, size=height, seed=0)
+    )
+    network, width, last = headless(made, name)
+    if file is not None:
+        load_weights(network, read_state(file), last=last, file=file, name=name)
+    return Backbone(network, width, name, None, None, None)
+
+
+def _has_backbone(settings: TrainSettings, name: str) -> bool:
+    packaged = name == LITE0 or name.startswith(TIMM)
+    return packaged or settings.student_weights is not None or _folder(name) is not None
+
+
+def of_torchvision_name(name: str) -> bool:
+    """Whether a student is torchvision's, with the prefix or without.
+
+    Args:
+        name: As ``--student`` takes it, and no other package's or folder.
+
+    Returns:
+        Whether it is.
+    """
+    plain = name in STUDENTS or name.startswith("wrn-") or CODE in name
+    return name.startswith(TORCHVISION) or not plain
+
+
+def _folder(name: str) -> Path | None:
+    place = Path(name).expanduser()
+    return place if (place / "config.json").is_file() else None
+
+
+def _of_code(name: str, of: Images) -> nn.Module:
+    # what FILE.py:FUNCTION makes, called with classes, channels and size
+    path, _, function = name.rpartition(CODE)
+    file = Path(f"{path}.py").expanduser()
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if not file.is_file() or spec is None or spec.loader is None:
+        raise UsageError(f"there is no file {file}; student takes FILE.py:FUNCTION.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        build: Any = getattr(module, function, None)
+        made = build(**of._asdict()) if callable(build) else None
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(f"student {name} failed: {type(error).__name__}: {reason}") from error
+    if not isinstance(made, nn.Module):
+        raise UsageError(
+            f"{function} of {file} gives {type(made).__name__}, not a module: define "
+            f"def {function}(classes, channels, size) that returns the student."
+        )
+    return made
+
+
+def _seeded(seed: int, build: Callable[[], nn.Module]) -> nn.Module:
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(seed)
+        return build()

@@ -1,0 +1,207 @@
+"""Tables of feature vectors in place of images, through the command line."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from tests.trained import QUICK, assert_same_run, content, one_line, run, unchecked
+from tutelage.models.heads import mlp
+from tutelage_cli.data.features.feature_set import FeatureSet, feature_statistics
+from tutelage_cli.train.material import read_source, seed_material
+from tutelage_cli.train.settings import TrainSettings
+
+TRAIN = [*QUICK, "--teacher", "margin-loss", "internal-state", "--teacher-every", "2"]
+CLASSES = ("cat", "dog", "emu")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """Sixty vectors of five numbers about the mean of their class, in three kinds of files."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    values = random.normal(size=(60, 5)) + 3 * np.eye(5)[labels]
+    np.save("x.npy", values)
+    words = [CLASSES[label] for label in labels]
+    table("y.csv", "label", words)
+    np.savez("both.npz", features=values, labels=np.array(words))
+    column = pa.FixedSizeListArray.from_arrays(pa.array(values.flatten()), 5)
+    pq.write_table(pa.table({"embedding": column, "label": words}), "both.parquet")
+    with unchecked():
+        yield
+
+
+def table(file: str, column: str, words: list[str]) -> None:
+    with Path(file).open("w", newline="", encoding="utf-8") as rows:
+        csv.writer(rows).writerows([(column,), *((word,) for word in words)])
+
+
+def source_of(**settings: object) -> FeatureSet:
+    found = read_source(TrainSettings(**settings)).splits.train  # type: ignore[arg-type]
+    assert isinstance(found, FeatureSet)
+    return found
+
+
+def test_a_table_trains_and_leaves_what_was_made_of_every_row():
+    answer = run("train", "x.npy", "--labels-from", "y.csv", *TRAIN, "--out", "x")
+    assert answer.code == 0, answer
+    assert "39 training, 9 held-out and 12 test rows in 3 classes" in answer.out
+    assert content(Path("x/summary.json"))["arms"]["untaught"][0]["test_accuracy"] > 0.5
+    rows = pq.read_table("x/students/margin-loss-seed0/examples.parquet").to_pylist()
+    assert [row["name"] for row in rows] == [str(row["id"]) for row in rows]
+    assert {row["label"] for row in rows} == set(CLASSES)
+    assert all(row["label"] == CLASSES[row["id"] % 3] for row in rows)
+
+
+def test_all_kinds_of_files_are_the_same_data():
+    ways = (
+        {"data": "x.npy", "labels_from": Path("y.csv")},
+        {"data": "both.npz"},
+        {"data": "both.parquet"},
+    )
+    one, *others = (source_of(**way) for way in ways)
+    assert one.classes == CLASSES
+    for other in others:
+        assert all(a.equal(b) for a, b in zip(one.tensors(), other.tensors(), strict=True))
+
+
+def test_labels_of_a_file_of_their_own_may_be_wrong_ones_where_the_data_have_some():
+    arrays = dict(np.load("both.npz"))
+    np.savez("parts.npz", **arrays, test_features=np.ones((4, 5)), test_labels=["emu"] * 4)
+    table("seen.csv", "label", ["cat"] * 60)
+    settings = TrainSettings("parts.npz", labels_from=Path("seen.csv"), label_column="label")
+    material = seed_material(read_source(settings), settings, 0)
+    assert set(material.train.labels.tolist()) == {0}
+    assert material.truth is not None
+    assert set(material.truth.tolist()) == {0, 1, 2}
+
+
+def test_a_test_part_is_that_of_the_file():
+    arrays = dict(np.load("both.npz"))
+    np.savez("parts.npz", **arrays, test_features=np.ones((4, 5)), test_labels=["emu"] * 4)
+    splits = read_source(TrainSettings("parts.npz", held_out=9)).splits
+    assert (len(splits.train), splits.test.labels.tolist()) == (60, [2] * 4)
+
+
+def test_batches_are_normalised_by_the_training_rows_in_float64():
+    found = source_of(data="both.npz")
+    mean, std = feature_statistics(found)
+    values = found.features.double()
+    assert torch.allclose(mean.double(), values.mean(0), atol=1e-7)
+    assert torch.allclose(std.double(), values.std(0, correction=0), atol=1e-6)
+    still = FeatureSet(
+        torch.full((3, 2), 7.0), torch.tensor([0, 1, 1]), torch.arange(3), ("a", "b"), "still"
+    )
+    assert feature_statistics(still)[1].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("features", "hidden"), [(5, 32), (100, 200), (256, 512), (2000, 512)])
+def test_the_width_of_the_perceptron_follows_that_of_the_features(features, hidden):
+    student = mlp(features, 3)
+    assert [type(part).__name__ for part in student] == [
+        "Linear",
+        "BatchNorm1d",
+        "ReLU",
+        "Linear",
+    ]
+    assert student[1].num_features == hidden
+
+
+def test_a_linear_student_is_taught_too():
+    answer = run("train", "both.npz", *TRAIN, "--student", "linear", "--out", "x")
+    assert answer.code == 0, answer
+
+
+def test_two_processes_train_the_same_students_as_one():
+    for jobs, out in (("1", "one"), ("2", "two")):
+        words = ["--jobs", jobs] if jobs == "2" else []
+        assert run("train", "both.npz", *TRAIN, *words, "--out", out).code == 0
+    assert_same_run(Path("one"), Path("two"))
+
+
+def test_a_commentary_and_weights_of_a_table_are_used_again_and_inspected():
+    assert run("train", "both.npz", *TRAIN, "--noise", "flip:0.3", "--out", "x").code == 0
+    kept = "x/students/margin-loss-seed0/examples.parquet"
+    for flags in (
+        ["--weights-from", kept, "--weights-otherwise", "1"],
+        ["--commentary", "x/commentary"],
+    ):
+        answer = run("train", "both.npz", *QUICK, *flags)
+        assert answer.code == 0, answer
+    answer = run("inspect", "x", "--arm", "margin-loss", "--out", "seen")
+    assert answer.code == 0, answer
+
+
+@pytest.mark.parametrize("file", ["x.npy", "both.npz", "both.parquet"])
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--student", "resnet20"], "Unknown student 'resnet20' of feature vectors."),
+        (["--augment", "crop"], "augment is about images, but"),
+        (["--longest", "9"], "longest is about texts, but"),
+        (["--freeze"], "freeze is about pretrained students, but"),
+        (["--teacher", "curriculum"], "has features"),
+        (["--noise", "human:worst"], "human"),
+        (["--label-column", "what"], "no column 'what' (label_column)"),
+    ],
+)
+def test_what_does_not_go_with_features_is_one_line(file, flags, message):
+    labels = ["--labels-from", "y.csv"] if file == "x.npy" else []
+    if "human:worst" in flags and labels:
+        message = "both give the labels"
+    one_line(run("train", file, *labels, *QUICK, *flags, "--out", "x"), message)
+
+
+def saved(values: object) -> None:
+    np.save("odd.npy", np.array(values), allow_pickle=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.ones((60, 2, 2)), "shape (60, 2, 2); allowed: [N, D]"),
+        (np.ones(60), "shape (60,); allowed: [N, D]"),
+        (np.ones((60, 0)), "shape (60, 0); allowed: [N, D]"),
+        (np.where(np.arange(60)[:, None] == 7, np.nan, np.ones((60, 2))), "in rows 7 (the"),
+        (np.full((60, 2), 1e39), "beyond single precision"),
+        (np.full((60, 2), 1j), "complex128 values; allowed: real numbers"),
+        (np.full((60, 2), "a"), "allowed: real numbers"),
+        (np.full((60, 2), None), "cannot be read as a .npy file of numbers"),
+        (np.ones((59, 2)), "column 'label' of"),
+    ],
+)
+def test_arrays_that_are_no_tables_of_numbers_are_one_line(values, message):
+    saved(values)
+    one_line(run("train", "odd.npy", "--labels-from", "y.csv", *QUICK), message)
+
+
+def test_what_is_missing_in_files_is_one_line():
+    one_line(run("train", "x.npy", *QUICK), "features without labels", "--labels-from")
+    one_line(run("train", "gone.npy", "--labels-from", "y.csv", *QUICK), "there is no file")
+    Path("odd.npy").write_bytes(b"nothing")
+    one_line(run("train", "odd.npy", "--labels-from", "y.csv", *QUICK), "cannot be read as")
+    Path("odd.npz").write_bytes(b"nothing")
+    one_line(run("train", "odd.npz", *QUICK), "cannot be read as")
+    np.savez("odd.npz", features=np.ones((4, 2)))
+    one_line(run("train", "odd.npz", *QUICK), "none of the columns label", "label_column")
+    np.savez("odd.npz", features=np.ones((4, 2)), labels=np.arange(3))
+    one_line(run("train", "odd.npz", *QUICK), "3 values, but there are 4 rows")
+    np.savez("odd.npz", features=np.ones((4, 2)), labels=np.full(4, None))
+    one_line(run("train", "odd.npz", *QUICK), "cannot be read as")
+    table = pa.table({"features": [[1.0, 2.0], [3.0]], "label": ["a", "b"]})
+    pq.write_table(table, "odd.parquet")
+    one_line(run("train", "odd.parquet", *QUICK), "no vector of 2 numbers in row 3")
+    table = pa.table({"features": [[1.0], None], "label": ["a", "b"]})
+    pq.write_table(table, "odd.parquet")
+    one_line(run("train", "odd.parquet", *QUICK), "no vector of 1 numbers in row 3")
+    one_line(run("train", "y.csv", "--feature-column", "z", *QUICK), "feature_column is 'z'")
+
+
+def test_a_commentary_is_learnt_over_fresh_students_of_images_alone():
+    answer = run("commentary", "learn", "both.npz", "--out", "c")
+    one_line(answer, "holds feature vectors; commentary learn takes images")
