@@ -138,6 +138,6 @@ def trainers_loss(
             return loss
     raise UsageError(
         f"{type(model).__name__} is trained by a loss of its own, {float(wanted):.4g} for the "
-        f"first batch, where {guess.task} of its logits is {found:.4g}: give "
+        f"first batch, where {guess.problem} of its logits is {found:.4g}: give "
         "Teaching(objective=...), that loss for each example."
     )

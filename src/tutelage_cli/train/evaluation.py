@@ -74,9 +74,9 @@ def accuracy(tutor: Tutor, batches: InMemory) -> float:
     student.eval()
     right = [
         answered_rightly(
-            student(shown(tutor.task, batch).inputs),
+            student(shown(tutor.problem, batch).inputs),
             batch.targets,
-            counts_of(tutor.task.objective, batch.targets),
+            counts_of(tutor.problem.objective, batch.targets),
         )
         for batch in batches.whole(AT_ONCE)
     ]
@@ -86,7 +86,7 @@ def accuracy(tutor: Tutor, batches: InMemory) -> float:
 
 
 @torch.no_grad()
-def log_likelihood(tutor: Tutor, batches: Batches | SetBatches) -> float:
+def log_likelihood(tutor: Tutor, batches: InMemory) -> float:
     """Mean log-likelihood of the labels, the student in evaluation mode.
 
     Args:
@@ -99,7 +99,7 @@ def log_likelihood(tutor: Tutor, batches: Batches | SetBatches) -> float:
     student, mode = tutor.student, tutor.student.training
     student.eval()
     losses = [
-        cross_entropy(logits_of(student(shown(tutor.task, batch).inputs)), batch.targets)
+        cross_entropy(logits_of(student(shown(tutor.problem, batch).inputs)), batch.targets)
         for batch in batches.whole(AT_ONCE)
     ]
     student.train(mode)
@@ -126,7 +126,7 @@ def opinion(
     Returns:
         On the CPU.
     """
-    student, task = tutor.student, tutor.task
+    student, task = tutor.student, tutor.problem
     mode = student.training
     student.eval()
     parts = []

@@ -13,6 +13,8 @@ from tutelage.data.order import Ask
 from tutelage.losses.objectives import cross_entropy
 from tutelage.types import Batch
 from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.features.feature_batches import FeatureBatches
+from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.data.text.set_batches import SetBatches
@@ -20,7 +22,7 @@ from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.course import Feed
 from tutelage_cli.train.texts import Data
 
-Fed = TypeVar("Fed", Batches, SetBatches)
+Fed = TypeVar("Fed", Batches, SetBatches, FeatureBatches)
 
 
 def together(train: Data, checked: Data) -> Data:
@@ -42,6 +44,11 @@ def together(train: Data, checked: Data) -> Data:
         sides = tuple(a + b for a, b in zip(train.sides, checked.sides, strict=True))
         return replace(
             train, sides=sides, tokens=torch.cat(tokens), labels=labels, ids=ids, called=()
+        )
+    if isinstance(train, FeatureSet) and isinstance(checked, FeatureSet):
+        features = torch.cat([train.features, checked.features])
+        return replace(
+            train, features=features, labels=labels, ids=ids, sources=(), of=None, by=""
         )
     assert isinstance(train, ImageSet)
     assert isinstance(checked, ImageSet)
@@ -66,6 +73,9 @@ def fed(like: Fed, examples: Data, *, alone: bool = False) -> Fed:
     if isinstance(like, Batches):
         assert isinstance(examples, ImageSet)
         return replace(like, images=examples)
+    if isinstance(like, FeatureBatches):
+        assert isinstance(examples, FeatureSet)
+        return replace(like, features=examples)
     assert isinstance(examples, TextSet)
     return replace(like, texts=examples)
 
