@@ -107,7 +107,7 @@ def test_a_round_after_which_the_checked_are_less_likely_is_not_kept_and_the_las
     torch.testing.assert_close(found.targets, expected.targets)
 
 
-def test_a_fall_that_is_within_its_standard_error_goes_on():
+def test_a_fall_within_two_standard_errors_goes_on():
     def fit(training: Training, predict: Tensor, fold: int) -> Tensor:  # noqa: ARG001 - the seam
         corrected = training.objective is not cross_entropy
         by_row = torch.full((N,), 0.5)
