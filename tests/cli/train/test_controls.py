@@ -173,8 +173,8 @@ def test_what_a_control_builds_on_counts_in_its_seconds(controlled) -> None:
 
     for arm in ("pruned", "forward-corrected"):
         assert seconds("students", f"{arm}-seed0") > of_folds("folds") > 0
-    both = of_folds("folds") + of_folds("corrected-folds")
-    assert seconds("students", "cross-fitted-seed0") > both
+    every = sum(map(of_folds, ("folds", "corrected-folds", "refined-folds")))
+    assert seconds("students", "cross-fitted-seed0") > every
     untaught = seconds("students", "untaught-seed0")
     assert seconds("students", "fine-tuned-seed0") > untaught
     assert seconds("students", "early-stopped-seed0") == untaught
@@ -366,8 +366,11 @@ def test_forward_corrected_descends_the_corrected_loss(controlled, data) -> None
 
 def test_cross_fitted_is_distilled_from_the_posterior_of_its_labels(controlled, data) -> None:
     train, checked = data.material.train, data.material.held_out
-    transitions = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
-    p = read_unseen(data.job, "corrected-folds", data.material).train
+    rough = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
+    p = read_unseen(data.job, "refined-folds", data.material).train
+    given = F.one_hot(train.labels, 3).to(p)
+    counts = p.T @ given + 10 * rough  # the joint of predictions and given labels, with a prior
+    transitions = counts / counts.sum(1, keepdim=True)
     joint = p * transitions[:, train.labels].T
     believed = joint / joint.sum(1, keepdim=True)
     targets = torch.cat([believed, F.one_hot(checked.labels, 3).float()])
@@ -437,6 +440,7 @@ def test_two_processes_train_the_same_controls_as_one(controlled, pets, tmp_path
     assert_same_run(controlled, tmp_path / "run")
     assert answer.out.count("trained folds, seed 0, fold") == FOLDS
     assert answer.out.count("trained corrected-folds, seed 0, fold") == FOLDS
+    assert answer.out.count("trained refined-folds, seed 0, fold") == FOLDS
 
 
 def test_only_the_controls_that_are_named_are_trained_and_what_they_need(

@@ -19,10 +19,12 @@ from tutelage_cli.train.controls.choosing import Case, Choice, choose
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
     PLAIN,
+    REFINED,
     fold_seed,
     fold_settings,
     folds_of,
     read_unseen,
+    refined_by,
     transitions_of,
 )
 from tutelage_cli.train.controls.rates import RATES
@@ -201,20 +203,35 @@ def _pruned(case: Case) -> Course:
     return _budgeted(case, feed, known, unseen.seconds, weights=(~found).float())
 
 
-def _corrected(case: Case, kept: Tensor | None = None) -> tuple[Feed, ById, Objective, float]:
+def _transitions(case: Case, *, refined: bool) -> tuple[Tensor, float]:
+    """What label each class gets, as checked examples or all examples show.
+
+    Returns:
+        The transitions, and the seconds of what they build on.
+    """
+    plain = read_unseen(case.job, PLAIN, case.material)
+    rough = transitions_of(plain, case.material)
+    if not refined:
+        return rough, plain.seconds
+    unseen = read_unseen(case.job, CORRECTED, case.material)
+    return refined_by(unseen, case.material, rough), plain.seconds + unseen.seconds
+
+
+def _corrected(
+    case: Case, kept: Tensor | None = None, *, refined: bool = False
+) -> tuple[Feed, ById, Objective, float]:
     """Prepare gold loss correction on the training examples, or on some of them.
 
     Returns:
         Batches, where each example stands, objective, and the seconds of what it builds on.
     """
-    unseen = read_unseen(case.job, PLAIN, case.material)
-    transitions = transitions_of(unseen, case.material)
+    transitions, seconds = _transitions(case, refined=refined)
     given, checked = case.material.train.labels, case.material.held_out.labels
     given = given if kept is None else given[kept]
     feed, known = _with_checked(case, kept)
     targets = torch.cat([given, len(transitions) + checked])
     objective = WithChecked(ForwardCorrected(transitions))
-    return Targeted(feed, targets), known, objective, unseen.seconds
+    return Targeted(feed, targets), known, objective, seconds
 
 
 def _forward_corrected(case: Case) -> Course:
@@ -224,15 +241,16 @@ def _forward_corrected(case: Case) -> Course:
 
 def _cross_fitted(case: Case) -> Course:
     train, checked = case.material.train, case.material.held_out
-    plain = read_unseen(case.job, PLAIN, case.material)
-    unseen = read_unseen(case.job, CORRECTED, case.material)
-    transitions = transitions_of(plain, case.material)
+    rough, _ = _transitions(case, refined=False)
+    _, seconds = _transitions(case, refined=True)
+    unseen = read_unseen(case.job, REFINED, case.material)
+    transitions = refined_by(unseen, case.material, rough)
     believed = label_posterior(unseen.train, transitions, train.labels)
     weights = believed.gather(1, train.labels[:, None])[:, 0]
     right = F.one_hot(checked.labels, len(train.classes)).to(believed)
     feed, known = _with_checked(case)
     feed = Targeted(feed, torch.cat([believed, right]))
-    return _budgeted(case, feed, known, plain.seconds + unseen.seconds, weights=weights)
+    return _budgeted(case, feed, known, seconds + unseen.seconds, weights=weights)
 
 
 def _fold_of(case: Case) -> tuple[Tensor, TrainSettings]:
@@ -249,7 +267,7 @@ def _fold(case: Case) -> Course:
 
 def _corrected_fold(case: Case) -> Course:
     rows, settings = _fold_of(case)
-    feed, known, objective, _ = _corrected(case, rows)
+    feed, known, objective, _ = _corrected(case, rows, refined=case.job.arm == REFINED)
     return _of_fold(case, settings, feed, known, objective)
 
 
@@ -277,6 +295,7 @@ COURSES: dict[str, Callable[[Case], Course]] = {
     "cross-fitted": _cross_fitted,
     PLAIN: _fold,
     CORRECTED: _corrected_fold,
+    REFINED: _corrected_fold,
     RATES: _of_rate,
 }
 """of the arms that are no taught students, by name; all others are taught"""

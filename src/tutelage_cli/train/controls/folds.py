@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tutelage.crossfit import estimate_transitions, stratified_folds
+from tutelage.crossfit import estimate_transitions, refined_transitions, stratified_folds
 from tutelage.losses.objectives import logits_of
 from tutelage.randomness import mixed_seed
 from tutelage.storage.atomic_files import written_whole
@@ -26,8 +26,9 @@ from tutelage_cli.train.settings import TrainSettings
 
 FOLDS = 5
 """parts of the training set, each predicted by a student of the others"""
-PLAIN, CORRECTED = "folds", "corrected-folds"
-"""students of folds: untaught ones, and ones of the forward corrected loss"""
+PLAIN, CORRECTED, REFINED = "folds", "corrected-folds", "refined-folds"
+"""students of folds: untaught ones, ones of the forward corrected loss, and ones of that loss
+with transitions that all training examples refine"""
 UNSEEN = "unseen.npz"
 _PART = 12
 """keeps the seeds of these folds apart from others"""
@@ -75,7 +76,7 @@ def fold_jobs(job: Job, arm: str) -> list[Job]:
 
     Args:
         job: Any student of the run and seed.
-        arm: ``PLAIN`` or ``CORRECTED``.
+        arm: ``PLAIN``, ``CORRECTED`` or ``REFINED``.
 
     Returns:
         One job for each.
@@ -122,7 +123,7 @@ def read_unseen(job: Job, arm: str, material: Material) -> Unseen:
 
     Args:
         job: Any student of the run and seed.
-        arm: ``PLAIN`` or ``CORRECTED``.
+        arm: ``PLAIN``, ``CORRECTED`` or ``REFINED``.
         material: The data of the seed.
 
     Returns:
@@ -149,6 +150,20 @@ def transitions_of(unseen: Unseen, material: Material) -> Float[Tensor, "C C"]:
         See ``tutelage.crossfit.estimate_transitions``.
     """
     return estimate_transitions(unseen.checked, material.held_out.labels)
+
+
+def refined_by(unseen: Unseen, material: Material, rough: Tensor) -> Float[Tensor, "C C"]:
+    """The transitions as all training examples show them.
+
+    Args:
+        unseen: Predictions of students of the corrected loss.
+        material: The data of the seed.
+        rough: What the checked examples show.
+
+    Returns:
+        See ``tutelage.crossfit.refined_transitions``.
+    """
+    return refined_transitions(unseen.train, rough, material.train.labels)
 
 
 @torch.no_grad()

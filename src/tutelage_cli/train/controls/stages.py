@@ -2,7 +2,13 @@
 
 from pathlib import Path
 
-from tutelage_cli.train.controls.folds import CORRECTED, PLAIN, fold_jobs, fold_settings
+from tutelage_cli.train.controls.folds import (
+    CORRECTED,
+    PLAIN,
+    REFINED,
+    fold_jobs,
+    fold_settings,
+)
 from tutelage_cli.train.controls.rates import rate_jobs
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.settings import TrainSettings
@@ -12,7 +18,7 @@ ON_UNTAUGHT = ("fine-tuned", "early-stopped")
 ON_FOLDS = ("pruned", "forward-corrected")
 """controls that go on from what untaught students of folds predict"""
 CROSS_FITTED = "cross-fitted"
-"""goes on from what students of folds predict that were trained with the corrected loss"""
+"""goes on from two rounds of students of folds that were trained with the corrected loss"""
 
 
 def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[Job]]:
@@ -28,7 +34,7 @@ def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[
     Returns:
         The jobs; no stage is empty.
     """
-    stages: list[list[Job]] = [[], [], [], []]
+    stages: list[list[Job]] = [[], [], [], [], []]
     for seed in range(settings.seeds):
         jobs = {arm: Job(run, arm, seed, settings, log_every) for arm in settings.arms}
         any_of = jobs["untaught"]
@@ -37,6 +43,7 @@ def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[
             stages[1] += fold_jobs(any_of, PLAIN)
         if CROSS_FITTED in jobs:
             stages[2] += fold_jobs(any_of, CORRECTED)
+            stages[3] += fold_jobs(any_of, REFINED)
         for arm, job in jobs.items():
             stages[_stage(arm)].append(job)
     return [stage for stage in stages if stage]
@@ -44,7 +51,7 @@ def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[
 
 def _stage(arm: str) -> int:
     if arm == CROSS_FITTED:
-        return 3
+        return 4
     return 2 if arm in ON_UNTAUGHT or arm in ON_FOLDS else 1
 
 
@@ -58,7 +65,7 @@ def steps_of(job: Job, length: int) -> int:
     Returns:
         At least 1.
     """
-    if job.arm in (PLAIN, CORRECTED):
+    if job.arm in (PLAIN, CORRECTED, REFINED):
         return max(1, round(0.8 * length * fold_settings(job.settings).epochs))
     if job.arm in ON_UNTAUGHT:
         return max(1, length * job.settings.epochs // 10)
