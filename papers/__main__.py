@@ -1,8 +1,9 @@
-"""``python -m papers``: list the recipes there are, and reproduce a table or figure by one."""
+"""``python -m papers``: list recipes, reproduce one, or measure whether teaching pays."""
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -10,6 +11,7 @@ from rich.table import Column, Table
 
 from papers.catalogue import RECIPES, load_recipe
 from papers.framework.args import Reproduce, check, check_word
+from tutelage.errors import UsageError
 from tutelage_cli.cli import FLAT, STOPPED, exit_code_of
 from tutelage_cli.terminal import Speech, say
 
@@ -28,6 +30,35 @@ Examples:
   python -m papers reproduce gar-splits --backend ray"""
 
 
+PAYS_HELP = """Compare taught students with controls that use the same checked labels.
+
+Each cell is one run of tutelage train: a data set, its noise, and a number of
+checked examples. Cells that have run are not run again.
+
+Examples:
+  python -m papers pays
+  python -m papers pays --cells mnist5k-flip20.4-20 --seeds 5"""
+
+
+@dataclass(frozen=True)
+class Pays:
+    """Arguments of ``python -m papers pays``."""
+
+    cells: tuple[str, ...] = ()
+    """Which cells; all if none is given."""
+
+    seeds: int = 5
+    """Students of each arm, with seeds 0, 1, ...; at least 2."""
+
+    jobs: int | None = None
+    """Students trained at the same time; the number of CPU cores if not given."""
+
+    out: Path = Path()
+    """Folder that gets results/pays/ and runs/pays/; by default the current one."""
+
+    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+
+
 @dataclass(frozen=True)
 class List:
     """List the recipes there are."""
@@ -41,16 +72,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code_of(lambda: _command(_parse(words)), "papers")
 
 
-def _parse(words: Sequence[str]) -> Reproduce | List:
+def _parse(words: Sequence[str]) -> Reproduce | Pays | List:
     commands = (
         Annotated[Reproduce, tyro.conf.subcommand("reproduce", description=REPRODUCE_HELP)]
+        | Annotated[Pays, tyro.conf.subcommand("pays", description=PAYS_HELP)]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
     )
     return tyro.cli(commands, prog="python -m papers", args=words, config=FLAT)
 
 
-def _command(asked: Reproduce | List) -> int:
-    return list_recipes(asked) if isinstance(asked, List) else reproduce(asked)
+def _command(args: Reproduce | Pays | List) -> int:
+    if isinstance(args, Pays):
+        return pays(args)
+    return list_recipes(args) if isinstance(args, List) else reproduce(args)
+
+
+def pays(args: Pays) -> int:
+    """Run cells, or what is missing of them, and print all that have run.
+
+    Args:
+        args: The command's arguments.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        UsageError: If there are fewer than two seeds.
+    """
+    if args.seeds < 2:
+        raise UsageError(f"seeds is {args.seeds}; allowed: 2 and above, better 5.")
+    from papers.pays import print_table, run_cells, stored
+
+    run_cells(args.cells, args.seeds, args.jobs, args.out)
+    print_table(args.speech.result(), stored(args.out))
+    return 0
 
 
 def reproduce(asked: Reproduce) -> int:

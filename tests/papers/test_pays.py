@@ -1,0 +1,80 @@
+"""Whether teaching pays: cells are runs of the command line, compared by one rule."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from papers import pays
+from papers.pays import (
+    CELLS,
+    OTHERS,
+    OURS,
+    TAUGHT,
+    Cell,
+    print_table,
+    row_of,
+    run_cells,
+    stored,
+)
+from tests.trained import one_line, run_papers
+from tutelage.errors import UsageError
+
+
+def results(*accuracies: float) -> list[dict[str, float]]:
+    return [
+        {"seed": seed, "test_accuracy": a, "ratio": 1.0} for seed, a in enumerate(accuracies)
+    ]
+
+
+ARMS = {
+    "untaught": results(0.5, 0.52, 0.51),
+    "fine-tuned": results(0.6, 0.61, 0.62),
+    "pruned": results(0.7, 0.2, 0.2),
+    OURS: results(0.7, 0.73, 0.71),
+    TAUGHT: results(0.7, 0.70, 0.72),
+}
+
+
+def test_each_is_compared_with_the_best_that_uses_the_same_labels() -> None:
+    row = row_of("x", ARMS)
+    assert row.control == "fine-tuned"
+    assert row.ours.mean == pytest.approx((10 + 12 + 9) / 3)
+    assert row.ours.above
+    assert row.rival == OURS
+    assert row.taught.mean == pytest.approx((0 - 3 + 1) / 3)
+    assert not row.taught.above
+    assert not row.taught.below
+
+
+def test_cells_have_names_of_their_own_and_no_arm_of_ours_is_a_control() -> None:
+    assert len({cell.name for cell in CELLS}) == len(CELLS)
+    assert OURS not in OTHERS
+    assert TAUGHT not in OTHERS
+
+
+def test_a_cell_is_one_run_of_the_command_line_and_is_not_run_again(
+    tmp_path, monkeypatch
+) -> None:
+    flags = ("--limit", "200", "--epochs", "1", "--batch-size", "20", "--student", "cnn")
+    monkeypatch.setattr(pays, "CELLS", (Cell("mnist5k", "flip2:0.4", 20, flags),))
+    files = run_cells([], 2, 1, tmp_path)
+    first = files[0].read_bytes()
+    kept = json.loads(first)
+    assert {*kept["arms"]} >= {TAUGHT, *OTHERS, OURS}
+    assert all(len(found) == 2 for found in kept["arms"].values())
+    summary = tmp_path / "runs" / "pays" / "mnist5k-flip20.4-20" / "summary.json"
+    written = summary.stat().st_mtime_ns
+    assert run_cells([], 2, 1, tmp_path)[0].read_bytes() == first
+    assert summary.stat().st_mtime_ns == written
+    console = Console(record=True, width=200)
+    print_table(console, stored(tmp_path))
+    assert "of 1 cells" in console.export_text()
+
+
+def test_what_cannot_run_is_told_in_one_line(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("TUTELAGE_DATA", raising=False)
+    one_line(run_papers("pays", "--seeds", "1", "--out", tmp_path), "seeds is 1")
+    one_line(run_papers("pays", "--cells", "x", "--out", tmp_path), "Unknown cell 'x'")
+    with pytest.raises(UsageError, match="set TUTELAGE_DATA"):
+        run_cells(["cifar10-humanworst-20"], 2, 1, tmp_path)
