@@ -67,12 +67,13 @@ def history_of(job: Job) -> list[dict[str, float | int]]:
     return history
 
 
-def table_of(job: Job, rows: int, classes: int) -> dict[str, np.ndarray]:
+def table_of(job: Job, rows: int | None, classes: int) -> dict[str, np.ndarray]:
     """What student and teacher make of each training example.
 
     Args:
         job: The student.
-        rows: Training examples there are, N.
+        rows: Training examples there are, N; None: as many as the table has, since seeds differ
+            in them where copies of held-out examples are left out.
         classes: Classes there are.
 
     Returns:
@@ -87,6 +88,7 @@ def table_of(job: Job, rows: int, classes: int) -> dict[str, np.ndarray]:
             table = read_examples(file)
         except OSError as error:  # pyarrow's, of damage
             raise ValueError(str(error)) from error
+        rows = len(table["id"]) if rows is None else rows
         kinds = NUMBERS | ({"true": "iu"} if "true" in table else {})
         for name, kind in kinds.items():
             if table[name].dtype.kind not in kind or table[name].shape != (rows,):

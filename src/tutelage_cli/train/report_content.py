@@ -81,7 +81,7 @@ def run_content(
             of
             for arm in tables
             for of in _by_class(
-                [Job(run, arm, n, settings) for n in range(settings.seeds)], size
+                [Job(run, arm, n, settings) for n in range(settings.seeds)], size[1]
             )
         ),
         augmentations=tuple(
@@ -94,7 +94,7 @@ def _jobs(run: Path, arm: str, settings: TrainSettings) -> list[Job]:
     return [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
 
 
-def _by_class(jobs: Sequence[Job], size: tuple[int, int]) -> Iterator[ClassWeights]:
+def _by_class(jobs: Sequence[Job], classes: int) -> Iterator[ClassWeights]:
     """How an arm weighed each class over the run.
 
     Yields:
@@ -103,12 +103,12 @@ def _by_class(jobs: Sequence[Job], size: tuple[int, int]) -> Iterator[ClassWeigh
     means: list[np.ndarray] = []
     epochs: list[int] = []
     for job in jobs:
-        table = table_of(job, *size)
+        table = table_of(job, None, classes)
         kept = tracked_of(job, table["id"])
         if kept is None:
             return
         epochs, weights = kept
-        means.append(class_means(weights, table["given"], size[1]))
+        means.append(class_means(weights, table["given"], classes))
     known = np.isfinite(means)
     sums = np.where(known, means, 0).sum(0)
     mean = np.where(known.any(0), sums / np.maximum(known.sum(0), 1), np.nan)
