@@ -101,9 +101,11 @@ def _advice(name: str, own: Results, than: str, others: Results) -> str:
         f"{_told(name, own)} less the best control, {_told(than, others)}: {found.mean:+.1f} "
         f"points of test accuracy, {interval}."
     )
-    if _cost(own) < _cost(others):
+    if found.mean >= 0 and _cost(own) < _cost(others):
         return f"Neither is shown to be better, and teaching is cheaper. {sides}"
-    return f"{do}: neither is shown to be better, and this is cheaper. {sides}"
+    if _cost(others) <= _cost(own):
+        return f"{do}: neither is shown to be better, and this is cheaper. {sides}"
+    return f"{do}: it has the higher mean, though neither is shown to be better. {sides}"
 
 
 def _beside(name: str, own: Results, than: str, others: Results) -> str:
