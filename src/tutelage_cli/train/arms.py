@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.optim import SGD, Adam
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from tutelage.augment import (
     AutoAugment,
@@ -33,6 +33,7 @@ from tutelage.teachers import (
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
+    OutOfFoldTargets,
     Plain,
     SelfPaced,
 )
@@ -42,7 +43,7 @@ from tutelage_cli.data.by_name import read_by_name, values_of
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage_cli.train.names import OLA
+from tutelage_cli.train.names import OLA, OUT_OF_FOLD
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.students import image_student
 from tutelage_cli.train.texts import Data, student_name, text_student
@@ -61,6 +62,8 @@ class Taught(NamedTuple):
     """of the teacher's Adam, where the settings do not say"""
     objective: Objective = cross_entropy
     """what the student descends, and is judged by"""
+    decay: float = 0.0
+    """weight decay of the teacher's AdamW, which pulls it back to where it starts"""
 
 
 def _images(data: Data, teacher: str) -> ImageSet:
@@ -135,6 +138,13 @@ TAUGHT: dict[str, Taught] = {
 }
 
 
+def _out_of_fold(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
+    # before there are predictions: every class alike
+    alike = torch.full((len(data), len(data.classes)), 1 / len(data.classes))
+    return OutOfFoldTargets(data.ids, alike, data.labels)
+
+
+TAUGHT[OUT_OF_FOLD] = Taught(_out_of_fold, Reversible, lr=0.005, decay=2.0)
 METRICS = {"log-likelihood": cross_entropy, "expected-accuracy": expected_error}
 
 
@@ -146,6 +156,7 @@ def build_tutor(
     steps: int,
     *,
     objective: Objective = cross_entropy,
+    teacher: nn.Module | None = None,
 ) -> Tutor:
     """A fresh student of a seed, and what teaches it in an arm.
 
@@ -156,6 +167,7 @@ def build_tutor(
         settings: The study's settings.
         steps: Student steps of the whole run.
         objective: What an untaught student descends.
+        teacher: In place of the one that the arm begins with.
 
     Returns:
         The tutor, on the device that the settings name.
@@ -194,7 +206,8 @@ def build_tutor(
     taught = TAUGHT[arm]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        teacher = taught.build(student, train, settings).to(device)
+        teacher = taught.build(student, train, settings) if teacher is None else teacher
+        teacher = teacher.to(device)
     given = settings.teacher_lr
     if taught.signal is None:
         return Tutor(
@@ -209,7 +222,7 @@ def build_tutor(
         student,
         optimizer,
         teacher,
-        Adam(teacher.parameters(), taught.lr if given is None else given),
+        _optimizer(teacher, taught, given),
         signal=taught.signal(settings.look_back),
         teacher_every=settings.teacher_every or taught.every,
         total_steps=steps,
@@ -217,6 +230,13 @@ def build_tutor(
         metric=METRICS[settings.metric],
         seed=seed,
     )
+
+
+def _optimizer(teacher: nn.Module, taught: Taught, lr: float | None) -> Optimizer:
+    rate = taught.lr if lr is None else lr
+    if not taught.decay:
+        return Adam(teacher.parameters(), rate)
+    return AdamW(teacher.parameters(), rate, weight_decay=taught.decay)
 
 
 def _student(settings: TrainSettings, train: Data, seed: int) -> nn.Module:

@@ -104,7 +104,7 @@ def check_device(settings: TrainSettings) -> None:
 
 
 def _check_controls(settings: TrainSettings, material: Material) -> None:
-    named = [arm for arm in settings.arms if arm in (*ON_FOLDS, CROSS_FITTED)]
+    named = [arm for arm in settings.arms if arm in (*ON_FOLDS, *CROSS_FITTED)]
     if named and len(material.train) < FOLDS:
         raise UsageError(
             f"{', '.join(named)} train students on {FOLDS} folds, but there are "

@@ -17,7 +17,7 @@ from tutelage.losses.reduction import counts_of
 from tutelage.losses.targets import answered_rightly
 from tutelage.storage.json_files import write_json
 from tutelage.teacher import taps_of, uses_alignments
-from tutelage.teachers import GivenWeights
+from tutelage.teachers import GivenWeights, OutOfFoldTargets
 from tutelage.training.forward import alignments_with, shown
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Step
@@ -182,7 +182,8 @@ def judge(
         seen = seen._replace(weights=counted)
     write_examples(folder / EXAMPLES, material.train, seen, material.truth)
     if not on_checked:
-        by_id = isinstance(tutor.teacher, GivenWeights)  # it has weights for the others alone
+        # these have weights for the others alone
+        by_id = isinstance(tutor.teacher, GivenWeights | OutOfFoldTargets)
         unseen = opinion(tutor, streams.held_out, judges, weighed=not by_id)
         if uses_alignments(tutor.teacher):  # with a gradient that is partly their own
             unseen = unseen._replace(weights=torch.full_like(unseen.losses, float("nan")))

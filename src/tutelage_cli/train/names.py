@@ -8,6 +8,11 @@ LEARNING = {
     "l2t-loss": "dynamic losses: the loss itself is learnt",
 }
 """teachers that learn, of which a commentary is left, by name as the command line knows them"""
+OUT_OF_FOLD = "out-of-fold"
+BY_FOLDS = {
+    OUT_OF_FOLD: "targets and weights from out-of-fold predictions, learned from there",
+}
+"""teachers that go on from what students of folds predict; a commentary is left"""
 OLA = "learned-augmentation"
 POLICIES = {
     OLA: "a policy of augmentation that learns at every other step (OLA), wide space",
@@ -26,7 +31,7 @@ BASELINES = {
     "gce": "none; generalised cross entropy with q 0.7",
 }
 """what others do, by name, to compare with in the same run"""
-TAUGHT_BY = LEARNING | POLICIES | BASELINES
+TAUGHT_BY = LEARNING | BY_FOLDS | POLICIES | BASELINES
 """all of them"""
 CONTROLS = {
     "checked-only": "none; trained on the checked examples alone",
@@ -39,7 +44,7 @@ CONTROLS = {
 }
 """what a user would do with the checked examples, by name; trained beside what is taught"""
 ALL, NONE = "all", "none"
-BY_HELD_OUT = (*LEARNING, "mentornet-dd")
+BY_HELD_OUT = (*LEARNING, *BY_FOLDS, "mentornet-dd")
 LEARNERS = (*BY_HELD_OUT, OLA)
 USED_BY = {
     "tap": ("internal-state",),

@@ -31,9 +31,11 @@ from tests.trained import (
     unchecked,
 )
 from tests.trained import lines as history
+from tutelage.commentaries import load_commentary
 from tutelage.crossfit import stratified_folds
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
+from tutelage.teachers import OutOfFoldTargets
 from tutelage.training.tutor import Tutor
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.batches import Batches, statistics
@@ -601,3 +603,28 @@ def test_what_a_control_distrusts_can_be_inspected(controlled, tmp_path) -> None
         values = table[key].to_numpy()
         worst = values.argmin() if key == "weight" else values.argmax()
         assert told["examples"][0][key] == pytest.approx(float(values[worst]))
+
+
+def test_the_teacher_of_out_of_fold_predictions_starts_at_their_closed_form(
+    pets, tmp_path
+) -> None:
+    out, words = tmp_path / "run", [*THREE, *WITHOUT, "--noise", "uniform:0.6"]
+    with unchecked():
+        answer = run("train", pets, *words, "--teacher", "out-of-fold", "--out", out)
+    assert answer.code == 0, answer
+    settings = from_plain(TrainSettings, content(out / "settings.json"))
+    material = seed_material(read_source(settings), settings, 0)
+    job = Job(out, "out-of-fold", 0, settings)
+    unseen = read_unseen(job, "refined-folds", material)
+    own = load_commentary(out / "students" / "out-of-fold-seed0" / "commentary", new())
+    assert isinstance(own, OutOfFoldTargets)
+    rough = transitions_of(read_unseen(job, PLAIN, material), material)
+    train = material.train
+    counts = unseen.train.T @ F.one_hot(train.labels, 3).to(unseen.train) + 10 * rough
+    transitions = counts / counts.sum(1, keepdim=True)
+    joint = unseen.train * transitions[:, train.labels].T
+    believed = joint / joint.sum(1, keepdim=True)
+    start = 0.08 * F.one_hot(train.labels, 3) + 0.92 * believed
+    order = train.ids.argsort()
+    torch.testing.assert_close(own.targets()[0], start[order], rtol=0, atol=0.05)
+    assert len(list((out / "folds").iterdir())) == 3 * FOLDS

@@ -12,6 +12,7 @@ from tutelage.crossfit import ForwardCorrected, label_issues, label_posterior
 from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.storage.checkpoint import load_checkpoint, telling_damage, unsealed
+from tutelage.teachers import OutOfFoldTargets
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.train.arms import build_tutor, device_of
@@ -31,6 +32,7 @@ from tutelage_cli.train.controls.rates import RATES
 from tutelage_cli.train.controls.rows import Repeated, Targeted, WithChecked, fed, together
 from tutelage_cli.train.course import Course, Feed
 from tutelage_cli.train.job import learning_rate
+from tutelage_cli.train.names import OUT_OF_FOLD
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.tracked import ById, by_id, fresh
 from tutelage_cli.train.train_state import Standing
@@ -253,6 +255,25 @@ def _cross_fitted(case: Case) -> Course:
     return _budgeted(case, feed, known, seconds + unseen.seconds, weights=weights)
 
 
+def _out_of_fold(case: Case) -> Course:
+    """Train under a teacher of out-of-fold predictions, which starts at their closed form.
+
+    Returns:
+        The course, on the training examples alone.
+    """
+    rough, _ = _transitions(case, refined=False)
+    _, seconds = _transitions(case, refined=True)
+    unseen = read_unseen(case.job, REFINED, case.material)
+    transitions = refined_by(unseen, case.material, rough)
+    train, job = case.material.train, case.job
+    teacher = OutOfFoldTargets(train.ids, unseen.train, train.labels, transitions=transitions)
+    steps = len(case.streams.train) * job.settings.epochs
+    taught = _taught(case)
+    tutor = build_tutor(job.arm, job.seed, train, job.settings, steps, teacher=teacher)
+    start = replace(taught.start, seconds=seconds + unseen.seconds)
+    return replace(taught, tutor=tutor, start=start)
+
+
 def _fold_of(case: Case) -> tuple[Tensor, TrainSettings]:
     rows = (folds_of(case.material, case.job.seed) != case.job.fold).nonzero()[:, 0]
     return rows, fold_settings(case.job.settings)
@@ -293,6 +314,7 @@ COURSES: dict[str, Callable[[Case], Course]] = {
     "pruned": _pruned,
     "forward-corrected": _forward_corrected,
     "cross-fitted": _cross_fitted,
+    OUT_OF_FOLD: _out_of_fold,
     PLAIN: _fold,
     CORRECTED: _corrected_fold,
     REFINED: _corrected_fold,

@@ -11,14 +11,15 @@ from tutelage_cli.train.controls.folds import (
 )
 from tutelage_cli.train.controls.rates import rate_jobs
 from tutelage_cli.train.job import Job
+from tutelage_cli.train.names import OUT_OF_FOLD
 from tutelage_cli.train.settings import TrainSettings
 
 ON_UNTAUGHT = ("fine-tuned", "early-stopped")
 """controls that go on from the untaught student"""
 ON_FOLDS = ("pruned", "forward-corrected")
 """controls that go on from what untaught students of folds predict"""
-CROSS_FITTED = "cross-fitted"
-"""goes on from two rounds of students of folds that were trained with the corrected loss"""
+CROSS_FITTED = ("cross-fitted", OUT_OF_FOLD)
+"""go on from two rounds of students of folds that were trained with the corrected loss"""
 
 
 def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[Job]]:
@@ -39,9 +40,9 @@ def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[
         jobs = {arm: Job(run, arm, seed, settings, log_every) for arm in settings.arms}
         any_of = jobs["untaught"]
         stages[0] += rate_jobs(any_of)
-        if {*ON_FOLDS, CROSS_FITTED} & set(jobs):
+        if {*ON_FOLDS, *CROSS_FITTED} & set(jobs):
             stages[1] += fold_jobs(any_of, PLAIN)
-        if CROSS_FITTED in jobs:
+        if {*CROSS_FITTED} & set(jobs):
             stages[2] += fold_jobs(any_of, CORRECTED)
             stages[3] += fold_jobs(any_of, REFINED)
         for arm, job in jobs.items():
@@ -50,7 +51,7 @@ def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[
 
 
 def _stage(arm: str) -> int:
-    if arm == CROSS_FITTED:
+    if arm in CROSS_FITTED:
         return 4
     return 2 if arm in ON_UNTAUGHT or arm in ON_FOLDS else 1
 
