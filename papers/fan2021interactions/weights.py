@@ -19,7 +19,7 @@ from papers.fan2021interactions.confident_learning import (
     probabilities,
     scores,
 )
-from papers.fan2021interactions.noise_columns import DIGITS, SMOKE
+from papers.fan2021interactions.noise import DIGITS, SMOKE
 from papers.fan2021interactions.reweighting import Settings, Trained, Way, ready, train
 from papers.fan2021interactions.reweighting_settings import material_of
 from papers.fan2021interactions.reweighting_ways import interactions, margin_loss

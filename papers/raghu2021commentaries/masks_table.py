@@ -1,4 +1,7 @@
-"""Table D.1 of Raghu et al. 2021 as a recipe, for either of its two sets of images."""
+"""Learned masks beside the same masks on other images, and masks at random places.
+
+Raghu et al. 2021, Table D.1. Figures: ``docs/results.md``.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -160,3 +163,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
             at = None
     measured, losses = trained(parts, at, settings, seed, device)
     return Outcome(measured, {"training loss": losses}, drawings)
+
+
+CIFAR10 = masks_recipe("cifar10", "CIFAR10", notes=FIRST_SEED)
+CIFAR100 = masks_recipe("cifar100", "CIFAR100")

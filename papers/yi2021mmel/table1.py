@@ -1,4 +1,7 @@
-"""Table 1 of Yi et al. 2021 as a recipe, for one data set and one ResNet."""
+"""Many copies of each image, counting the same or by their losses: two data sets, four ResNets.
+
+Yi et al. 2021, Table 1. Figures: ``docs/results.md``.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -107,3 +110,9 @@ def table1(data: str, depth: int) -> Recipe:
         prepare=read,
         notes=NOTES + SMALL["mnist" if mini == DIGITS else "cifar"],
     )
+
+
+CIFAR10, CIFAR10_32, CIFAR10_44, CIFAR10_56 = (table1("cifar10", n) for n in (20, 32, 44, 56))
+CIFAR100, CIFAR100_32, CIFAR100_44, CIFAR100_56 = (
+    table1("cifar100", n) for n in (20, 32, 44, 56)
+)

@@ -9,7 +9,7 @@ import yaml
 
 from papers.catalogue import load_recipe
 from papers.fan2021interactions import reweighting
-from papers.fan2021interactions.noise_columns import SMOKE
+from papers.fan2021interactions.noise import SMOKE
 from papers.fan2021interactions.reweighting import PLAIN, ready, train_on
 from papers.fan2021interactions.reweighting_settings import Settings, material_of
 from papers.fan2021interactions.reweighting_ways import interactions
