@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 __all__ = ["RECIPES", "load_recipe"]
 
 RECIPES = {
-    "commentaries-blending-cifar": "papers.raghu2021commentaries.blending_cifar",
-    "commentaries-blending-cifar100": "papers.raghu2021commentaries.blending_cifar100",
+    "commentaries-blending-cifar": "papers.raghu2021commentaries.blending_cifar:CIFAR10",
+    "commentaries-blending-cifar100": "papers.raghu2021commentaries.blending_cifar:CIFAR100",
     "commentaries-blending-mnist": "papers.raghu2021commentaries.blending_mnist",
-    "commentaries-curriculum-cifar": "papers.raghu2021commentaries.curriculum_cifar",
-    "commentaries-curriculum-cifar100": "papers.raghu2021commentaries.curriculum_cifar100",
+    "commentaries-curriculum-cifar": "papers.raghu2021commentaries.curriculum_cifar:CIFAR10",
+    "commentaries-curriculum-cifar100": "papers.raghu2021commentaries.curriculum_cifar:CIFAR100",
     "commentaries-fewshot": "papers.raghu2021commentaries.fewshot",
     "commentaries-masks-backgrounds": "papers.raghu2021commentaries.masks_backgrounds",
     "commentaries-masks-cifar": "papers.raghu2021commentaries.masks_table:CIFAR10",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adam
 
-from papers.new_students import sgd, tested
+from papers.students import evaluate, sgd
 from tutelage.augment import StandardAugmentation, UniformAugment
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
@@ -187,7 +187,7 @@ def train(
         batches = replace(batches, augment=lambda images, drawn: policy(images, seed=drawn))
     losses = _trained(tutor, batches, settings)
     found, own = (
-        tested(tutor, Batches(images, settings.batch, 0, *as_they_are, None, device))
+        evaluate(tutor, Batches(images, settings.batch, 0, *as_they_are, None, device))
         for images in (test, training)
     )
     teacher = tutor.teacher if isinstance(tutor.teacher, LearnedAugmentation) else None

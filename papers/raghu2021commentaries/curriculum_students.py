@@ -11,23 +11,27 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
-from papers.framework.recipe import Outcome, Plot
-from papers.new_students import cropped_and_mirrored
+from papers.framework.recipe import Outcome, Plot, above, curves
 from papers.raghu2021commentaries.learned_curriculum import Course, learned
-from tutelage.models import TwoBlockCNN, build_student
-from tutelage.models.catalogue import require_student
-from tutelage.models.cifar_resnet import CifarResNet
+from papers.students import (
+    accuracy,
+    balanced_indices,
+    build_network,
+    cropped_and_mirrored,
+    predictions,
+    require_network,
+    splits,
+)
+from tutelage.models import TwoBlockCNN
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import Curriculum, Plain
 from tutelage.teachers.curriculum import Beyond
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Progress, as_lesson
 from tutelage.validation.ranges import at_least_one, not_negative
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.local import load_known
-from tutelage_cli.data.splits import balanced_rows
+from tutelage_cli.data.images import ImageSet
 
 ARMS = ("none", "curriculum", "clipped", "non-curriculum")
 """no weights; weights by image and iteration; the same with the iteration clipped at the N that
@@ -36,8 +40,6 @@ BEYOND: dict[str, Beyond] = {"curriculum": "paper", "clipped": "safe", "non-curr
 PLACES = ("cnn", "resnet", "deeper")
 """what a student is for: the network that weights were learned with, a ResNet, a deeper one"""
 SAID = ("two-block CNN", "ResNet", "deeper ResNet")
-SLIM = {"resnet8-slim": (8, 8), "resnet14-slim": (14, 4)}
-"""depth and width of the ResNets that stand in at small scales"""
 PAPER = Course(1500, 8, 1e-4, 100)
 """how weights are learned"""
 METRICS = {
@@ -57,7 +59,7 @@ class Pupil(NamedTuple):
     """A student that is taught by what others have left."""
 
     name: str
-    """see ``tutelage.models.STUDENTS``, or ``SLIM``"""
+    """see ``tutelage.models.STUDENTS``, or ``papers.students.SLIM``"""
     steps: int = 25_000
 
 
@@ -91,8 +93,7 @@ class Settings:
         not_negative(self, "lr")
         for pupil in self.pupils:
             at_least_one(pupil, "steps")
-            if pupil.name not in SLIM:
-                require_student(pupil.name)
+            require_network(pupil.name)
 
 
 class _Parts(NamedTuple):
@@ -103,20 +104,9 @@ class _Parts(NamedTuple):
     test: Batches
 
 
-@cache
-def splits(name: str) -> Splits:
-    """A data set, read once in each process."""
-    return load_known(name)
-
-
 def _parts(of: Settings, seed: int, device: torch.device) -> _Parts:
     whole = splits(of.data).train
-    classes = len(whole.classes)
-    judging, others = balanced_rows(
-        whole.labels, of.held_out, classes, seed=mixed_seed(seed, 0)
-    )
-    left = whole.labels[others]
-    kept = others[balanced_rows(left, of.train, classes, seed=mixed_seed(seed, 1))[0]]
+    kept, judging = balanced_indices(whole, of.train, of.held_out, seed)
     train, test = whole.rows(kept), splits(of.data).test.rows(torch.arange(of.tested))
     mean, std = statistics(train)
 
@@ -148,20 +138,12 @@ def _commentary(
     return network.requires_grad_(False), losses
 
 
-def _student(name: str, images: ImageSet, seed: int) -> nn.Module:
-    classes, (channels, size) = len(images.classes), images.images.shape[1:3]
-    if name in SLIM:
-        depth, width = SLIM[name]
-        with seeded(seed, torch.device("cpu")):
-            return CifarResNet(depth, classes, channels, width)
-    return build_student(name, classes=classes, channels=channels, size=size, seed=seed)
-
-
 def _curve(
     pupil: Pupil, teacher: nn.Module, of: Settings, parts: _Parts, seed: int
 ) -> Iterator[float]:
     # test accuracies along one pupil's training, %
-    student = _student(pupil.name, parts.both.images, mixed_seed(seed, 4)).to(parts.both.device)
+    student = build_network(pupil.name, parts.both.images, mixed_seed(seed, 4))
+    student = student.to(parts.both.device)
     rule = Adam(student.parameters(), of.lr)
     tutor = Tutor(student, rule, teacher, total_steps=of.course.steps, seed=mixed_seed(seed, 5))
     training = replace(parts.both, augment=cropped_and_mirrored, seed=mixed_seed(seed, 6))
@@ -169,20 +151,13 @@ def _curve(
     for step, batch in enumerate(islice(_endless(training), pupil.steps), start=1):
         tutor.step(batch)
         if step in due:
-            yield _accuracy(student, parts.test)
+            yield accuracy(*predictions(student, parts.test.whole(parts.test.size)))
             student.train()
 
 
 def _endless(training: Batches) -> Iterator[Batch]:
     for epoch in count():
         yield from training.epoch(epoch)
-
-
-@torch.no_grad()
-def _accuracy(student: nn.Module, test: Batches) -> float:
-    student.eval()
-    right = [student(b.inputs).argmax(1) == b.targets for b in test.whole(test.size)]
-    return 100 * float(torch.cat(right).float().mean())
 
 
 def taught(arm: str, seed: int, of: Settings, device: torch.device) -> Outcome:
@@ -212,46 +187,33 @@ def _weighed(teacher: nn.Module, test: Batches, when: float) -> dict[str, float]
     return {"weight": float(weights.mean()), "spread": float(weights.std())}
 
 
-def better(place: str, than: str, what: str) -> Comparison:
-    """That a student does better under the curriculum than in another arm."""
-    name = f"{what}_{place}"
-    return Comparison(("curriculum", name), "above", (than, name))
-
-
 def better_areas() -> tuple[Claim, ...]:
     """What Figures 2 and 3 say, of the network that weights were learned with and of others."""
     return (
         Claim(
             "A two-block CNN has the larger area under its test accuracy with the curriculum "
             "than with no weights.",
-            (better("cnn", "none", "area"),),
+            above("area_cnn", "curriculum", "none"),
         ),
         Claim(
             "Its area is larger than with weights blind to the iteration.",
-            (better("cnn", "non-curriculum", "area"),),
+            above("area_cnn", "curriculum", "non-curriculum"),
         ),
         Claim(
             "Both are so for ResNets, which the curriculum was not learned with.",
-            tuple(
-                better(place, than, "area")
-                for place in PLACES[1:]
-                for than in ("none", "non-curriculum")
-            ),
+            above("area_resnet", "curriculum", "none", "non-curriculum")
+            + above("area_deeper", "curriculum", "none", "non-curriculum"),
         ),
     )
 
 
 def plots() -> tuple[Plot, ...]:
     """Curves of all arms for each student, and of the learning."""
+    title, arms = "Held-out loss while weights are learned", ("curriculum", "non-curriculum")
     return (
         *(
-            Plot(f"Test accuracy, {said}", "%", {a: (a, place) for a in ARMS}, "look")
+            curves(f"Test accuracy, {said}", "%", ARMS, place, "look")
             for place, said in zip(PLACES, SAID, strict=True)
         ),
-        Plot(
-            "Held-out loss while weights are learned",
-            "nats",
-            {a: (a, "held-out loss") for a in ("curriculum", "non-curriculum")},
-            "student",
-        ),
+        curves(title, "nats", arms, "held-out loss", "student"),
     )

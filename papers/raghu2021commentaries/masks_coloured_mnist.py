@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from itertools import chain, count, islice
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Adam
+from torch import Tensor
 
 from papers.framework.recipe import Outcome, Panel, Plot, Recipe
-from papers.raghu2021commentaries.drawn_masks import drawn
-from tutelage.models import MaskUNet, build_student
+from papers.raghu2021commentaries.masked_students import attention_masks, drawn
+from papers.students import joint_tutor
+from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
-from tutelage.randomness import mixed_seed, seeded
-from tutelage.signals import Implicit, Neumann
+from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask
 from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
@@ -115,12 +114,8 @@ def _tutored(of: Settings, seed: int, device: torch.device) -> Tutor:
     drawn = mixed_seed(seed, 0)
     student = build_student(of.student, classes=10, channels=3, size=of.side, seed=drawn)
     student.to(device)
-    with seeded(mixed_seed(seed, 1), torch.device("cpu")):
-        network: nn.Module = MaskUNet(3, width=8, levels=1)
-    masks = AttentionMask(network, sigma=of.sigma).to(device)
-    signal = Implicit(Neumann(1, of.lr))
-    student_rule, masks_rule = (Adam(m.parameters(), of.lr) for m in (student, masks))
-    return Tutor(student, student_rule, masks, masks_rule, signal=signal, seed=seed)
+    masks = attention_masks(3, of.sigma, mixed_seed(seed, 1)).to(device)
+    return joint_tutor(student, masks, of.lr, seed=seed)
 
 
 def _training(batches: Batches, steps: int) -> Iterator[Batch]:
