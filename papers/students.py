@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from itertools import count
+from itertools import chain, count
 from typing import NamedTuple, Protocol
 
 import torch
@@ -161,6 +161,11 @@ def learn_jointly(
         records = alternating(tutor, train.epoch(epoch), draws)
         losses = [r.held_out_loss for r in records if r.held_out_loss is not None]
         yield float(torch.stack(losses).mean())
+
+
+def endless(batches: Epochs, first: int = 0) -> Iterator[Batch]:
+    """One epoch after the other."""
+    return chain.from_iterable(map(batches.epoch, count(first)))
 
 
 @torch.no_grad()

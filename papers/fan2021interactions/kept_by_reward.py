@@ -1,8 +1,7 @@
 """L2T-data: what is kept of each batch is learnt over many students, then stays as it is."""
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import nn
@@ -10,14 +9,13 @@ from torch.optim import SGD, Adam, Optimizer
 
 from papers.fan2021interactions.reweighting import Way
 from papers.fan2021interactions.reweighting_settings import Settings, asked, material_of, shown
+from papers.students import endless
 from tutelage.errors import UsageError
 from tutelage.models.catalogue import build_student
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import KeepOrDrop, KeepProbability
 from tutelage.training.accuracy_reward import Goal, rewarded
-from tutelage.types import Batch
 from tutelage.validation.ranges import at_least_one, not_negative
-from tutelage_cli.data.batches import Batches
 from tutelage_cli.train.evaluation import AT_ONCE
 from tutelage_cli.train.material import open_streams
 
@@ -68,16 +66,12 @@ def learnt_to_keep(seed: int, of: Episodes, device: torch.device) -> Way:
         student,
         teacher,
         Adam(teacher.parameters(), of.keep_lr),
-        lambda number: _passes(streams.train, mixed_seed(seed, number) % 2**31),
+        lambda number: endless(streams.train, mixed_seed(seed, number) % 2**31),
         list(streams.held_out.whole(AT_ONCE)),
         goal=Goal(of.goal, of.goal_steps, of.goal_every),
         decay=0.9,
         seed=seed,
     )
-    for _ in itertools.islice(episodes, of.episodes):
+    for _ in islice(episodes, of.episodes):
         pass
     return Way(lambda *_: teacher, signal=None)
-
-
-def _passes(batches: Batches, first: int) -> Iterator[Batch]:
-    return itertools.chain.from_iterable(map(batches.epoch, itertools.count(first)))

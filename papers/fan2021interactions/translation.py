@@ -4,6 +4,7 @@ Fan et al. 2021, section 5 and Table 7. Figures: ``docs/results.md``.
 """
 
 from functools import partial
+from itertools import islice
 
 import torch
 from torch import nn
@@ -18,7 +19,6 @@ from papers.fan2021interactions.translated_pairs import (
 )
 from papers.fan2021interactions.translators import (
     build_translator,
-    endless,
     mean_loss,
     taught_before,
     told_apart,
@@ -26,6 +26,7 @@ from papers.fan2021interactions.translators import (
 )
 from papers.framework.recipe import Outcome, Plot, Recipe
 from papers.models.translator import STATE, Translator
+from papers.students import endless
 from tutelage.losses.objectives import TokenCrossEntropy
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Reversible
@@ -98,7 +99,7 @@ def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device
         [mean_loss(student, judging)],
         LambdaLR(rule, partial(_line, steps=settings.steps)),
     )
-    for number, batch in enumerate(endless(train, settings.steps), 1):
+    for number, batch in enumerate(islice(endless(train), settings.steps), 1):
         tutor.step(batch, judging.draw(number) if tutor.wants_held_out else None)
         pace.step()
         if number % max(1, settings.steps // LOOKS) == 0:

@@ -1,8 +1,8 @@
 """A translator that has learned without a teacher, and what one is worth."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from itertools import chain, count, islice
+from itertools import islice
 from typing import Any
 
 import torch
@@ -22,13 +22,14 @@ from papers.fan2021interactions.translated_pairs import (
 )
 from papers.metrics import bleu
 from papers.models.translator import Translator, marian
+from papers.students import endless
 from tutelage.functional.student import tapped
 from tutelage.losses.objectives import TokenCrossEntropy
 from tutelage.randomness import seeded
 from tutelage.storage.json_files import environment
 from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Observation, Progress, as_lesson
 from tutelage_cli.data.cache import cache_folder
 from tutelage_cli.data.text.vocabulary import END, PAD, START
 
@@ -39,11 +40,6 @@ def build_translator(of: TranslationSettings, words: int) -> Translator:
     with seeded(0, torch.device("cpu")):
         special = PAD, START, END
         return marian(words, special, **sizes, dropout=of.dropout, longest=of.longest)
-
-
-def endless(batches: PairBatches, steps: int) -> Iterator[Batch]:
-    """Go through one epoch after the other."""
-    return islice(chain.from_iterable(map(batches.epoch, count())), steps)
 
 
 def _root(step: int, warm_up: int) -> float:
@@ -61,7 +57,7 @@ def _first(
     pace = LambdaLR(rule, partial(_root, warm_up=of.warm_up))
     objective = TokenCrossEntropy(of.smoothing)
     tutor = Tutor(student, rule, Plain(), objective=objective)
-    for batch in endless(PairBatches(pairs, of.first_batch, 0, place), of.first_steps):
+    for batch in islice(endless(PairBatches(pairs, of.first_batch, 0, place)), of.first_steps):
         tutor.step(batch)
         pace.step()
     return {name: tensor.cpu() for name, tensor in student.state_dict().items()}

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from math import cos, pi
 from typing import ClassVar, NamedTuple
 
@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
-from torch.optim import SGD, Adam
+from torch.optim import Adam
+from torch.optim.lr_scheduler import LambdaLR
 
-from papers.students import evaluate, sgd
+from papers.students import build_network, evaluate, fit, limited, sgd
 from tutelage.augment import StandardAugmentation, UniformAugment
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
-from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import GradientAlignment
@@ -27,9 +27,8 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Params, Window
 from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import Splits
 from tutelage_cli.data.sources import read
-from tutelage_cli.data.splits import limit_rows
 
 STILL = ("frozen", "random")
 """policies that do not learn"""
@@ -163,16 +162,10 @@ def train(
 
     Crops, mirrors and the cutout are the student's first layer, behind every policy.
     """
-    training = _limited(splits(data).train, settings.examples, seed)
-    test = _limited(splits(data).test, settings.tested, 0)
+    training = limited(splits(data).train, settings.examples, mixed_seed(seed, 2))
+    test = limited(splits(data).test, settings.tested, mixed_seed(0, 2))
     mean, std = (values.tolist() for values in statistics(training))
-    network = build_student(
-        settings.student,
-        classes=len(training.classes),
-        channels=len(mean),
-        size=training.images.shape[2],
-        seed=mixed_seed(seed, 0),
-    )
+    network = build_network(settings.student, training, mixed_seed(seed, 0))
     standard = StandardAugmentation(
         mean, std, pad=4 if moved else 0, flip=moved, side=settings.cutout
     )
@@ -185,7 +178,10 @@ def train(
     batches = Batches(training, settings.batch, mixed_seed(seed, 1), *as_they_are, None, device)
     if how == "uniform":
         batches = replace(batches, augment=lambda images, drawn: policy(images, seed=drawn))
-    losses = _trained(tutor, batches, settings)
+    steps = settings.epochs * len(batches)
+    rate = partial(rate_at, total=steps, warm_up=settings.warm_up)
+    schedule = LambdaLR(tutor.optimizer, rate)
+    losses = fit(tutor, batches, settings.epochs, schedule, every_step=True)
     found, own = (
         evaluate(tutor, Batches(images, settings.batch, 0, *as_they_are, None, device))
         for images in (test, training)
@@ -212,15 +208,10 @@ def kept(
     return keep[:, these].mean(1).tolist(), keep[:, ~these].mean(1).tolist()
 
 
-def _limited(images: ImageSet, limit: int, seed: int) -> ImageSet:
-    rows = limit_rows(images.labels, limit, len(images.classes), seed=mixed_seed(seed, 2))
-    return images.rows(rows)
-
-
 def _tutored(
     student: nn.Module, how: str, space: str, of: Settings, seed: int, effect: KeepEffect
 ) -> Tutor:
-    rule: SGD = sgd(student, of.lr)
+    rule = sgd(student, of.lr)
     rule.register_step_pre_hook(lambda *_: _clip(student))
     if how in ("none", "uniform"):
         return Tutor(student, rule, Plain(), seed=seed)
@@ -237,19 +228,6 @@ def _tutored(
 
 def _clip(student: nn.Module) -> None:
     clip_grad_norm_(student.parameters(), 5.0)
-
-
-def _trained(tutor: Tutor, batches: Batches, of: Settings) -> list[float]:
-    total, means = of.epochs * len(batches), []
-    for epoch in range(of.epochs):
-        losses: list[Tensor] = []
-        for batch in batches.epoch(epoch):
-            rate = of.lr * rate_at(tutor.steps, total, of.warm_up)
-            for group in tutor.optimizer.param_groups:
-                group["lr"] = rate
-            losses.append(tutor.step(batch).loss)
-        means.append(float(torch.stack(losses).mean()))
-    return means
 
 
 def rate_at(step: int, total: int, warm_up: float) -> float:

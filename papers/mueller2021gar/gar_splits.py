@@ -6,7 +6,6 @@ random, or, as in the paper's notebook, its images are noise. Figures: ``docs/re
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import torch
@@ -15,6 +14,7 @@ from torch.optim import SGD, Adam
 
 from papers.data.parts import Parts, Spoilt, spoilt_parts
 from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.students import splits
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.signals import GradientAlignment, NextStepLoss, Signal
 from tutelage.teachers import SplitSampler
@@ -22,8 +22,7 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.claims import Claim, Comparison
-from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.local import load_known
+from tutelage_cli.data.images import ImageSet
 
 REWARDS: Mapping[str, Signal] = {"gar": GradientAlignment(), "nslr": NextStepLoss()}
 NETWORKS = {
@@ -71,12 +70,6 @@ class Settings:
         not_negative(self, "teacher_lr")
 
 
-@cache
-def _cifar10() -> Splits:
-    # read once in each process
-    return load_known("cifar10")
-
-
 def _network(name: str) -> nn.Module:
     # one of the paper's three
     if name == "cnn-bn":
@@ -118,7 +111,10 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     """Train one student with one seed."""
     name, how, noise = arm.split(".")
     kind, lr = NETWORKS[name]
-    data, test = _cifar10().train, _cifar10().test.rows(torch.arange(settings.tested))
+    data, test = (
+        splits("cifar10").train,
+        splits("cifar10").test.rows(torch.arange(settings.tested)),
+    )
     spoil: Spoilt = "images" if noise == "images" else "labels"
     cut = settings.examples, settings.parts
     made = spoilt_parts(data, *cut, spoil=spoil, seed=mixed_seed(seed, 1))
@@ -223,7 +219,7 @@ RECIPE = Recipe(
         _curves("Training loss, with batch norm", "loss", "training loss", ["fc-bn"]),
         _curves("Noisy part, CNN at 0.03", "probability", "noisy part", ["cnn-bn-slow"]),
     ),
-    prepare=lambda _settings: _cifar10(),
+    prepare=lambda _settings: splits("cifar10"),
     notes=(
         "The paper does not say how images are scaled; here to [-1, 1].",
         "cnn-bn is at the printed learning rate 0.1, at which it hardly trains; cnn-bn-slow is "

@@ -1,7 +1,7 @@
 """New students under a curriculum of weights, beside none and weights blind to the iteration.
 
-Raghu et al. 2021, section 3.1, Figures 2 and 3: weights learned by algorithm 1 through whole runs of a small
-network. Figures: ``docs/results.md``.
+Raghu et al. 2021, section 3.1, Figures 2 and 3: weights learned by algorithm 1 through whole
+runs of a small network. Figures: ``docs/results.md``.
 """
 
 from dataclasses import replace

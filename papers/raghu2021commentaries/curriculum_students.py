@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import count, islice
+from itertools import islice
 from statistics import fmean
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from papers.students import (
     balanced_indices,
     build_network,
     cropped_and_mirrored,
+    endless,
     predictions,
     require_network,
     splits,
@@ -27,7 +28,7 @@ from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import Curriculum, Plain
 from tutelage.teachers.curriculum import Beyond
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Observation, Progress, as_lesson
 from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches, statistics
@@ -148,16 +149,11 @@ def _curve(
     tutor = Tutor(student, rule, teacher, total_steps=of.course.steps, seed=mixed_seed(seed, 5))
     training = replace(parts.both, augment=cropped_and_mirrored, seed=mixed_seed(seed, 6))
     due = {round(pupil.steps * (look + 1) / of.looks) for look in range(of.looks)}
-    for step, batch in enumerate(islice(_endless(training), pupil.steps), start=1):
+    for step, batch in enumerate(islice(endless(training), pupil.steps), start=1):
         tutor.step(batch)
         if step in due:
             yield accuracy(*predictions(student, parts.test.whole(parts.test.size)))
             student.train()
-
-
-def _endless(training: Batches) -> Iterator[Batch]:
-    for epoch in count():
-        yield from training.epoch(epoch)
 
 
 def taught(arm: str, seed: int, of: Settings, device: torch.device) -> Outcome:

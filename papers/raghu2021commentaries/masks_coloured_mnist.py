@@ -5,16 +5,16 @@ quadrants; the red one is the label. The paper shows images with masks and print
 Figures: ``docs/results.md``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import count, islice
 
 import torch
 from torch import Tensor
 
 from papers.framework.recipe import Outcome, Panel, Plot, Recipe
 from papers.raghu2021commentaries.masked_students import attention_masks, drawn
-from papers.students import joint_tutor
+from papers.students import endless, joint_tutor
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
@@ -118,10 +118,6 @@ def _tutored(of: Settings, seed: int, device: torch.device) -> Tutor:
     return joint_tutor(student, masks, of.lr, seed=seed)
 
 
-def _training(batches: Batches, steps: int) -> Iterator[Batch]:
-    return islice(chain.from_iterable(map(batches.epoch, count())), steps)
-
-
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Learn masks along with one student."""
     sizes = Sizes(settings.train, settings.held_out, settings.tested)
@@ -137,7 +133,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     tutor = _tutored(settings, seed, device)
     assert isinstance(tutor.teacher, AttentionMask)
     looks = [test.look(tutor.teacher)]
-    batches = _training(learned, settings.steps)
+    batches = islice(endless(learned), settings.steps)
     every = max(1, settings.steps // LOOKS)
     for _ in alternating(tutor, batches, map(judging.draw, count())):
         if tutor.steps % every == 0:

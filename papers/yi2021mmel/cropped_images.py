@@ -3,7 +3,7 @@
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -15,8 +15,8 @@ from torch.optim.lr_scheduler import MultiStepLR
 from papers.data.crops import Crops
 from papers.data.published.imagenet import Parts, first_classes, open_imagenet
 from papers.data.streamed import Streamed
-from papers.data.undecoded import UndecodedImages
 from papers.framework.recipe import Outcome
+from papers.students import fit
 from papers.yi2021mmel.copied_images import Normalised, Way, weigher
 from papers.yi2021mmel.made_photos import made_photos
 from tutelage.errors import UsageError
@@ -114,37 +114,28 @@ def _opened(folder: str) -> Parts:
 def trained(student: str, way: Way, seed: int, of: Settings, device: torch.device) -> Outcome:
     """Train one student on crops."""
     train, val = parts(of)
-    train = _limited(train, of.examples, seed)
+    if of.examples is not None:
+        classes = len(train.classes)
+        rows = limit_rows(train.labels, of.examples, classes, seed=mixed_seed(seed, 0))
+        train = train.rows(rows)
     own = _student(of.student or student, of, len(train.classes), seed).to(device)
     rule = SGD(own.parameters(), of.lr, momentum=0.9, weight_decay=of.weight_decay)
-    pace = MultiStepLR(rule, [int(share * of.epochs) for share in of.decay_at], of.decay)
+    schedule = MultiStepLR(rule, [int(share * of.epochs) for share in of.decay_at], of.decay)
     teacher = Together(BroughtCopies(), weigher(way, of.temperature, of.weight))
-    start = mixed_seed(seed, 3)
-    tutor = Tutor(own, rule, teacher, seed=start, micro_batch=of.micro_batch)
+    tutor = Tutor(own, rule, teacher, seed=mixed_seed(seed, 3), micro_batch=of.micro_batch)
     k = way.copies or of.copies
-    shown = Crops(train, of.side, k, original=k > 1)
-    middles = Crops(val, of.side, 1, original=True)
     workers = min(of.workers, os.cpu_count() or 1)
     batches, testing = (
         Streamed(crops, of.batch, mixed_seed(seed, 2), device, workers=workers)
-        for crops in (shown, middles)
+        for crops in (
+            Crops(train, of.side, k, original=k > 1),
+            Crops(val, of.side, 1, original=True),
+        )
     )
-    cast = torch.autocast(device.type, torch.bfloat16) if of.bfloat16 else nullcontext()
-    for epoch in range(of.epochs):
-        own.train()
-        for batch in batches.epoch(epoch):
-            with cast:
-                tutor.step(batch)
-        pace.step()
+    cast = partial(torch.autocast, device.type, torch.bfloat16) if of.bfloat16 else nullcontext
+    fit(tutor, batches, of.epochs, schedule, autocast=cast)
     accuracy, loss = _judged(own, testing)
     return Outcome({"accuracy": accuracy, "loss": loss})
-
-
-def _limited(images: UndecodedImages, size: int | None, seed: int) -> UndecodedImages:
-    if size is None:
-        return images
-    labels, classes = images.labels, len(images.classes)
-    return images.rows(limit_rows(labels, size, classes, seed=mixed_seed(seed, 0)))
 
 
 def _student(name: str, of: Settings, classes: int, seed: int) -> nn.Module:

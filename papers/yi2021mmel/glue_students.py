@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from papers.data.text.text_batches import TextBatches
 from papers.framework.recipe import Outcome
 from papers.metrics.glue import GLUE, accuracy
+from papers.students import fit, predictions
 from papers.yi2021mmel.glue_texts import Material, Source, bare, copies_of, material
 from papers.yi2021mmel.pretrained_texts import encoder
 from tutelage.losses.objectives import Objective, cross_entropy, squared_error
@@ -243,18 +244,17 @@ def _run(
 
     rule.register_step_pre_hook(clip)
     steps = of.epochs_or_default * len(batches)
-    pace = LambdaLR(rule, partial(_line, steps=steps, warm_up=of.warm_up))
+    schedule = LambdaLR(rule, partial(_line, steps=steps, warm_up=of.warm_up))
     tutor = Tutor(student, rule, teacher, objective=objective, seed=mixed_seed(seed, 2))
     texts = material(of.source)
     curves: Mapping[str, list[float]] = {"score": [], "loss": []}
-    for epoch in range(of.epochs_or_default):
-        student.train()
-        for batch in batches.epoch(epoch):
-            tutor.step(batch)
-            pace.step()
+
+    def judge() -> None:
         score, loss = _judged(student, texts.held_out.inputs, texts.judging, of)
         curves["score"].append(score)
         curves["loss"].append(loss)
+
+    fit(tutor, batches, of.epochs_or_default, schedule, every_step=True, after_epoch=judge)
     fitted, _ = _judged(student, texts.train.inputs, texts.labels, of)
     ends = {"score": curves["score"][-1], "loss": curves["loss"][-1]}
     return Outcome(ends | {"best": max(curves["score"]), "fitted": fitted}, curves)
@@ -265,15 +265,12 @@ def _line(step: int, steps: int, warm_up: int) -> float:
     return rising * max(0.0, 1 - step / steps)
 
 
-@torch.no_grad()
 def _judged(
     student: nn.Module, inputs: Tensor, labels: Tensor, of: Settings
 ) -> tuple[float, float]:
     texts, kind = material(of.source), _kind(material(of.source))
-    student.eval()
     device = next(student.parameters()).device
     rows = TextBatches(inputs, labels, torch.arange(len(labels)), 1, 0, device)
-    seen = [(student(b.inputs), b.targets) for b in rows.whole(128)]
-    outputs, right = (torch.cat(column).cpu() for column in zip(*seen, strict=True))
+    outputs, right = (x.cpu() for x in predictions(student, rows.whole(128)))
     score = GLUE.get(Path(of.source.task).name, accuracy if texts.classes > 1 else GLUE["stsb"])
     return score(kind.answer(outputs), right), float(kind.objective(outputs, right).mean())
