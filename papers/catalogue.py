@@ -63,7 +63,7 @@ RECIPES = {
     "ola-digits": "mueller2021gar.ola_digits",
     "ola-policy": "mueller2021gar.ola_policy",
 }
-"""where each recipe lies: its module below ``papers``, and its name there where that is not ``RECIPE``"""
+"""the module of each recipe below ``papers``, and its name there if not ``RECIPE``"""
 
 
 def load_recipe(name: str) -> "Recipe":

@@ -7,8 +7,13 @@ paper does not have. Figures: ``docs/results.md``.
 from dataclasses import replace
 
 from papers.fan2021interactions.noise import DIGITS, SMOKE
-from papers.fan2021interactions.reweighting import PLAIN, Settings
-from papers.fan2021interactions.reweighting_ways import FEATURES, interactions, margin_loss
+from papers.fan2021interactions.reweighting import (
+    FEATURES,
+    PLAIN,
+    Settings,
+    interactions,
+    margin_loss,
+)
 from papers.fan2021interactions.tables import (
     CHOSEN,
     CLEAN,

@@ -11,8 +11,14 @@ from typing import Any
 import torch
 
 from papers.fan2021interactions.kept_by_reward import Episodes, learnt_to_keep
-from papers.fan2021interactions.reweighting import PLAIN, Trained, Way, ready, train
-from papers.fan2021interactions.reweighting_ways import interactions
+from papers.fan2021interactions.reweighting import (
+    PLAIN,
+    Trained,
+    Way,
+    interactions,
+    ready,
+    train,
+)
 from papers.fan2021interactions.tables import BEST, CLEAN, METRICS, below
 from papers.framework.recipe import Outcome, Plot, Recipe
 from tutelage.losses.objectives import expected_error

@@ -9,12 +9,17 @@ from functools import partial
 
 import torch
 
-from papers.fan2021interactions.reweighting import PLAIN, TRUST, Settings, Way, ready, train
-from papers.fan2021interactions.reweighting_ways import (
+from papers.fan2021interactions.reweighting import (
     MENTOR_NET,
     META_WEIGHT_NET,
+    PLAIN,
+    TRUST,
+    Settings,
+    Way,
     interactions,
     margin_loss,
+    ready,
+    train,
 )
 from papers.fan2021interactions.tables import BEST, METRICS, below, table_recipe
 from papers.framework.recipe import Outcome, Plot, Recipe

@@ -11,9 +11,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from papers.fan2021interactions.reweighting import PLAIN, Trained, Way, ready, train, train_on
+from papers.fan2021interactions.reweighting import (
+    PLAIN,
+    Trained,
+    Way,
+    interactions,
+    ready,
+    train,
+    train_on,
+)
 from papers.fan2021interactions.reweighting_settings import Settings, material_of, shown
-from papers.fan2021interactions.reweighting_ways import interactions
 from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS, below
 from papers.framework.recipe import Outcome, Plot, Recipe
 from tutelage.errors import UsageError

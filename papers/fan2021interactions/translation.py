@@ -11,15 +11,13 @@ from torch import nn
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LambdaLR
 
-from papers.data.text.pair_batches import PairBatches
-from papers.fan2021interactions.translated_pairs import (
-    TranslationSettings,
-    read_material,
-    spoilt,
-)
+from papers.data.text.batches import PairBatches
 from papers.fan2021interactions.translators import (
+    TranslationSettings,
     build_translator,
     mean_loss,
+    read_material,
+    spoilt,
     taught_before,
     told_apart,
     translation_bleu,

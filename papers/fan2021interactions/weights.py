@@ -20,9 +20,16 @@ from papers.fan2021interactions.confident_learning import (
     scores,
 )
 from papers.fan2021interactions.noise import DIGITS, SMOKE
-from papers.fan2021interactions.reweighting import Settings, Trained, Way, ready, train
+from papers.fan2021interactions.reweighting import (
+    Settings,
+    Trained,
+    Way,
+    interactions,
+    margin_loss,
+    ready,
+    train,
+)
 from papers.fan2021interactions.reweighting_settings import material_of
-from papers.fan2021interactions.reweighting_ways import interactions, margin_loss
 from papers.framework.drawings import Drawing, scatter
 from papers.framework.recipe import Outcome, Panel, Recipe
 from tutelage.errors import UsageError

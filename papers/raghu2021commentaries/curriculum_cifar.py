@@ -10,13 +10,13 @@ from papers.framework.recipe import Recipe, above
 from papers.raghu2021commentaries.curriculum_students import (
     ARMS,
     METRICS,
+    Course,
     Pupil,
     Settings,
     better_areas,
     plots,
     taught,
 )
-from papers.raghu2021commentaries.learned_curriculum import Course
 from papers.students import splits
 from tutelage_cli.claims import Claim
 

@@ -10,10 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import SGD
 
-from papers.data.few_shot.benchmarks import few_shot
-from papers.data.few_shot.class_sets import ClassParts
-from papers.data.few_shot.episodes import Episode, Episodes
-from papers.data.few_shot.spoiling import UNSPOILT, Spoiling
+from papers.data.few_shot.benchmarks import ClassParts, few_shot
+from papers.data.few_shot.episodes import UNSPOILT, Episode, Episodes, Spoiling
 from papers.few_shot import accuracy, adapt, adaptation, weights_at
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView

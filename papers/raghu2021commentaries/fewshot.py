@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch.optim import Adam
 
-from papers.data.few_shot.over_tasks import mean_and_interval
+from papers.data.few_shot.episodes import mean_and_interval
 from papers.few_shot import learn_start
 from papers.framework.recipe import Outcome, Plot, Recipe
 from papers.raghu2021commentaries.few_shot_tasks import (

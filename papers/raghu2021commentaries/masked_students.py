@@ -119,7 +119,6 @@ def learned(
     return masks.requires_grad_(False)
 
 
-@torch.no_grad()
 def learned_places(
     parts: ImageParts, settings: Settings, seed: int, device: torch.device
 ) -> Places:
@@ -127,6 +126,7 @@ def learned_places(
     masks = learned(parts, settings, seed, device)
     mean, std = statistics(parts.train)
 
+    @torch.no_grad()
     def centres(images: ImageSet) -> Tensor:
         whole = Batches(images, 1, 0, mean, std, None, device).whole(500)
         return torch.cat([masks.centres(batch.inputs) for batch in whole]).cpu()

@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from papers.framework.recipe import Outcome, Plot, Recipe
-from papers.raghu2021commentaries.learned_curriculum import Course, learned
+from papers.raghu2021commentaries.curriculum_students import Course, learned
 from tutelage.models import TwoBlockCNN
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import Curriculum

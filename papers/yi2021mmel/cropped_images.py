@@ -1,13 +1,17 @@
 """Students of images that stay in their files, each seen as several crops."""
 
 import os
+import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from uuid import uuid4
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor, nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
@@ -18,7 +22,6 @@ from papers.data.streamed import Streamed
 from papers.framework.recipe import Outcome
 from papers.students import fit
 from papers.yi2021mmel.copied_images import Normalised, Way, weigher
-from papers.yi2021mmel.made_photos import made_photos
 from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
@@ -27,8 +30,48 @@ from tutelage.teachers import BroughtCopies, Together
 from tutelage.teachers.worst_case import require_positive
 from tutelage.training.tutor import Tutor
 from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
+from tutelage_cli.data.cache import cache_folder
 from tutelage_cli.data.local import FOLDER, local_folder
 from tutelage_cli.data.splits import limit_rows
+
+NAMES = ("n01", "n02", "n03")
+COUNTS = {"train": 8, "val": 4}
+"""images of each class"""
+
+
+def made_photos() -> Path:
+    """Stripes of three directions in colours of noise, in JPEG files of many sizes."""
+    place = cache_folder() / "recipes" / "made-photos"
+    if not place.is_dir():
+        fresh = place.with_name(f".{place.name}-{uuid4().hex}")
+        _write(fresh)
+        try:
+            fresh.rename(place)
+        except OSError:  # another process was faster
+            shutil.rmtree(fresh)
+            if not place.is_dir():
+                raise
+    return place
+
+
+def _write(place: Path) -> None:
+    draws = np.random.default_rng(0)
+    for split, count in COUNTS.items():
+        for number, name in enumerate(NAMES):
+            folder = place / split / name
+            folder.mkdir(parents=True)
+            for row in range(count):
+                _photo(draws, number).save(folder / f"{name}_{row}.JPEG")
+
+
+def _photo(draws: np.random.Generator, direction: int) -> Image.Image:
+    height, width = draws.integers(40, 80, 2)
+    down, across = np.mgrid[:height, :width]
+    along = (down, across, down + across)[direction]
+    stripes = 60 * np.sin(along / 3 + draws.uniform(0, 6))[..., None]
+    pixels = draws.uniform(80, 170, 3) + stripes + draws.normal(0, 8, (height, width, 3))
+    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+
 
 METRICS = {
     "accuracy": "of the middle of each validation image at the end, %",

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
-from papers.data.text.text_batches import TextBatches
+from papers.data.text.batches import TextBatches
 from papers.framework.recipe import Outcome
 from papers.metrics.glue import GLUE, accuracy
 from papers.students import fit, predictions
 from papers.yi2021mmel.glue_texts import Material, Source, bare, copies_of, material
-from papers.yi2021mmel.pretrained_texts import encoder
+from papers.yi2021mmel.language_models import encoder
 from tutelage.losses.objectives import Objective, cross_entropy, squared_error
 from tutelage.models.text_classifier import SMALL, text_classifier
 from tutelage.randomness import mixed_seed, seeded

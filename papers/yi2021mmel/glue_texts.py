@@ -11,12 +11,12 @@ from torch import Tensor
 
 from papers.text_augment import LanguageModel, Substitution, kept
 from papers.text_augment.substitution import SEARCHES
-from papers.yi2021mmel.pretrained_texts import masked_language_model
-from papers.yi2021mmel.small_language_model import (
+from papers.yi2021mmel.language_models import (
     Language,
     empty_model,
     learned_model,
     learned_tokenizer,
+    masked_language_model,
 )
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.json_files import environment

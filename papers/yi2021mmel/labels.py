@@ -10,7 +10,7 @@ from functools import partial
 from papers.framework.recipe import Plot, Recipe
 from papers.yi2021mmel.glue_students import METRICS, Settings, Way, student_of, trained
 from papers.yi2021mmel.glue_texts import Source, material, read
-from papers.yi2021mmel.small_language_model import Language
+from papers.yi2021mmel.language_models import Language
 from tutelage_cli.claims import Claim, Comparison
 
 LABELS = ("original", "predicted")

@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from papers.data.published.layout import found, listed_rows, numbers
-from papers.data.published.pictures import read_pictures
+from papers.data.published.layout import found, listed_rows, numbers, read_pictures
 from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.described import Described, ThreeParts
 from tutelage_cli.data.images import ImageSet

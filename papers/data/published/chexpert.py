@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from papers.data.published.layout import found, held_out_share
-from papers.data.published.pictures import read_pictures
+from papers.data.published.layout import found, held_out_share, read_pictures
 from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.described import Described, ThreeParts

@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from papers.data.published.layout import found, held_out_share, listed_rows, numbers
-from papers.data.published.pictures import picture
+from papers.data.published.layout import found, held_out_share, listed_rows, numbers, picture
 from tutelage.errors import UsageError
 from tutelage_cli.data.described import Described, ThreeParts
 from tutelage_cli.data.images import ImageSet

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import torch
 
-from papers.data.published.layout import found, listed_rows, numbers
-from papers.data.published.pictures import read_pictures
+from papers.data.published.layout import found, listed_rows, numbers, read_pictures
 from tutelage.errors import UsageError
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.resize import Size

@@ -1,19 +1,82 @@
-"""A small masked language model, trained on a task's own texts where no other is at hand."""
+"""Masked language models and encoders from folders that ``save_pretrained`` wrote."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-from tutelage.errors import MissingExtraError
-from tutelage.models.text_classifier import SMALL, arguments
+from tutelage.errors import MissingExtraError, UsageError
+from tutelage.models.pretrained import (
+    in_one_line,
+    refuse_other_tokens,
+    refuse_short,
+    tokenizer_in,
+)
+from tutelage.models.text_classifier import (
+    SMALL,
+    TextClassifier,
+    arguments,
+    quietly,
+    text_classifier,
+)
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.validation.ranges import at_least_one, not_negative
+from tutelage_cli.data.local import FOLDER, local_folder
 from tutelage_cli.data.text.tokens import tokenised
+
+OTHER = "give --set source.model a folder with a model and its own tokenizer"
+
+
+def model_folder(name: str) -> Path:
+    """Where a model lies."""
+    if (place := Path(name).expanduser()).is_dir():
+        return place
+    if (copy := local_folder(name)) is not None:
+        return copy
+    raise UsageError(
+        f"the model {name} is not here: give --set source.model=FOLDER, a masked language "
+        "model and its tokenizer as save_pretrained of transformers writes them, or set "
+        f"{FOLDER} to a folder that holds them in {name}."
+    )
+
+
+def masked_language_model(name: str, longest: int) -> tuple[Any, Any]:
+    """A tokenizer and a masked language model."""
+    from transformers import AutoModelForMaskedLM
+
+    folder = model_folder(name)
+    words = tokenizer_in(folder)
+    try:
+        with quietly():
+            model = AutoModelForMaskedLM.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UsageError(
+            f"{folder} holds no masked language model: {in_one_line(error)}"
+        ) from error
+    refuse_other_tokens(folder, model, len(words), OTHER)
+    shorter = "give a smaller source.longest"
+    refuse_short(folder, model.eval(), words, longest, shorter)
+    return words, model.float()
+
+
+def encoder(name: str, *, classes: int, dropout: float, words: Any) -> TextClassifier:
+    """A classifier whose encoder is pretrained and whose last layer is new."""
+    folder = model_folder(name)
+    if any(folder.glob("tokenizer*")) and tokenizer_in(folder).get_vocab() != words.get_vocab():
+        raise UsageError(
+            f"the student {folder} has other tokens than the language model that makes copies: "
+            "give --set source.model a folder with the student's own tokenizer."
+        )
+    made = text_classifier(str(folder), classes=classes, dropout=dropout)
+    refuse_other_tokens(folder, made.model, len(words), OTHER)
+    return made
+
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 GAPS = 0.25
