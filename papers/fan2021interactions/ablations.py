@@ -18,11 +18,11 @@ from papers.fan2021interactions.tables import (
     CHOSEN,
     CLEAN,
     UNDER_FITTED,
-    below,
     no_worse,
     table_recipe,
     with_changes,
 )
+from papers.framework.recipe import below
 from tutelage_cli.claims import Claim
 
 DEEPER = table_recipe(
@@ -35,7 +35,7 @@ DEEPER = table_recipe(
     claims=(
         Claim(
             "The deeper interaction does better than the usual one.",
-            below("deeper", "interactions"),
+            below("error", "deeper", "interactions"),
         ),
         no_worse("deeper"),
     ),
@@ -59,7 +59,7 @@ DEPTH = table_recipe(
     claims=(
         Claim(
             "The linear teacher does better than one or two hidden layers.",
-            below("MLP-0", "MLP-1", "MLP-2"),
+            below("error", "MLP-0", "MLP-1", "MLP-2"),
         ),
         no_worse("MLP-0"),
     ),
@@ -79,12 +79,13 @@ SHOWN = table_recipe(
         Claim(
             "Internal state and label together do better than either alone, and than surface "
             "facts.",
-            below("I0+M0", "I0", "M0", "M1", "M0+M1"),
+            below("error", "I0+M0", "I0", "M0", "M1", "M0+M1"),
         ),
         no_worse("I0+M0", "They"),
         Claim(
             "Earlier internal states serve about as well.",
-            below("I1+M0", "I0+M0", margin=-1.0) + below("I3+M0", "I0+M0", margin=-1.0),
+            below("error", "I1+M0", "I0+M0", margin=-1.0)
+            + below("error", "I3+M0", "I0+M0", margin=-1.0),
         ),
     ),
     table="Table 2",
@@ -116,7 +117,10 @@ SCHEDULE = table_recipe(
     },
     minutes={"smoke": 0.5, "mini": 6, "gpu": 10, "paper": 400},
     claims=(
-        Claim("K = 20, B = 2 does better than a step at a time.", below("K20.B2", "K1.B1")),
+        Claim(
+            "K = 20, B = 2 does better than a step at a time.",
+            below("error", "K20.B2", "K1.B1"),
+        ),
         no_worse("K20.B2"),
     ),
     table="Table 8",
@@ -141,10 +145,14 @@ HUMAN_NOISE = table_recipe(
     claims=(
         Claim(
             "The paper's teacher lowers the error of plain training, as with drawn noise.",
-            below("interactions", "plain"),
+            below("error", "interactions", "plain"),
             of_paper=False,
         ),
-        Claim("So does one of margin and loss.", below("margin-loss", "plain"), of_paper=False),
+        Claim(
+            "So does one of margin and loss.",
+            below("error", "margin-loss", "plain"),
+            of_paper=False,
+        ),
     ),
     notes=(
         "At mini scale, 5,000 images and 20 epochs of the small network without augmentation, "
@@ -176,10 +184,14 @@ IMBALANCE = table_recipe(
     claims=(
         Claim(
             "The paper's teacher lowers the error of plain training, as with wrong labels.",
-            below("interactions", "plain"),
+            below("error", "interactions", "plain"),
             of_paper=False,
         ),
-        Claim("So does a teacher of the label alone.", below("M0", "plain"), of_paper=False),
+        Claim(
+            "So does a teacher of the label alone.",
+            below("error", "M0", "plain"),
+            of_paper=False,
+        ),
     ),
     notes=(
         "The first class has 100 times as many images as the last, by geometric steps; the "

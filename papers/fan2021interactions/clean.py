@@ -4,13 +4,15 @@ Fan et al. 2021, Table 1. Figures: ``docs/results.md``.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
+from torch import nn
+from torch.optim import SGD, Adam, Optimizer
 
-from papers.fan2021interactions.kept_by_reward import Episodes, learnt_to_keep
 from papers.fan2021interactions.reweighting import (
     PLAIN,
     Trained,
@@ -19,12 +21,79 @@ from papers.fan2021interactions.reweighting import (
     ready,
     train,
 )
-from papers.fan2021interactions.tables import BEST, CLEAN, METRICS, below
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.fan2021interactions.reweighting_settings import Settings, asked, material_of, shown
+from papers.fan2021interactions.tables import BEST, CLEAN, METRICS
+from papers.framework.recipe import Outcome, Recipe, below, curves
+from papers.students import endless
+from tutelage.errors import UsageError
 from tutelage.losses.objectives import expected_error
 from tutelage.losses.probability import Focal
-from tutelage.teachers import DynamicLoss, SelfPaced
+from tutelage.models.catalogue import build_student
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.teachers import DynamicLoss, KeepOrDrop, KeepProbability, SelfPaced
+from tutelage.training.accuracy_reward import Goal, rewarded
+from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.claims import Claim
+from tutelage_cli.train.evaluation import AT_ONCE
+from tutelage_cli.train.material import open_streams
+
+
+@dataclass(frozen=True)
+class Episodes(Settings):
+    """What decides a job where some arm learns over whole students."""
+
+    episodes: int = 50
+    """students that a teacher of what to keep learns from"""
+    goal: float = 0.8
+    """held-out accuracy for which an episode is rewarded, in (0, 1]"""
+    goal_steps: int = 3500
+    """student steps after which it is given up"""
+    goal_every: int = 50
+    """student steps between two looks at the accuracy"""
+    keep_lr: float = 1e-3
+    """of the Adam that takes a step after each episode"""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the data."""
+        super().__post_init__()
+        at_least_one(self, "episodes", "goal_steps", "goal_every")
+        not_negative(self, "keep_lr")
+        if not 0 < self.goal <= 1:
+            raise UsageError(f"goal is an accuracy in (0, 1], got {self.goal:g}.")
+        if self.goal_every > self.goal_steps:
+            raise UsageError(
+                f"goal_every is {self.goal_every}, but an episode has {self.goal_steps} steps: "
+                f"give {self.goal_steps} or less."
+            )
+
+
+def learnt_to_keep(seed: int, of: Episodes, device: torch.device) -> Way:
+    """Learn what to keep, from fresh students on the seed's own data."""
+    material = material_of(of, seed)
+    streams, images = open_streams(material, asked(of), seed, device), shown(material)
+
+    def student(number: int) -> tuple[nn.Module, Optimizer]:
+        made = build_student(of.student, **images._asdict(), seed=mixed_seed(seed, number))
+        made = made.to(device).train()
+        rule = SGD(made.parameters(), of.lr, momentum=0.9, weight_decay=of.weight_decay)
+        return made, rule
+
+    with seeded(seed, torch.device("cpu")):
+        teacher = KeepOrDrop(KeepProbability(images.classes)).to(device)
+    episodes = rewarded(
+        student,
+        teacher,
+        Adam(teacher.parameters(), of.keep_lr),
+        lambda number: endless(streams.train, mixed_seed(seed, number) % 2**31),
+        list(streams.held_out.whole(AT_ONCE)),
+        goal=Goal(of.goal, of.goal_steps, of.goal_every),
+        decay=0.9,
+        seed=seed,
+    )
+    for _ in islice(episodes, of.episodes):
+        pass
+    return Way(lambda *_: teacher, signal=None)
+
 
 GAMMAS = (0.5, 1.0, 2.0)
 KEPT = "l2t-data"
@@ -53,12 +122,7 @@ ROWS = {
     "interactions": "Ours",
 }
 """what the paper calls them"""
-SMALL: Mapping[str, Any] = {
-    "student": "cnn",
-    "examples": 2000,
-    "augment": "none",
-    "epochs": 20,
-}
+SMALL: Mapping[str, Any] = {"student": "cnn", "examples": 2000, "augment": "none", "epochs": 20}
 """the small network at mini scale, with steps enough to learn its images by heart"""
 MANY: Mapping[str, Any] = {**SMALL, "examples": 5000}
 """the same for a hundred classes"""
@@ -142,21 +206,21 @@ def _recipe(
         claims=(
             Claim(
                 "Deep interactions do better than plain training.",
-                below("interactions", "plain"),
+                below("error", "interactions", "plain"),
             ),
             Claim(
                 "They do better than focal loss, self-paced learning, L2T-data and L2T-loss.",
-                below("interactions", "focal", "self-paced", KEPT, "l2t-loss"),
+                below("error", "interactions", "focal", "self-paced", KEPT, "l2t-loss"),
             ),
             Claim(
                 "They do no worse than plain training, by more than a point.",
-                below("interactions", "plain", margin=-1.0),
+                below("error", "interactions", "plain", margin=-1.0),
                 of_paper=False,
             ),
         ),
         table="Table 1",
         printed={(arm, "chosen_error"): (row, column) for arm, column in ROWS.items()},
-        plots=(Plot("Test error", "%", {arm: (arm, "test error") for arm in WAYS}),),
+        plots=(curves("Test error", "%", WAYS, "test error"),),
         prepare=partial(ready, {arm: ways[0] for arm, ways in WAYS.items() if ways}),
         notes=(note, *NOTES),
     )

@@ -21,8 +21,8 @@ from papers.fan2021interactions.reweighting import (
     ready,
     train,
 )
-from papers.fan2021interactions.tables import BEST, METRICS, below, table_recipe
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.fan2021interactions.tables import BEST, METRICS, table_recipe
+from papers.framework.recipe import Outcome, Plot, Recipe, below, curves
 from tutelage_cli.claims import Claim, Comparison
 
 WAYS: Mapping[str, Way] = {
@@ -81,19 +81,17 @@ def _column(table: str, data: str, noise: str, mini: Settings, paper: Settings) 
 
 
 def _recipe(
-    name: str,
-    title: str,
-    column: dict,
-    minutes: tuple[float, float],
-    *notes: str,
+    name: str, title: str, column: dict, minutes: tuple[float, float], *notes: str
 ) -> Recipe:
     # the paper's four rows, and the teacher of margin and loss; minutes at mini and paper scale
     lowers = Claim(
         "The paper's teacher lowers the error of plain training.",
-        below("interactions", "plain"),
+        below("error", "interactions", "plain"),
     )
     so_does = Claim(
-        "So does one of margin and loss.", below("margin-loss", "plain"), of_paper=False
+        "So does one of margin and loss.",
+        below("error", "margin-loss", "plain"),
+        of_paper=False,
     )
     return table_recipe(
         WAYS,
@@ -194,12 +192,12 @@ FLIP = Recipe(
         ),
         Claim(
             "Where the level of the weights is held, its error is lower than where it is free.",
-            (Comparison(("margin-loss-centred", "error"), "below", ("margin-loss", "error")),),
+            below("error", "margin-loss-centred", "margin-loss"),
             of_paper=False,
         ),
     ),
     plots=(
-        Plot("Test error", "%", {arm: (arm, "test error") for arm in FLIP_WAYS}),
+        curves("Test error", "%", FLIP_WAYS, "test error"),
         Plot(
             "Test error, the level free or held",
             "%",

@@ -15,13 +15,7 @@ from tutelage.models import internal_state
 from tutelage.models.catalogue import Images, build_student
 from tutelage.randomness import seeded
 from tutelage.signals import Lookahead, Reversible, Signal
-from tutelage.teachers import (
-    PAPER_SURFACE,
-    InternalState,
-    LossWeigher,
-    MentorNetPD,
-    Plain,
-)
+from tutelage.teachers import PAPER_SURFACE, InternalState, LossWeigher, MentorNetPD, Plain
 from tutelage.training.tutor import Tutor
 from tutelage_cli.train.evaluation import Opinion, accuracy, opinion, trust
 from tutelage_cli.train.material import Material, Streams, open_streams

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from papers.fan2021interactions.reweighting import Settings, Way, ready, train
-from papers.framework.recipe import Outcome, Plot, Recipe
-from tutelage_cli.claims import Claim, Comparison
+from papers.framework.recipe import Outcome, Recipe, below, curves
+from tutelage_cli.claims import Claim
 
 METRICS = {
     "error": "test error at the end, %",
@@ -95,16 +95,9 @@ def table_recipe(
         arms=tuple(ways),
         metrics=metrics,
         run=partial(measured, ways, metrics),
-        plots=(Plot("Test error", "%", {arm: (arm, "test error") for arm in ways}),),
+        plots=(curves("Test error", "%", ways, "test error"),),
         prepare=partial(ready, ways),
         **fields,
-    )
-
-
-def below(arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
-    """One arm's error is below that of others."""
-    return tuple(
-        Comparison((arm, "error"), "below", (other, "error"), margin=margin) for other in others
     )
 
 
@@ -112,4 +105,4 @@ def no_worse(arm: str, subject: str = "It") -> Claim:
     """A claim of ours: an arm's error is above that of plain training by less than a point."""
     does = "do" if subject == "They" else "does"
     text = f"{subject} {does} no worse than plain training."
-    return Claim(text, below(arm, "plain", margin=-1.0), of_paper=False)
+    return Claim(text, below("error", arm, "plain", margin=-1.0), of_paper=False)

@@ -31,7 +31,7 @@ from papers.fan2021interactions.reweighting import (
 )
 from papers.fan2021interactions.reweighting_settings import material_of
 from papers.framework.drawings import Drawing, scatter
-from papers.framework.recipe import Outcome, Panel, Recipe
+from papers.framework.recipe import Outcome, Panel, Recipe, above
 from tutelage.errors import UsageError
 from tutelage.functional.student import tapped
 from tutelage.models import default_tap
@@ -181,7 +181,7 @@ RECIPE = Recipe(
         Claim(
             "Those of a teacher of internal state and label (I0 and M0; T1) go by the class "
             "more than those of T0.",
-            (Comparison(("T1", "eta2"), "above", ("T0", "eta2")),),
+            above("eta2", "T1", "T0"),
         ),
         Claim(
             "Low weights of the teacher of margin and loss find wrong labels as well as the "

@@ -116,9 +116,7 @@ def _rename(body: str, mark: str) -> str:
     names = {old: f"{mark}-{n}" for n, old in enumerate(used)}
     body = re.sub(r'(href="#|url\(#)([^")]+)', lambda m: m[1] + names[m[2]], body)
     return re.sub(
-        r' id="([^"]+)"',
-        lambda m: f' id="{names[m[1]]}"' if m[1] in names else "",
-        body,
+        r' id="([^"]+)"', lambda m: f' id="{names[m[1]]}"' if m[1] in names else "", body
     )
 
 

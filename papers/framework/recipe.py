@@ -137,10 +137,7 @@ def better(arm: str, *others: str) -> tuple[Comparison, ...]:
     return tuple(
         comparison
         for other in others
-        for comparison in (
-            *above("test_accuracy", arm, other),
-            *below("test_loss", arm, other),
-        )
+        for comparison in (*above("test_accuracy", arm, other), *below("test_loss", arm, other))
     )
 
 

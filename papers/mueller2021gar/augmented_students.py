@@ -92,10 +92,7 @@ class KeepEffect:
         count, actions = teacher.draw(batch.seed, batch.ids)
         given = np.arange(teacher.most) < count[:, None]
         each = np.broadcast_to(rewards.double().cpu().numpy()[:, None], given.shape)
-        for total, where in (
-            (self.done, actions.kept),
-            (self.dropped, given & ~actions.kept),
-        ):
+        for total, where in ((self.done, actions.kept), (self.dropped, given & ~actions.kept)):
             np.add.at(total[:, 0], actions.operation[where], each[where])
             np.add.at(total[:, 1], actions.operation[where], 1)
 

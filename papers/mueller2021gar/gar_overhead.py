@@ -205,10 +205,7 @@ RECIPE = Recipe(
     paper="gar",
     where="Sections 3 and 4, cost",
     arms=tuple(WAYS),
-    metrics={
-        "time": "of a step, in plain steps",
-        "memory": "peak, in that of plain steps",
-    },
+    metrics={"time": "of a step, in plain steps", "memory": "peak, in that of plain steps"},
     settings={
         "smoke": Settings(depth=10, widen=1, batch=4, rounds=1),
         "mini": Settings(depth=16, widen=2, batch=16, rounds=5),

@@ -41,10 +41,7 @@ RECIPE = Recipe(
     paper="gar",
     where="Table 2",
     arms=ARMS,
-    metrics={
-        "test_accuracy": "at the end, %",
-        "test_loss": "at the end, nats",
-    },
+    metrics={"test_accuracy": "at the end, %", "test_loss": "at the end, nats"},
     settings={
         "smoke": Settings("cnn", examples=100, tested=100, batch=50, epochs=2),
         "mini": MINI,
@@ -58,10 +55,7 @@ RECIPE = Recipe(
             "On CIFAR-100, OLA does better than UniformAugment in the wide space.",
             (_better("cifar100", "wl", "uniform"),),
         ),
-        Claim(
-            "And in the space of RandAugment.",
-            (_better("cifar100", "ra", "uniform"),),
-        ),
+        Claim("And in the space of RandAugment.", (_better("cifar100", "ra", "uniform"),)),
         Claim(
             "On CIFAR-10 it is no worse in either space, by more than half a point.",
             tuple(

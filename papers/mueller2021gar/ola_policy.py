@@ -47,11 +47,7 @@ def correlation(one: np.ndarray, other: np.ndarray) -> float:
 def _series(trained: Trained, epochs: int) -> dict[str, list[float]]:
     assert trained.teacher is not None
     harsh, others = kept(trained.teacher, HARSH, epochs)
-    return {
-        "harsh": harsh,
-        "others": others,
-        "training loss": trained.losses,
-    }
+    return {"harsh": harsh, "others": others, "training loss": trained.losses}
 
 
 def _drawn(trained: Trained, effect: np.ndarray, logits: np.ndarray) -> Drawing:

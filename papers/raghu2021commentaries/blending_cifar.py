@@ -7,13 +7,7 @@ import torch
 from torch import Tensor
 
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves
-from papers.raghu2021commentaries.blending_grids import (
-    ARMS,
-    METRICS,
-    Settings,
-    blended,
-    cells,
-)
+from papers.raghu2021commentaries.blending_grids import ARMS, METRICS, Settings, blended, cells
 from papers.students import splits
 from tutelage_cli.claims import Claim, Comparison
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
 from papers.framework.drawings import grid
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe, curves
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Replayed
@@ -246,12 +246,7 @@ RECIPE = Recipe(
             {f"{who}, {arm}": (arm, who) for arm in ARMS for who in FOLLOWED},
             across="student",
         ),
-        Plot(
-            "Held-out loss of each student",
-            "nats",
-            {a: (a, "held-out loss") for a in ARMS},
-            "student",
-        ),
+        curves("Held-out loss of each student", "nats", ARMS, "held-out loss", "student"),
     ),
     prepare=lambda _settings: load_known("mnist"),
     notes=(

@@ -126,11 +126,7 @@ class Settings:
     """images that judge them, and join those of ``train`` for the pupils"""
     tested: int = 10_000
     """test images"""
-    pupils: tuple[Pupil, ...] = (
-        Pupil("cnn"),
-        Pupil("resnet18-cifar"),
-        Pupil("resnet34-cifar"),
-    )
+    pupils: tuple[Pupil, ...] = (Pupil("cnn"), Pupil("resnet18-cifar"), Pupil("resnet34-cifar"))
     """one for each of ``PLACES``"""
     batch: int = 64
     lr: float = 1e-4

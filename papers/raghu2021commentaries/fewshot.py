@@ -12,7 +12,7 @@ from torch.optim import Adam
 
 from papers.data.few_shot.episodes import mean_and_interval
 from papers.few_shot import learn_start
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.framework.recipe import Outcome, Plot, Recipe, above
 from papers.raghu2021commentaries.few_shot_tasks import (
     Settings,
     accuracies,
@@ -152,10 +152,7 @@ RECIPE = Recipe(
         Claim(
             "Where some support images are spoilt, the weights find them, and raise the "
             "accuracy above that of the start alone.",
-            (
-                Comparison((SPOILT, "weight_ratio"), "above", 1.5),
-                _above("5-shot-spoilt"),
-            ),
+            (Comparison((SPOILT, "weight_ratio"), "above", 1.5), _above("5-shot-spoilt")),
             of_paper=False,
         ),
         Claim(
@@ -175,14 +172,7 @@ RECIPE = Recipe(
         ),
         Claim(
             "To first order the start is at most three points worse.",
-            (
-                Comparison(
-                    ("5-shot.first-order", "accuracy"),
-                    "above",
-                    ("5-shot.maml", "accuracy"),
-                    margin=-3.0,
-                ),
-            ),
+            above("accuracy", "5-shot.first-order", "5-shot.maml", margin=-3.0),
             of_paper=False,
         ),
     ),

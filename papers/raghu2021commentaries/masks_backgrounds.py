@@ -15,14 +15,7 @@ from torch.optim.lr_scheduler import MultiStepLR
 from papers.data.published.birds_on_places import birds_on_places
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves
 from papers.raghu2021commentaries.masked_students import attention_masks, drawn
-from papers.students import (
-    build_network,
-    fit,
-    joint_tutor,
-    learn_jointly,
-    predictions,
-    sgd,
-)
+from papers.students import build_network, fit, joint_tutor, learn_jointly, predictions, sgd
 from tutelage.models import MaskUNet
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed

@@ -21,11 +21,7 @@ from papers.students import ImageParts, balanced_parts, splits
 from tutelage_cli.claims import Claim
 
 ARMS = ("learned", "permuted", "random", "centre", "none")
-ROWS = {
-    "learned": "Learned mask",
-    "permuted": "Permuted learned mask",
-    "random": "Random mask",
-}
+ROWS = {"learned": "Learned mask", "permuted": "Permuted learned mask", "random": "Random mask"}
 NOTES = (
     "The arms centre, a mask in the middle of every image, and none, no mask, are ours.",
     "Masks are learned anew for every seed; the paper trains three students under one set. "

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from papers.data.published.celeba import attribute_names, read_celeba
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.framework.recipe import Outcome, Recipe, curves
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import Auxiliary, binary_cross_entropy
 from tutelage.models import FourBlocks, TwoHeads
@@ -263,17 +263,15 @@ RECIPE = Recipe(
         ),
     ),
     plots=(
-        Plot(
+        curves(
             "Attributes and vectors",
             "largest |correlation|",
-            {arm: (arm, "by attribute") for arm in ARMS},
-            across=f"{', '.join(OF_CLASSES)}, people's votes",
+            ARMS,
+            "by attribute",
+            f"{', '.join(OF_CLASSES)}, people's votes",
         ),
-        Plot(
-            "Held-out loss of each student",
-            "nats",
-            {"learned": ("learned", "held-out loss")},
-            across="student",
+        curves(
+            "Held-out loss of each student", "nats", ["learned"], "held-out loss", "student"
         ),
     ),
     prepare=_material,

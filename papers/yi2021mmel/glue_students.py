@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from papers.data.text.batches import TextBatches
 from papers.framework.recipe import Outcome
-from papers.metrics.glue import GLUE, accuracy
+from papers.metrics import GLUE, accuracy
 from papers.students import fit, predictions
 from papers.yi2021mmel.glue_texts import Material, Source, bare, copies_of, material
 from papers.yi2021mmel.language_models import encoder
@@ -190,11 +190,7 @@ def _teacher(
 def _weigher(way: Way, of: Settings, kind: _Kind, rule: TargetRule) -> nn.Module:
     if way.loss == "soft":
         return WorstCaseSoft(
-            of.temperature,
-            of.weight,
-            rule=rule,
-            objective=kind.objective,
-            predict=kind.predict,
+            of.temperature, of.weight, rule=rule, objective=kind.objective, predict=kind.predict
         )
     return WorstCase(of.temperature) if way.loss == "hard" else UniformCopies()
 

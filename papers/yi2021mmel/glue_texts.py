@@ -9,8 +9,7 @@ import torch
 from joblib import Memory
 from torch import Tensor
 
-from papers.text_augment import LanguageModel, Substitution, kept
-from papers.text_augment.substitution import SEARCHES
+from papers.text_augment import SEARCHES, LanguageModel, Substitution, kept
 from papers.yi2021mmel.language_models import (
     Language,
     empty_model,

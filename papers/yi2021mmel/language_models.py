@@ -153,12 +153,7 @@ def empty_model(tokenizer: Any, seed: int) -> Any:
 
 
 def _step(
-    model: Any,
-    rule: AdamW,
-    rows: Tensor,
-    special: Tensor,
-    mask: int,
-    draws: torch.Generator,
+    model: Any, rule: AdamW, rows: Tensor, special: Tensor, mask: int, draws: torch.Generator
 ) -> None:
     ids = rows[:, 0]
     gaps = (torch.rand(ids.shape, generator=draws) < GAPS) & ~torch.isin(ids, special)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from papers.metrics.glue import GLUE, accuracy, f1, matthews, spearman
+from papers.metrics import GLUE, accuracy, f1, matthews, spearman
 from tutelage.errors import UsageError
 
 PREDICTED = torch.tensor([1, 1, 0, 0, 1, 0, 1])

@@ -7,7 +7,7 @@ import torch
 
 from papers.catalogue import load_recipe
 from papers.fan2021interactions import clean
-from papers.fan2021interactions.kept_by_reward import learnt_to_keep
+from papers.fan2021interactions.clean import learnt_to_keep
 from papers.fan2021interactions.reweighting import PLAIN, train
 from tutelage.errors import UsageError
 from tutelage.models.catalogue import Images
