@@ -79,7 +79,7 @@ def judge_start(
     """The loss on a task's query set after K steps on its support set, with its gradients."""
     require_no_memory(problem.teacher)
     teacher: Params = {k: p for k, p in problem.teacher.named_parameters() if p.requires_grad}
-    taken = adaptation(problem, episode.support, steps, of=steps, seed=seed)
+    taken = adaptation(problem, episode.support, steps, total_steps=steps, seed=seed)
     now = autocast_now(problem.student.device)
     query = episode.query._replace(seed=mixed_seed(seed, steps), autocast=now)
     with autocast_to(FULL, problem.student.device):
@@ -88,11 +88,11 @@ def judge_start(
 
 
 def adaptation(
-    problem: BilevelProblem, support: Batch, steps: int, *, of: int, seed: int
+    problem: BilevelProblem, support: Batch, steps: int, *, total_steps: int, seed: int
 ) -> list[Step]:
     """Steps on a support set, all of it in every one."""
     taken = whole_run(problem.student, [support] * steps, seed)
-    return [step._replace(progress=Progress(k / of)) for k, step in enumerate(taken)]
+    return [step._replace(progress=Progress(k / total_steps)) for k, step in enumerate(taken)]
 
 
 def adapt(problem: BilevelProblem, steps: Sequence[Step]) -> StudentState:

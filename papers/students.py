@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import chain, count
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -40,6 +40,7 @@ class ImageParts(NamedTuple):
     test: ImageSet
 
 
+@runtime_checkable
 class Epochs(Protocol):
     """Minibatches by epoch."""
 

@@ -273,11 +273,13 @@ def kept(
     return copies
 
 
-def _name(of: Substitution, inputs: Tensor, sides: Tensor, seed: int) -> str:
-    found = hashlib.sha256(f"{of.copies} {of.share} {of.search} {of.separate} {seed}".encode())
+def _name(substitution: Substitution, inputs: Tensor, sides: Tensor, seed: int) -> str:
+    made = substitution
+    facts = made.copies, made.share, made.search, made.separate, seed
+    found = hashlib.sha256(" ".join(map(str, facts)).encode())
     found.update(_bytes(inputs))
     found.update(_bytes(sides))
-    found.update(_weights(of.model.model).encode())
+    found.update(_weights(substitution.model.model).encode())
     return found.hexdigest()[:32]
 
 

@@ -141,7 +141,9 @@ def test_to_first_order_the_inner_gradient_does_not_follow_the_student(teacher) 
 
 def test_to_first_order_the_starts_gradient_is_that_at_the_students_end() -> None:
     problem = made(Plain())
-    end = adapt(problem, adaptation(problem, episode().support, STEPS, of=STEPS, seed=0))
+    end = adapt(
+        problem, adaptation(problem, episode().support, STEPS, total_steps=STEPS, seed=0)
+    )
     want = problem.judge(end, {}, episode().query).student
     agree(judge_start(problem, episode(), FIRST_ORDER, STEPS, seed=0).student, want)
 
@@ -167,7 +169,9 @@ def shifted(problem: BilevelProblem, params: Params, v: Params, scale: float) ->
     for k, p in params.items():
         p.add_(scale * v[k])
     with torch.enable_grad():
-        end = adapt(problem, adaptation(problem, episode().support, STEPS, of=STEPS, seed=0))
+        end = adapt(
+            problem, adaptation(problem, episode().support, STEPS, total_steps=STEPS, seed=0)
+        )
     loss = problem.held_out_loss(end, dict(problem.teacher.named_parameters()), episode().query)
     for k, p in params.items():
         p.sub_(scale * v[k])
@@ -206,7 +210,7 @@ def test_one_optimiser_step_is_along_the_mean_over_the_group() -> None:
 def test_steps_beyond_those_of_learning_go_on_and_leave_the_start_alone() -> None:
     problem = made(weigher())
     before = own(problem.student.module)
-    steps = adaptation(problem, episode().support, 5, of=STEPS, seed=0)
+    steps = adaptation(problem, episode().support, 5, total_steps=STEPS, seed=0)
     assert [step.progress.fraction for step in steps] == [k / STEPS for k in range(5)]
     with_weights = adapt(problem, steps)
     without = adapt(replace(problem, teacher=Plain()), steps)
@@ -218,7 +222,7 @@ def test_steps_beyond_those_of_learning_go_on_and_leave_the_start_alone() -> Non
 
 def test_batch_normalisation_is_always_by_the_batch_at_hand() -> None:
     problem = made(Plain())
-    steps = adaptation(problem, episode().support, STEPS, of=STEPS, seed=0)
+    steps = adaptation(problem, episode().support, STEPS, total_steps=STEPS, seed=0)
     end = adapt(problem, steps)
     spoilt = {name: torch.full_like(b, 7) for name, b in end.buffers.items()}
     odd = end._replace(buffers=spoilt)

@@ -21,7 +21,12 @@ from papers.fan2021interactions.reweighting import (
     ready,
     train,
 )
-from papers.fan2021interactions.reweighting_settings import Settings, asked, material_of, shown
+from papers.fan2021interactions.reweighting_settings import (
+    Settings,
+    train_settings_of,
+    material_of,
+    shown,
+)
 from papers.fan2021interactions.tables import BEST, CLEAN, METRICS
 from papers.framework.recipe import Outcome, Recipe, below, curves
 from papers.students import endless
@@ -67,15 +72,22 @@ class Episodes(Settings):
             )
 
 
-def learnt_to_keep(seed: int, of: Episodes, device: torch.device) -> Way:
+def learnt_to_keep(seed: int, settings: Episodes, device: torch.device) -> Way:
     """Learn what to keep, from fresh students on the seed's own data."""
-    material = material_of(of, seed)
-    streams, images = open_streams(material, asked(of), seed, device), shown(material)
+    material = material_of(settings, seed)
+    streams, images = (
+        open_streams(material, train_settings_of(settings), seed, device),
+        shown(material),
+    )
 
     def student(number: int) -> tuple[nn.Module, Optimizer]:
-        made = build_student(of.student, **images._asdict(), seed=mixed_seed(seed, number))
+        made = build_student(
+            settings.student, **images._asdict(), seed=mixed_seed(seed, number)
+        )
         made = made.to(device).train()
-        rule = SGD(made.parameters(), of.lr, momentum=0.9, weight_decay=of.weight_decay)
+        rule = SGD(
+            made.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay
+        )
         return made, rule
 
     with seeded(seed, torch.device("cpu")):
@@ -83,14 +95,14 @@ def learnt_to_keep(seed: int, of: Episodes, device: torch.device) -> Way:
     episodes = rewarded(
         student,
         teacher,
-        Adam(teacher.parameters(), of.keep_lr),
+        Adam(teacher.parameters(), settings.keep_lr),
         lambda number: endless(streams.train, mixed_seed(seed, number) % 2**31),
         list(streams.held_out.whole(AT_ONCE)),
-        goal=Goal(of.goal, of.goal_steps, of.goal_every),
+        goal=Goal(settings.goal, settings.goal_steps, settings.goal_every),
         decay=0.9,
         seed=seed,
     )
-    for _ in islice(episodes, of.episodes):
+    for _ in islice(episodes, settings.episodes):
         pass
     return Way(lambda *_: teacher, signal=None)
 
@@ -188,7 +200,7 @@ def _recipe(
     data: str,
     students: tuple[str, str],
     mini: Mapping[str, Any],
-    minutes: tuple[float, float],
+    minutes: tuple[int, int],
     note: str,
 ) -> Recipe:
     # a network on a data set; students at paper and gpu scale; minutes at mini and paper scale

@@ -81,7 +81,7 @@ def _column(table: str, data: str, noise: str, mini: Settings, paper: Settings) 
 
 
 def _recipe(
-    name: str, title: str, column: dict, minutes: tuple[float, float], *notes: str
+    name: str, title: str, column: dict, minutes: tuple[int, int], *notes: str
 ) -> Recipe:
     # the paper's four rows, and the teacher of margin and loss; minutes at mini and paper scale
     lowers = Claim(

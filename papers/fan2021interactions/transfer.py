@@ -59,7 +59,7 @@ class Transfer(Settings):
 WHERE = ("same", "student", "data")
 """whom the frozen teacher teaches: a fresh student of the kind and data it was learnt with,
 another network, the same network on another data set"""
-ARMS = tuple(f"{where}.{how}" for where in WHERE for how in ("plain", "frozen"))
+ARMS = tuple(f"{where}.{teaching}" for where in WHERE for teaching in ("plain", "frozen"))
 SOURCE = interactions()
 
 
@@ -81,17 +81,17 @@ def frozen(teacher: InternalState) -> Way:
     return Way(partial(_fitted, teacher), signal=None)
 
 
-def _fitted(teacher: InternalState, student: nn.Module, of: Images) -> InternalState:
-    tap = internal_state(student, "I0", (of.channels, of.size, of.size))
+def _fitted(teacher: InternalState, student: nn.Module, images: Images) -> InternalState:
+    tap = internal_state(student, "I0", (images.channels, images.size, images.size))
     if tap.width != teacher.tap_width:
         raise UsageError(
             f"The teacher was learnt with {teacher.tap_width} features, but "
-            f"{type(student).__name__} gives {tap.width} of {of.size}x{of.size} images: give "
+            f"{type(student).__name__} gives {tap.width} of {images.size}x{images.size} images: give "
             "other_student and other_data with as many."
         )
-    if of.classes == teacher.classes:
+    if images.classes == teacher.classes:
         return teacher
-    return for_other_classes(teacher, student, of.classes)
+    return for_other_classes(teacher, student, images.classes)
 
 
 def counted(trained: Trained) -> float:
@@ -102,8 +102,8 @@ def counted(trained: Trained) -> float:
 
 def run(arm: str, seed: int, settings: Transfer, device: torch.device) -> Outcome:
     """Train one student with one seed, under no teacher or a frozen one."""
-    where, _, how = arm.partition(".")
-    way = PLAIN if how == "plain" else frozen(learnt(seed, settings, device))
+    where, _, teaching = arm.partition(".")
+    way = PLAIN if teaching == "plain" else frozen(learnt(seed, settings, device))
     trained = train(way, seed, settings.target(where), device)
     errors = trained.errors()
     found = {name: errors[name] for name in METRICS}

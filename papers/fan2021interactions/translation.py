@@ -43,23 +43,25 @@ LOOKS = 5
 """how often the held-out loss is taken while it is fine-tuned, and once before"""
 
 
-def _prepare(of: TranslationSettings) -> None:
+def _prepare(settings: TranslationSettings) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     for noise in dict.fromkeys(arm.split(".")[0] for arm in ARMS):
-        taught_before(noise, of, device)
+        taught_before(noise, settings, device)
 
 
 def _line(step: int, steps: int) -> float:
     return 1 - step / steps
 
 
-def _teacher(how: str, student: Translator, of: TranslationSettings) -> nn.Module:
-    if how == "rule":  # of each batch, all but the share of wrong pairs with the highest loss
-        share = 1 - of.mispaired
+def _teacher(name: str, student: Translator, settings: TranslationSettings) -> nn.Module:
+    if name == "rule":  # of each batch, all but the share of wrong pairs with the highest loss
+        share = 1 - settings.mispaired
         return SelfPaced(start=share, end=share)
-    if how == "state":
-        return InternalState(student, classes=2, tap=STATE, tap_width=of.width, label=False)
-    if how == "surface":
+    if name == "state":
+        return InternalState(
+            student, classes=2, tap=STATE, tap_width=settings.width, label=False
+        )
+    if name == "surface":
         facts = ("margin", "loss")
         return InternalState(student, classes=2, label=False, surface=facts)
     return Plain()
@@ -67,15 +69,15 @@ def _teacher(how: str, student: Translator, of: TranslationSettings) -> nn.Modul
 
 def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device) -> Outcome:
     """Fine-tune a student, from where all begin, and see what it is worth."""
-    noise, how = arm.split(".")
+    noise, name = arm.split(".")
     material = read_material(settings)
     pairs, wrong = spoilt(noise, settings, material.train)
-    if how == "right-only":
+    if name == "right-only":
         pairs = pairs.rows((~wrong).nonzero().flatten())
     student = build_translator(settings, len(material.vocabulary)).to(device)
     student.load_state_dict(taught_before(noise, settings, device))
     student.eval()
-    teacher = _teacher(how, student, settings).to(device)
+    teacher = _teacher(name, student, settings).to(device)
     learns = next(teacher.parameters(), None) is not None
     rule = SGD(student.parameters(), settings.lr, momentum=0.9)
     tutor = Tutor(

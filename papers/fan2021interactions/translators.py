@@ -119,52 +119,61 @@ class Material(NamedTuple):
     """of the test pairs"""
 
 
-def _folder(of: TranslationSettings) -> Path:
-    if Path(of.data).expanduser().is_dir():
-        return Path(of.data).expanduser()
-    copy = local_folder(of.data)
+def _folder(settings: TranslationSettings) -> Path:
+    if Path(settings.data).expanduser().is_dir():
+        return Path(settings.data).expanduser()
+    copy = local_folder(settings.data)
     if copy is None:
         raise UsageError(
-            f"{of.data} is not here: set TUTELAGE_DATA to a folder that holds it, or give "
+            f"{settings.data} is not here: set TUTELAGE_DATA to a folder that holds it, or give "
             "--set data=FOLDER with sentence pairs in columns or files de and en."
         )
     return copy
 
 
 @cache
-def read_material(of: TranslationSettings) -> Material:
+def read_material(settings: TranslationSettings) -> Material:
     """Read the pairs, in lower case as the paper's, once in each process."""
-    parts = read_pairs(_folder(of), "de", "en")
+    parts = read_pairs(_folder(settings), "de", "en")
     if parts.held_out is None or parts.test is None:
-        raise UsageError(f"{of.data} lacks a held-out or a test part.")
+        raise UsageError(f"{settings.data} lacks a held-out or a test part.")
     rows = [
         part.rows(torch.arange(len(part))[:number])
-        for part, number in zip(parts, (of.pairs, of.held_out, of.tested), strict=True)
+        for part, number in zip(
+            parts, (settings.pairs, settings.held_out, settings.tested), strict=True
+        )
         if part is not None
     ]
     low = [part.lower() for part in rows]
-    words = Vocabulary.learn([*low[0].sources, *low[0].targets], of.words)
-    train, held_out, test = (encoded(part, words, of.longest) for part in low)
+    words = Vocabulary.learn([*low[0].sources, *low[0].targets], settings.words)
+    train, held_out, test = (encoded(part, words, settings.longest) for part in low)
     return Material(words, train, held_out, test, list(low[2].targets))
 
 
 def spoilt(
-    noise: str, of: TranslationSettings, right: EncodedPairs
+    noise: str, settings: TranslationSettings, right: EncodedPairs
 ) -> tuple[EncodedPairs, Tensor]:
     """Spoil some pairs."""
     if noise == "masked":
-        return masked(right, of.pair_rate, of.token_rate, seed=SPOILT_AT)
+        return masked(right, settings.pair_rate, settings.token_rate, seed=SPOILT_AT)
     if noise == "mispaired":
-        return mispaired(right, of.mispaired, seed=SPOILT_AT)
+        return mispaired(right, settings.mispaired, seed=SPOILT_AT)
     return right, torch.zeros(len(right), dtype=torch.bool)
 
 
-def build_translator(of: TranslationSettings, words: int) -> Translator:
+def build_translator(settings: TranslationSettings, words: int) -> Translator:
     """Build a Transformer that begins the same each time."""
-    sizes = {"width": of.width, "hidden": 2 * of.width, "layers": of.layers, "heads": HEADS}
+    sizes = {
+        "width": settings.width,
+        "hidden": 2 * settings.width,
+        "layers": settings.layers,
+        "heads": HEADS,
+    }
     with seeded(0, torch.device("cpu")):
         special = PAD, START, END
-        return marian(words, special, **sizes, dropout=of.dropout, longest=of.longest)
+        return marian(
+            words, special, **sizes, dropout=settings.dropout, longest=settings.longest
+        )
 
 
 def _root(step: int, warm_up: int) -> float:
@@ -172,28 +181,30 @@ def _root(step: int, warm_up: int) -> float:
 
 
 def _first(
-    noise: str, of: TranslationSettings, device: str, _releases: str
+    noise: str, settings: TranslationSettings, device: str, _releases: str
 ) -> dict[str, Tensor]:
     # from all pairs, right or wrong, without a teacher
-    material, place = read_material(of), torch.device(device)
-    pairs, _ = spoilt(noise, of, material.train)
-    student = build_translator(of, len(material.vocabulary)).to(place)
-    rule = Adam(student.parameters(), of.first_lr, (0.9, 0.98))
-    pace = LambdaLR(rule, partial(_root, warm_up=of.warm_up))
-    objective = TokenCrossEntropy(of.smoothing)
+    material, place = read_material(settings), torch.device(device)
+    pairs, _ = spoilt(noise, settings, material.train)
+    student = build_translator(settings, len(material.vocabulary)).to(place)
+    rule = Adam(student.parameters(), settings.first_lr, (0.9, 0.98))
+    pace = LambdaLR(rule, partial(_root, warm_up=settings.warm_up))
+    objective = TokenCrossEntropy(settings.smoothing)
     tutor = Tutor(student, rule, Plain(), objective=objective)
-    for batch in islice(endless(PairBatches(pairs, of.first_batch, 0, place)), of.first_steps):
+    for batch in islice(
+        endless(PairBatches(pairs, settings.first_batch, 0, place)), settings.first_steps
+    ):
         tutor.step(batch)
         pace.step()
     return {name: tensor.cpu() for name, tensor in student.state_dict().items()}
 
 
 def taught_before(
-    noise: str, of: TranslationSettings, device: torch.device
+    noise: str, settings: TranslationSettings, device: torch.device
 ) -> dict[str, Tensor]:
     """The student with which all arms and seeds begin; kept in the user's cache folder."""
     kept: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_first)
-    return kept(noise, of, device.type, str(environment()))
+    return kept(noise, settings, device.type, str(environment()))
 
 
 @torch.no_grad()
@@ -239,11 +250,13 @@ def told_apart(tutor: Tutor, batches: PairBatches, wrong: Tensor) -> Mapping[str
 
 
 def translation_bleu(
-    student: Translator, test: PairBatches, of: TranslationSettings, by: Material
+    student: Translator, test: PairBatches, settings: TranslationSettings, material: Material
 ) -> float:
     """Judge a student's translations of the test pairs."""
     said: dict[int, str] = {}
     for batch in test.whole(100):
-        found = student.translate(batch.inputs[:, 0], beams=of.beams, longest=of.longest)
-        said |= dict(zip(batch.ids.tolist(), by.vocabulary.decode(found), strict=True))
-    return bleu([said[n] for n in sorted(said)], by.references, lower_case=True)
+        found = student.translate(
+            batch.inputs[:, 0], beams=settings.beams, longest=settings.longest
+        )
+        said |= dict(zip(batch.ids.tolist(), material.vocabulary.decode(found), strict=True))
+    return bleu([said[n] for n in sorted(said)], material.references, lower_case=True)

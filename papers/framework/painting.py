@@ -203,10 +203,10 @@ def _scatter(axes: Axes, drawing: Mapping[str, Any]) -> None:
     _bar(axes, shown, drawing["colour"])
 
 
-def _grouped(axes: Axes, x: np.ndarray, y: np.ndarray, of: list[str], colour: str) -> None:
-    names = sorted(set(of))
+def _grouped(axes: Axes, x: np.ndarray, y: np.ndarray, groups: list[str], colour: str) -> None:
+    names = sorted(set(groups))
     for place, name in enumerate(names):
-        kept = np.array([one == name for one in of])
+        kept = np.array([one == name for one in groups])
         look = looks.ARMS[place % len(looks.ARMS)]
         axes.scatter(
             x[kept],

@@ -1,4 +1,4 @@
-"""One reproduction from what was asked to what was found."""
+"""One reproduction, from its arguments to its result, with a progress display."""
 
 import contextlib
 import json
@@ -22,12 +22,12 @@ from tutelage.storage.json_files import unwritten
 from tutelage_cli.runner.run_folder import sweep
 from tutelage_cli.terminal import Pace, clock, listed, say
 
-LOOKED_EVERY = 0.25
-"""seconds between two looks at the jobs' files"""
-TOLD_EVERY = 60.0
+POLLED_EVERY = 0.25
+"""seconds between two checks of the jobs' files"""
+PRINTED_EVERY = 60.0
 """seconds between two lines elsewhere while no job ends"""
 FIGURES = 3
-"""figures of a finished job that are told, at most"""
+"""metrics of a finished job that are printed, at most"""
 
 
 @contextlib.contextmanager
@@ -47,8 +47,8 @@ def watching(console: Console, jobs: Sequence[Job]) -> Iterator[None]:
 def _bar(console: Console, jobs: Sequence[Job], done: threading.Event) -> None:
     pace = Pace()
     columns = (TextColumn("jobs"), BarColumn(bar_width=20), MofNCompleteColumn())
-    told = TextColumn("{task.description}", markup=False)
-    with Progress(*columns, told, console=console) as progress:
+    text = TextColumn("{task.description}", markup=False)
+    with Progress(*columns, text, console=console) as progress:
         bar, ended = progress.add_task("", total=len(jobs)), 0
         for fresh in _ending(jobs, done):
             for job in fresh:
@@ -58,15 +58,15 @@ def _bar(console: Console, jobs: Sequence[Job], done: threading.Event) -> None:
 
 
 def _lines(console: Console, jobs: Sequence[Job], done: threading.Event) -> None:
-    pace, ended, told = Pace(), 0, 0.0
+    pace, ended, printed = Pace(), 0, 0.0
     say(console, f"running {len(jobs)} jobs: every arm with every seed")
     for fresh in _ending(jobs, done):
         for job in fresh:
-            ended, told = ended + 1, pace.seconds
+            ended, printed = ended + 1, pace.seconds
             line = f"{ended} of {len(jobs)}: {_name(job)}"
             say(console, listed(line, figures(job.file), _far(pace, ended, len(jobs))))
-        if pace.seconds - told > TOLD_EVERY and ended < len(jobs):
-            told = pace.seconds
+        if pace.seconds - printed > PRINTED_EVERY and ended < len(jobs):
+            printed = pace.seconds
             say(console, listed(f"{ended} of {len(jobs)}", _far(pace, ended, len(jobs))))
 
 
@@ -92,7 +92,7 @@ def _ending(jobs: Sequence[Job], done: threading.Event) -> Iterator[list[Job]]:
     """Look again and again, a last time when all is done."""
     waiting, last = list(jobs), False
     while not last:
-        last = done.wait(LOOKED_EVERY)
+        last = done.wait(POLLED_EVERY)
         fresh = [job for job in waiting if _ended(job)]
         waiting = [job for job in waiting if job not in fresh]
         yield fresh
@@ -121,20 +121,20 @@ class Found(NamedTuple):
         return {**self.content, "failures": failed, "written": written}
 
 
-def reproduce(recipe: Recipe, asked: Reproduce, console: Console) -> Found:
+def reproduce(recipe: Recipe, args: Reproduce, console: Console) -> Found:
     """Run what is missing of a recipe and write its result, its figure and the page."""
-    todo = plan(recipe, asked)
+    todo = plan(recipe, args)
     jobs = missing(todo)
     if jobs:
         recipe.prepare(todo.settings)
     try:
-        return _carry_out(todo, jobs, asked, console)
+        return _carry_out(todo, jobs, args, console)
     except OSError as error:
         then = "then give the same command again: it goes on with what is missing"
         raise UsageError(unwritten(error, error.filename or todo.root, then)) from error
 
 
-def _carry_out(todo: Plan, jobs: list[Job], asked: Reproduce, console: Console) -> Found:
+def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -> Found:
     failures: list[Failure] = []
     todo.folder.mkdir(parents=True, exist_ok=True)
     sweep(todo.folder)
@@ -144,7 +144,7 @@ def _carry_out(todo: Plan, jobs: list[Job], asked: Reproduce, console: Console) 
         say(console, before)
     if jobs:
         with watching(console, jobs):
-            failures = run_jobs(todo, jobs, backend=asked.backend, at_once=asked.jobs)
+            failures = run_jobs(todo, jobs, backend=args.backend, at_once=args.jobs)
     content = result(todo, failures)
     files = [store(todo.root, content)]
     if content["plots"]:

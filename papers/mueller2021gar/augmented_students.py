@@ -147,7 +147,7 @@ def splits(data: str) -> Splits:
 
 def train(
     data: str,
-    how: str,
+    policy: str,
     space: str,
     settings: Settings,
     seed: int,
@@ -169,12 +169,12 @@ def train(
     student = nn.Sequential(standard, network)
     student = student.to(device)
     effect = KeepEffect()
-    tutor = _tutored(student, how, space, settings, seed, effect)
-    policy = UniformAugment(space_name=space)
+    tutor = _tutored(student, policy, space, settings, seed, effect)
+    uniform = UniformAugment(space_name=space)
     as_they_are = torch.zeros(len(mean)), torch.ones(len(mean))
     batches = Batches(training, settings.batch, mixed_seed(seed, 1), *as_they_are, None, device)
-    if how == "uniform":
-        batches = replace(batches, augment=lambda images, drawn: policy(images, seed=drawn))
+    if policy == "uniform":
+        batches = replace(batches, augment=lambda images, drawn: uniform(images, seed=drawn))
     steps = settings.epochs * len(batches)
     rate = partial(rate_at, total=steps, warm_up=settings.warm_up)
     schedule = LambdaLR(tutor.optimizer, rate)
@@ -206,20 +206,25 @@ def kept(
 
 
 def _tutored(
-    student: nn.Module, how: str, space: str, of: Settings, seed: int, effect: KeepEffect
+    student: nn.Module,
+    policy: str,
+    space: str,
+    settings: Settings,
+    seed: int,
+    effect: KeepEffect,
 ) -> Tutor:
-    rule = sgd(student, of.lr)
+    rule = sgd(student, settings.lr)
     rule.register_step_pre_hook(lambda *_: _clip(student))
-    if how in ("none", "uniform"):
+    if policy in ("none", "uniform"):
         return Tutor(student, rule, Plain(), seed=seed)
     teacher = LearnedAugmentation(space).to(next(student.parameters()).device)
-    if how == "random":
+    if policy == "random":
         generator = torch.Generator().manual_seed(mixed_seed(seed, 3))
         with torch.no_grad():
             for p in teacher.parameters():
                 p.copy_(torch.randn(p.shape, generator=generator))
-    learner = Adam(teacher.parameters(), 0.0 if how in STILL else of.teacher_lr)
-    signal = Tallied(effect, permuted=how == "permuted")
+    learner = Adam(teacher.parameters(), 0.0 if policy in STILL else settings.teacher_lr)
+    signal = Tallied(effect, permuted=policy == "permuted")
     return Tutor(student, rule, teacher, learner, signal=signal, teacher_every=2, seed=seed)
 
 

@@ -61,40 +61,40 @@ def _losses(student: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
     return F.cross_entropy(student(batch.inputs), batch.targets, reduction="none")
 
 
-def _step(of: Material) -> None:
-    of.optimizer.zero_grad(set_to_none=True)
-    _losses(of.student, next(of.batches)).mean().backward()
-    of.optimizer.step()
+def _step(material: Material) -> None:
+    material.optimizer.zero_grad(set_to_none=True)
+    _losses(material.student, next(material.batches)).mean().backward()
+    material.optimizer.step()
 
 
-def plain(of: Material) -> Once:
+def plain(material: Material) -> Once:
     """A step without a teacher; the unit."""
-    return partial(_step, of)
+    return partial(_step, material)
 
 
-def rewarded(method: Alignment, of: Material) -> Once:
+def rewarded(method: Alignment, material: Material) -> Once:
     """A step that gives the rewards of the step before, and teaches a sampler by them."""
-    device = next(of.student.parameters()).device
-    sampler = SplitSampler([len(next(of.batches).ids)] * PARTS).to(device)
+    device = next(material.student.parameters()).device
+    sampler = SplitSampler([len(next(material.batches).ids)] * PARTS).to(device)
     learner = Adam(sampler.parameters(), 0.1)
     signal = GradientAlignment(method)
-    tutor = Tutor(of.student, of.optimizer, sampler, learner, signal=signal)
-    return lambda: tutor.step(next(of.batches))
+    tutor = Tutor(material.student, material.optimizer, sampler, learner, signal=signal)
+    return lambda: tutor.step(next(material.batches))
 
 
-def looked_ahead(signal: Lookahead, of: Material) -> Once:
+def looked_ahead(signal: Lookahead, material: Material) -> Once:
     """A step whose examples are weighed by a network that learns one step ahead, exactly."""
-    weigher = LossWeigher().to(next(of.student.parameters()).device)
+    weigher = LossWeigher().to(next(material.student.parameters()).device)
     learner = Adam(weigher.parameters(), 1e-3)
-    tutor = Tutor(of.student, of.optimizer, weigher, learner, signal=signal)
-    return lambda: tutor.step(next(of.batches), _held_out(tutor, of))
+    tutor = Tutor(material.student, material.optimizer, weigher, learner, signal=signal)
+    return lambda: tutor.step(next(material.batches), _held_out(tutor, material))
 
 
-def _held_out(tutor: Tutor, of: Material) -> Batch | None:
-    return next(of.batches) if tutor.wants_held_out else None
+def _held_out(tutor: Tutor, material: Material) -> Batch | None:
+    return next(material.batches) if tutor.wants_held_out else None
 
 
-def chain_rule(of: Material) -> Once:
+def chain_rule(material: Material) -> Once:
     """The direct meta-gradient of the weights 1, written out in plain torch.
 
     The step's gradient keeps its graph and is multiplied by the next step's gradient:
@@ -103,10 +103,10 @@ def chain_rule(of: Material) -> Once:
     kept: list[tuple[Tensor, list[Tensor]]] = []
 
     def once() -> None:
-        batch, own = next(of.batches), dict(of.student.named_parameters())
+        batch, own = next(material.batches), dict(material.student.named_parameters())
         # copies, since the graph outlives the step that changes the parameters in place
         theta: Params = {k: p.detach().clone().requires_grad_() for k, p in own.items()}
-        losses = _losses(lambda x: functional_call(of.student, theta, (x,)), batch)
+        losses = _losses(lambda x: functional_call(material.student, theta, (x,)), batch)
         w = torch.ones_like(losses, requires_grad=True)
         g = list(
             torch.autograd.grad((w * losses).mean(), list(theta.values()), None, None, True)
@@ -118,24 +118,27 @@ def chain_rule(of: Material) -> Once:
         kept.append((w, g))
         for p, x in zip(own.values(), detached, strict=True):
             p.grad = x
-        of.optimizer.step()
+        material.optimizer.step()
 
     return once
 
 
-def with_higher(of: Material) -> Once:
+def with_higher(material: Material) -> Once:
     """The same by the library ``higher``: the next batch's loss after a step that is tried."""
     higher = import_module("higher")
 
     def once() -> None:
-        batch, after = next(of.batches), next(of.batches)
-        with higher.innerloop_ctx(of.student, of.optimizer) as (student, differentiable):
+        batch, after = next(material.batches), next(material.batches)
+        with higher.innerloop_ctx(material.student, material.optimizer) as (
+            student,
+            differentiable,
+        ):
             losses = _losses(student, batch)
             w = torch.ones_like(losses, requires_grad=True)
             differentiable.step((w * losses).mean())
             torch.autograd.grad(_losses(student, after).mean(), w)
         del student, differentiable, losses
-        _step(of)
+        _step(material)
 
     return once
 

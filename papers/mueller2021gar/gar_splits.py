@@ -117,35 +117,40 @@ def _network(name: str) -> nn.Module:
     )
 
 
-def train(tutor: Tutor, parts: Parts, of: Settings, seed: int) -> tuple[Tensor, Tensor]:
+def train(tutor: Tutor, parts: Parts, settings: Settings, seed: int) -> tuple[Tensor, Tensor]:
     """Train the student on batches that its teacher draws."""
     sampler, probabilities, losses = tutor.teacher, [], []
     assert isinstance(sampler, SplitSampler)
     draws = torch.Generator().manual_seed(mixed_seed(seed, 2))
-    for _ in range(of.epochs * (of.examples // of.batch)):
+    for _ in range(settings.epochs * (settings.examples // settings.batch)):
         probabilities.append(sampler.log_probs().detach().exp())
-        rows = sampler.draw(of.batch, generator=draws).row.to(parts.images.device)
+        rows = sampler.draw(settings.batch, generator=draws).row.to(parts.images.device)
         batch = Batch(_scaled(parts.images[rows]), parts.labels[rows], rows)
         losses.append(tutor.step(batch).loss)
-    p = torch.stack(probabilities).view(of.epochs, -1, of.parts).mean(1)
-    return p.cpu(), torch.stack(losses).view(of.epochs, -1).mean(1).cpu()
+    p = torch.stack(probabilities).view(settings.epochs, -1, settings.parts).mean(1)
+    return p.cpu(), torch.stack(losses).view(settings.epochs, -1).mean(1).cpu()
 
 
 def tutored(
-    student: nn.Module, sampler: SplitSampler, how: str, lr: float, of: Settings, seed: int
+    student: nn.Module,
+    sampler: SplitSampler,
+    reward: str,
+    lr: float,
+    settings: Settings,
+    seed: int,
 ) -> Tutor:
     """The student with its optimiser, and its sampler with the way it learns."""
     rule = SGD(student.parameters(), lr, momentum=0.9, nesterov=True, weight_decay=5e-4)
-    if how not in REWARDS:
+    if reward not in REWARDS:
         return Tutor(student, rule, sampler, seed=seed)
-    learner = Adam(sampler.parameters(), of.teacher_lr)
-    signal, aggregate = REWARDS[how], of.aggregate
+    learner = Adam(sampler.parameters(), settings.teacher_lr)
+    signal, aggregate = REWARDS[reward], settings.aggregate
     return Tutor(student, rule, sampler, learner, signal=signal, aggregate=aggregate, seed=seed)
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student with one seed."""
-    name, how, noise = arm.split(".")
+    name, reward, noise = arm.split(".")
     kind, lr = NETWORKS[name]
     data, test = (
         splits("cifar10").train,
@@ -158,7 +163,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     with seeded(mixed_seed(seed, 0), torch.device("cpu")):
         student = _network(kind).to(device)
     sampler = SplitSampler([parts.size] * settings.parts).to(device)
-    tutor = tutored(student, sampler, how, lr, settings, seed)
+    tutor = tutored(student, sampler, reward, lr, settings, seed)
     p, losses = train(tutor, parts, settings, seed)
     area = torch.trapezoid(p, dim=0)
     metrics = {

@@ -22,8 +22,8 @@ ARMS = (
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student."""
-    data, how, space = arm.split(".")
-    trained = train(data, how, SPACES[space], settings, seed, device)
+    data, policy, space = arm.split(".")
+    trained = train(data, policy, SPACES[space], settings, seed, device)
     return Outcome(trained.test, {"training loss": trained.losses})
 
 

@@ -151,50 +151,55 @@ class _Parts(NamedTuple):
     test: Batches
 
 
-def _parts(of: Settings, seed: int, device: torch.device) -> _Parts:
-    whole = splits(of.data).train
-    kept, judging = balanced_indices(whole, of.train, of.held_out, seed)
-    train, test = whole.rows(kept), splits(of.data).test.rows(torch.arange(of.tested))
+def _parts(settings: Settings, seed: int, device: torch.device) -> _Parts:
+    whole = splits(settings.data).train
+    kept, judging = balanced_indices(whole, settings.train, settings.held_out, seed)
+    train, test = (
+        whole.rows(kept),
+        splits(settings.data).test.rows(torch.arange(settings.tested)),
+    )
     mean, std = statistics(train)
 
     def batches(images: ImageSet, size: int) -> Batches:
         return Batches(images, size, mixed_seed(seed, 2), mean, std, None, device)
 
     return _Parts(
-        batches(train, of.course.batch),
-        batches(whole.rows(judging), of.held_out),
-        batches(whole.rows(torch.cat([kept, judging])), of.batch),
+        batches(train, settings.course.batch),
+        batches(whole.rows(judging), settings.held_out),
+        batches(whole.rows(torch.cat([kept, judging])), settings.batch),
         batches(test, 500),
     )
 
 
 @cache
 def _commentary(
-    of: Settings, seed: int, device: torch.device, *, iteration: bool
+    settings: Settings, seed: int, device: torch.device, *, iteration: bool
 ) -> tuple[nn.Module, tuple[float, ...]]:
     # a network that has learned, and the held-out losses meanwhile; once in each process
-    parts = _parts(of, seed, device)
+    parts = _parts(settings, seed, device)
     channels, size = parts.train.images.images.shape[1:3]
     with seeded(mixed_seed(seed, 3), torch.device("cpu")):
         network = TwoBlockCNN(channels + iteration, 1, size).to(device)
     teacher = Curriculum(network, iteration=iteration)
-    judge = next(parts.held_out.whole(of.held_out))
+    judge = next(parts.held_out.whole(settings.held_out))
     losses = tuple(
-        float(e.held_out_loss) for e in learned(teacher, of.course, parts.train, judge)
+        float(e.held_out_loss) for e in learned(teacher, settings.course, parts.train, judge)
     )
     return network.requires_grad_(False), losses
 
 
 def _curve(
-    pupil: Pupil, teacher: nn.Module, of: Settings, parts: _Parts, seed: int
+    pupil: Pupil, teacher: nn.Module, settings: Settings, parts: _Parts, seed: int
 ) -> Iterator[float]:
     # test accuracies along one pupil's training, %
     student = build_network(pupil.name, parts.both.images, mixed_seed(seed, 4))
     student = student.to(parts.both.device)
-    rule = Adam(student.parameters(), of.lr)
-    tutor = Tutor(student, rule, teacher, total_steps=of.course.steps, seed=mixed_seed(seed, 5))
+    rule = Adam(student.parameters(), settings.lr)
+    tutor = Tutor(
+        student, rule, teacher, total_steps=settings.course.steps, seed=mixed_seed(seed, 5)
+    )
     training = replace(parts.both, augment=cropped_and_mirrored, seed=mixed_seed(seed, 6))
-    due = {round(pupil.steps * (look + 1) / of.looks) for look in range(of.looks)}
+    due = {round(pupil.steps * (look + 1) / settings.looks) for look in range(settings.looks)}
     for step, batch in enumerate(islice(endless(training), pupil.steps), start=1):
         tutor.step(batch)
         if step in due:
@@ -202,20 +207,20 @@ def _curve(
             student.train()
 
 
-def taught(arm: str, seed: int, of: Settings, device: torch.device) -> Outcome:
+def taught(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train new students under one kind of weights, learned first where they are."""
-    parts, losses, teacher = _parts(of, seed, device), (), Plain()
+    parts, losses, teacher = _parts(settings, seed, device), (), Plain()
     if arm in BEYOND:
         iteration = arm != "non-curriculum"
-        network, losses = _commentary(of, seed, device, iteration=iteration)
+        network, losses = _commentary(settings, seed, device, iteration=iteration)
         teacher = Curriculum(network, iteration=iteration, beyond=BEYOND[arm])
     curves = {
-        place: list(_curve(pupil, teacher, of, parts, mixed_seed(seed, 7, number)))
-        for number, (place, pupil) in enumerate(zip(PLACES, of.pupils, strict=True))
+        place: list(_curve(pupil, teacher, settings, parts, mixed_seed(seed, 7, number)))
+        for number, (place, pupil) in enumerate(zip(PLACES, settings.pupils, strict=True))
     }
     areas = {f"area_{place}": fmean(curve) for place, curve in curves.items()}
     ends = {f"final_{place}": curve[-1] for place, curve in curves.items()}
-    weighed = _weighed(teacher, parts.test, 1 - 1 / of.course.steps)
+    weighed = _weighed(teacher, parts.test, 1 - 1 / settings.course.steps)
     return Outcome(areas | ends | weighed, curves | {"held-out loss": losses})
 
 

@@ -68,20 +68,20 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
 
 
 def _tested(
-    problem: BilevelProblem, arm: str, of: Settings, device: torch.device
+    problem: BilevelProblem, arm: str, settings: Settings, device: torch.device
 ) -> dict[str, float]:
     drawn = source(arm)
-    test = episodes_for(arm, drawn.classes.test, of, TASKS_OF_TEST, device)
-    other = episodes_for(arm, drawn.other, of, TASKS_OF_TEST, device)
-    found = mean_and_interval(accuracies(problem, test, of))
+    test = episodes_for(arm, drawn.classes.test, settings, TASKS_OF_TEST, device)
+    other = episodes_for(arm, drawn.other, settings, TASKS_OF_TEST, device)
+    found = mean_and_interval(accuracies(problem, test, settings))
     measured = {"accuracy": found.mean, "interval": found.half}
-    measured["accuracy_digits"] = mean_and_interval(accuracies(problem, other, of)).mean
+    measured["accuracy_digits"] = mean_and_interval(accuracies(problem, other, settings)).mean
     weighs = isinstance(problem.teacher, SupportWeights)
     others = (Plain(), Permuted(problem.teacher)) if weighs else ()
-    ways = [accuracies(replace(problem, teacher=teacher), test, of) for teacher in others]
+    ways = [accuracies(replace(problem, teacher=teacher), test, settings) for teacher in others]
     off, permuted = [mean_and_interval(way).mean for way in ways] or [found.mean] * 2
     measured |= {"accuracy_off": off, "accuracy_permuted": permuted}
-    return measured | weight_metrics(problem, test, of)
+    return measured | weight_metrics(problem, test, settings)
 
 
 def _binned(losses: Sequence[float]) -> list[float]:

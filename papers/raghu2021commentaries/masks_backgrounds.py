@@ -77,19 +77,19 @@ class Settings:
 
 
 @cache
-def _parts(of: Settings, seed: int) -> ThreeParts:
+def _parts(settings: Settings, seed: int) -> ThreeParts:
     # made once in each process
-    if of.data == "birds":
+    if settings.data == "birds":
         return birds_on_places(*BIRDS, Size(224, 224), pictures=1, seed=seed)
-    return digit_parts(of.sizes, seed=seed, side=14)
+    return digit_parts(settings.sizes, seed=seed, side=14)
 
 
-def _batches(of: Settings, seed: int, device: torch.device) -> tuple[Batches, ...]:
-    parts = _parts(of, mixed_seed(seed, 0))
+def _batches(settings: Settings, seed: int, device: torch.device) -> tuple[Batches, ...]:
+    parts = _parts(settings, mixed_seed(seed, 0))
     mean, std = statistics(parts.train.images)
     drawn = mixed_seed(seed, 1)
     return tuple(
-        Batches(part.images, of.batch, drawn, mean, std, None, device) for part in parts
+        Batches(part.images, settings.batch, drawn, mean, std, None, device) for part in parts
     )
 
 

@@ -109,13 +109,15 @@ def _labelled(part: Described, arm: str) -> Described:
     return Described(part.images.with_labels(labels), part.facts)
 
 
-def _tutored(of: Settings, seed: int, device: torch.device) -> Tutor:
+def _tutored(settings: Settings, seed: int, device: torch.device) -> Tutor:
     # masks for a student, both new, and the way they learn
     drawn = mixed_seed(seed, 0)
-    student = build_student(of.student, classes=10, channels=3, size=of.side, seed=drawn)
+    student = build_student(
+        settings.student, classes=10, channels=3, size=settings.side, seed=drawn
+    )
     student.to(device)
-    masks = attention_masks(3, of.sigma, mixed_seed(seed, 1)).to(device)
-    return joint_tutor(student, masks, of.lr, seed=seed)
+    masks = attention_masks(3, settings.sigma, mixed_seed(seed, 1)).to(device)
+    return joint_tutor(student, masks, settings.lr, seed=seed)
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:

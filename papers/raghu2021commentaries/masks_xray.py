@@ -49,21 +49,23 @@ SMALL = Settings(
 )
 
 
-def parts_of(of: Settings, seed: int) -> ImageParts:
+def parts_of(settings: Settings, seed: int) -> ImageParts:
     """As many images with the finding as without, in every part."""
     chance = mixed_seed(seed, 0)
-    if of.data in KNOWN:
-        splits = load_known(of.data)
+    if settings.data in KNOWN:
+        splits = load_known(settings.data)
         whole, test = splits.train, splits.test
-        judges, others = balanced_rows(whole.labels, of.held_out, 2, seed=chance)
+        judges, others = balanced_rows(whole.labels, settings.held_out, 2, seed=chance)
         train, held_out = whole.rows(others), whole.rows(judges)
     else:
-        read = _chexpert(of.data, mixed_seed(seed, 1))
+        read = _chexpert(settings.data, mixed_seed(seed, 1))
         train, held_out, test = (part.images for part in read)
-        held_out = held_out.rows(balanced_rows(held_out.labels, of.held_out, 2, seed=chance)[0])
-    train = train.rows(balanced_rows(train.labels, of.train, 2, seed=chance)[0])
+        held_out = held_out.rows(
+            balanced_rows(held_out.labels, settings.held_out, 2, seed=chance)[0]
+        )
+    train = train.rows(balanced_rows(train.labels, settings.train, 2, seed=chance)[0])
     return ImageParts(
-        train, held_out, test.rows(balanced_rows(test.labels, of.tested, 2, seed=0)[0])
+        train, held_out, test.rows(balanced_rows(test.labels, settings.tested, 2, seed=0)[0])
     )
 
 
@@ -76,9 +78,9 @@ def _chexpert(folder: str, seed: int) -> ThreeParts:
 
 
 @cache
-def _learned(of: Settings, seed: int, run: int, device: torch.device) -> Places:
+def _learned(settings: Settings, seed: int, run: int, device: torch.device) -> Places:
     # where the masks of one of two independent runs on the same images are
-    return learned_places(parts_of(of, seed), of, mixed_seed(seed, run), device)
+    return learned_places(parts_of(settings, seed), settings, mixed_seed(seed, run), device)
 
 
 def _random(like: Tensor, sides: Size, seed: int) -> Tensor:

@@ -91,7 +91,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         Batches(part.images, size, mixed_seed(seed, 3), mean, std, None, device)
         for part, size in ((train, course.batch), (held_out, sizes[1]), (test, sizes[2]))
     )
-    judge, whole = (next(of.whole(of.size)) for of in (judging, testing))
+    judge, whole = (next(batches.whole(batches.size)) for batches in (judging, testing))
     shown = _Shown(whole, test.facts["degrees"].abs())
     with seeded(mixed_seed(seed, 1), torch.device("cpu")):
         curriculum = Curriculum(TwoBlockCNN(2, 1, 28)).to(device)

@@ -102,22 +102,26 @@ class Normalised(nn.Module):
 
 
 def trained(
-    ways: Mapping[str, Way], arm: str, seed: int, of: Settings, device: torch.device
+    ways: Mapping[str, Way], arm: str, seed: int, settings: Settings, device: torch.device
 ) -> Outcome:
     """Train one student on copies."""
     way = ways[arm]
-    train = limited(splits(of.data).train, of.examples, mixed_seed(seed, 0))
-    test = limited(splits(of.data).test, of.tested, mixed_seed(seed, 0))
-    network = build_network(of.student, train, mixed_seed(seed, 1))
+    train = limited(splits(settings.data).train, settings.examples, mixed_seed(seed, 0))
+    test = limited(splits(settings.data).test, settings.tested, mixed_seed(seed, 0))
+    network = build_network(settings.student, train, mixed_seed(seed, 1))
     student = Normalised(network, *statistics(train)).to(device)
-    rule = SGD(student.parameters(), of.lr, momentum=0.9, weight_decay=of.weight_decay)
-    epochs = of.epochs * (of.copies if way.longer else 1)
-    schedule = MultiStepLR(rule, [int(share * epochs) for share in of.decay_at], of.decay)
-    tutor = Tutor(student, rule, teacher_of(way, of), seed=mixed_seed(seed, 3))
+    rule = SGD(
+        student.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay
+    )
+    epochs = settings.epochs * (settings.copies if way.longer else 1)
+    schedule = MultiStepLR(
+        rule, [int(share * epochs) for share in settings.decay_at], settings.decay
+    )
+    tutor = Tutor(student, rule, teacher_of(way, settings), seed=mixed_seed(seed, 3))
     channels = train.images.shape[1]
     whole = torch.zeros(channels), torch.ones(channels)  # images stay in 0..1
     batches, testing = (
-        Batches(part, of.batch, mixed_seed(seed, 2), *whole, None, device)
+        Batches(part, settings.batch, mixed_seed(seed, 2), *whole, None, device)
         for part in (train, test)
     )
     fit(tutor, batches, epochs, schedule)
@@ -129,12 +133,12 @@ def trained(
     })
 
 
-def teacher_of(way: Way, of: Settings) -> nn.Module:
+def teacher_of(way: Way, settings: Settings) -> nn.Module:
     """Makes copies and weighs them."""
-    augment = partial(crop_and_flip, pad=of.pad, mode="zeros", flip=of.flip)
-    k = way.copies or of.copies
-    copies = Copies(k, augment, include_original=k > 1, offline=of.offline)
-    return Together(copies, weigher(way, of.temperature, of.weight))
+    augment = partial(crop_and_flip, pad=settings.pad, mode="zeros", flip=settings.flip)
+    k = way.copies or settings.copies
+    copies = Copies(k, augment, include_original=k > 1, offline=settings.offline)
+    return Together(copies, weigher(way, settings.temperature, settings.weight))
 
 
 def weigher(way: Way, temperature: float, weight: float) -> nn.Module:

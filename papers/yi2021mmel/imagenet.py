@@ -137,12 +137,12 @@ class Settings:
             require_student(self.student)
 
 
-def parts(of: Settings) -> Parts:
+def parts(settings: Settings) -> Parts:
     """The images, none of them opened."""
-    found = _opened(of.folder)
-    if of.classes is None:
+    found = _opened(settings.folder)
+    if settings.classes is None:
         return found
-    return Parts(*(first_classes(part, of.classes) for part in found))
+    return Parts(*(first_classes(part, settings.classes) for part in found))
 
 
 @cache
@@ -160,36 +160,46 @@ def _opened(folder: str) -> Parts:
     )
 
 
-def trained(student: str, way: Way, seed: int, of: Settings, device: torch.device) -> Outcome:
+def trained(
+    student: str, way: Way, seed: int, settings: Settings, device: torch.device
+) -> Outcome:
     """Train one student on crops."""
-    train, val = parts(of)
-    if of.examples is not None:
+    train, val = parts(settings)
+    if settings.examples is not None:
         classes = len(train.classes)
-        rows = limit_rows(train.labels, of.examples, classes, seed=mixed_seed(seed, 0))
+        rows = limit_rows(train.labels, settings.examples, classes, seed=mixed_seed(seed, 0))
         train = train.rows(rows)
-    own = _student(of.student or student, of, len(train.classes), seed).to(device)
-    rule = SGD(own.parameters(), of.lr, momentum=0.9, weight_decay=of.weight_decay)
-    schedule = MultiStepLR(rule, [int(share * of.epochs) for share in of.decay_at], of.decay)
-    teacher = Together(BroughtCopies(), weigher(way, of.temperature, of.weight))
-    tutor = Tutor(own, rule, teacher, seed=mixed_seed(seed, 3), micro_batch=of.micro_batch)
-    k = way.copies or of.copies
-    workers = min(of.workers, os.cpu_count() or 1)
+    own = _student(settings.student or student, settings, len(train.classes), seed).to(device)
+    rule = SGD(own.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay)
+    schedule = MultiStepLR(
+        rule, [int(share * settings.epochs) for share in settings.decay_at], settings.decay
+    )
+    teacher = Together(BroughtCopies(), weigher(way, settings.temperature, settings.weight))
+    tutor = Tutor(
+        own, rule, teacher, seed=mixed_seed(seed, 3), micro_batch=settings.micro_batch
+    )
+    k = way.copies or settings.copies
+    workers = min(settings.workers, os.cpu_count() or 1)
     batches, testing = (
-        Streamed(crops, of.batch, mixed_seed(seed, 2), device, workers=workers)
+        Streamed(crops, settings.batch, mixed_seed(seed, 2), device, workers=workers)
         for crops in (
-            Crops(train, of.side, k, original=k > 1),
-            Crops(val, of.side, 1, original=True),
+            Crops(train, settings.side, k, original=k > 1),
+            Crops(val, settings.side, 1, original=True),
         )
     )
-    cast = partial(torch.autocast, device.type, torch.bfloat16) if of.bfloat16 else nullcontext
-    fit(tutor, batches, of.epochs, schedule, autocast=cast)
+    cast = (
+        partial(torch.autocast, device.type, torch.bfloat16)
+        if settings.bfloat16
+        else nullcontext
+    )
+    fit(tutor, batches, settings.epochs, schedule, autocast=cast)
     accuracy, loss = _judged(own, testing)
     return Outcome({"accuracy": accuracy, "loss": loss})
 
 
-def _student(name: str, of: Settings, classes: int, seed: int) -> nn.Module:
+def _student(name: str, settings: Settings, classes: int, seed: int) -> nn.Module:
     start = mixed_seed(seed, 1)
-    made = build_student(name, classes=classes, channels=3, size=of.side, seed=start)
+    made = build_student(name, classes=classes, channels=3, size=settings.side, seed=start)
     mean, std = (255 * torch.tensor(values) for values in (MEAN, STD))  # of bytes
     return Normalised(made, mean, std)
 

@@ -126,20 +126,20 @@ def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:
 
 
 def learned_model(
-    sentences: Sequence[str], tokenizer: Any, of: Language, *, seed: int
+    sentences: Sequence[str], tokenizer: Any, language: Language, *, seed: int
 ) -> nn.Module:
     """A BERT of two layers that fills gaps."""
     model = empty_model(tokenizer, seed)
-    inputs = tokenised([sentences], tokenizer, of.longest).inputs.long()
-    rule = AdamW(model.parameters(), of.lr, weight_decay=0.01)
+    inputs = tokenised([sentences], tokenizer, language.longest).inputs.long()
+    rule = AdamW(model.parameters(), language.lr, weight_decay=0.01)
     draws = torch.Generator().manual_seed(mixed_seed(seed, 1))
     special = torch.tensor(sorted(tokenizer.all_special_ids))
     with seeded(mixed_seed(seed, 2), torch.device("cpu")):
-        for step in range(of.steps):
-            pace = min((step + 1) / _WARM_UP, 1.0) * max(0.1, 1 - step / of.steps)
+        for step in range(language.steps):
+            pace = min((step + 1) / _WARM_UP, 1.0) * max(0.1, 1 - step / language.steps)
             for group in rule.param_groups:
-                group["lr"] = of.lr * pace
-            rows = inputs[torch.randint(len(inputs), (of.batch,), generator=draws)]
+                group["lr"] = language.lr * pace
+            rows = inputs[torch.randint(len(inputs), (language.batch,), generator=draws)]
             _step(model, rule, rows, special, tokenizer.mask_token_id, draws)
     return model.eval()
 

@@ -16,7 +16,7 @@ from tutelage_cli.data.synthetic.compositing import drawn_mapping
 from tutelage_cli.data.synthetic.pools import Pools
 from tutelage_cli.data.synthetic.shifted import shifted_backgrounds
 
-_OF = "Places365"
+_NAME = "Places365"
 _LISTS = (
     "unpack filelist_places365-standard.tar, of the project's download page, beside val_large"
 )
@@ -41,20 +41,20 @@ def read_places(root: Path, size: Size, *, categories: Collection[int] | None) -
     wanted = set(range(len(names)) if categories is None else categories)
     if not wanted <= set(range(len(names))):
         raise UsageError(
-            f"{_OF} has no category {max(wanted, key=abs)}; allowed: 0..{len(names) - 1}."
+            f"{_NAME} has no category {max(wanted, key=abs)}; allowed: 0..{len(names) - 1}."
         )
-    folder = found(root, "val_large", of=_OF, get=_PICTURES)
+    folder = found(root, "val_large", dataset=_NAME, hint=_PICTURES)
     file = _list(root, "places365_val.txt")
     rows = listed_rows(file, columns=2)
     labels = torch.tensor(numbers([row[1] for row in rows], where=file))
     chosen = torch.tensor([label in wanted for label in labels.tolist()]).nonzero().flatten()
     paths = [folder / rows[row][0] for row in chosen.tolist()]
     images = read_pictures(paths, size, channels=3, where=f"those chosen of {file.name}")
-    return ImageSet(images, labels[chosen], chosen, names, _OF)
+    return ImageSet(images, labels[chosen], chosen, names, _NAME)
 
 
 def _list(root: Path, name: str) -> Path:
-    return found(root, name, f"filelist_places365-standard/{name}", of=_OF, get=_LISTS)
+    return found(root, name, f"filelist_places365-standard/{name}", dataset=_NAME, hint=_LISTS)
 
 
 HELD_OUT = 0.2

@@ -17,13 +17,13 @@ _HOLD_OUT = 1
 """first part of a seed: keeps the streams of random numbers apart"""
 
 
-def found(root: Path, *places: str, of: str, get: str) -> Path:
+def found(root: Path, *places: str, dataset: str, hint: str) -> Path:
     """The first of some places below a folder that exists."""
     for place in places:
         if (root / place).exists():
             return root / place
     raise UsageError(
-        f"{root} holds no {' or '.join(places)}, so it is not the folder of {of}; {get}."
+        f"{root} holds no {' or '.join(places)}, so it is not the folder of {dataset}; {hint}."
     )
 
 
