@@ -23,9 +23,9 @@ from papers.fan2021interactions.reweighting import (
 )
 from papers.fan2021interactions.reweighting_settings import (
     Settings,
-    train_settings_of,
     material_of,
     shown,
+    train_settings_of,
 )
 from papers.fan2021interactions.tables import BEST, CLEAN, METRICS
 from papers.framework.recipe import Outcome, Recipe, below, curves

@@ -10,9 +10,9 @@ from torch.optim import SGD, Adam
 
 from papers.fan2021interactions.reweighting_settings import (
     Settings,
-    train_settings_of,
     material_of,
     shown,
+    train_settings_of,
 )
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import Objective, cross_entropy
@@ -144,8 +144,8 @@ def ready(ways: Mapping[str, Way], settings: Settings) -> None:
     images = shown(material)
     if settings.batch > len(material.train):
         raise UsageError(
-            f"batch is {settings.batch}, but there are {len(material.train)} images to train on: "
-            "give that or less."
+            f"batch is {settings.batch}, but there are {len(material.train)} images to train "
+            "on: give that or less."
         )
     for arm, way in ways.items():
         try:
@@ -155,8 +155,8 @@ def ready(ways: Mapping[str, Way], settings: Settings) -> None:
         except (RuntimeError, ValueError) as error:  # torch's own, by any layer
             reason = " ".join(str(error).split())
             raise UsageError(
-                f"{settings.student} taught by {arm} cannot be made for {images.size}x{images.size} "
-                f"images of {images.channels} channels: {reason}"
+                f"{settings.student} taught by {arm} cannot be made for "
+                f"{images.size}x{images.size} images of {images.channels} channels: {reason}"
             ) from error
 
 

@@ -86,8 +86,8 @@ def _fitted(teacher: InternalState, student: nn.Module, images: Images) -> Inter
     if tap.width != teacher.tap_width:
         raise UsageError(
             f"The teacher was learnt with {teacher.tap_width} features, but "
-            f"{type(student).__name__} gives {tap.width} of {images.size}x{images.size} images: give "
-            "other_student and other_data with as many."
+            f"{type(student).__name__} gives {tap.width} of {images.size}x{images.size} images: "
+            "give other_student and other_data with as many."
         )
     if images.classes == teacher.classes:
         return teacher

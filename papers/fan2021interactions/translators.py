@@ -125,8 +125,8 @@ def _folder(settings: TranslationSettings) -> Path:
     copy = local_folder(settings.data)
     if copy is None:
         raise UsageError(
-            f"{settings.data} is not here: set TUTELAGE_DATA to a folder that holds it, or give "
-            "--set data=FOLDER with sentence pairs in columns or files de and en."
+            f"{settings.data} is not here: set TUTELAGE_DATA to a folder that holds it, or "
+            "give --set data=FOLDER with sentence pairs in columns or files de and en."
         )
     return copy
 
