@@ -22,7 +22,7 @@ from papers.fan2021interactions.tables import (
     table_recipe,
     with_changes,
 )
-from papers.framework.recipe import below
+from papers.framework.recipe import below, expectation
 from tutelage_cli.claims import Claim
 
 DEEPER = table_recipe(
@@ -143,16 +143,11 @@ HUMAN_NOISE = table_recipe(
     settings=with_changes({**CLEAN, "mini": PEOPLE}, noise="human:worst"),
     minutes={"smoke": 0.5, "mini": 3, "gpu": 10, "paper": 130},
     claims=(
-        Claim(
+        expectation(
             "The paper's teacher lowers the error of plain training, as with drawn noise.",
             below("error", "interactions", "plain"),
-            of_paper=False,
         ),
-        Claim(
-            "So does one of margin and loss.",
-            below("error", "margin-loss", "plain"),
-            of_paper=False,
-        ),
+        expectation("So does one of margin and loss.", below("error", "margin-loss", "plain")),
     ),
     notes=(
         "At mini scale, 5,000 images and 20 epochs of the small network without augmentation, "
@@ -182,16 +177,11 @@ IMBALANCE = table_recipe(
     settings=with_changes(LONG_TAILED, noise="none", imbalance=100.0),
     minutes={"smoke": 0.5, "mini": 2, "gpu": 10, "paper": 130},
     claims=(
-        Claim(
+        expectation(
             "The paper's teacher lowers the error of plain training, as with wrong labels.",
             below("error", "interactions", "plain"),
-            of_paper=False,
         ),
-        Claim(
-            "So does a teacher of the label alone.",
-            below("error", "M0", "plain"),
-            of_paper=False,
-        ),
+        expectation("So does a teacher of the label alone.", below("error", "M0", "plain")),
     ),
     notes=(
         "The first class has 100 times as many images as the last, by geometric steps; the "

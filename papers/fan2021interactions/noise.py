@@ -22,7 +22,7 @@ from papers.fan2021interactions.reweighting import (
     train,
 )
 from papers.fan2021interactions.tables import BEST, METRICS, table_recipe
-from papers.framework.recipe import Outcome, Plot, Recipe, below, curves
+from papers.framework.recipe import Outcome, Plot, Recipe, below, curves, expectation
 from tutelage_cli.claims import Claim, Comparison
 
 WAYS: Mapping[str, Way] = {
@@ -88,10 +88,8 @@ def _recipe(
         "The paper's teacher lowers the error of plain training.",
         below("error", "interactions", "plain"),
     )
-    so_does = Claim(
-        "So does one of margin and loss.",
-        below("error", "margin-loss", "plain"),
-        of_paper=False,
+    so_does = expectation(
+        "So does one of margin and loss.", below("error", "margin-loss", "plain")
     )
     return table_recipe(
         WAYS,
@@ -184,16 +182,14 @@ FLIP = Recipe(
             "plain training under the same schedule, and weighs wrong labels less.",
             _better("interactions"),
         ),
-        Claim(
+        expectation(
             "A teacher of margin and loss, which can tell whether label and prediction agree, "
             "does so too.",
             _better("margin-loss"),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "Where the level of the weights is held, its error is lower than where it is free.",
             below("error", "margin-loss-centred", "margin-loss"),
-            of_paper=False,
         ),
     ),
     plots=(

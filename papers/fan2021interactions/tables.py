@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from papers.fan2021interactions.reweighting import Settings, Way, ready, train
-from papers.framework.recipe import Outcome, Recipe, below, curves
+from papers.framework.recipe import Outcome, Recipe, below, curves, expectation
 from tutelage_cli.claims import Claim
 
 METRICS = {
@@ -105,4 +105,4 @@ def no_worse(arm: str, subject: str = "It") -> Claim:
     """A claim of ours: an arm's error is above that of plain training by less than a point."""
     does = "do" if subject == "They" else "does"
     text = f"{subject} {does} no worse than plain training."
-    return Claim(text, below("error", arm, "plain", margin=-1.0), of_paper=False)
+    return expectation(text, below("error", arm, "plain", margin=-1.0))

@@ -22,7 +22,7 @@ from papers.fan2021interactions.reweighting import (
 )
 from papers.fan2021interactions.reweighting_settings import Settings, material_of, shown
 from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS
-from papers.framework.recipe import Outcome, Plot, Recipe, below
+from papers.framework.recipe import Outcome, Plot, Recipe, below, expectation
 from tutelage.errors import UsageError
 from tutelage.models import internal_state
 from tutelage.models.catalogue import Images, build_student, require_student
@@ -86,8 +86,8 @@ def _fitted(teacher: InternalState, student: nn.Module, images: Images) -> Inter
     if tap.width != teacher.tap_width:
         raise UsageError(
             f"The teacher was learnt with {teacher.tap_width} features, but "
-            f"{type(student).__name__} gives {tap.width} of {images.size}x{images.size} images: "
-            "give other_student and other_data with as many."
+            f"{type(student).__name__} gives {tap.width} of {images.size}x{images.size} "
+            "images: give other_student and other_data with as many."
         )
     if images.classes == teacher.classes:
         return teacher
@@ -150,10 +150,9 @@ RECIPE = Recipe(
             "On another data set, blind to its classes, it does worse than no teacher.",
             _worse("data"),
         ),
-        Claim(
+        expectation(
             "On a fresh student of its own kind and data it does no worse than no teacher.",
             below("error", "same.frozen", "same.plain", margin=-1.0),
-            of_paper=False,
         ),
     ),
     table="Appendix B",

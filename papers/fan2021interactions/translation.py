@@ -22,7 +22,7 @@ from papers.fan2021interactions.translators import (
     told_apart,
     translation_bleu,
 )
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.framework.recipe import Outcome, Plot, Recipe, expectation
 from papers.models.translator import STATE, Translator
 from papers.students import endless
 from tutelage.losses.objectives import TokenCrossEntropy
@@ -193,7 +193,7 @@ RECIPE = Recipe(
                 for noise in ("clean", "masked")
             ),
         ),
-        Claim(
+        expectation(
             "Where pairs have another's translation, a teacher that sees margin and loss gives "
             "these less weight.",
             (
@@ -202,12 +202,10 @@ RECIPE = Recipe(
                     ("mispaired.surface", "right"), "above", ("mispaired.surface", "wrong")
                 ),
             ),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "Test loss is lower under it than without a teacher.",
             (_below("mispaired.surface", "mispaired.none", "test_loss"),),
-            of_paper=False,
         ),
     ),
     table="Table 7",

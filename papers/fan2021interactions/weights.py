@@ -31,7 +31,7 @@ from papers.fan2021interactions.reweighting import (
 )
 from papers.fan2021interactions.reweighting_settings import material_of
 from papers.framework.drawings import Drawing, scatter
-from papers.framework.recipe import Outcome, Panel, Recipe, above
+from papers.framework.recipe import Outcome, Panel, Recipe, above, expectation
 from tutelage.errors import UsageError
 from tutelage.functional.student import tapped
 from tutelage.models import default_tap
@@ -183,7 +183,7 @@ RECIPE = Recipe(
             "more than those of T0.",
             above("eta2", "T1", "T0"),
         ),
-        Claim(
+        expectation(
             "Low weights of the teacher of margin and loss find wrong labels as well as the "
             "loss alone does, or better.",
             (
@@ -194,16 +194,14 @@ RECIPE = Recipe(
                     margin=-0.01,
                 ),
             ),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "They do so as well as confident learning, or better: from the same student's "
             "predictions, and from those of students that never saw the image.",
             tuple(
                 Comparison(("margin-loss", "auroc"), "above", other, margin=-0.01)
                 for other in (("margin-loss", "auroc_confident"), (OUT_OF_SAMPLE, "auroc"))
             ),
-            of_paper=False,
         ),
     ),
     plots=(

@@ -122,6 +122,11 @@ def _arms(plot: Plot | Panel) -> set[str]:
     return {plot.arm} if isinstance(plot, Panel) else {arm for arm, _ in plot.lines.values()}
 
 
+def expectation(text: str, comparisons: tuple[Comparison, ...]) -> Claim:
+    """A claim that is ours, not the paper's."""
+    return Claim(text, comparisons, of_paper=False)
+
+
 def above(metric: str, arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
     """Comparisons of an arm's metric with others', for claims that it is higher."""
     return tuple(Comparison((arm, metric), "above", (o, metric), margin) for o in others)

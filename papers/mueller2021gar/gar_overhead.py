@@ -20,7 +20,7 @@ from torch.func import functional_call
 from torch.optim import SGD, Adam, Optimizer
 
 from papers.framework.cost import Once, interleaved, peak_bytes
-from papers.framework.recipe import Outcome, Recipe
+from papers.framework.recipe import Outcome, Recipe, expectation
 from tutelage.models.catalogue import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import GradientAlignment, Lookahead
@@ -232,11 +232,10 @@ RECIPE = Recipe(
             "half of what plain steps need.",
             tuple(c for arm in DIRECT for c in _cheaper("ghost", arm, time=1.0, memory=0.5)),
         ),
-        Claim(
+        expectation(
             "Looking one step ahead by dot products gives the weights' meta-gradient in less "
             "time and memory than the chain rule that keeps the gradient's graph.",
             _cheaper("lookahead-next", "chain-rule", time=0.0, memory=0.0),
-            of_paper=False,
         ),
     ),
     table="Sec 3-4 cost (WRN-28-10, P100)",

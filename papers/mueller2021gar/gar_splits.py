@@ -13,7 +13,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.framework.recipe import Outcome, Plot, Recipe, expectation
 from papers.students import splits
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed, seeded
@@ -237,14 +237,13 @@ RECIPE = Recipe(
             (Comparison(("fc-bn.nslr.labels", "noisy_auc"), "above", 0.88),),
         ),
         Claim("So it is with the small convolutional network.", _pressed_down("cnn-bn-slow")),
-        Claim(
+        expectation(
             "GAR drives a part whose images are noise down, too.",
             tuple(
                 Comparison((f"{name}.gar.images", metric), side, bound)
                 for name in ("fc", "fc-bn")
                 for metric, side, bound in BOUNDS
             ),
-            of_paper=False,
         ),
     ),
     table="Table 1",

@@ -5,7 +5,7 @@ Müller et al. 2021, Table 2. Figures: ``docs/results.md``.
 
 import torch
 
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.framework.recipe import Outcome, Plot, Recipe, expectation
 from papers.mueller2021gar.augmented_students import Settings, splits, train
 from tutelage_cli.claims import Claim, Comparison
 
@@ -68,10 +68,9 @@ RECIPE = Recipe(
                 for space in SPACES
             ),
         ),
-        Claim(
+        expectation(
             "It does better than its own policy left as it starts, every other step plain.",
             (_better("cifar100", "wl", "frozen"),),
-            of_paper=False,
         ),
     ),
     table="Table 2",

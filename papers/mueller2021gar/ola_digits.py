@@ -5,9 +5,9 @@ Müller et al. 2021, section 4, on data of our own choice. Figures: ``docs/resul
 
 import torch
 
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.framework.recipe import Outcome, Plot, Recipe, expectation
 from papers.mueller2021gar.augmented_students import Settings, kept, splits, train
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Comparison
 
 DATA, SPACE = "mnist5k", "wide-long"
 ARMS = ("none", "uniform", "frozen", "random", "learned", "permuted")
@@ -63,22 +63,15 @@ RECIPE = Recipe(
     minutes={"smoke": 0.2, "mini": 10, "gpu": 10, "paper": 300},
     run=run,
     claims=(
-        Claim(
+        expectation(
             "A policy that is learned on the way does better than no augmentation.",
             _better("none"),
-            of_paper=False,
         ),
-        Claim(
-            "Than the same steps with its policy left uniform.",
-            _better("frozen"),
-            of_paper=False,
-        ),
-        Claim("Than UniformAugment at every step.", _better("uniform"), of_paper=False),
-        Claim("Than policies drawn at random.", _better("random"), of_paper=False),
-        Claim(
-            "Than policies that learn from other examples' rewards.",
-            _better("permuted"),
-            of_paper=False,
+        expectation("Than the same steps with its policy left uniform.", _better("frozen")),
+        expectation("Than UniformAugment at every step.", _better("uniform")),
+        expectation("Than policies drawn at random.", _better("random")),
+        expectation(
+            "Than policies that learn from other examples' rewards.", _better("permuted")
         ),
     ),
     plots=(

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from papers.framework.drawings import Drawing, scatter
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe, expectation
 from papers.mueller2021gar.augmented_students import Settings, Trained, kept, splits, train
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Comparison
 
 SPACE = "wide-long"
 HARSH = ("invert", "solarize", "equalize", "flip_ud", "posterize")
@@ -97,13 +97,12 @@ RECIPE = Recipe(
     minutes={"smoke": 0.2, "mini": 6, "gpu": 6, "paper": 1000},
     run=run,
     claims=(
-        Claim(
+        expectation(
             "The keep logits end up in the order of what keeping each operation was measured "
             "to do to the reward.",
             (Comparison(("learned", "keep_correlation"), "above", 0.7),),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "They do not where every example is handed another one's reward, though the policy "
             "moves there, too.",
             (
@@ -111,7 +110,6 @@ RECIPE = Recipe(
                 Comparison(("permuted", "keep_correlation"), "above", -0.5),
                 Comparison(("permuted", "keep_spread"), "above", 0.1),
             ),
-            of_paper=False,
         ),
     ),
     plots=(

@@ -6,7 +6,7 @@ runs of a small network. Figures: ``docs/results.md``.
 
 from dataclasses import replace
 
-from papers.framework.recipe import Recipe, above
+from papers.framework.recipe import Recipe, above, expectation
 from papers.raghu2021commentaries.curriculum_students import (
     ARMS,
     METRICS,
@@ -18,7 +18,6 @@ from papers.raghu2021commentaries.curriculum_students import (
     taught,
 )
 from papers.students import splits
-from tutelage_cli.claims import Claim
 
 SMOKE = Settings(
     "cifar10",
@@ -59,10 +58,9 @@ CIFAR10 = Recipe(
     run=taught,
     claims=(
         *better_areas(),
-        Claim(
+        expectation(
             "The CNN's last accuracy is higher with the curriculum, too.",
             above("final_cnn", "curriculum", "none", "non-curriculum"),
-            of_paper=False,
         ),
     ),
     plots=plots(),

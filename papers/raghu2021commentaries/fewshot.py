@@ -12,7 +12,7 @@ from torch.optim import Adam
 
 from papers.data.few_shot.episodes import mean_and_interval
 from papers.few_shot import learn_start
-from papers.framework.recipe import Outcome, Plot, Recipe, above
+from papers.framework.recipe import Outcome, Plot, Recipe, above, expectation
 from papers.raghu2021commentaries.few_shot_tasks import (
     Settings,
     accuracies,
@@ -149,13 +149,12 @@ RECIPE = Recipe(
             "example of each class and with five.",
             (_above("1-shot"), _above("5-shot")),
         ),
-        Claim(
+        expectation(
             "Where some support images are spoilt, the weights find them, and raise the "
             "accuracy above that of the start alone.",
             (Comparison((SPOILT, "weight_ratio"), "above", 1.5), _above("5-shot-spoilt")),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "There, weights that belong to other examples of the support set do worse by more "
             "than a point.",
             (
@@ -163,17 +162,14 @@ RECIPE = Recipe(
                     (SPOILT, "accuracy"), "above", (SPOILT, "accuracy_permuted"), margin=1.0
                 ),
             ),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "Where nothing is spoilt, the weights cost less than three points.",
             tuple(replace(_above(shots), margin=-3.0) for shots in ("1-shot", "5-shot")),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "To first order the start is at most three points worse.",
             above("accuracy", "5-shot.first-order", "5-shot.maml", margin=-3.0),
-            of_paper=False,
         ),
     ),
     table="Table B.1",

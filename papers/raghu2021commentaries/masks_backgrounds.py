@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import MultiStepLR
 
 from papers.data.published.birds_on_places import birds_on_places
-from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves
+from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves, expectation
 from papers.raghu2021commentaries.masked_students import attention_masks, drawn
 from papers.students import build_network, fit, joint_tutor, learn_jointly, predictions, sgd
 from tutelage.models import MaskUNet
@@ -230,16 +230,14 @@ RECIPE = Recipe(
             "random place.",
             above("in_box", "learned", "centre", "random"),
         ),
-        Claim(
+        expectation(
             "It is learning where to look that helps where backgrounds mislead: learned masks "
             "do better than masks in the middle, or at random.",
             above("test_accuracy", "learned", "centre", "random"),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "Fewer test images are taken for the class of their background.",
             below("taken_for_background", "learned", "none"),
-            of_paper=False,
         ),
     ),
     table="Table 3",

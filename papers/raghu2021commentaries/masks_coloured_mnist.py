@@ -12,7 +12,7 @@ from itertools import count, islice
 import torch
 from torch import Tensor
 
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe, expectation
 from papers.raghu2021commentaries.masked_students import attention_masks, drawn
 from papers.students import endless, joint_tutor
 from tutelage.models import build_student
@@ -184,18 +184,16 @@ RECIPE = Recipe(
                 Comparison(("red", "red_distance"), "below", ("red", "blue_distance")),
             ),
         ),
-        Claim(
+        expectation(
             "It is so in more than four of five test images.",
             (Comparison(("red", "near_red"), "above", 0.8),),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "Where the blue digit is the label of the same images, the mask goes to that one.",
             (
                 Comparison(("blue", "near_red"), "below", 0.5),
                 Comparison(("blue", "blue_distance"), "below", ("blue", "red_distance")),
             ),
-            of_paper=False,
         ),
     ),
     plots=(

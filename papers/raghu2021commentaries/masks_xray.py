@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from papers.data.published.chexpert import read_chexpert
-from papers.framework.recipe import Outcome, Panel, Recipe, below, better, curves
+from papers.framework.recipe import Outcome, Panel, Recipe, below, better, curves, expectation
 from papers.raghu2021commentaries.masked_students import (
     Places,
     Settings,
@@ -165,16 +165,14 @@ RECIPE = Recipe(
             "another in the same image than in different ones.",
             below("apart", "learned", "permuted"),
         ),
-        Claim(
+        expectation(
             "Each image has a spot of its own: with those of other images a student does "
             "worse, in accuracy and loss.",
             better("learned", "permuted"),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "The learnt spot is better than the middle of the image, in accuracy and loss.",
             better("learned", "centre"),
-            of_paper=False,
         ),
     ),
     plots=(

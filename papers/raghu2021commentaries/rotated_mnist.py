@@ -11,7 +11,7 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.framework.recipe import Outcome, Plot, Recipe, expectation
 from papers.raghu2021commentaries.curriculum_students import Course, learned
 from tutelage.models import TwoBlockCNN
 from tutelage.randomness import mixed_seed, seeded
@@ -183,14 +183,13 @@ RECIPE = Recipe(
             "ends negative.",
             _sign("separate", "below", "correlation_change", "correlation_end"),
         ),
-        Claim(
+        expectation(
             "Learning does it: the correlation ends higher than before learning where classes "
             "share angles, and falls more than before where they do not.",
             (
                 _against("overlapping", "correlation_end", "above", "untaught_end"),
                 _against("separate", "correlation_change", "below", "untaught_change"),
             ),
-            of_paper=False,
         ),
     ),
     plots=tuple(draw(arm) for draw in (_by_angle, _along) for arm in ARMS),

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from papers.data.published.celeba import attribute_names, read_celeba
-from papers.framework.recipe import Outcome, Recipe, curves
+from papers.framework.recipe import Outcome, Recipe, curves, expectation
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import Auxiliary, binary_cross_entropy
 from tutelage.models import FourBlocks, TwoHeads
@@ -261,10 +261,9 @@ RECIPE = Recipe(
             "network that has not learned.",
             (_more("correlation"),),
         ),
-        Claim(
+        expectation(
             "So does one with how much people disagree on an image (CIFAR-10).",
             (_more("last"),),
-            of_paper=False,
         ),
     ),
     plots=(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from papers.framework.recipe import Outcome, Recipe, above, below, curves
+from papers.framework.recipe import Outcome, Recipe, above, below, curves, expectation
 from papers.yi2021mmel.glue_students import METRICS, Settings, Way, student_of, trained
 from papers.yi2021mmel.glue_texts import Source, material, read
 from papers.yi2021mmel.language_models import Language
@@ -87,16 +87,14 @@ LABELLED = Recipe(
             above("score", "hard.predicted", "hard.original")
             + above("score", "soft.predicted", "soft.original"),
         ),
-        Claim(
+        expectation(
             "They give a lower held-out loss, uniform and hard.",
             below("loss", "uniform.predicted", "uniform.original")
             + below("loss", "hard.predicted", "hard.original"),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "That is more than smoothed labels without copies give.",
             below("loss", "hard.predicted", "smoothed"),
-            of_paper=False,
         ),
     ),
     table="Table 4",
@@ -148,20 +146,17 @@ WEIGHED = Recipe(
             above("score", "hard", "uniform", "none")
             + above("score", "soft", "uniform", "none"),
         ),
-        Claim(
+        expectation(
             "Hard weights give a lower held-out loss than uniform ones.",
             below("loss", "hard", "uniform"),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "Their score is not worse than that by more than 1.5 points.",
             above("score", "hard", "uniform", margin=-1.5),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "Their loss is below that of smoothed labels without copies.",
             below("loss", "hard", "smoothed"),
-            of_paper=False,
         ),
     ),
     table="Table 3",
@@ -245,10 +240,9 @@ GENERATED = Recipe(
             "Students of copies score above one without, however copies are made.",
             tuple(c for arm in MADE for c in above("score", arm, "none")),
         ),
-        Claim(
+        expectation(
             "Their held-out loss is lower.",
             tuple(c for arm in MADE for c in below("loss", arm, "none")),
-            of_paper=False,
         ),
     ),
     table="Table 6",
