@@ -187,7 +187,6 @@ class Substitution:
     """whether the model sees each sentence of a pair by itself; else both in one"""
 
     def __post_init__(self) -> None:
-        """Check that this can be done; see the class."""
         if self.copies < 1:
             raise UsageError(f"copies is {self.copies}; allowed: 1 and above.")
         if not 0 <= self.share <= 1:

@@ -36,7 +36,6 @@ class Making:
     """[C], in 0..1"""
 
     def __post_init__(self) -> None:
-        """Check that mean and deviation come together."""
         if (self.mean is None) != (self.std is None):
             raise UsageError("give mean and std together, or neither.")
 
@@ -164,7 +163,6 @@ class Streamed:
     """whether the workers live on between epochs"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without reading an example."""
         count = _count(self.examples)
         if not count:
             raise UsageError("there are no examples to draw batches from.")

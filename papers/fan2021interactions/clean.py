@@ -13,14 +13,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, Optimizer
 
-from papers.fan2021interactions.reweighting import (
-    PLAIN,
-    Trained,
-    Way,
-    interactions,
-    ready,
-    train,
-)
+from papers.fan2021interactions.reweighting import PLAIN, Way, interactions, ready, train
 from papers.fan2021interactions.reweighting_settings import (
     Settings,
     material_of,
@@ -59,7 +52,6 @@ class Episodes(Settings):
     """of the Adam that takes a step after each episode"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data."""
         super().__post_init__()
         at_least_one(self, "episodes", "goal_steps", "goal_every")
         not_negative(self, "keep_lr")
@@ -171,13 +163,10 @@ NOTES = (
 def run(arm: str, seed: int, settings: Episodes, device: torch.device) -> Outcome:
     """Train the students of an arm with one seed."""
     ways = (learnt_to_keep(seed, settings, device),) if arm == KEPT else WAYS[arm]
-    best = min((train(way, seed, settings, device) for way in ways), key=_least_held_out)
+    every = [train(way, seed, settings, device) for way in ways]
+    best = min(every, key=lambda trained: min(trained.series["held-out error"]))
     errors = best.errors()
     return Outcome({name: errors[name] for name in METRICS | BEST}, best.series)
-
-
-def _least_held_out(trained: Trained) -> float:
-    return min(trained.series["held-out error"])
 
 
 def _settings(

@@ -43,7 +43,6 @@ class Settings:
     """student steps that the teacher's gradient looks back over"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data."""
         counts = ("held_out", "batch", "epochs", "every", "look_back")
         at_least_one(self, *counts, "examples", "tested")
         factor(self, "imbalance")

@@ -22,14 +22,14 @@ from papers.fan2021interactions.reweighting import (
 )
 from papers.fan2021interactions.reweighting_settings import Settings, material_of, shown
 from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS
-from papers.framework.recipe import Outcome, Plot, Recipe, below, expectation
+from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
 from tutelage.errors import UsageError
 from tutelage.models import internal_state
 from tutelage.models.catalogue import Images, build_student, require_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import InternalState, for_other_classes
 from tutelage.validation.ranges import at_least_one
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Transfer(Settings):
     """training images of the other set; None: all"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data."""
         super().__post_init__()
         at_least_one(self, "other_examples")
         require_student(self.other_student)
@@ -121,10 +120,6 @@ def prepare(settings: Transfer) -> None:
         ready({"a frozen teacher": frozen(untaught)}, settings.target(where))
 
 
-def _worse(where: str) -> tuple[Comparison, ...]:
-    return (Comparison((f"{where}.frozen", "error"), "above", (f"{where}.plain", "error")),)
-
-
 _SMALL = {"student": "cnn", "other_student": "cnn4", "augment": "none"}
 _TINY = {"examples": 100, "held_out": 50, "tested": 20, "batch": 50, "other_examples": 100}
 _SCALES: Mapping[str, Mapping[str, Any]] = {
@@ -145,10 +140,13 @@ RECIPE = Recipe(
     minutes={"smoke": 0.5, "mini": 8, "gpu": 10, "paper": 700},
     run=run,
     claims=(
-        Claim("On another network it does worse than no teacher.", _worse("student")),
+        Claim(
+            "On another network it does worse than no teacher.",
+            above("error", "student.frozen", "student.plain"),
+        ),
         Claim(
             "On another data set, blind to its classes, it does worse than no teacher.",
-            _worse("data"),
+            above("error", "data.frozen", "data.plain"),
         ),
         expectation(
             "On a fresh student of its own kind and data it does no worse than no teacher.",

@@ -22,7 +22,7 @@ from papers.fan2021interactions.translators import (
     told_apart,
     translation_bleu,
 )
-from papers.framework.recipe import Outcome, Plot, Recipe, expectation
+from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
 from papers.models.translator import STATE, Translator
 from papers.students import endless
 from tutelage.losses.objectives import TokenCrossEntropy
@@ -112,10 +112,6 @@ def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device
     return Outcome(metrics, {"held_out": looks})
 
 
-def _below(arm: str, other: str, metric: str) -> Comparison:
-    return Comparison((arm, metric), "below", (other, metric))
-
-
 RECIPE = Recipe(
     name="interactions-translation",
     title="A teacher beside a translator gives wrong sentence pairs less weight.",
@@ -188,10 +184,8 @@ RECIPE = Recipe(
         Claim(
             "The teacher that sees the decoder's state gives better translations, of pairs as "
             "they are and of masked ones.",
-            tuple(
-                Comparison((f"{noise}.state", "bleu"), "above", (f"{noise}.none", "bleu"))
-                for noise in ("clean", "masked")
-            ),
+            above("bleu", "clean.state", "clean.none")
+            + above("bleu", "masked.state", "masked.none"),
         ),
         expectation(
             "Where pairs have another's translation, a teacher that sees margin and loss gives "
@@ -205,7 +199,7 @@ RECIPE = Recipe(
         ),
         expectation(
             "Test loss is lower under it than without a teacher.",
-            (_below("mispaired.surface", "mispaired.none", "test_loss"),),
+            below("test_loss", "mispaired.surface", "mispaired.none"),
         ),
     ),
     table="Table 7",

@@ -92,7 +92,6 @@ class TranslationSettings:
     """of the search for translations"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data."""
         sizes = ("pairs", "held_out", "tested", "words", "longest", "width", "layers", "beams")
         runs = ("first_steps", "first_batch", "warm_up", "steps", "batch", "every", "back")
         at_least_one(self, *sizes, *runs)

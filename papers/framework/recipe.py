@@ -91,7 +91,6 @@ class Recipe:
     """whether a job gives the same numbers again; times do not"""
 
     def __post_init__(self) -> None:
-        """Check that all parts speak of the same arms, metrics and scales; see the class."""
         self._check_scales()
         self._check_names()
         for row, column in self.printed.values():

@@ -157,14 +157,9 @@ def _match(values: Sequence[float | None], cell: Mapping[str, Any] | None, scale
     return WITHIN if abs(fmean(known) - cell["value"]) <= reach + 1e-12 else MISSED
 
 
-def result_file(root: Path, scale: str, recipe: str) -> Path:
-    """Where a result lies."""
-    return root / "results" / scale / f"{recipe}.json"
-
-
 def store(root: Path, content: Mapping[str, Any]) -> Path:
     """Write a result down."""
-    file = result_file(root, content["scale"], content["recipe"])
+    file = root / "results" / content["scale"] / f"{content['recipe']}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_json(file, content)
     return file

@@ -57,7 +57,6 @@ class Settings:
     """of Adam on the policy's logits"""
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         at_least_one(self, "examples", "tested", "batch", "epochs")
         not_negative(self, "lr", "cutout", "teacher_lr")
         if not 0 <= self.warm_up < 1:

@@ -87,11 +87,12 @@ def looked_ahead(signal: Lookahead, material: Material) -> Once:
     weigher = LossWeigher().to(next(material.student.parameters()).device)
     learner = Adam(weigher.parameters(), 1e-3)
     tutor = Tutor(material.student, material.optimizer, weigher, learner, signal=signal)
-    return lambda: tutor.step(next(material.batches), _held_out(tutor, material))
 
+    def once() -> None:
+        batch = next(material.batches)
+        tutor.step(batch, next(material.batches) if tutor.wants_held_out else None)
 
-def _held_out(tutor: Tutor, material: Material) -> Batch | None:
-    return next(material.batches) if tutor.wants_held_out else None
+    return once
 
 
 def chain_rule(material: Material) -> Once:
@@ -170,7 +171,6 @@ class Settings:
     """times that a plain step and the arm's are taken in turn"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "depth", "widen", "batch", "rounds")
 
 

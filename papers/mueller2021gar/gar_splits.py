@@ -101,7 +101,6 @@ class Settings:
     """of Adam on the logits of the parts"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "examples", "tested", "parts", "batch", "epochs", "aggregate")
         not_negative(self, "teacher_lr")
 

@@ -76,7 +76,6 @@ class Settings:
     """whether a new student's images are cropped and mirrored, too"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "train", "held_out", "tested", "batch", "judged")
         at_least_one(self, "joint_epochs", "epochs")
         above_zero(self, "joint_lr")  # the scale of a series, too

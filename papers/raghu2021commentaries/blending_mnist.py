@@ -62,7 +62,6 @@ class Settings:
     """of each of these"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "steps", "batch", "teacher_steps", "judges", "judge_steps")
         at_least_one(self, "train", "held_out", "tested")
         not_negative(self, "lr", "teacher_lr")

@@ -53,7 +53,6 @@ class Course:
     """of the curriculum's Adam"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "steps", "batch", "teacher_steps")
         not_negative(self, "lr", "teacher_lr")
 
@@ -135,7 +134,6 @@ class Settings:
     """at the test accuracy, evenly along a pupil's training; the last at its end"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "train", "held_out", "tested", "batch", "looks")
         not_negative(self, "lr")
         for pupil in self.pupils:

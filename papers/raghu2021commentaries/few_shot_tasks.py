@@ -66,7 +66,6 @@ class Settings:
     """probability that a support image's pixels are shuffled, in the arms that say so"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "width", "queries", "steps", "test_steps", "start_steps")
         at_least_one(self, "spoilt_start_steps", "group", "tested")
         not_negative(self, "lr", "start_lr")

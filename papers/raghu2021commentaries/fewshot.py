@@ -91,10 +91,6 @@ def _binned(losses: Sequence[float]) -> list[float]:
     return [sum(part) / len(part) for part in parts]
 
 
-def _above(shots: str) -> Comparison:
-    return Comparison((f"{shots}.weights", "accuracy"), "above", (f"{shots}.maml", "accuracy"))
-
-
 SPOILT = "5-shot-spoilt.weights"
 MINI = Settings(
     width=16,
@@ -147,12 +143,16 @@ RECIPE = Recipe(
         Claim(
             "Weights learned together with the start raise the accuracy on new tasks, with one "
             "example of each class and with five.",
-            (_above("1-shot"), _above("5-shot")),
+            above("accuracy", "1-shot.weights", "1-shot.maml")
+            + above("accuracy", "5-shot.weights", "5-shot.maml"),
         ),
         expectation(
             "Where some support images are spoilt, the weights find them, and raise the "
             "accuracy above that of the start alone.",
-            (Comparison((SPOILT, "weight_ratio"), "above", 1.5), _above("5-shot-spoilt")),
+            (
+                Comparison((SPOILT, "weight_ratio"), "above", 1.5),
+                *above("accuracy", SPOILT, "5-shot-spoilt.maml"),
+            ),
         ),
         expectation(
             "There, weights that belong to other examples of the support set do worse by more "
@@ -165,7 +165,8 @@ RECIPE = Recipe(
         ),
         expectation(
             "Where nothing is spoilt, the weights cost less than three points.",
-            tuple(replace(_above(shots), margin=-3.0) for shots in ("1-shot", "5-shot")),
+            above("accuracy", "1-shot.weights", "1-shot.maml", margin=-3.0)
+            + above("accuracy", "5-shot.weights", "5-shot.maml", margin=-3.0),
         ),
         expectation(
             "To first order the start is at most three points worse.",

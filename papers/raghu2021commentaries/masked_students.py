@@ -66,7 +66,6 @@ class Settings:
     """whether a new student sees images mirrored at random, besides cropped"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "train", "held_out", "tested", "batch")
         at_least_one(self, "joint_epochs", "epochs")
         above_zero(self, "sigma", "joint_lr")

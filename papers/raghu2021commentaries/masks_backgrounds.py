@@ -68,7 +68,6 @@ class Settings:
     """of its SGD; a tenth of that after half and nine tenths of the epochs"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "batch", "joint_epochs", "epochs")
         at_least_one(self.sizes, *self.sizes._fields)
         above_zero(self, "sigma", "joint_lr")

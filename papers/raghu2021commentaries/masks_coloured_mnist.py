@@ -58,7 +58,6 @@ class Settings:
     """test images"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "side", "batch", "steps", "train", "held_out", "tested")
         above_zero(self, "sigma", "lr")
         require_student(self.student)

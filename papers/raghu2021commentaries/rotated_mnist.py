@@ -47,7 +47,6 @@ class Settings:
     """images to train on, held out, and to test on"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(Sizes(*self.sizes), *Sizes._fields)
 
 

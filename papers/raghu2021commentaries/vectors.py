@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from papers.data.published.celeba import attribute_names, read_celeba
-from papers.framework.recipe import Outcome, Recipe, curves, expectation
+from papers.framework.recipe import Outcome, Recipe, above, curves, expectation
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import Auxiliary, binary_cross_entropy
 from tutelage.models import FourBlocks, TwoHeads
@@ -27,7 +27,7 @@ from tutelage.teachers import AuxiliaryTargets
 from tutelage.training.loops import episodic
 from tutelage.types import Batch
 from tutelage.validation.ranges import at_least_one, not_negative
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import load_known, local_folder
@@ -73,7 +73,6 @@ class Settings:
     """students to learn through, one after the other"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "train", "held_out", "tested", "vector", "width")
         at_least_one(self, "steps", "batch", "teacher_steps")
         not_negative(self, "lr")
@@ -230,10 +229,6 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     return Outcome(metrics, {"by attribute": found, "held-out loss": losses})
 
 
-def _more(metric: str) -> Comparison:
-    return Comparison(("learned", metric), "above", ("untaught", metric))
-
-
 RECIPE = Recipe(
     name="commentaries-vectors",
     title="Vectors learned for students to predict come to tell attributes apart.",
@@ -259,11 +254,11 @@ RECIPE = Recipe(
         Claim(
             "Numbers of the learned vectors go along with attributes more than those of a "
             "network that has not learned.",
-            (_more("correlation"),),
+            above("correlation", "learned", "untaught"),
         ),
         expectation(
             "So does one with how much people disagree on an image (CIFAR-10).",
-            (_more("last"),),
+            above("last", "learned", "untaught"),
         ),
     ),
     plots=(

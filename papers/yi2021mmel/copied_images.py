@@ -61,7 +61,6 @@ class Settings:
     weight_decay: float = 5e-4
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "examples", "tested", "copies", "batch", "epochs")
         above_zero(self, "weight")
         require_positive("temperature", self.temperature)  # infinity weighs copies alike

@@ -76,7 +76,6 @@ class Settings:
     """steps in which it rises"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "batch", "epochs")
         above_zero(self, "weight")
         require_positive("temperature", self.temperature)  # infinity weighs copies alike

@@ -58,7 +58,6 @@ class Source:
     """how the small one is trained"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data."""
         at_least_one(self, "examples", "tested", "longest", "copies")
         parts(self, "share")
         if self.search not in SEARCHES:

@@ -126,7 +126,6 @@ class Settings:
     """processes that read images"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "classes", "examples", "side", "copies", "batch", "epochs")
         at_least_one(self, "micro_batch")
         above_zero(self, "weight")

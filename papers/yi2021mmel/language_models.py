@@ -99,7 +99,6 @@ class Language:
     """that it learns from, at most"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "words", "steps", "batch", "longest", "sentences")
         not_negative(self, "lr")
 

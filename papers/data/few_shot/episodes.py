@@ -38,7 +38,6 @@ class Spoiling:
     """probability that an example is spoilt, in 0..1; 0 for ``none``"""
 
     def __post_init__(self) -> None:
-        """Check both fields."""
         if self.kind not in KINDS:
             raise UsageError(f"unknown spoiling '{self.kind}'. {nearest(self.kind, KINDS)}")
         highest, allowed = (0, "0") if self.kind == "none" else (1, "0..1")
@@ -121,7 +120,6 @@ class Episodes:
     """what is done to the support sets"""
 
     def __post_init__(self) -> None:
-        """Check that every class can give a task its examples."""
         if self.ways < 2 or min(self.shots, self.queries) < 1:
             raise UsageError(
                 f"tasks have {self.ways} ways, {self.shots} shots and {self.queries} queries; "

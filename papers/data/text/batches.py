@@ -34,7 +34,6 @@ class PairBatches:
     device: torch.device
 
     def __post_init__(self) -> None:
-        """Check that there is at least one batch."""
         if not len(self.pairs):
             raise UsageError(f"{self.pairs.name} has no pairs left to draw batches from.")
         if self.size < 1:
@@ -112,7 +111,6 @@ class TextBatches:
     device: torch.device
 
     def __post_init__(self) -> None:
-        """Check that there is at least one batch."""
         if not len(self.ids):
             raise UsageError("there are no texts to draw batches from.")
         if self.size < 1:
