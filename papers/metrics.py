@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 from scipy.stats import spearmanr
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+from sklearn.metrics import accuracy_score, matthews_corrcoef
 from torch import Tensor
 
 from tutelage.errors import MissingExtraError, UsageError
@@ -43,13 +43,6 @@ def accuracy(predicted: Tensor, labels: Tensor) -> float:
     return 100 * float(accuracy_score(*_arrays(labels, predicted)))
 
 
-def f1(predicted: Tensor, labels: Tensor) -> float:
-    """The harmonic mean of precision and recall of class 1."""
-    right, said = _arrays(labels, predicted)
-    found: Any = f1_score(right, said, zero_division=cast(Any, 0))
-    return 100 * float(found)
-
-
 def matthews(predicted: Tensor, labels: Tensor) -> float:
     """Matthews' correlation."""
     with warnings.catch_warnings():  # a single label
@@ -76,8 +69,7 @@ GLUE: Mapping[str, Score] = {
     "rte": accuracy,
     "wnli": accuracy,
 }
-"""The score of each task on its development set, as papers on BERT print it; test sets of mrpc
-and qqp are scored by ``f1``."""
+"""The score of each task on its development set, as papers on BERT print it."""
 
 
 def _arrays(a: Tensor, b: Tensor) -> tuple[np.ndarray, np.ndarray]:

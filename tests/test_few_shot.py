@@ -14,7 +14,7 @@ from papers.few_shot import (
     accuracy,
     adapt,
     adaptation,
-    judge_start,
+    evaluate_start,
     learn_start,
     weights_at,
 )
@@ -121,7 +121,7 @@ def agree(got: Params, want: Params) -> None:
 def test_the_gradient_of_start_and_teacher_is_double_backward_by_hand(signal, teacher) -> None:
     problem = made(teacher())
     loss, theta, phi = gradient_by_hand(problem, first=False)
-    verdict = judge_start(problem, episode(), signal, STEPS, seed=0)
+    verdict = evaluate_start(problem, episode(), signal, STEPS, seed=0)
     torch.testing.assert_close(verdict.loss, loss.detach())
     agree(verdict.student, theta)
     agree(verdict.teacher, phi)
@@ -131,10 +131,10 @@ def test_the_gradient_of_start_and_teacher_is_double_backward_by_hand(signal, te
 def test_to_first_order_the_inner_gradient_does_not_follow_the_student(teacher) -> None:
     problem = made(teacher())
     _, theta, phi = gradient_by_hand(problem, first=True)
-    verdict = judge_start(problem, episode(), FIRST_ORDER, STEPS, seed=0)
+    verdict = evaluate_start(problem, episode(), FIRST_ORDER, STEPS, seed=0)
     agree(verdict.student, theta)
     agree(verdict.teacher, phi)
-    exact = judge_start(problem, episode(), SECOND_ORDER[0], STEPS, seed=0)
+    exact = evaluate_start(problem, episode(), SECOND_ORDER[0], STEPS, seed=0)
     name = "fc.weight"
     assert (exact.student[name] - theta[name]).norm() > 0.01 * theta[name].norm()
 
@@ -145,12 +145,12 @@ def test_to_first_order_the_starts_gradient_is_that_at_the_students_end() -> Non
         problem, adaptation(problem, episode().support, STEPS, total_steps=STEPS, seed=0)
     )
     want = problem.judge(end, {}, episode().query).student
-    agree(judge_start(problem, episode(), FIRST_ORDER, STEPS, seed=0).student, want)
+    agree(evaluate_start(problem, episode(), FIRST_ORDER, STEPS, seed=0).student, want)
 
 
 def test_the_gradient_is_a_difference_of_losses_after_real_steps() -> None:
     problem, eps = made(weigher()), 1e-6
-    verdict = judge_start(problem, episode(), SECOND_ORDER[0], STEPS, seed=0)
+    verdict = evaluate_start(problem, episode(), SECOND_ORDER[0], STEPS, seed=0)
     generator = torch.Generator().manual_seed(3)
     both: list[tuple[Params, Params]] = [
         (dict(problem.student.params), verdict.student),
@@ -198,7 +198,7 @@ def test_one_optimiser_step_is_along_the_mean_over_the_group() -> None:
     problem = made(Plain())
     before = own(problem.student.module)
     verdicts = [
-        judge_start(problem, episode(i), SECOND_ORDER[0], STEPS, seed=0) for i in (0, 1)
+        evaluate_start(problem, episode(i), SECOND_ORDER[0], STEPS, seed=0) for i in (0, 1)
     ]
     outer = SGD(problem.student.module.parameters(), lr=1.0)
     groups = [[episode(0), episode(1)]]

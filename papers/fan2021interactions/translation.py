@@ -16,10 +16,10 @@ from papers.fan2021interactions.translators import (
     TranslationSettings,
     build_translator,
     mean_loss,
+    pretrained,
     read_material,
+    separation,
     spoilt,
-    taught_before,
-    told_apart,
     translation_bleu,
 )
 from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
@@ -46,7 +46,7 @@ LOOKS = 5
 def _prepare(settings: TranslationSettings) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     for noise in dict.fromkeys(arm.split(".")[0] for arm in ARMS):
-        taught_before(noise, settings, device)
+        pretrained(noise, settings, device)
 
 
 def _line(step: int, steps: int) -> float:
@@ -75,7 +75,7 @@ def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device
     if name == "right-only":
         pairs = pairs.rows((~wrong).nonzero().flatten())
     student = build_translator(settings, len(material.vocabulary)).to(device)
-    student.load_state_dict(taught_before(noise, settings, device))
+    student.load_state_dict(pretrained(noise, settings, device))
     student.eval()
     teacher = _teacher(name, student, settings).to(device)
     learns = next(teacher.parameters(), None) is not None
@@ -107,7 +107,7 @@ def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device
     metrics = {
         "bleu": translation_bleu(student, testing, settings, material),
         "test_loss": mean_loss(student, testing),
-        **told_apart(tutor, train, wrong),
+        **separation(tutor, train, wrong),
     }
     return Outcome(metrics, {"held_out": looks})
 

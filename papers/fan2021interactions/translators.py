@@ -198,7 +198,7 @@ def _first(
     return {name: tensor.cpu() for name, tensor in student.state_dict().items()}
 
 
-def taught_before(
+def pretrained(
     noise: str, settings: TranslationSettings, device: torch.device
 ) -> dict[str, Tensor]:
     """The student with which all arms and seeds begin; kept in the user's cache folder."""
@@ -233,7 +233,7 @@ def _weights(tutor: Tutor, batches: PairBatches) -> tuple[Tensor, Tensor, Tensor
     return ids, weights, losses
 
 
-def told_apart(tutor: Tutor, batches: PairBatches, wrong: Tensor) -> Mapping[str, float]:
+def separation(tutor: Tutor, batches: PairBatches, wrong: Tensor) -> Mapping[str, float]:
     """How a teacher's weights, and the loss, tell right pairs from wrong ones."""
     ids, weights, losses = _weights(tutor, batches)
     bad = wrong[ids]

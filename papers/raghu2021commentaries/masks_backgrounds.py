@@ -144,7 +144,7 @@ def within(box: Tensor, places: Tensor) -> float:
 
 
 @torch.no_grad()
-def _judged(tutor: Tutor, held_out: Batches, test: Batches) -> dict[str, float]:
+def _evaluate(tutor: Tutor, held_out: Batches, test: Batches) -> dict[str, float]:
     # what a student gets right where backgrounds help, and where they mislead
     found = {}
     for name, batches in (("held_out", held_out), ("test", test)):
@@ -173,7 +173,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     losses = fit(tutor, train, settings.epochs, MultiStepLR(optimizer, drops))
     places = centres(teacher, test, mixed_seed(seed, 7))
     box = _parts(settings, mixed_seed(seed, 0)).test.facts["box"]
-    metrics = _judged(tutor, held_out, test) | {"in_box": within(box, places)}
+    metrics = _evaluate(tutor, held_out, test) | {"in_box": within(box, places)}
     drawings = {}
     if arm == "learned":
         drawings["masks"] = drawn(test.images, places, settings.sigma)

@@ -253,14 +253,14 @@ def _run(
     curves: Mapping[str, list[float]] = {"score": [], "loss": []}
 
     def judge() -> None:
-        score, loss = _judged(student, texts.held_out.inputs, texts.judging, settings)
+        score, loss = _evaluate(student, texts.held_out.inputs, texts.judging, settings)
         curves["score"].append(score)
         curves["loss"].append(loss)
 
     fit(
         tutor, batches, settings.epochs_or_default, schedule, every_step=True, after_epoch=judge
     )
-    fitted, _ = _judged(student, texts.train.inputs, texts.labels, settings)
+    fitted, _ = _evaluate(student, texts.train.inputs, texts.labels, settings)
     ends = {"score": curves["score"][-1], "loss": curves["loss"][-1]}
     return Outcome(ends | {"best": max(curves["score"]), "fitted": fitted}, curves)
 
@@ -270,7 +270,7 @@ def _line(step: int, steps: int, warm_up: int) -> float:
     return rising * max(0.0, 1 - step / steps)
 
 
-def _judged(
+def _evaluate(
     student: nn.Module, inputs: Tensor, labels: Tensor, settings: Settings
 ) -> tuple[float, float]:
     texts, kind = material(settings.source), _kind(material(settings.source))

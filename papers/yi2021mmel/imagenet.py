@@ -192,7 +192,7 @@ def trained(
         else nullcontext
     )
     fit(tutor, batches, settings.epochs, schedule, autocast=cast)
-    accuracy, loss = _judged(own, testing)
+    accuracy, loss = _evaluate(own, testing)
     return Outcome({"accuracy": accuracy, "loss": loss})
 
 
@@ -204,7 +204,7 @@ def _student(name: str, settings: Settings, classes: int, seed: int) -> nn.Modul
 
 
 @torch.no_grad()
-def _judged(student: nn.Module, batches: Streamed) -> tuple[float, float]:
+def _evaluate(student: nn.Module, batches: Streamed) -> tuple[float, float]:
     # accuracy, %, and mean loss, nats
     student.eval()
     right = loss = torch.zeros((), dtype=torch.float64)
