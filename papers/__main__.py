@@ -108,34 +108,34 @@ def pays(args: Pays) -> int:
     return 0
 
 
-def reproduce(asked: Reproduce) -> int:
+def reproduce(args: Reproduce) -> int:
     """Run a recipe, or what is missing of it, and print its result."""
-    check_word("recipe", asked.recipe, RECIPES)
-    check(asked)
-    progress = asked.speech.progress()
+    check_word("recipe", args.recipe, RECIPES)
+    check(args)
+    progress = args.speech.progress()
     # torch comes in here, after everything that can be refused without it
     from papers.framework.reproduce import reproduce as run
     from papers.framework.terminal import tell
 
     try:
-        found = run(load_recipe(asked.recipe), asked, progress)
+        found = run(load_recipe(args.recipe), args, progress)
     except KeyboardInterrupt:
         say(progress, "Stopped. The same command goes on with what is missing.")
         return STOPPED
-    tell(asked.speech.result(), found)
-    asked.speech.document(found.plain)
+    tell(args.speech.result(), found)
+    args.speech.document(found.plain)
     return FAILED if found.failures else 0
 
 
-def list_recipes(asked: List) -> int:
+def list_recipes(args: List) -> int:
     """Print the recipes there are."""
-    console, known = asked.speech.result(), [load_recipe(name) for name in RECIPES]
+    console, known = args.speech.result(), [load_recipe(name) for name in RECIPES]
     recipes = Table(Column("Recipe", no_wrap=True), "What it checks", "Minutes")
     for name, recipe in zip(RECIPES, known, strict=True):
         minutes = ", ".join(f"{scale} {time:g}" for scale, time in recipe.minutes.items())
         recipes.add_row(name, f"{recipe.title} ({recipe.where})", minutes)
     console.print(recipes)
-    asked.speech.document({
+    args.speech.document({
         "recipes": {
             name: {"title": r.title, "where": r.where, "minutes": dict(r.minutes)}
             for name, r in zip(RECIPES, known, strict=True)

@@ -64,22 +64,22 @@ def learn_start(
         if not group:
             raise UsageError(f"group {number} holds no tasks; allowed: 1 and above.")
         seeds = [mixed_seed(seed, number, place) for place in range(len(group))]
-        verdicts = [
-            judge_start(problem, episode, signal, steps, seed=own)
+        losses = [
+            evaluate_start(problem, episode, signal, steps, seed=own)
             for episode, own in zip(group, seeds, strict=True)
         ]
-        moved = _step(problem, optimizer, verdicts)
-        loss = torch.stack([verdict.loss for verdict in verdicts]).mean()
+        moved = _step(problem, optimizer, losses)
+        loss = torch.stack([each.loss for each in losses]).mean()
         yield MetaStep(number, loss, skipped=not moved)
 
 
-def judge_start(
+def evaluate_start(
     problem: BilevelProblem, episode: Episode, signal: FromStart, steps: int, *, seed: int
 ) -> HeldOutLoss:
     """The loss on a task's query set after K steps on its support set, with its gradients."""
     require_no_memory(problem.teacher)
     teacher: Params = {k: p for k, p in problem.teacher.named_parameters() if p.requires_grad}
-    taken = adaptation(problem, episode.support, steps, of=steps, seed=seed)
+    taken = adaptation(problem, episode.support, steps, total_steps=steps, seed=seed)
     now = autocast_now(problem.student.device)
     query = episode.query._replace(seed=mixed_seed(seed, steps), autocast=now)
     with autocast_to(FULL, problem.student.device):
@@ -88,11 +88,11 @@ def judge_start(
 
 
 def adaptation(
-    problem: BilevelProblem, support: Batch, steps: int, *, of: int, seed: int
+    problem: BilevelProblem, support: Batch, steps: int, *, total_steps: int, seed: int
 ) -> list[Step]:
     """Steps on a support set, all of it in every one."""
     taken = whole_run(problem.student, [support] * steps, seed)
-    return [step._replace(progress=Progress(k / of)) for k, step in enumerate(taken)]
+    return [step._replace(progress=Progress(k / total_steps)) for k, step in enumerate(taken)]
 
 
 def adapt(problem: BilevelProblem, steps: Sequence[Step]) -> StudentState:
@@ -138,12 +138,10 @@ def require_batch_statistics(problem: BilevelProblem) -> None:
             )
 
 
-def _step(
-    problem: BilevelProblem, optimizer: Optimizer, verdicts: Sequence[HeldOutLoss]
-) -> bool:
+def _step(problem: BilevelProblem, optimizer: Optimizer, losses: Sequence[HeldOutLoss]) -> bool:
     # whether the gradient was finite
-    students = mean_of([verdict.student for verdict in verdicts])
-    teachers = mean_of([verdict.teacher for verdict in verdicts])
+    students = mean_of([loss.student for loss in losses])
+    teachers = mean_of([loss.teacher for loss in losses])
     learning = dict(problem.teacher.named_parameters())
     params = {f"student/{k}": problem.student.params[k] for k in students}
     params |= {f"teacher/{k}": learning[k] for k in teachers}

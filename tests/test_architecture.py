@@ -33,7 +33,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"__main__"},
     ),
     "papers": (
-        {"data", "framework", "metrics", "models", "new_students", "pays", "text_augment"},
+        {"data", "framework", "metrics", "models", "pays", "students", "text_augment"},
         {"catalogue", "few_shot", "fan2021interactions", "mueller2021gar", "yi2021mmel"},
         {"raghu2021commentaries"},
         {"__main__"},

@@ -14,7 +14,7 @@ from papers.few_shot import (
     accuracy,
     adapt,
     adaptation,
-    judge_start,
+    evaluate_start,
     learn_start,
     weights_at,
 )
@@ -121,7 +121,7 @@ def agree(got: Params, want: Params) -> None:
 def test_the_gradient_of_start_and_teacher_is_double_backward_by_hand(signal, teacher) -> None:
     problem = made(teacher())
     loss, theta, phi = gradient_by_hand(problem, first=False)
-    verdict = judge_start(problem, episode(), signal, STEPS, seed=0)
+    verdict = evaluate_start(problem, episode(), signal, STEPS, seed=0)
     torch.testing.assert_close(verdict.loss, loss.detach())
     agree(verdict.student, theta)
     agree(verdict.teacher, phi)
@@ -131,24 +131,26 @@ def test_the_gradient_of_start_and_teacher_is_double_backward_by_hand(signal, te
 def test_to_first_order_the_inner_gradient_does_not_follow_the_student(teacher) -> None:
     problem = made(teacher())
     _, theta, phi = gradient_by_hand(problem, first=True)
-    verdict = judge_start(problem, episode(), FIRST_ORDER, STEPS, seed=0)
+    verdict = evaluate_start(problem, episode(), FIRST_ORDER, STEPS, seed=0)
     agree(verdict.student, theta)
     agree(verdict.teacher, phi)
-    exact = judge_start(problem, episode(), SECOND_ORDER[0], STEPS, seed=0)
+    exact = evaluate_start(problem, episode(), SECOND_ORDER[0], STEPS, seed=0)
     name = "fc.weight"
     assert (exact.student[name] - theta[name]).norm() > 0.01 * theta[name].norm()
 
 
 def test_to_first_order_the_starts_gradient_is_that_at_the_students_end() -> None:
     problem = made(Plain())
-    end = adapt(problem, adaptation(problem, episode().support, STEPS, of=STEPS, seed=0))
+    end = adapt(
+        problem, adaptation(problem, episode().support, STEPS, total_steps=STEPS, seed=0)
+    )
     want = problem.judge(end, {}, episode().query).student
-    agree(judge_start(problem, episode(), FIRST_ORDER, STEPS, seed=0).student, want)
+    agree(evaluate_start(problem, episode(), FIRST_ORDER, STEPS, seed=0).student, want)
 
 
 def test_the_gradient_is_a_difference_of_losses_after_real_steps() -> None:
     problem, eps = made(weigher()), 1e-6
-    verdict = judge_start(problem, episode(), SECOND_ORDER[0], STEPS, seed=0)
+    verdict = evaluate_start(problem, episode(), SECOND_ORDER[0], STEPS, seed=0)
     generator = torch.Generator().manual_seed(3)
     both: list[tuple[Params, Params]] = [
         (dict(problem.student.params), verdict.student),
@@ -167,7 +169,9 @@ def shifted(problem: BilevelProblem, params: Params, v: Params, scale: float) ->
     for k, p in params.items():
         p.add_(scale * v[k])
     with torch.enable_grad():
-        end = adapt(problem, adaptation(problem, episode().support, STEPS, of=STEPS, seed=0))
+        end = adapt(
+            problem, adaptation(problem, episode().support, STEPS, total_steps=STEPS, seed=0)
+        )
     loss = problem.held_out_loss(end, dict(problem.teacher.named_parameters()), episode().query)
     for k, p in params.items():
         p.sub_(scale * v[k])
@@ -194,7 +198,7 @@ def test_one_optimiser_step_is_along_the_mean_over_the_group() -> None:
     problem = made(Plain())
     before = own(problem.student.module)
     verdicts = [
-        judge_start(problem, episode(i), SECOND_ORDER[0], STEPS, seed=0) for i in (0, 1)
+        evaluate_start(problem, episode(i), SECOND_ORDER[0], STEPS, seed=0) for i in (0, 1)
     ]
     outer = SGD(problem.student.module.parameters(), lr=1.0)
     groups = [[episode(0), episode(1)]]
@@ -206,7 +210,7 @@ def test_one_optimiser_step_is_along_the_mean_over_the_group() -> None:
 def test_steps_beyond_those_of_learning_go_on_and_leave_the_start_alone() -> None:
     problem = made(weigher())
     before = own(problem.student.module)
-    steps = adaptation(problem, episode().support, 5, of=STEPS, seed=0)
+    steps = adaptation(problem, episode().support, 5, total_steps=STEPS, seed=0)
     assert [step.progress.fraction for step in steps] == [k / STEPS for k in range(5)]
     with_weights = adapt(problem, steps)
     without = adapt(replace(problem, teacher=Plain()), steps)
@@ -218,7 +222,7 @@ def test_steps_beyond_those_of_learning_go_on_and_leave_the_start_alone() -> Non
 
 def test_batch_normalisation_is_always_by_the_batch_at_hand() -> None:
     problem = made(Plain())
-    steps = adaptation(problem, episode().support, STEPS, of=STEPS, seed=0)
+    steps = adaptation(problem, episode().support, STEPS, total_steps=STEPS, seed=0)
     end = adapt(problem, steps)
     spoilt = {name: torch.full_like(b, 7) for name, b in end.buffers.items()}
     odd = end._replace(buffers=spoilt)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from papers.data.few_shot.episodes import Episode
-from papers.few_shot import judge_start
+from papers.few_shot import evaluate_start
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
@@ -41,7 +41,7 @@ def test_one_example_of_each_class_moves_every_parameter_of_both(signal, ways) -
         StudentView(student, SGD(student.parameters(), 0.3)), teacher, cross_entropy
     )
     images = torch.randn(2 * ways, 1, 16, 16).double()
-    verdict = judge_start(
+    verdict = evaluate_start(
         problem, episode(images[:ways], images[ways:], ways), signal, STEPS, seed=0
     )
     assert verdict.student.keys() == dict(student.named_parameters()).keys()
@@ -87,7 +87,7 @@ def test_an_example_whose_keys_are_all_masked_gives_no_nan(signal) -> None:
     masked[2] = torch.nan
     view = StudentView(module, SGD(module.parameters(), 0.3))
     verdicts = [
-        judge_start(
+        evaluate_start(
             BilevelProblem(view, teacher, cross_entropy),
             episode(support, x[3:], 2),
             signal,
@@ -99,6 +99,6 @@ def test_an_example_whose_keys_are_all_masked_gives_no_nan(signal) -> None:
     assert all(grad.isfinite().all() for grad in verdicts[0].student.values())
     # left out by its weight, it is any other example that is left out
     problem = BilevelProblem(view, FirstRows(2), cross_entropy)
-    want = judge_start(problem, episode(x[:3], x[3:], 2), signal, STEPS, seed=0)
+    want = evaluate_start(problem, episode(x[:3], x[3:], 2), signal, STEPS, seed=0)
     for name, grad in verdicts[1].student.items():
         torch.testing.assert_close(grad, want.student[name], rtol=1e-9, atol=1e-12, msg=name)

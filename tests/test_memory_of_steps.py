@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from papers.few_shot import Episode, judge_start
+from papers.few_shot import Episode, evaluate_start
 from tests.cases import B, C, InputWeigher, build, stream
 from tests.tutoring import same, teaching
 from tutelage.bilevel import BilevelProblem
@@ -161,7 +161,7 @@ def test_whole_runs_refuse_a_teacher_that_remembers() -> None:
         StudentView(student, rule), teacher, nn.CrossEntropyLoss(reduction="none")
     )
     with pytest.raises(UsageError, match="Counting remembers"):
-        judge_start(
+        evaluate_start(
             problem,
             Episode(batch, batch, torch.zeros(B, dtype=torch.bool)),
             Unrolled(1),

@@ -46,7 +46,6 @@ class Crops:
     flip: bool = True
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         for name in ("side", "copies"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; allowed: 1 and above.")

@@ -63,21 +63,21 @@ def probabilities(trained: Trained, batches: Batches) -> Tensor:
     return torch.cat(found).softmax(1).cpu()
 
 
-def out_of_sample(seed: int, of: Settings, device: torch.device) -> Unseen:
+def out_of_sample(seed: int, settings: Settings, device: torch.device) -> Unseen:
     """Train an untaught student for each fold, by the schedule of all other arms."""
-    material = material_of(of, seed)
+    material = material_of(settings, seed)
     count = len(material.train)
     draws = torch.Generator().manual_seed(mixed_seed(seed, FOLDS))
     found, students = torch.empty(count, len(material.train.classes)), []
     for rows in torch.randperm(count, generator=draws).chunk(FOLDS):
         kept = torch.ones(count, dtype=torch.bool).index_fill(0, rows, False).nonzero()[:, 0]
-        student = train_on(_part(material, kept), PLAIN, seed, of, device)
+        student = train_on(_part(material, kept), PLAIN, seed, settings, device)
         left_out = replace(student.streams.train, images=material.train.rows(rows))
         found[rows] = probabilities(student, left_out)
         students.append(student)
     return Unseen(found, tuple(students))
 
 
-def _part(of: Material, rows: Tensor) -> Material:
-    truth = None if of.truth is None else of.truth[rows]
-    return Material(of.train.rows(rows), truth, of.held_out, of.test)
+def _part(material: Material, rows: Tensor) -> Material:
+    truth = None if material.truth is None else material.truth[rows]
+    return Material(material.train.rows(rows), truth, material.held_out, material.test)

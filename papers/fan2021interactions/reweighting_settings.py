@@ -43,7 +43,6 @@ class Settings:
     """student steps that the teacher's gradient looks back over"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data."""
         counts = ("held_out", "batch", "epochs", "every", "look_back")
         at_least_one(self, *counts, "examples", "tested")
         factor(self, "imbalance")
@@ -65,31 +64,33 @@ def source(data: str, noise: str) -> Source:
     return Source(splits, given_labels(splits.train, TrainSettings(data=data, noise=noise)))
 
 
-def asked(of: Settings) -> TrainSettings:
-    """The settings as ``tutelage train`` would be given them."""
+def train_settings_of(settings: Settings) -> TrainSettings:
+    """The same settings as those of ``tutelage train``."""
     return TrainSettings(
-        data=of.data,
-        student=of.student,
-        noise=of.noise,
-        imbalance=of.imbalance,
-        held_out=of.held_out,
-        limit=of.examples,
-        augment=of.augment,
-        epochs=of.epochs,
-        batch_size=of.batch,
-        lr=of.lr,
-        weight_decay=of.weight_decay,
-        decay_at=of.decay_at,
+        data=settings.data,
+        student=settings.student,
+        noise=settings.noise,
+        imbalance=settings.imbalance,
+        held_out=settings.held_out,
+        limit=settings.examples,
+        augment=settings.augment,
+        epochs=settings.epochs,
+        batch_size=settings.batch,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        decay_at=settings.decay_at,
     )
 
 
-def material_of(of: Settings, seed: int) -> Material:
+def material_of(settings: Settings, seed: int) -> Material:
     """What the students of a seed are trained and tested on."""
-    material = seed_material(source(of.data, of.noise), asked(of), seed)
+    material = seed_material(
+        source(settings.data, settings.noise), train_settings_of(settings), seed
+    )
     test = material.test
-    if of.tested is None:
+    if settings.tested is None:
         return material
-    rows: Tensor = limit_rows(test.labels, of.tested, len(test.classes), seed=0)
+    rows: Tensor = limit_rows(test.labels, settings.tested, len(test.classes), seed=0)
     return Material(material.train, material.truth, material.held_out, test.rows(rows))
 
 

@@ -1,13 +1,15 @@
-"""What the smaller tables about deep interactions share: metrics, scales, and a run."""
+"""What the tables about deep interactions share: metrics, scales, a run, and their recipe."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 
-from papers.fan2021interactions.reweighting import Settings, Way, train
-from papers.framework.recipe import Outcome
-from tutelage_cli.claims import Comparison
+from papers.fan2021interactions.reweighting import Settings, Way, ready, train
+from papers.framework.recipe import Outcome, Recipe, below, curves, expectation
+from tutelage_cli.claims import Claim
 
 METRICS = {
     "error": "test error at the end, %",
@@ -65,19 +67,18 @@ CHOSEN = (
 )
 
 
-def spoilt(scales: Mapping[str, Settings], **changes: str | float) -> dict[str, Settings]:
-    """The same scales with the same changes, as of noise."""
-    return {name: replace(of, **changes) for name, of in scales.items()}
+def with_changes(scales: Mapping[str, Settings], **changes: str | float) -> dict[str, Settings]:
+    """Apply the same changes to the settings of every scale."""
+    return {name: replace(settings, **changes) for name, settings in scales.items()}
 
 
 def measured(
     ways: Mapping[str, Way],
+    metrics: Mapping[str, str],
     arm: str,
     seed: int,
     settings: Settings,
     device: torch.device,
-    *,
-    metrics: Mapping[str, str] = METRICS,
 ) -> Outcome:
     """Train one student with one seed."""
     trained = train(ways[arm], seed, settings, device)
@@ -85,8 +86,23 @@ def measured(
     return Outcome({name: errors[name] for name in metrics}, trained.series)
 
 
-def below(arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
-    """One arm's error is below that of others."""
-    return tuple(
-        Comparison((arm, "error"), "below", (other, "error"), margin=margin) for other in others
+def table_recipe(
+    ways: Mapping[str, Way], *, metrics: Mapping[str, str] = METRICS, **fields: Any
+) -> Recipe:
+    """A recipe whose arms are ways to teach a student; the other fields are ``Recipe``'s."""
+    return Recipe(
+        paper="l2tdi",
+        arms=tuple(ways),
+        metrics=metrics,
+        run=partial(measured, ways, metrics),
+        plots=(curves("Test error", "%", ways, "test error"),),
+        prepare=partial(ready, ways),
+        **fields,
     )
+
+
+def no_worse(arm: str, subject: str = "It") -> Claim:
+    """A claim of ours: an arm's error is above that of plain training by less than a point."""
+    does = "do" if subject == "They" else "does"
+    text = f"{subject} {does} no worse than plain training."
+    return expectation(text, below("error", arm, "plain", margin=-1.0))

@@ -11,18 +11,25 @@ from typing import Any
 import torch
 from torch import nn
 
-from papers.fan2021interactions.reweighting import PLAIN, Trained, Way, ready, train, train_on
+from papers.fan2021interactions.reweighting import (
+    PLAIN,
+    Trained,
+    Way,
+    interactions,
+    ready,
+    train,
+    train_on,
+)
 from papers.fan2021interactions.reweighting_settings import Settings, material_of, shown
-from papers.fan2021interactions.reweighting_ways import interactions
-from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS, below
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS
+from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
 from tutelage.errors import UsageError
 from tutelage.models import internal_state
 from tutelage.models.catalogue import Images, build_student, require_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import InternalState, for_other_classes
 from tutelage.validation.ranges import at_least_one
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,6 @@ class Transfer(Settings):
     """training images of the other set; None: all"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data."""
         super().__post_init__()
         at_least_one(self, "other_examples")
         require_student(self.other_student)
@@ -52,7 +58,7 @@ class Transfer(Settings):
 WHERE = ("same", "student", "data")
 """whom the frozen teacher teaches: a fresh student of the kind and data it was learnt with,
 another network, the same network on another data set"""
-ARMS = tuple(f"{where}.{how}" for where in WHERE for how in ("plain", "frozen"))
+ARMS = tuple(f"{where}.{teaching}" for where in WHERE for teaching in ("plain", "frozen"))
 SOURCE = interactions()
 
 
@@ -74,17 +80,17 @@ def frozen(teacher: InternalState) -> Way:
     return Way(partial(_fitted, teacher), signal=None)
 
 
-def _fitted(teacher: InternalState, student: nn.Module, of: Images) -> InternalState:
-    tap = internal_state(student, "I0", (of.channels, of.size, of.size))
+def _fitted(teacher: InternalState, student: nn.Module, images: Images) -> InternalState:
+    tap = internal_state(student, "I0", (images.channels, images.size, images.size))
     if tap.width != teacher.tap_width:
         raise UsageError(
             f"The teacher was learnt with {teacher.tap_width} features, but "
-            f"{type(student).__name__} gives {tap.width} of {of.size}x{of.size} images: give "
-            "other_student and other_data with as many."
+            f"{type(student).__name__} gives {tap.width} of {images.size}x{images.size} "
+            "images: give other_student and other_data with as many."
         )
-    if of.classes == teacher.classes:
+    if images.classes == teacher.classes:
         return teacher
-    return for_other_classes(teacher, student, of.classes)
+    return for_other_classes(teacher, student, images.classes)
 
 
 def counted(trained: Trained) -> float:
@@ -95,8 +101,8 @@ def counted(trained: Trained) -> float:
 
 def run(arm: str, seed: int, settings: Transfer, device: torch.device) -> Outcome:
     """Train one student with one seed, under no teacher or a frozen one."""
-    where, _, how = arm.partition(".")
-    way = PLAIN if how == "plain" else frozen(learnt(seed, settings, device))
+    where, _, teaching = arm.partition(".")
+    way = PLAIN if teaching == "plain" else frozen(learnt(seed, settings, device))
     trained = train(way, seed, settings.target(where), device)
     errors = trained.errors()
     found = {name: errors[name] for name in METRICS}
@@ -112,10 +118,6 @@ def prepare(settings: Transfer) -> None:
     assert isinstance(untaught, InternalState)
     for where in WHERE:
         ready({"a frozen teacher": frozen(untaught)}, settings.target(where))
-
-
-def _worse(where: str) -> tuple[Comparison, ...]:
-    return (Comparison((f"{where}.frozen", "error"), "above", (f"{where}.plain", "error")),)
 
 
 _SMALL = {"student": "cnn", "other_student": "cnn4", "augment": "none"}
@@ -140,16 +142,15 @@ RECIPE = Recipe(
     claims=(
         Claim(
             "On another network it does worse than no teacher.",
-            _worse("student"),
+            above("error", "student.frozen", "student.plain"),
         ),
         Claim(
             "On another data set, blind to its classes, it does worse than no teacher.",
-            _worse("data"),
+            above("error", "data.frozen", "data.plain"),
         ),
-        Claim(
+        expectation(
             "On a fresh student of its own kind and data it does no worse than no teacher.",
-            below("same.frozen", "same.plain", margin=-1.0),
-            of_paper=False,
+            below("error", "same.frozen", "same.plain", margin=-1.0),
         ),
     ),
     table="Appendix B",

@@ -4,28 +4,27 @@ Fan et al. 2021, section 5 and Table 7. Figures: ``docs/results.md``.
 """
 
 from functools import partial
+from itertools import islice
 
 import torch
 from torch import nn
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LambdaLR
 
-from papers.data.text.pair_batches import PairBatches
-from papers.fan2021interactions.translated_pairs import (
-    TranslationSettings,
-    read_material,
-    spoilt,
-)
+from papers.data.text.batches import PairBatches
 from papers.fan2021interactions.translators import (
+    TranslationSettings,
     build_translator,
-    endless,
     mean_loss,
-    taught_before,
-    told_apart,
+    pretrained,
+    read_material,
+    separation,
+    spoilt,
     translation_bleu,
 )
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
 from papers.models.translator import STATE, Translator
+from papers.students import endless
 from tutelage.losses.objectives import TokenCrossEntropy
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Reversible
@@ -44,23 +43,25 @@ LOOKS = 5
 """how often the held-out loss is taken while it is fine-tuned, and once before"""
 
 
-def _prepare(of: TranslationSettings) -> None:
+def _prepare(settings: TranslationSettings) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     for noise in dict.fromkeys(arm.split(".")[0] for arm in ARMS):
-        taught_before(noise, of, device)
+        pretrained(noise, settings, device)
 
 
 def _line(step: int, steps: int) -> float:
     return 1 - step / steps
 
 
-def _teacher(how: str, student: Translator, of: TranslationSettings) -> nn.Module:
-    if how == "rule":  # of each batch, all but the share of wrong pairs with the highest loss
-        share = 1 - of.mispaired
+def _teacher(name: str, student: Translator, settings: TranslationSettings) -> nn.Module:
+    if name == "rule":  # of each batch, all but the share of wrong pairs with the highest loss
+        share = 1 - settings.mispaired
         return SelfPaced(start=share, end=share)
-    if how == "state":
-        return InternalState(student, classes=2, tap=STATE, tap_width=of.width, label=False)
-    if how == "surface":
+    if name == "state":
+        return InternalState(
+            student, classes=2, tap=STATE, tap_width=settings.width, label=False
+        )
+    if name == "surface":
         facts = ("margin", "loss")
         return InternalState(student, classes=2, label=False, surface=facts)
     return Plain()
@@ -68,15 +69,15 @@ def _teacher(how: str, student: Translator, of: TranslationSettings) -> nn.Modul
 
 def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device) -> Outcome:
     """Fine-tune a student, from where all begin, and see what it is worth."""
-    noise, how = arm.split(".")
+    noise, name = arm.split(".")
     material = read_material(settings)
     pairs, wrong = spoilt(noise, settings, material.train)
-    if how == "right-only":
+    if name == "right-only":
         pairs = pairs.rows((~wrong).nonzero().flatten())
     student = build_translator(settings, len(material.vocabulary)).to(device)
-    student.load_state_dict(taught_before(noise, settings, device))
+    student.load_state_dict(pretrained(noise, settings, device))
     student.eval()
-    teacher = _teacher(how, student, settings).to(device)
+    teacher = _teacher(name, student, settings).to(device)
     learns = next(teacher.parameters(), None) is not None
     rule = SGD(student.parameters(), settings.lr, momentum=0.9)
     tutor = Tutor(
@@ -98,7 +99,7 @@ def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device
         [mean_loss(student, judging)],
         LambdaLR(rule, partial(_line, steps=settings.steps)),
     )
-    for number, batch in enumerate(endless(train, settings.steps), 1):
+    for number, batch in enumerate(islice(endless(train), settings.steps), 1):
         tutor.step(batch, judging.draw(number) if tutor.wants_held_out else None)
         pace.step()
         if number % max(1, settings.steps // LOOKS) == 0:
@@ -106,13 +107,9 @@ def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device
     metrics = {
         "bleu": translation_bleu(student, testing, settings, material),
         "test_loss": mean_loss(student, testing),
-        **told_apart(tutor, train, wrong),
+        **separation(tutor, train, wrong),
     }
     return Outcome(metrics, {"held_out": looks})
-
-
-def _below(arm: str, other: str, metric: str) -> Comparison:
-    return Comparison((arm, metric), "below", (other, metric))
 
 
 RECIPE = Recipe(
@@ -187,12 +184,10 @@ RECIPE = Recipe(
         Claim(
             "The teacher that sees the decoder's state gives better translations, of pairs as "
             "they are and of masked ones.",
-            tuple(
-                Comparison((f"{noise}.state", "bleu"), "above", (f"{noise}.none", "bleu"))
-                for noise in ("clean", "masked")
-            ),
+            above("bleu", "clean.state", "clean.none")
+            + above("bleu", "masked.state", "masked.none"),
         ),
-        Claim(
+        expectation(
             "Where pairs have another's translation, a teacher that sees margin and loss gives "
             "these less weight.",
             (
@@ -201,12 +196,10 @@ RECIPE = Recipe(
                     ("mispaired.surface", "right"), "above", ("mispaired.surface", "wrong")
                 ),
             ),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "Test loss is lower under it than without a teacher.",
-            (_below("mispaired.surface", "mispaired.none", "test_loss"),),
-            of_paper=False,
+            below("test_loss", "mispaired.surface", "mispaired.none"),
         ),
     ),
     table="Table 7",

@@ -1,9 +1,11 @@
 """A translator that has learned without a teacher, and what one is worth."""
 
-from collections.abc import Iterator, Mapping
-from functools import partial
-from itertools import chain, count, islice
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from joblib import Memory
@@ -12,38 +14,165 @@ from torch import Tensor
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
-from papers.data.text.pair_batches import PairBatches
-from papers.fan2021interactions.translated_pairs import (
-    HEADS,
-    Material,
-    TranslationSettings,
-    read_material,
-    spoilt,
-)
+from papers.data.text.batches import PairBatches
+from papers.data.text.pairs import EncodedPairs, encoded, masked, mispaired, read_pairs
 from papers.metrics import bleu
 from papers.models.translator import Translator, marian
+from papers.students import endless
+from tutelage.errors import UsageError
 from tutelage.functional.student import tapped
 from tutelage.losses.objectives import TokenCrossEntropy
 from tutelage.randomness import seeded
 from tutelage.storage.json_files import environment
 from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Observation, Progress, as_lesson
+from tutelage.validation.ranges import at_least_one, not_negative, parts
 from tutelage_cli.data.cache import cache_folder
-from tutelage_cli.data.text.vocabulary import END, PAD, START
+from tutelage_cli.data.local import local_folder
+from tutelage_cli.data.text.vocabulary import END, PAD, START, Vocabulary
+
+HEADS = 4
+"""of attention, which share a state"""
+SPOILT_AT = 1
+"""seed of what is spoilt, one for all, since they begin with the same student"""
 
 
-def build_translator(of: TranslationSettings, words: int) -> Translator:
+@dataclass(frozen=True)
+class TranslationSettings:
+    """How a translator learns; the defaults are the paper's, or ours where it says nothing."""
+
+    data: str = "multi30k"
+    """folder of sentence pairs in German and English, in ``$TUTELAGE_DATA`` or a path"""
+    pairs: int | None = None
+    """to train on; None for all, also below"""
+    held_out: int | None = 500
+    """right pairs that judge the teacher"""
+    tested: int | None = None
+    """test pairs"""
+    words: int = 10_000
+    """tokens of both languages together"""
+    longest: int = 100
+    """tokens of a sentence"""
+    width: int = 512
+    """of a state; twice that in feed-forward layers"""
+    layers: int = 6
+    """of encoder and of decoder"""
+    dropout: float = 0.3
+    """before the teacher comes; none afterwards"""
+    first_steps: int = 40_000
+    """of Adam, before the teacher comes"""
+    first_batch: int = 160
+    """pairs"""
+    first_lr: float = 5e-4
+    """of Adam, after its warm-up"""
+    warm_up: int = 4000
+    """steps in which Adam's learning rate rises; it falls with the root of their number then"""
+    smoothing: float = 0.1
+    """of labels, before the teacher comes"""
+    steps: int = 4000
+    """of momentum SGD, under the teacher"""
+    batch: int = 160
+    """pairs; held-out ones, too"""
+    lr: float = 1e-3
+    """of momentum SGD at its first step; falls to 0 in a line"""
+    every: int = 20
+    """student steps for each of the teacher's"""
+    back: int = 2
+    """student steps that it looks back over"""
+    teacher_lr: float = 1e-3
+    """of its Adam"""
+    pair_rate: float = 0.1
+    """share of pairs with masked tokens"""
+    token_rate: float = 0.15
+    """share of their tokens that are masked"""
+    mispaired: float = 0.4
+    """share of pairs that get another's translation"""
+    beams: int = 5
+    """of the search for translations"""
+
+    def __post_init__(self) -> None:
+        sizes = ("pairs", "held_out", "tested", "words", "longest", "width", "layers", "beams")
+        runs = ("first_steps", "first_batch", "warm_up", "steps", "batch", "every", "back")
+        at_least_one(self, *sizes, *runs)
+        not_negative(self, "first_lr", "lr", "teacher_lr")
+        parts(self, "dropout", "smoothing", "pair_rate", "token_rate", "mispaired")
+        if self.width % HEADS:
+            raise UsageError(f"width must be a multiple of {HEADS}, got {self.width}.")
+        if self.back > self.every:
+            raise UsageError(
+                f"back is {self.back}, but there are only {self.every} student steps for each "
+                f"of the teacher's: give every {self.back} or more."
+            )
+
+
+class Material(NamedTuple):
+    """Sentence pairs as tokens."""
+
+    vocabulary: Vocabulary
+    train: EncodedPairs
+    """right"""
+    held_out: EncodedPairs
+    test: EncodedPairs
+    references: list[str]
+    """of the test pairs"""
+
+
+def _folder(settings: TranslationSettings) -> Path:
+    if Path(settings.data).expanduser().is_dir():
+        return Path(settings.data).expanduser()
+    copy = local_folder(settings.data)
+    if copy is None:
+        raise UsageError(
+            f"{settings.data} is not here: set TUTELAGE_DATA to a folder that holds it, or "
+            "give --set data=FOLDER with sentence pairs in columns or files de and en."
+        )
+    return copy
+
+
+@cache
+def read_material(settings: TranslationSettings) -> Material:
+    """Read the pairs, in lower case as the paper's, once in each process."""
+    parts = read_pairs(_folder(settings), "de", "en")
+    if parts.held_out is None or parts.test is None:
+        raise UsageError(f"{settings.data} lacks a held-out or a test part.")
+    rows = [
+        part.rows(torch.arange(len(part))[:number])
+        for part, number in zip(
+            parts, (settings.pairs, settings.held_out, settings.tested), strict=True
+        )
+        if part is not None
+    ]
+    low = [part.lower() for part in rows]
+    words = Vocabulary.learn([*low[0].sources, *low[0].targets], settings.words)
+    train, held_out, test = (encoded(part, words, settings.longest) for part in low)
+    return Material(words, train, held_out, test, list(low[2].targets))
+
+
+def spoilt(
+    noise: str, settings: TranslationSettings, right: EncodedPairs
+) -> tuple[EncodedPairs, Tensor]:
+    """Spoil some pairs."""
+    if noise == "masked":
+        return masked(right, settings.pair_rate, settings.token_rate, seed=SPOILT_AT)
+    if noise == "mispaired":
+        return mispaired(right, settings.mispaired, seed=SPOILT_AT)
+    return right, torch.zeros(len(right), dtype=torch.bool)
+
+
+def build_translator(settings: TranslationSettings, words: int) -> Translator:
     """Build a Transformer that begins the same each time."""
-    sizes = {"width": of.width, "hidden": 2 * of.width, "layers": of.layers, "heads": HEADS}
+    sizes = {
+        "width": settings.width,
+        "hidden": 2 * settings.width,
+        "layers": settings.layers,
+        "heads": HEADS,
+    }
     with seeded(0, torch.device("cpu")):
         special = PAD, START, END
-        return marian(words, special, **sizes, dropout=of.dropout, longest=of.longest)
-
-
-def endless(batches: PairBatches, steps: int) -> Iterator[Batch]:
-    """Go through one epoch after the other."""
-    return islice(chain.from_iterable(map(batches.epoch, count())), steps)
+        return marian(
+            words, special, **sizes, dropout=settings.dropout, longest=settings.longest
+        )
 
 
 def _root(step: int, warm_up: int) -> float:
@@ -51,28 +180,30 @@ def _root(step: int, warm_up: int) -> float:
 
 
 def _first(
-    noise: str, of: TranslationSettings, device: str, _releases: str
+    noise: str, settings: TranslationSettings, device: str, _releases: str
 ) -> dict[str, Tensor]:
     # from all pairs, right or wrong, without a teacher
-    material, place = read_material(of), torch.device(device)
-    pairs, _ = spoilt(noise, of, material.train)
-    student = build_translator(of, len(material.vocabulary)).to(place)
-    rule = Adam(student.parameters(), of.first_lr, (0.9, 0.98))
-    pace = LambdaLR(rule, partial(_root, warm_up=of.warm_up))
-    objective = TokenCrossEntropy(of.smoothing)
+    material, place = read_material(settings), torch.device(device)
+    pairs, _ = spoilt(noise, settings, material.train)
+    student = build_translator(settings, len(material.vocabulary)).to(place)
+    rule = Adam(student.parameters(), settings.first_lr, (0.9, 0.98))
+    pace = LambdaLR(rule, partial(_root, warm_up=settings.warm_up))
+    objective = TokenCrossEntropy(settings.smoothing)
     tutor = Tutor(student, rule, Plain(), objective=objective)
-    for batch in endless(PairBatches(pairs, of.first_batch, 0, place), of.first_steps):
+    for batch in islice(
+        endless(PairBatches(pairs, settings.first_batch, 0, place)), settings.first_steps
+    ):
         tutor.step(batch)
         pace.step()
     return {name: tensor.cpu() for name, tensor in student.state_dict().items()}
 
 
-def taught_before(
-    noise: str, of: TranslationSettings, device: torch.device
+def pretrained(
+    noise: str, settings: TranslationSettings, device: torch.device
 ) -> dict[str, Tensor]:
     """The student with which all arms and seeds begin; kept in the user's cache folder."""
     kept: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_first)
-    return kept(noise, of, device.type, str(environment()))
+    return kept(noise, settings, device.type, str(environment()))
 
 
 @torch.no_grad()
@@ -102,7 +233,7 @@ def _weights(tutor: Tutor, batches: PairBatches) -> tuple[Tensor, Tensor, Tensor
     return ids, weights, losses
 
 
-def told_apart(tutor: Tutor, batches: PairBatches, wrong: Tensor) -> Mapping[str, float]:
+def separation(tutor: Tutor, batches: PairBatches, wrong: Tensor) -> Mapping[str, float]:
     """How a teacher's weights, and the loss, tell right pairs from wrong ones."""
     ids, weights, losses = _weights(tutor, batches)
     bad = wrong[ids]
@@ -118,11 +249,13 @@ def told_apart(tutor: Tutor, batches: PairBatches, wrong: Tensor) -> Mapping[str
 
 
 def translation_bleu(
-    student: Translator, test: PairBatches, of: TranslationSettings, by: Material
+    student: Translator, test: PairBatches, settings: TranslationSettings, material: Material
 ) -> float:
     """Judge a student's translations of the test pairs."""
     said: dict[int, str] = {}
     for batch in test.whole(100):
-        found = student.translate(batch.inputs[:, 0], beams=of.beams, longest=of.longest)
-        said |= dict(zip(batch.ids.tolist(), by.vocabulary.decode(found), strict=True))
-    return bleu([said[n] for n in sorted(said)], by.references, lower_case=True)
+        found = student.translate(
+            batch.inputs[:, 0], beams=settings.beams, longest=settings.longest
+        )
+        said |= dict(zip(batch.ids.tolist(), material.vocabulary.decode(found), strict=True))
+    return bleu([said[n] for n in sorted(said)], material.references, lower_case=True)

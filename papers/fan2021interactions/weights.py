@@ -19,12 +19,19 @@ from papers.fan2021interactions.confident_learning import (
     probabilities,
     scores,
 )
-from papers.fan2021interactions.noise_columns import DIGITS, SMOKE
-from papers.fan2021interactions.reweighting import Settings, Trained, Way, ready, train
+from papers.fan2021interactions.noise import DIGITS, SMOKE
+from papers.fan2021interactions.reweighting import (
+    Settings,
+    Trained,
+    Way,
+    interactions,
+    margin_loss,
+    ready,
+    train,
+)
 from papers.fan2021interactions.reweighting_settings import material_of
-from papers.fan2021interactions.reweighting_ways import interactions, margin_loss
 from papers.framework.drawings import Drawing, scatter
-from papers.framework.recipe import Outcome, Panel, Recipe
+from papers.framework.recipe import Outcome, Panel, Recipe, above, expectation
 from tutelage.errors import UsageError
 from tutelage.functional.student import tapped
 from tutelage.models import default_tap
@@ -174,9 +181,9 @@ RECIPE = Recipe(
         Claim(
             "Those of a teacher of internal state and label (I0 and M0; T1) go by the class "
             "more than those of T0.",
-            (Comparison(("T1", "eta2"), "above", ("T0", "eta2")),),
+            above("eta2", "T1", "T0"),
         ),
-        Claim(
+        expectation(
             "Low weights of the teacher of margin and loss find wrong labels as well as the "
             "loss alone does, or better.",
             (
@@ -187,16 +194,14 @@ RECIPE = Recipe(
                     margin=-0.01,
                 ),
             ),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "They do so as well as confident learning, or better: from the same student's "
             "predictions, and from those of students that never saw the image.",
             tuple(
                 Comparison(("margin-loss", "auroc"), "above", other, margin=-0.01)
                 for other in (("margin-loss", "auroc_confident"), (OUT_OF_SAMPLE, "auroc"))
             ),
-            of_paper=False,
         ),
     ),
     plots=(

@@ -1,4 +1,4 @@
-"""What ``python -m papers reproduce`` can be asked; light, so that ``--help`` need not wait."""
+"""Arguments of ``python -m papers reproduce``; imports no torch, so that ``--help`` is fast."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class Reproduce:
-    """What ``python -m papers reproduce`` was asked."""
+    """What ``python -m papers reproduce`` was args."""
 
     recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")]
     """Which one; `python -m papers list` shows them."""
@@ -57,15 +57,15 @@ class Reproduce:
     speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
 
 
-def check(asked: Reproduce) -> None:
+def check(args: Reproduce) -> None:
     """Refuse what can be refused without the recipe."""
-    check_word("scale", asked.scale, SCALES)
-    check_word("backend", asked.backend, BACKENDS)
-    check_word("device", asked.device, DEVICES)
-    for name, value in (("seeds", asked.seeds), ("jobs", asked.jobs)):
+    check_word("scale", args.scale, SCALES)
+    check_word("backend", args.backend, BACKENDS)
+    check_word("device", args.device, DEVICES)
+    for name, value in (("seeds", args.seeds), ("jobs", args.jobs)):
         if value is not None and value < 1:
             raise UsageError(f"{name} must be at least 1, got {value}.")
-    if asked.set and asked.out == Path():
+    if args.set and args.out == Path():
         raise UsageError(
             "--set changes the settings of the scale, so its results are not those of the "
             "scale: name a folder of their own with --out."

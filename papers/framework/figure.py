@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from papers.framework.painting import painted
-from papers.framework.svg import NAMESPACE, panel, stroke
+from papers.framework.painting import NAMESPACE, painted, panel, stroke
 from papers.framework.words import number
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.report import styles as looks

@@ -71,20 +71,20 @@ class Plan(NamedTuple):
         return [Job(folder, arm, s) for s in range(self.seeds) for arm in self.recipe.arms]
 
 
-def plan(recipe: Recipe, asked: Reproduce) -> Plan:
-    """What was asked, as jobs."""
-    base = recipe.settings[asked.scale]
-    given = dict(_pair(text) for text in asked.set)
+def plan(recipe: Recipe, args: Reproduce) -> Plan:
+    """What was args, as jobs."""
+    base = recipe.settings[args.scale]
+    given = dict(_pair(text) for text in args.set)
     settings = replaced(base, given, "--set")
     before = to_plain(base)
     changed = {k: v for k, v in to_plain(settings).items() if v != before[k]}
-    if asked.device == "cuda" and not torch.cuda.is_available():
+    if args.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("device is cuda, but torch sees none here; leave it out, or give cpu.")
-    device = asked.device
+    device = args.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    root = asked.out.expanduser()
-    return Plan(recipe, asked.scale, settings, changed, asked.seeds, device, root)
+    root = args.out.expanduser()
+    return Plan(recipe, args.scale, settings, changed, args.seeds, device, root)
 
 
 def _pair(text: str) -> tuple[str, Any]:

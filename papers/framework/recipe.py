@@ -1,7 +1,7 @@
 """What a recipe is: a frozen record that names its arms, settings, claims and figures."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import torch
 from papers.framework.args import SCALES
 from papers.framework.drawings import Drawing
 from papers.framework.paper_tables import PAPERS, printed
-from tutelage_cli.claims import Claim
+from tutelage_cli.claims import Claim, Comparison
 
 
 class Outcome(NamedTuple):
@@ -91,7 +91,6 @@ class Recipe:
     """whether a job gives the same numbers again; times do not"""
 
     def __post_init__(self) -> None:
-        """Check that all parts speak of the same arms, metrics and scales; see the class."""
         self._check_scales()
         self._check_names()
         for row, column in self.printed.values():
@@ -120,3 +119,34 @@ class Recipe:
 
 def _arms(plot: Plot | Panel) -> set[str]:
     return {plot.arm} if isinstance(plot, Panel) else {arm for arm, _ in plot.lines.values()}
+
+
+def expectation(text: str, comparisons: tuple[Comparison, ...]) -> Claim:
+    """A claim that is ours, not the paper's."""
+    return Claim(text, comparisons, of_paper=False)
+
+
+def above(metric: str, arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
+    """Comparisons of an arm's metric with others', for claims that it is higher."""
+    return tuple(Comparison((arm, metric), "above", (o, metric), margin) for o in others)
+
+
+def below(metric: str, arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
+    """Comparisons of an arm's metric with others', for claims that it is lower."""
+    return tuple(Comparison((arm, metric), "below", (o, metric), margin) for o in others)
+
+
+def better(arm: str, *others: str) -> tuple[Comparison, ...]:
+    """Comparisons with other arms, for claims of a higher test accuracy and a lower loss."""
+    return tuple(
+        comparison
+        for other in others
+        for comparison in (*above("test_accuracy", arm, other), *below("test_loss", arm, other))
+    )
+
+
+def curves(
+    title: str, label: str, arms: Iterable[str], series: str, across: str = "epoch"
+) -> Plot:
+    """The same series of several arms in one pair of axes."""
+    return Plot(title, label, {arm: (arm, series) for arm in arms}, across)

@@ -90,7 +90,7 @@ def _drawings(plan: Plan, records: Mapping[tuple[str, int], Any]) -> dict[str, d
     for panel in plan.recipe.plots:
         if isinstance(panel, Panel):
             seeds = [records[panel.arm, s].get("drawings", {}) for s in range(plan.seeds)]
-            if has := [of[panel.drawing] for of in seeds if panel.drawing in of]:
+            if has := [one[panel.drawing] for one in seeds if panel.drawing in one]:
                 drawn.setdefault(panel.arm, {})[panel.drawing] = has[0]
     return drawn
 
@@ -105,26 +105,26 @@ def _printed(recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def _verdicts(claims: Sequence[Claim], arms: Arms, scale: str) -> dict[str, Any]:
-    told = []
+    verdicts = []
     for claim in claims:
         judged = [judge(comparison, arms) for comparison in claim.comparisons]
         if scale == "smoke":
             judged = [j._replace(verdict=UNDECIDED, why="smoke scale") for j in judged]
         verdict = together([j.verdict for j in judged])
         each = [j._asdict() for j in judged]
-        told.append({
+        verdicts.append({
             "text": claim.text,
             "of_paper": claim.of_paper,
             "verdict": verdict,
             "comparisons": each,
         })
-    papers = [claim for claim in told if claim["of_paper"]] or told
+    papers = [claim for claim in verdicts if claim["of_paper"]] or verdicts
     whole = {
         "text": " ".join(claim["text"] for claim in papers),
         "rule": RULE if scale != "smoke" else f"Not decided at smoke scale: {SCALES['smoke']}.",
         "verdict": together([claim["verdict"] for claim in papers]),
     }
-    return {"claim": whole, "claims": told}
+    return {"claim": whole, "claims": verdicts}
 
 
 def _versions(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -155,14 +155,9 @@ def _match(values: Sequence[float | None], cell: Mapping[str, Any] | None, scale
     return WITHIN if abs(ours.mean - cell["value"]) <= reach + 1e-12 else MISSED
 
 
-def result_file(root: Path, scale: str, recipe: str) -> Path:
-    """Where a result lies."""
-    return root / "results" / scale / f"{recipe}.json"
-
-
 def store(root: Path, content: Mapping[str, Any]) -> Path:
     """Write a result down."""
-    file = result_file(root, content["scale"], content["recipe"])
+    file = root / "results" / content["scale"] / f"{content['recipe']}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_json(file, content)
     return file

@@ -62,10 +62,10 @@ def score(table: Sequence[Row]) -> str:
         return "The paper prints no number for these arms."
     good = sum(row.match == WITHIN for row in shown)
     missed = [f"{row.metric} of {row.arm}" for row in shown if row.match == MISSED]
-    told = f"{good} of {len(shown)} printed numbers lie within our intervals"
+    text = f"{good} of {len(shown)} printed numbers lie within our intervals"
     rest = len(shown) - good - len(missed)
-    told += f", {rest} open" if rest else ""
-    return f"{told}; not reproduced: {', '.join(missed)}." if missed else f"{told}."
+    text += f", {rest} open" if rest else ""
+    return f"{text}; not reproduced: {', '.join(missed)}." if missed else f"{text}."
 
 
 def spoken(claim: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from math import cos, pi
 from typing import ClassVar, NamedTuple
 
@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
-from torch.optim import SGD, Adam
+from torch.optim import Adam
+from torch.optim.lr_scheduler import LambdaLR
 
-from papers.new_students import sgd, tested
+from papers.students import build_network, evaluate, fit, limited, sgd
 from tutelage.augment import StandardAugmentation, UniformAugment
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
-from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import GradientAlignment
@@ -27,9 +27,8 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Params, Window
 from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import Splits
 from tutelage_cli.data.sources import read
-from tutelage_cli.data.splits import limit_rows
 
 STILL = ("frozen", "random")
 """policies that do not learn"""
@@ -58,7 +57,6 @@ class Settings:
     """of Adam on the policy's logits"""
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         at_least_one(self, "examples", "tested", "batch", "epochs")
         not_negative(self, "lr", "cutout", "teacher_lr")
         if not 0 <= self.warm_up < 1:
@@ -93,10 +91,7 @@ class KeepEffect:
         count, actions = teacher.draw(batch.seed, batch.ids)
         given = np.arange(teacher.most) < count[:, None]
         each = np.broadcast_to(rewards.double().cpu().numpy()[:, None], given.shape)
-        for total, where in (
-            (self.done, actions.kept),
-            (self.dropped, given & ~actions.kept),
-        ):
+        for total, where in ((self.done, actions.kept), (self.dropped, given & ~actions.kept)):
             np.add.at(total[:, 0], actions.operation[where], each[where])
             np.add.at(total[:, 1], actions.operation[where], 1)
 
@@ -151,7 +146,7 @@ def splits(data: str) -> Splits:
 
 def train(
     data: str,
-    how: str,
+    policy: str,
     space: str,
     settings: Settings,
     seed: int,
@@ -163,31 +158,28 @@ def train(
 
     Crops, mirrors and the cutout are the student's first layer, behind every policy.
     """
-    training = _limited(splits(data).train, settings.examples, seed)
-    test = _limited(splits(data).test, settings.tested, 0)
+    training = limited(splits(data).train, settings.examples, mixed_seed(seed, 2))
+    test = limited(splits(data).test, settings.tested, mixed_seed(0, 2))
     mean, std = (values.tolist() for values in statistics(training))
-    network = build_student(
-        settings.student,
-        classes=len(training.classes),
-        channels=len(mean),
-        size=training.images.shape[2],
-        seed=mixed_seed(seed, 0),
-    )
+    network = build_network(settings.student, training, mixed_seed(seed, 0))
     standard = StandardAugmentation(
         mean, std, pad=4 if moved else 0, flip=moved, side=settings.cutout
     )
     student = nn.Sequential(standard, network)
     student = student.to(device)
     effect = KeepEffect()
-    tutor = _tutored(student, how, space, settings, seed, effect)
-    policy = UniformAugment(space_name=space)
+    tutor = _tutored(student, policy, space, settings, seed, effect)
+    uniform = UniformAugment(space_name=space)
     as_they_are = torch.zeros(len(mean)), torch.ones(len(mean))
     batches = Batches(training, settings.batch, mixed_seed(seed, 1), *as_they_are, None, device)
-    if how == "uniform":
-        batches = replace(batches, augment=lambda images, drawn: policy(images, seed=drawn))
-    losses = _trained(tutor, batches, settings)
+    if policy == "uniform":
+        batches = replace(batches, augment=lambda images, drawn: uniform(images, seed=drawn))
+    steps = settings.epochs * len(batches)
+    rate = partial(rate_at, total=steps, warm_up=settings.warm_up)
+    schedule = LambdaLR(tutor.optimizer, rate)
+    losses = fit(tutor, batches, settings.epochs, schedule, every_step=True)
     found, own = (
-        tested(tutor, Batches(images, settings.batch, 0, *as_they_are, None, device))
+        evaluate(tutor, Batches(images, settings.batch, 0, *as_they_are, None, device))
         for images in (test, training)
     )
     teacher = tutor.teacher if isinstance(tutor.teacher, LearnedAugmentation) else None
@@ -212,44 +204,31 @@ def kept(
     return keep[:, these].mean(1).tolist(), keep[:, ~these].mean(1).tolist()
 
 
-def _limited(images: ImageSet, limit: int, seed: int) -> ImageSet:
-    rows = limit_rows(images.labels, limit, len(images.classes), seed=mixed_seed(seed, 2))
-    return images.rows(rows)
-
-
 def _tutored(
-    student: nn.Module, how: str, space: str, of: Settings, seed: int, effect: KeepEffect
+    student: nn.Module,
+    policy: str,
+    space: str,
+    settings: Settings,
+    seed: int,
+    effect: KeepEffect,
 ) -> Tutor:
-    rule: SGD = sgd(student, of.lr)
+    rule = sgd(student, settings.lr)
     rule.register_step_pre_hook(lambda *_: _clip(student))
-    if how in ("none", "uniform"):
+    if policy in ("none", "uniform"):
         return Tutor(student, rule, Plain(), seed=seed)
     teacher = LearnedAugmentation(space).to(next(student.parameters()).device)
-    if how == "random":
+    if policy == "random":
         generator = torch.Generator().manual_seed(mixed_seed(seed, 3))
         with torch.no_grad():
             for p in teacher.parameters():
                 p.copy_(torch.randn(p.shape, generator=generator))
-    learner = Adam(teacher.parameters(), 0.0 if how in STILL else of.teacher_lr)
-    signal = Tallied(effect, permuted=how == "permuted")
+    learner = Adam(teacher.parameters(), 0.0 if policy in STILL else settings.teacher_lr)
+    signal = Tallied(effect, permuted=policy == "permuted")
     return Tutor(student, rule, teacher, learner, signal=signal, teacher_every=2, seed=seed)
 
 
 def _clip(student: nn.Module) -> None:
     clip_grad_norm_(student.parameters(), 5.0)
-
-
-def _trained(tutor: Tutor, batches: Batches, of: Settings) -> list[float]:
-    total, means = of.epochs * len(batches), []
-    for epoch in range(of.epochs):
-        losses: list[Tensor] = []
-        for batch in batches.epoch(epoch):
-            rate = of.lr * rate_at(tutor.steps, total, of.warm_up)
-            for group in tutor.optimizer.param_groups:
-                group["lr"] = rate
-            losses.append(tutor.step(batch).loss)
-        means.append(float(torch.stack(losses).mean()))
-    return means
 
 
 def rate_at(step: int, total: int, warm_up: float) -> float:

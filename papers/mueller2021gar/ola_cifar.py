@@ -5,9 +5,9 @@ Müller et al. 2021, Table 2. Figures: ``docs/results.md``.
 
 import torch
 
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.framework.recipe import Outcome, Plot, Recipe, above, expectation
 from papers.mueller2021gar.augmented_students import Settings, splits, train
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim
 
 SPACES = {"wl": "wide-long", "ra": "standard"}
 """the paper's words for search spaces"""
@@ -22,14 +22,9 @@ ARMS = (
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student."""
-    data, how, space = arm.split(".")
-    trained = train(data, how, SPACES[space], settings, seed, device)
+    data, policy, space = arm.split(".")
+    trained = train(data, policy, SPACES[space], settings, seed, device)
     return Outcome(trained.test, {"training loss": trained.losses})
-
-
-def _better(data: str, space: str, than: str) -> Comparison:
-    ours, others = f"{data}.learned.{space}", f"{data}.{than}.{space}"
-    return Comparison((ours, "test_accuracy"), "above", (others, "test_accuracy"))
 
 
 MINI = Settings(
@@ -41,10 +36,7 @@ RECIPE = Recipe(
     paper="gar",
     where="Table 2",
     arms=ARMS,
-    metrics={
-        "test_accuracy": "at the end, %",
-        "test_loss": "at the end, nats",
-    },
+    metrics={"test_accuracy": "at the end, %", "test_loss": "at the end, nats"},
     settings={
         "smoke": Settings("cnn", examples=100, tested=100, batch=50, epochs=2),
         "mini": MINI,
@@ -56,28 +48,20 @@ RECIPE = Recipe(
     claims=(
         Claim(
             "On CIFAR-100, OLA does better than UniformAugment in the wide space.",
-            (_better("cifar100", "wl", "uniform"),),
+            above("test_accuracy", "cifar100.learned.wl", "cifar100.uniform.wl"),
         ),
         Claim(
             "And in the space of RandAugment.",
-            (_better("cifar100", "ra", "uniform"),),
+            above("test_accuracy", "cifar100.learned.ra", "cifar100.uniform.ra"),
         ),
         Claim(
             "On CIFAR-10 it is no worse in either space, by more than half a point.",
-            tuple(
-                Comparison(
-                    (f"cifar10.learned.{space}", "test_accuracy"),
-                    "above",
-                    (f"cifar10.uniform.{space}", "test_accuracy"),
-                    margin=-0.5,
-                )
-                for space in SPACES
-            ),
+            above("test_accuracy", "cifar10.learned.wl", "cifar10.uniform.wl", margin=-0.5)
+            + above("test_accuracy", "cifar10.learned.ra", "cifar10.uniform.ra", margin=-0.5),
         ),
-        Claim(
+        expectation(
             "It does better than its own policy left as it starts, every other step plain.",
-            (_better("cifar100", "wl", "frozen"),),
-            of_paper=False,
+            above("test_accuracy", "cifar100.learned.wl", "cifar100.frozen.wl"),
         ),
     ),
     table="Table 2",

@@ -5,9 +5,8 @@ Müller et al. 2021, section 4, on data of our own choice. Figures: ``docs/resul
 
 import torch
 
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.framework.recipe import Outcome, Plot, Recipe, above, expectation
 from papers.mueller2021gar.augmented_students import Settings, kept, splits, train
-from tutelage_cli.claims import Claim, Comparison
 
 DATA, SPACE = "mnist5k", "wide-long"
 ARMS = ("none", "uniform", "frozen", "random", "learned", "permuted")
@@ -27,10 +26,6 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         moves, others = kept(trained.teacher, MOVES, settings.epochs)
         series |= {"moves": moves, "others": others}
     return Outcome(trained.test | {"train_accuracy": trained.fitted}, series)
-
-
-def _better(than: str) -> tuple[Comparison, ...]:
-    return (Comparison(("learned", "test_accuracy"), "above", (than, "test_accuracy")),)
 
 
 RECIPE = Recipe(
@@ -63,22 +58,23 @@ RECIPE = Recipe(
     minutes={"smoke": 0.2, "mini": 10, "gpu": 10, "paper": 300},
     run=run,
     claims=(
-        Claim(
+        expectation(
             "A policy that is learned on the way does better than no augmentation.",
-            _better("none"),
-            of_paper=False,
+            above("test_accuracy", "learned", "none"),
         ),
-        Claim(
+        expectation(
             "Than the same steps with its policy left uniform.",
-            _better("frozen"),
-            of_paper=False,
+            above("test_accuracy", "learned", "frozen"),
         ),
-        Claim("Than UniformAugment at every step.", _better("uniform"), of_paper=False),
-        Claim("Than policies drawn at random.", _better("random"), of_paper=False),
-        Claim(
+        expectation(
+            "Than UniformAugment at every step.", above("test_accuracy", "learned", "uniform")
+        ),
+        expectation(
+            "Than policies drawn at random.", above("test_accuracy", "learned", "random")
+        ),
+        expectation(
             "Than policies that learn from other examples' rewards.",
-            _better("permuted"),
-            of_paper=False,
+            above("test_accuracy", "learned", "permuted"),
         ),
     ),
     plots=(

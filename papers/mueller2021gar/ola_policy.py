@@ -7,10 +7,10 @@ hands every example another one's reward. Figures: ``docs/results.md``.
 import numpy as np
 import torch
 
-from papers.framework.drawings import Drawing, scatter
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
-from papers.mueller2021gar.augmented_students import Settings, Trained, kept, splits, train
-from tutelage_cli.claims import Claim, Comparison
+from papers.framework.drawings import scatter
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe, expectation
+from papers.mueller2021gar.augmented_students import Settings, kept, splits, train
+from tutelage_cli.claims import Comparison
 
 SPACE = "wide-long"
 HARSH = ("invert", "solarize", "equalize", "flip_ud", "posterize")
@@ -33,8 +33,16 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         "test_accuracy": trained.test["test_accuracy"],
         "test_loss": trained.test["test_loss"],
     }
-    drawing = _drawn(trained, effect, logits)
-    return Outcome(metrics, _series(trained, settings.epochs), {"operations": drawing})
+    harsh, others = kept(teacher, HARSH, settings.epochs)
+    series = {"harsh": harsh, "others": others, "training loss": trained.losses}
+    drawing = scatter(
+        effect.tolist(),
+        logits.tolist(),
+        ("mean reward where kept less where dropped", "keep logit"),
+        colours=["harsh" if op in HARSH else "other" for op in teacher.space.operations],
+        colour="operation",
+    )
+    return Outcome(metrics, series, {"operations": drawing})
 
 
 def correlation(one: np.ndarray, other: np.ndarray) -> float:
@@ -42,29 +50,6 @@ def correlation(one: np.ndarray, other: np.ndarray) -> float:
     if not one.std() or not other.std():
         return 0.0
     return float(np.corrcoef(one, other)[0, 1])
-
-
-def _series(trained: Trained, epochs: int) -> dict[str, list[float]]:
-    assert trained.teacher is not None
-    harsh, others = kept(trained.teacher, HARSH, epochs)
-    return {
-        "harsh": harsh,
-        "others": others,
-        "training loss": trained.losses,
-    }
-
-
-def _drawn(trained: Trained, effect: np.ndarray, logits: np.ndarray) -> Drawing:
-    assert trained.teacher is not None
-    return scatter(
-        effect.tolist(),
-        logits.tolist(),
-        ("mean reward where kept less where dropped", "keep logit"),
-        colours=[
-            "harsh" if name in HARSH else "other" for name in trained.teacher.space.operations
-        ],
-        colour="operation",
-    )
 
 
 RECIPE = Recipe(
@@ -101,13 +86,12 @@ RECIPE = Recipe(
     minutes={"smoke": 0.2, "mini": 6, "gpu": 6, "paper": 1000},
     run=run,
     claims=(
-        Claim(
+        expectation(
             "The keep logits end up in the order of what keeping each operation was measured "
             "to do to the reward.",
             (Comparison(("learned", "keep_correlation"), "above", 0.7),),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "They do not where every example is handed another one's reward, though the policy "
             "moves there, too.",
             (
@@ -115,7 +99,6 @@ RECIPE = Recipe(
                 Comparison(("permuted", "keep_correlation"), "above", -0.5),
                 Comparison(("permuted", "keep_spread"), "above", 0.1),
             ),
-            of_paper=False,
         ),
     ),
     plots=(

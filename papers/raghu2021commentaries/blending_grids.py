@@ -1,29 +1,47 @@
-"""Grids that say how much of which class to blend into which: learned, random, and shuffled."""
+"""Grids that say how much of which class to blend into which, and students taught with them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import count
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.optim import Adam
+from torch.optim.lr_scheduler import MultiStepLR
 
-from tutelage.models import build_student
+from papers.framework.drawings import grid
+from papers.framework.recipe import Outcome
+from papers.students import (
+    balanced_parts,
+    build_network,
+    cropped_and_mirrored,
+    evaluate,
+    fit,
+    joint_tutor,
+    learn_jointly,
+    sgd,
+)
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
-from tutelage.signals import Implicit, Neumann
 from tutelage.teachers import Blending, Mixup, Plain, RandomBlending, Shuffled
-from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
 from tutelage.validation.ranges import above_zero, at_least_one, not_negative
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.local import load_known
-from tutelage_cli.data.splits import balanced_rows
 
 ARMS = ("none", "random", "mixup", "shuffled", "learned")
+METRICS = {
+    "test_accuracy": "at the end, %",
+    "test_loss": "at the end, nats",
+    "fraction": "how much of the partner is blended in, mean over pairs of classes",
+}
+ROWS = {
+    "none": "No commentary",
+    "random": "Random commentary",
+    "mixup": "mixup",
+    "shuffled": "Learned commentary (shuffled)",
+    "learned": "Learned commentary (original)",
+}
+"""of the paper's table"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +76,6 @@ class Settings:
     """whether a new student's images are cropped and mirrored, too"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "train", "held_out", "tested", "batch", "judged")
         at_least_one(self, "joint_epochs", "epochs")
         above_zero(self, "joint_lr")  # the scale of a series, too
@@ -66,98 +83,99 @@ class Settings:
         require_student(self.student)
 
 
-class Parts(NamedTuple):
-    """Where batches come from, none of them cropped or mirrored."""
-
-    train: Batches
-    held_out: Batches
-    test: Batches
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the classes."""
-        return self.train.images.classes
-
-
 class Learned(NamedTuple):
     """A grid that has learned along with a student."""
 
     blending: Blending
-    told: dict[str, list[float]]
+    series: dict[str, list[float]]
     """of each epoch: the student's mean held-out loss in nats, the grid's mean fraction"""
 
 
-@cache
-def splits(name: str) -> Splits:
-    """A data set, read once in each process."""
-    return load_known(name)
-
-
-def parts(of: Settings, seed: int, device: torch.device) -> Parts:
-    """Training and held-out images, balanced over classes, and the first test images."""
-    whole = splits(of.data).train
-    classes = len(whole.classes)
-    chosen, others = balanced_rows(whole.labels, of.held_out, classes, seed=mixed_seed(seed, 0))
-    left = whole.labels[others]
-    kept = others[balanced_rows(left, of.train, classes, seed=mixed_seed(seed, 1))[0]]
-    train = whole.rows(kept)
-    mean, std = statistics(train)
-
-    def batches(images: ImageSet, size: int) -> Batches:
-        return Batches(images, size, mixed_seed(seed, 2), mean, std, None, device)
-
-    test = splits(of.data).test.rows(torch.arange(of.tested))
-    judging = batches(whole.rows(chosen), of.judged)
-    return Parts(batches(train, of.batch), judging, batches(test, 500))
-
-
-@cache
-def learned(of: Settings, seed: int, device: torch.device) -> Learned:
-    """Learn a grid along with a student by algorithm 2; once in each process."""
-    data = parts(of, seed, device)
-    along = student(of, len(data.classes), mixed_seed(seed, 3)).to(device)
-    blending = Blending(len(data.classes)).to(device)
-    tutor = Tutor(
-        along,
-        Adam(along.parameters(), of.joint_lr),
-        blending,
-        Adam(blending.parameters(), of.teacher_lr),
-        signal=Implicit(Neumann(1, of.joint_lr)),
-        seed=mixed_seed(seed, 4),
+def parts(settings: Settings, seed: int, device: torch.device) -> tuple[Batches, ...]:
+    """Batches to train on, held-out ones, and those of the first test images."""
+    images = balanced_parts(
+        settings.data, settings.train, settings.held_out, settings.tested, seed
     )
-    judging = map(data.held_out.draw, count())
-    told: dict[str, list[float]] = {"held-out loss": [], "fraction": []}
-    for epoch in range(of.joint_epochs):
-        records = list(alternating(tutor, data.train.epoch(epoch), judging))
-        losses = [r.held_out_loss for r in records if r.held_out_loss is not None]
-        told["held-out loss"].append(float(torch.stack(losses).mean()))
-        told["fraction"].append(float(1 - blending.shares.detach().mean()))
-    return Learned(blending.requires_grad_(False), told)
+    mean, std = statistics(images.train)
+    sizes = settings.batch, settings.judged, 500
+    return tuple(
+        Batches(part, size, mixed_seed(seed, 2), mean, std, None, device)
+        for part, size in zip(images, sizes, strict=True)
+    )
 
 
-def teacher(arm: str, of: Settings, seed: int, device: torch.device) -> nn.Module:
+@cache
+def learned(settings: Settings, seed: int, device: torch.device) -> Learned:
+    """Learn a grid along with a student by algorithm 2; once in each process."""
+    train, held_out, _ = parts(settings, seed, device)
+    student = build_network(settings.student, train.images, mixed_seed(seed, 3)).to(device)
+    blending = Blending(len(train.images.classes)).to(device)
+    tutor = joint_tutor(
+        student,
+        blending,
+        settings.joint_lr,
+        seed=mixed_seed(seed, 4),
+        teacher_lr=settings.teacher_lr,
+    )
+    series: dict[str, list[float]] = {"held-out loss": [], "fraction": []}
+    for loss in learn_jointly(tutor, train, held_out, settings.joint_epochs):
+        series["held-out loss"].append(loss)
+        series["fraction"].append(float(1 - blending.shares.detach().mean()))
+    return Learned(blending.requires_grad_(False), series)
+
+
+def teacher(
+    arm: str, settings: Settings, classes: int, seed: int, device: torch.device
+) -> nn.Module:
     """What blends a new student's images; none of it learns any more."""
-    classes, drawn = len(splits(of.data).train.classes), mixed_seed(seed, 5)
     match arm:
         case "learned":
-            return learned(of, seed, device).blending
+            return learned(settings, seed, device).blending
         case "shuffled":
-            return Shuffled(learned(of, seed, device).blending, seed=drawn)
+            blending = learned(settings, seed, device).blending
+            return Shuffled(blending, seed=mixed_seed(seed, 5))
         case "random":
-            return RandomBlending(classes, seed=drawn).to(device)
+            return RandomBlending(classes, seed=mixed_seed(seed, 5)).to(device)
         case "mixup":
             return Mixup(classes, alpha=1.0)
         case _:
             return Plain()
 
 
-def fractions(by: nn.Module, classes: int) -> Float[Tensor, "C C"]:
+def fractions(blending: nn.Module, classes: int) -> Float[Tensor, "C C"]:
     """How much of a partner is blended in, by the example's own class and its partner's."""
-    if isinstance(by, Blending | RandomBlending | Shuffled):
-        return 1 - by.shares.detach().cpu()
-    return torch.full((classes, classes), 0.5 if isinstance(by, Mixup) else 0.0)
+    if isinstance(blending, Blending | RandomBlending | Shuffled):
+        return 1 - blending.shares.detach().cpu()
+    return torch.full((classes, classes), 0.5 if isinstance(blending, Mixup) else 0.0)
 
 
-def student(of: Settings, classes: int, seed: int) -> nn.Module:
-    """A student on the CPU, its weights drawn."""
-    return build_student(of.student, classes=classes, channels=3, size=32, seed=seed)
+def blended(
+    arm: str, seed: int, settings: Settings, device: torch.device
+) -> tuple[Outcome, Float[Tensor, "C C"]]:
+    """Train one new student on blended images; learned blending is learned first."""
+    train, _, test = parts(settings, seed, device)
+    names = train.images.classes
+    blending = teacher(arm, settings, len(names), seed, device)
+    train = replace(train, seed=mixed_seed(seed, 6))
+    if settings.cropped:
+        train = replace(train, augment=cropped_and_mirrored)
+    found = fractions(blending, len(names))
+    student = build_network(settings.student, train.images, mixed_seed(seed, 7)).to(device)
+    optimizer = sgd(student, settings.lr)
+    tutor = Tutor(student, optimizer, blending, seed=mixed_seed(seed, 8))
+    drops = [max(1, int(settings.epochs * share)) for share in (0.3, 0.6, 0.8)]
+    losses = fit(tutor, train, settings.epochs, MultiStepLR(optimizer, drops))
+    series = {"training loss": losses}
+    if arm == "learned":
+        series |= learned(settings, seed, device).series
+    metrics = evaluate(tutor, test) | {"fraction": float(found.mean())}
+    drawing = grid(
+        names, found, label="fraction of the partner", rows="class", columns="partner"
+    )
+    return Outcome(metrics, series, {"grid": drawing}), found
+
+
+def cells(data: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """Where the paper's Table C.1 prints what was measured."""
+    columns = {"test_accuracy": f"{data} Test Accuracy", "test_loss": f"{data} Test Loss"}
+    return {(arm, m): (row, name) for arm, row in ROWS.items() for m, name in columns.items()}

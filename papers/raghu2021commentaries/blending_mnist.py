@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
 from papers.framework.drawings import grid
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe, curves, expectation
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Replayed
@@ -62,7 +62,6 @@ class Settings:
     """of each of these"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "steps", "batch", "teacher_steps", "judges", "judge_steps")
         at_least_one(self, "train", "held_out", "tested")
         not_negative(self, "lr", "teacher_lr")
@@ -71,7 +70,7 @@ class Settings:
 @dataclass(frozen=True)
 class _Students:
     # makes students, by number, and what they learn from
-    of: Settings
+    settings: Settings
     seed: int
     training: Batches
     device: torch.device
@@ -80,18 +79,18 @@ class _Students:
         drawn = mixed_seed(self.seed, 0, number)
         student = build_student("cnn", classes=CLASSES, channels=1, size=28, seed=drawn)
         student.to(self.device)
-        return student, SGD(student.parameters(), self.of.lr)
+        return student, SGD(student.parameters(), self.settings.lr)
 
     def batches(self, number: int, steps: int) -> Iterator[Batch]:
         return map(self.training.draw, range(number * steps, (number + 1) * steps))
 
     def errors(self, blending: Blending, test: Batches) -> Tensor:
         # share of each class that new students take for another, mean over students [C]
-        steps, found = self.of.judge_steps, []
-        for number in range(self.of.judges):
+        steps, found = self.settings.judge_steps, []
+        for number in range(self.settings.judges):
             student, rule = self.make(-1 - number)
             tutor = Tutor(student, rule, blending, seed=mixed_seed(self.seed, 1, number))
-            for batch in self.batches(self.of.teacher_steps + number, steps):
+            for batch in self.batches(self.settings.teacher_steps + number, steps):
                 tutor.step(batch)
             found.append(_errors(student, test))
         return torch.stack(found).mean(0)
@@ -109,16 +108,18 @@ def _errors(student: nn.Module, test: Batches) -> Tensor:
     return wrong / seen.clamp(min=1)
 
 
-def _parts(arm: str, of: Settings, seed: int) -> tuple[ImageSet, ImageSet]:
+def _parts(arm: str, settings: Settings, seed: int) -> tuple[ImageSet, ImageSet]:
     # train and held-out part: rows drawn freely, or as many of each class
     source = load_known("mnist").train
     if arm == "drawn":
         generator = torch.Generator().manual_seed(seed)
-        rows = torch.randperm(len(source), generator=generator)[: of.train + of.held_out]
-        return source.rows(rows[: of.train]), source.rows(rows[of.train :])
-    chosen, rest = balanced_rows(source.labels, of.train, CLASSES, seed=seed)
+        rows = torch.randperm(len(source), generator=generator)[
+            : settings.train + settings.held_out
+        ]
+        return source.rows(rows[: settings.train]), source.rows(rows[settings.train :])
+    chosen, rest = balanced_rows(source.labels, settings.train, CLASSES, seed=seed)
     others = source.rows(rest)
-    judging, _ = balanced_rows(others.labels, of.held_out, CLASSES, seed=seed)
+    judging, _ = balanced_rows(others.labels, settings.held_out, CLASSES, seed=seed)
     return source.rows(chosen), others.rows(judging)
 
 
@@ -130,22 +131,23 @@ def _fractions(blending: Blending) -> Tensor:
 
 def _learned(students: _Students, blending: Blending, judge: Batch) -> dict[str, list[float]]:
     # held-out loss of one student after the other, and the fractions after each
-    of, told = students.of, {name: [] for name in ("held-out loss", *FOLLOWED)}
+    settings = students.settings
+    series = {name: [] for name in ("held-out loss", *FOLLOWED)}
     episodes = episodic(
         students.make,
         blending,
-        Adam(blending.parameters(), of.teacher_lr),
-        lambda number: students.batches(number, of.steps),
+        Adam(blending.parameters(), settings.teacher_lr),
+        lambda number: students.batches(number, settings.steps),
         lambda _number: judge,
-        signal=Replayed(of.steps),
+        signal=Replayed(settings.steps),
         seed=mixed_seed(students.seed, 4),
     )
-    for episode in islice(episodes, of.teacher_steps):
+    for episode in islice(episodes, settings.teacher_steps):
         now = _fractions(blending)
-        told["held-out loss"].append(float(episode.held_out_loss))
-        told["digit 1"].append(float(now[1]))
-        told["other digits"].append(float(now.sum() - now[1]) / (CLASSES - 1))
-    return told
+        series["held-out loss"].append(float(episode.held_out_loss))
+        series["digit 1"].append(float(now[1]))
+        series["other digits"].append(float(now.sum() - now[1]) / (CLASSES - 1))
+    return series
 
 
 def _correlation(a: Tensor, b: Tensor) -> float:
@@ -222,15 +224,13 @@ RECIPE = Recipe(
             (Comparison(("drawn", "correlation"), "below", 0.0),),
         ),
         Claim("The digit 1 is blended most.", (_most("drawn"),)),
-        Claim(
+        expectation(
             "Both are so where every class has as many images, in training and held-out part.",
             (Comparison(("balanced", "correlation"), "below", 0.0), _most("balanced")),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "The first is so among the nine other digits, too, drawn freely or in balance.",
             tuple(Comparison((arm, "correlation_without_1"), "below", 0.0) for arm in ARMS),
-            of_paper=False,
         ),
     ),
     table="Sec 4 / C.1",
@@ -246,12 +246,7 @@ RECIPE = Recipe(
             {f"{who}, {arm}": (arm, who) for arm in ARMS for who in FOLLOWED},
             across="student",
         ),
-        Plot(
-            "Held-out loss of each student",
-            "nats",
-            {a: (a, "held-out loss") for a in ARMS},
-            "student",
-        ),
+        curves("Held-out loss of each student", "nats", ARMS, "held-out loss", "student"),
     ),
     prepare=lambda _settings: load_known("mnist"),
     notes=(

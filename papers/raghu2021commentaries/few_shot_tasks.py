@@ -10,10 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import SGD
 
-from papers.data.few_shot.benchmarks import few_shot
-from papers.data.few_shot.class_sets import ClassParts
-from papers.data.few_shot.episodes import Episode, Episodes
-from papers.data.few_shot.spoiling import UNSPOILT, Spoiling
+from papers.data.few_shot.benchmarks import ClassParts, few_shot
+from papers.data.few_shot.episodes import UNSPOILT, Episode, Episodes, Spoiling
 from papers.few_shot import accuracy, adapt, adaptation, weights_at
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
@@ -68,7 +66,6 @@ class Settings:
     """probability that a support image's pixels are shuffled, in the arms that say so"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "width", "queries", "steps", "test_steps", "start_steps")
         at_least_one(self, "spoilt_start_steps", "group", "tested")
         not_negative(self, "lr", "start_lr")
@@ -94,51 +91,57 @@ def _characters() -> Source:
     return Source(classes, dark, *statistics(classes.train))
 
 
-def task_for(arm: str, of: Settings, seed: int, device: torch.device) -> BilevelProblem:
+def task_for(arm: str, settings: Settings, seed: int, device: torch.device) -> BilevelProblem:
     """A student at a random start, and a teacher that knows nothing yet."""
     channels, side = source(arm).other.images.shape[1:3]
     with seeded(mixed_seed(seed, 0), torch.device("cpu")):
-        student = FourBlockCNN(channels, WAYS, side, width=of.width).to(device)
-        blocks = FourBlocks(channels + 1, side, width=of.width)
+        student = FourBlockCNN(channels, WAYS, side, width=settings.width).to(device)
+        blocks = FourBlocks(channels + 1, side, width=settings.width)
         weights = SupportWeights(blocks, features=blocks.features, classes=WAYS).to(device)
     teacher = weights if arm.endswith(".weights") else Plain()
     return BilevelProblem(
-        StudentView(student, SGD(student.parameters(), of.lr)), teacher, cross_entropy
+        StudentView(student, SGD(student.parameters(), settings.lr)), teacher, cross_entropy
     )
 
 
 def episodes_for(
-    arm: str, images: ImageSet, of: Settings, seed: int, device: torch.device
+    arm: str, images: ImageSet, settings: Settings, seed: int, device: torch.device
 ) -> Episodes:
     """The tasks of an arm."""
-    spoil = Spoiling("images", of.spoilt) if "spoilt" in arm else UNSPOILT
+    spoil = Spoiling("images", settings.spoilt) if "spoilt" in arm else UNSPOILT
     mean, std = source(arm)[2:]
-    return Episodes(images, WAYS, int(arm[0]), of.queries, seed, mean, std, device, spoil)
+    return Episodes(images, WAYS, int(arm[0]), settings.queries, seed, mean, std, device, spoil)
 
 
-def groups(arm: str, episodes: Episodes, of: Settings) -> Iterator[Sequence[Episode]]:
+def groups(arm: str, episodes: Episodes, settings: Settings) -> Iterator[Sequence[Episode]]:
     """Tasks to learn from."""
-    steps = of.spoilt_start_steps if "spoilt" in arm else of.start_steps
+    steps = settings.spoilt_start_steps if "spoilt" in arm else settings.start_steps
     for number in range(steps):
-        yield list(episodes.tasks(of.group, number * of.group))
+        yield list(episodes.tasks(settings.group, number * settings.group))
 
 
-def accuracies(problem: BilevelProblem, episodes: Episodes, of: Settings) -> list[float]:
+def accuracies(problem: BilevelProblem, episodes: Episodes, settings: Settings) -> list[float]:
     """How well the start, adapted to each task, answers its queries."""
     found = []
-    for number, episode in enumerate(episodes.tasks(of.tested)):
-        steps = adaptation(problem, episode.support, of.test_steps, of=of.steps, seed=number)
+    for number, episode in enumerate(episodes.tasks(settings.tested)):
+        steps = adaptation(
+            problem,
+            episode.support,
+            settings.test_steps,
+            total_steps=settings.steps,
+            seed=number,
+        )
         found.append(100 * accuracy(problem, adapt(problem, steps), episode.query))
     return found
 
 
 def weight_metrics(
-    problem: BilevelProblem, episodes: Episodes, of: Settings
+    problem: BilevelProblem, episodes: Episodes, settings: Settings
 ) -> dict[str, float]:
     """What the teacher makes of good and of spoilt examples, at the first step of a student."""
     weights, spoilt = [], []
-    for episode in episodes.tasks(of.tested):
-        steps = adaptation(problem, episode.support, 1, of=of.steps, seed=0)
+    for episode in episodes.tasks(settings.tested):
+        steps = adaptation(problem, episode.support, 1, total_steps=settings.steps, seed=0)
         weights.append(weights_at(problem, steps[0]).cpu())
         spoilt.append(episode.spoilt.cpu())
     every, bad = torch.stack(weights), torch.stack(spoilt)

@@ -1,31 +1,37 @@
 """Masks that learned along with a student, and what new students make of images under them."""
 
-from collections import deque
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam
+from torch.optim.lr_scheduler import MultiStepLR
 
-from papers import new_students
+from papers.framework.drawings import Drawing, image_rows, seen_through
+from papers.framework.recipe import Outcome
+from papers.students import (
+    ImageParts,
+    build_network,
+    evaluate,
+    fit,
+    joint_tutor,
+    learn_jointly,
+    require_network,
+    sgd,
+)
 from tutelage.augment import crop_and_flip
-from tutelage.models import MaskUNet, build_student, resnet8
-from tutelage.models.catalogue import require_student
+from tutelage.models import MaskUNet
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.signals import Implicit, Neumann
 from tutelage.teachers import AttentionMask, Plain, RandomMask
 from tutelage.teachers.attention_mask import gaussian
-from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, as_lesson
 from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
 
-NARROW = "resnet8-narrow"
-"""a student: ResNet-8 of 8, 16 and 32 channels"""
+SHOWN = 8
+"""images that are drawn"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Settings:
     sigma: float = 15.0
     """standard deviation of a mask, pixels"""
     student: str = "resnet18-cifar"
-    """see ``tutelage.models.STUDENTS``, or resnet8-narrow: of 8, 16 and 32 channels"""
+    """see ``tutelage.models.STUDENTS`` and ``papers.students.SLIM``"""
     train: int = 45_000
     """images, to learn the masks with and then to train students on"""
     held_out: int = 5_000
@@ -60,23 +66,12 @@ class Settings:
     """whether a new student sees images mirrored at random, besides cropped"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "train", "held_out", "tested", "batch")
         at_least_one(self, "joint_epochs", "epochs")
         above_zero(self, "sigma", "joint_lr")
         not_negative(self, "lr")
         shares(self, "drops")
-        if self.student != NARROW:
-            require_student(self.student)
-
-
-class Parts(NamedTuple):
-    """Images of one task."""
-
-    train: ImageSet
-    held_out: ImageSet
-    """they judge the masks"""
-    test: ImageSet
+        require_network(self.student)
 
 
 class InLastChannel(nn.Module):
@@ -98,47 +93,44 @@ class Places(NamedTuple):
     test: Tensor
 
 
-def _batches(
-    parts: Parts, images: ImageSet, of: Settings, seed: int, device: torch.device
-) -> Batches:
-    mean, std = statistics(parts.train)
-    return Batches(images, of.batch, seed, mean, std, None, device)
+def attention_masks(channels: int, sigma: float, seed: int) -> AttentionMask:
+    """Masks by a new U-Net, whose sizes are those of the paper's code."""
+    with seeded(seed, torch.device("cpu")):
+        network = MaskUNet(channels, width=8, levels=1)
+    return AttentionMask(network, sigma=sigma)
 
 
-def _student(parts: Parts, of: Settings, seed: int) -> nn.Module:
-    classes, (channels, size, _) = len(parts.train.classes), parts.train.images.shape[1:]
-    if of.student == NARROW:
-        with seeded(seed, torch.device("cpu")):
-            return resnet8(classes=classes, channels=channels, width=8)
-    return build_student(of.student, classes=classes, channels=channels, size=size, seed=seed)
-
-
-def learned(parts: Parts, of: Settings, seed: int, device: torch.device) -> AttentionMask:
+def learned(
+    parts: ImageParts, settings: Settings, seed: int, device: torch.device
+) -> AttentionMask:
     """Masks that have learned along with a student by algorithm 2."""
-    train = _batches(parts, parts.train, of, mixed_seed(seed, 2), device)
-    judging = _batches(parts, parts.held_out, of, mixed_seed(seed, 2), device)
-    student = _student(parts, of, mixed_seed(seed, 3)).to(device)
-    with seeded(mixed_seed(seed, 4), torch.device("cpu")):
-        network = MaskUNet(parts.train.images.shape[1], width=8, levels=1)
-    masks = AttentionMask(network, sigma=of.sigma).to(device)
-    rules = [Adam(module.parameters(), of.joint_lr) for module in (student, masks)]
-    signal = Implicit(Neumann(1, of.joint_lr))
-    tutor = Tutor(student, rules[0], masks, rules[1], signal=signal, seed=mixed_seed(seed, 5))
-    judges = map(judging.draw, count())
-    for batches in map(train.epoch, range(of.joint_epochs)):
-        deque(alternating(tutor, batches, judges), maxlen=0)  # for the steps alone
+    mean, std = statistics(parts.train)
+    train, held_out = (
+        Batches(images, settings.batch, mixed_seed(seed, 2), mean, std, None, device)
+        for images in (parts.train, parts.held_out)
+    )
+    student = build_network(settings.student, parts.train, mixed_seed(seed, 3)).to(device)
+    channels = parts.train.images.shape[1]
+    masks = attention_masks(channels, settings.sigma, mixed_seed(seed, 4)).to(device)
+    tutor = joint_tutor(student, masks, settings.joint_lr, seed=mixed_seed(seed, 5))
+    for _ in learn_jointly(tutor, train, held_out, settings.joint_epochs):
+        pass
     return masks.requires_grad_(False)
 
 
-@torch.no_grad()
-def places(parts: Parts, masks: AttentionMask, of: Settings, device: torch.device) -> Places:
-    """Where masks are."""
+def learned_places(
+    parts: ImageParts, settings: Settings, seed: int, device: torch.device
+) -> Places:
+    """Where masks are that have learned along with a student."""
+    masks = learned(parts, settings, seed, device)
+    mean, std = statistics(parts.train)
 
-    def on(images: ImageSet) -> Tensor:
-        whole = _batches(parts, images, of, 0, device).whole(500)
+    @torch.no_grad()
+    def centres(images: ImageSet) -> Tensor:
+        whole = Batches(images, 1, 0, mean, std, None, device).whole(500)
         return torch.cat([masks.centres(batch.inputs) for batch in whole]).cpu()
 
-    return Places(on(parts.train), on(parts.test))
+    return Places(centres(parts.train), centres(parts.test))
 
 
 def permuted(at: Places, seed: int) -> Places:
@@ -147,7 +139,7 @@ def permuted(at: Places, seed: int) -> Places:
     return Places(*(where[torch.randperm(len(where), generator=draws)] for where in at))
 
 
-def middle(parts: Parts) -> Places:
+def middle(parts: ImageParts) -> Places:
     """The middle of every image."""
     centre = torch.tensor([(side - 1) / 2 for side in parts.train.images.shape[2:]])
     return Places(*(centre.expand(len(p), 2) for p in (parts.train, parts.test)))
@@ -160,28 +152,70 @@ def beside(images: ImageSet, where: Tensor, sigma: float) -> ImageSet:
     return replace(images, images=torch.cat([images.images, masks], 1))
 
 
-def trained(
-    parts: Parts, at: Places | RandomMask | None, of: Settings, seed: int, device: torch.device
-) -> tuple[dict[str, float], list[float]]:
+def placed(
+    arm: str, parts: ImageParts, learned: Places, sigma: float, seed: int
+) -> Places | RandomMask | None:
+    """Where the masks of an arm are: learned, permuted, random, centre; none."""
+    match arm:
+        case "learned":
+            return learned
+        case "permuted":
+            return permuted(learned, seed)
+        case "random":
+            return RandomMask(sigma=sigma)
+        case "centre":
+            return middle(parts)
+        case _:
+            return None
+
+
+def masked(
+    parts: ImageParts,
+    masks: Places | RandomMask | None,
+    settings: Settings,
+    seed: int,
+    device: torch.device,
+) -> Outcome:
     """Train a new student under masks, and test it under masks of the same kind."""
     mean, std = statistics(parts.train)
-    train, test, teacher = parts.train, parts.test, at or Plain()
-    if isinstance(at, Places):
+    train, test, teacher = parts.train, parts.test, masks or Plain()
+    if isinstance(masks, Places):
         train, test = (
-            beside(images, where, of.sigma)
-            for images, where in zip((parts.train, parts.test), at, strict=True)
+            beside(images, where, settings.sigma)
+            for images, where in zip((parts.train, parts.test), masks, strict=True)
         )
         teacher = InLastChannel()
         mean, std = torch.cat([mean, torch.zeros(1)]), torch.cat([std, torch.ones(1)])
     assert isinstance(teacher, nn.Module)
 
     def augment(images: Tensor, seed: int) -> Tensor:
-        return crop_and_flip(images, seed=seed, mode="zeros", flip=of.mirrored)
+        return crop_and_flip(images, seed=seed, mode="zeros", flip=settings.mirrored)
 
-    student = _student(parts, of, mixed_seed(seed, 6)).to(device)
-    rule = new_students.sgd(student, of.lr)
-    tutor = Tutor(student, rule, teacher, seed=mixed_seed(seed, 7))
-    learning = Batches(train, of.batch, mixed_seed(seed, 8), mean, std, augment, device)
-    drops = [max(1, round(of.epochs * share)) for share in of.drops]
-    losses = new_students.trained(tutor, learning, of.epochs, drops)
-    return new_students.tested(tutor, replace(learning, images=test)), losses
+    student = build_network(settings.student, parts.train, mixed_seed(seed, 6)).to(device)
+    optimizer = sgd(student, settings.lr)
+    tutor = Tutor(student, optimizer, teacher, seed=mixed_seed(seed, 7))
+    batches = Batches(train, settings.batch, mixed_seed(seed, 8), mean, std, augment, device)
+    drops = [max(1, round(settings.epochs * share)) for share in settings.drops]
+    losses = fit(tutor, batches, settings.epochs, MultiStepLR(optimizer, drops))
+    return Outcome(evaluate(tutor, replace(batches, images=test)), {"training loss": losses})
+
+
+def drawn(images: ImageSet, where: Tensor, sigma: float) -> Drawing:
+    """The first images of every class above their masks and what is seen of them."""
+    rows = by_turns(images.labels)[:SHOWN].sort().values
+    rows = rows[images.labels[rows].argsort(stable=True)]
+    pixels, (height, width) = images.images[rows], images.images.shape[2:]
+    masks = gaussian(where[rows], height, width, sigma)
+    made = {
+        "image": pixels,
+        "mask": seen_through(torch.full_like(pixels[:, :1], 255), masks),
+        "seen": seen_through(pixels, masks),
+    }
+    return image_rows(made, [images.classes[n] for n in images.labels[rows].tolist()])
+
+
+def by_turns(labels: Tensor) -> Tensor:
+    """Rows so that every class comes once before one comes again."""
+    classes = torch.arange(int(labels.max()) + 1)
+    turn = (labels[:, None] == classes).cumsum(0).gather(1, labels[:, None]).squeeze(1)
+    return (turn * len(classes) + labels).argsort()

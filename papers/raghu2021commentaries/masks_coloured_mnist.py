@@ -5,20 +5,19 @@ quadrants; the red one is the label. The paper shows images with masks and print
 Figures: ``docs/results.md``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import count, islice
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Adam
+from torch import Tensor
 
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
-from papers.raghu2021commentaries.drawn_masks import drawn
-from tutelage.models import MaskUNet, build_student
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe, expectation
+from papers.raghu2021commentaries.masked_students import attention_masks, drawn
+from papers.students import endless, joint_tutor
+from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
-from tutelage.randomness import mixed_seed, seeded
-from tutelage.signals import Implicit, Neumann
+from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask
 from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
@@ -59,7 +58,6 @@ class Settings:
     """test images"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "side", "batch", "steps", "train", "held_out", "tested")
         above_zero(self, "sigma", "lr")
         require_student(self.student)
@@ -110,21 +108,15 @@ def _labelled(part: Described, arm: str) -> Described:
     return Described(part.images.with_labels(labels), part.facts)
 
 
-def _tutored(of: Settings, seed: int, device: torch.device) -> Tutor:
+def _tutored(settings: Settings, seed: int, device: torch.device) -> Tutor:
     # masks for a student, both new, and the way they learn
     drawn = mixed_seed(seed, 0)
-    student = build_student(of.student, classes=10, channels=3, size=of.side, seed=drawn)
+    student = build_student(
+        settings.student, classes=10, channels=3, size=settings.side, seed=drawn
+    )
     student.to(device)
-    with seeded(mixed_seed(seed, 1), torch.device("cpu")):
-        network: nn.Module = MaskUNet(3, width=8, levels=1)
-    masks = AttentionMask(network, sigma=of.sigma).to(device)
-    signal = Implicit(Neumann(1, of.lr))
-    student_rule, masks_rule = (Adam(m.parameters(), of.lr) for m in (student, masks))
-    return Tutor(student, student_rule, masks, masks_rule, signal=signal, seed=seed)
-
-
-def _training(batches: Batches, steps: int) -> Iterator[Batch]:
-    return islice(chain.from_iterable(map(batches.epoch, count())), steps)
+    masks = attention_masks(3, settings.sigma, mixed_seed(seed, 1)).to(device)
+    return joint_tutor(student, masks, settings.lr, seed=seed)
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
@@ -142,7 +134,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     tutor = _tutored(settings, seed, device)
     assert isinstance(tutor.teacher, AttentionMask)
     looks = [test.look(tutor.teacher)]
-    batches = _training(learned, settings.steps)
+    batches = islice(endless(learned), settings.steps)
     every = max(1, settings.steps // LOOKS)
     for _ in alternating(tutor, batches, map(judging.draw, count())):
         if tutor.steps % every == 0:
@@ -191,18 +183,16 @@ RECIPE = Recipe(
                 Comparison(("red", "red_distance"), "below", ("red", "blue_distance")),
             ),
         ),
-        Claim(
+        expectation(
             "It is so in more than four of five test images.",
             (Comparison(("red", "near_red"), "above", 0.8),),
-            of_paper=False,
         ),
-        Claim(
+        expectation(
             "Where the blue digit is the label of the same images, the mask goes to that one.",
             (
                 Comparison(("blue", "near_red"), "below", 0.5),
                 Comparison(("blue", "blue_distance"), "below", ("blue", "red_distance")),
             ),
-            of_paper=False,
         ),
     ),
     plots=(

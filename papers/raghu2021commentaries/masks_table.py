@@ -1,36 +1,27 @@
-"""Table D.1 of Raghu et al. 2021 as a recipe, for either of its two sets of images."""
+"""Learned masks beside the same masks on other images, and masks at random places.
+
+Raghu et al. 2021, Table D.1. Figures: ``docs/results.md``.
+"""
 
 from dataclasses import replace
 from functools import cache
 
 import torch
 
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
-from papers.raghu2021commentaries.drawn_masks import drawn
+from papers.framework.recipe import Outcome, Panel, Recipe, above, below, better, curves
 from papers.raghu2021commentaries.masked_students import (
-    NARROW,
-    Parts,
     Places,
     Settings,
-    learned,
-    middle,
-    permuted,
-    places,
-    trained,
+    drawn,
+    learned_places,
+    masked,
+    placed,
 )
-from tutelage.randomness import mixed_seed
-from tutelage.teachers import RandomMask
-from tutelage_cli.claims import Claim, Comparison
-from tutelage_cli.data.images import Splits
-from tutelage_cli.data.local import load_known
-from tutelage_cli.data.splits import balanced_rows
+from papers.students import ImageParts, balanced_parts, splits
+from tutelage_cli.claims import Claim
 
 ARMS = ("learned", "permuted", "random", "centre", "none")
-ROWS = {
-    "learned": "Learned mask",
-    "permuted": "Permuted learned mask",
-    "random": "Random mask",
-}
+ROWS = {"learned": "Learned mask", "permuted": "Permuted learned mask", "random": "Random mask"}
 NOTES = (
     "The arms centre, a mask in the middle of every image, and none, no mask, are ours.",
     "Masks are learned anew for every seed; the paper trains three students under one set. "
@@ -56,7 +47,7 @@ FIRST_SEED = (
 SMALL = replace(
     Settings("cifar10"),
     sigma=7.0,
-    student=NARROW,
+    student="resnet8-narrow",
     joint_epochs=4,
     joint_lr=1e-3,
     epochs=8,
@@ -90,13 +81,13 @@ def masks_recipe(data: str, column: str, *, notes: tuple[str, ...] = ()) -> Reci
         claims=(
             Claim(
                 "Learned masks do better than random ones, in accuracy and loss.",
-                better("random"),
+                better("learned", "random"),
             ),
             Claim(
                 "They do better than the same masks on other images, in loss.",
-                better("permuted")[1:],
+                below("test_loss", "learned", "permuted"),
             ),
-            Claim("So they do in accuracy.", better("permuted")[:1]),
+            Claim("So they do in accuracy.", above("test_accuracy", "learned", "permuted")),
         ),
         table="Table D.1",
         printed={
@@ -104,59 +95,37 @@ def masks_recipe(data: str, column: str, *, notes: tuple[str, ...] = ()) -> Reci
         },
         plots=(
             Panel("Test images, their learned masks, what is seen", "learned", "masks"),
-            Plot(
-                "Training loss of new students", "nats", {a: (a, "training loss") for a in ARMS}
-            ),
+            curves("Training loss of new students", "nats", ARMS, "training loss"),
         ),
-        prepare=lambda settings: _splits(settings.data),
+        prepare=lambda settings: splits(settings.data),
         notes=(*NOTES, *notes),
     )
 
 
-def better(other: str) -> tuple[Comparison, ...]:
-    """Comparisons of learned masks with another arm, in both numbers of the table."""
-    return (
-        Comparison(("learned", "test_accuracy"), "above", (other, "test_accuracy")),
-        Comparison(("learned", "test_loss"), "below", (other, "test_loss")),
-    )
+def _parts(settings: Settings, seed: int) -> ImageParts:
+    sizes = settings.train, settings.held_out, settings.tested
+    return balanced_parts(settings.data, *sizes, seed)
 
 
 @cache
-def _splits(data: str) -> Splits:
-    # read once in each process
-    return load_known(data)
-
-
-def _parts(of: Settings, seed: int) -> Parts:
-    whole, test = _splits(of.data).train, _splits(of.data).test
-    classes = len(whole.classes)
-    chosen, others = balanced_rows(whole.labels, of.held_out, classes, seed=mixed_seed(seed, 0))
-    left = whole.labels[others]
-    kept = others[balanced_rows(left, of.train, classes, seed=mixed_seed(seed, 1))[0]]
-    return Parts(whole.rows(kept), whole.rows(chosen), test.rows(torch.arange(of.tested)))
-
-
-@cache
-def _learned(of: Settings, seed: int, device: torch.device) -> Places:
+def _learned(settings: Settings, seed: int, device: torch.device) -> Places:
     # once in each process
-    parts = _parts(of, seed)
-    return places(parts, learned(parts, of, seed, device), of, device)
+    return learned_places(_parts(settings, seed), settings, seed, device)
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one new student under one kind of masks, learned first where they are."""
-    parts, drawings = _parts(settings, seed), {}
-    match arm:
-        case "learned":
-            at = _learned(settings, seed, device)
-            drawings = {"masks": drawn(parts.test, at.test, settings.sigma)}
-        case "permuted":
-            at = permuted(_learned(settings, seed, device), seed)
-        case "random":
-            at = RandomMask(sigma=settings.sigma)
-        case "centre":
-            at = middle(parts)
-        case _:
-            at = None
-    measured, losses = trained(parts, at, settings, seed, device)
-    return Outcome(measured, {"training loss": losses}, drawings)
+    parts = _parts(settings, seed)
+    learned = Places(*[torch.empty(0)] * 2)
+    if arm in ("learned", "permuted"):
+        learned = _learned(settings, seed, device)
+    masks = placed(arm, parts, learned, settings.sigma, seed)
+    outcome = masked(parts, masks, settings, seed, device)
+    if arm != "learned":
+        return outcome
+    drawing = drawn(parts.test, learned.test, settings.sigma)
+    return outcome._replace(drawings={"masks": drawing})
+
+
+CIFAR10 = masks_recipe("cifar10", "CIFAR10", notes=FIRST_SEED)
+CIFAR100 = masks_recipe("cifar100", "CIFAR100")

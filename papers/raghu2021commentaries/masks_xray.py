@@ -12,21 +12,18 @@ import torch
 from torch import Tensor
 
 from papers.data.published.chexpert import read_chexpert
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe
-from papers.raghu2021commentaries.drawn_masks import drawn
+from papers.framework.recipe import Outcome, Panel, Recipe, below, better, curves, expectation
 from papers.raghu2021commentaries.masked_students import (
-    Parts,
     Places,
     Settings,
-    learned,
-    middle,
-    permuted,
-    places,
-    trained,
+    drawn,
+    learned_places,
+    masked,
+    placed,
 )
+from papers.students import ImageParts
 from tutelage.randomness import mixed_seed
-from tutelage.teachers import RandomMask
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim
 from tutelage_cli.data.described import ThreeParts
 from tutelage_cli.data.local import KNOWN, load_known
 from tutelage_cli.data.resize import Size
@@ -52,21 +49,23 @@ SMALL = Settings(
 )
 
 
-def parts_of(of: Settings, seed: int) -> Parts:
+def parts_of(settings: Settings, seed: int) -> ImageParts:
     """As many images with the finding as without, in every part."""
     chance = mixed_seed(seed, 0)
-    if of.data in KNOWN:
-        splits = load_known(of.data)
+    if settings.data in KNOWN:
+        splits = load_known(settings.data)
         whole, test = splits.train, splits.test
-        judges, others = balanced_rows(whole.labels, of.held_out, 2, seed=chance)
+        judges, others = balanced_rows(whole.labels, settings.held_out, 2, seed=chance)
         train, held_out = whole.rows(others), whole.rows(judges)
     else:
-        read = _chexpert(of.data, mixed_seed(seed, 1))
+        read = _chexpert(settings.data, mixed_seed(seed, 1))
         train, held_out, test = (part.images for part in read)
-        held_out = held_out.rows(balanced_rows(held_out.labels, of.held_out, 2, seed=chance)[0])
-    train = train.rows(balanced_rows(train.labels, of.train, 2, seed=chance)[0])
-    return Parts(
-        train, held_out, test.rows(balanced_rows(test.labels, of.tested, 2, seed=0)[0])
+        held_out = held_out.rows(
+            balanced_rows(held_out.labels, settings.held_out, 2, seed=chance)[0]
+        )
+    train = train.rows(balanced_rows(train.labels, settings.train, 2, seed=chance)[0])
+    return ImageParts(
+        train, held_out, test.rows(balanced_rows(test.labels, settings.tested, 2, seed=0)[0])
     )
 
 
@@ -79,10 +78,9 @@ def _chexpert(folder: str, seed: int) -> ThreeParts:
 
 
 @cache
-def _learned(of: Settings, seed: int, run: int, device: torch.device) -> Places:
+def _learned(settings: Settings, seed: int, run: int, device: torch.device) -> Places:
     # where the masks of one of two independent runs on the same images are
-    parts = parts_of(of, seed)
-    return places(parts, learned(parts, of, mixed_seed(seed, run), device), of, device)
+    return learned_places(parts_of(settings, seed), settings, mixed_seed(seed, run), device)
 
 
 def _random(like: Tensor, sides: Size, seed: int) -> Tensor:
@@ -90,7 +88,7 @@ def _random(like: Tensor, sides: Size, seed: int) -> Tensor:
     return torch.rand(like.shape, generator=draws) * torch.tensor(sides) - 0.5
 
 
-def placed(where: Tensor, again: Tensor) -> dict[str, float]:
+def spread_of(where: Tensor, again: Tensor) -> dict[str, float]:
     """How places vary from image to image, and from one run to another."""
     spread = (where - where.mean(0)).square().sum(1).mean().sqrt()
     return {
@@ -103,30 +101,18 @@ def placed(where: Tensor, again: Tensor) -> dict[str, float]:
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one new student that sees one spot of every image."""
-    parts, drawings = parts_of(settings, seed), {}
+    parts = parts_of(settings, seed)
     found, again = (_learned(settings, seed, one, device) for one in (0, 1))
-    match arm:
-        case "learned":
-            at, where = found, found.test
-            drawings = {"masks": drawn(parts.test, where, settings.sigma)}
-        case "permuted":
-            at = permuted(found, seed)
-            where = at.test
-        case "centre":
-            at = middle(parts)
-            where = at.test
-        case _:
-            at = RandomMask(sigma=settings.sigma)
-            where = _random(found.test, Size(*parts.test.images.shape[2:]), seed)
-    measured, losses = trained(parts, at, settings, seed, device)
-    return Outcome(measured | placed(where, again.test), {"training loss": losses}, drawings)
-
-
-def _better(other: str) -> tuple[Comparison, ...]:
-    return (
-        Comparison(("learned", "test_accuracy"), "above", (other, "test_accuracy")),
-        Comparison(("learned", "test_loss"), "below", (other, "test_loss")),
-    )
+    masks = placed(arm, parts, found, settings.sigma, seed)
+    if isinstance(masks, Places):
+        where = masks.test
+    else:
+        where = _random(found.test, Size(*parts.test.images.shape[2:]), seed)
+    outcome = masked(parts, masks, settings, seed, device)
+    metrics = {**outcome.metrics, **spread_of(where, again.test)}
+    drawing = drawn(parts.test, where, settings.sigma)
+    drawings = {"masks": drawing} if arm == "learned" else {}
+    return outcome._replace(metrics=metrics, drawings=drawings)
 
 
 RECIPE = Recipe(
@@ -172,28 +158,26 @@ RECIPE = Recipe(
         Claim(
             "The learnt spot shows what tells the classes apart: a student that sees only it "
             "does better than one that sees spots at random, in accuracy and loss.",
-            _better("random"),
+            better("learned", "random"),
         ),
         Claim(
             "The masks find a place in the image: two independent runs look nearer to one "
             "another in the same image than in different ones.",
-            (Comparison(("learned", "apart"), "below", ("permuted", "apart")),),
+            below("apart", "learned", "permuted"),
         ),
-        Claim(
+        expectation(
             "Each image has a spot of its own: with those of other images a student does "
             "worse, in accuracy and loss.",
-            _better("permuted"),
-            of_paper=False,
+            better("learned", "permuted"),
         ),
-        Claim(
+        expectation(
             "The learnt spot is better than the middle of the image, in accuracy and loss.",
-            _better("centre"),
-            of_paper=False,
+            better("learned", "centre"),
         ),
     ),
     plots=(
         Panel("Test images, their learnt spots, what is seen", "learned", "masks"),
-        Plot("Training loss of new students", "nats", {a: (a, "training loss") for a in ARMS}),
+        curves("Training loss of new students", "nats", ARMS, "training loss"),
     ),
     prepare=lambda settings: parts_of(settings, 0),
     notes=(

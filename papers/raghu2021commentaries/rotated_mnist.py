@@ -11,8 +11,8 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from papers.framework.recipe import Outcome, Plot, Recipe
-from papers.raghu2021commentaries.learned_curriculum import Course, learned
+from papers.framework.recipe import Outcome, Plot, Recipe, expectation
+from papers.raghu2021commentaries.curriculum_students import Course, learned
 from tutelage.models import TwoBlockCNN
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import Curriculum
@@ -47,7 +47,6 @@ class Settings:
     """images to train on, held out, and to test on"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(Sizes(*self.sizes), *Sizes._fields)
 
 
@@ -91,7 +90,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         Batches(part.images, size, mixed_seed(seed, 3), mean, std, None, device)
         for part, size in ((train, course.batch), (held_out, sizes[1]), (test, sizes[2]))
     )
-    judge, whole = (next(of.whole(of.size)) for of in (judging, testing))
+    judge, whole = (next(batches.whole(batches.size)) for batches in (judging, testing))
     shown = _Shown(whole, test.facts["degrees"].abs())
     with seeded(mixed_seed(seed, 1), torch.device("cpu")):
         curriculum = Curriculum(TwoBlockCNN(2, 1, 28)).to(device)
@@ -183,14 +182,13 @@ RECIPE = Recipe(
             "ends negative.",
             _sign("separate", "below", "correlation_change", "correlation_end"),
         ),
-        Claim(
+        expectation(
             "Learning does it: the correlation ends higher than before learning where classes "
             "share angles, and falls more than before where they do not.",
             (
                 _against("overlapping", "correlation_end", "above", "untaught_end"),
                 _against("separate", "correlation_change", "below", "untaught_change"),
             ),
-            of_paper=False,
         ),
     ),
     plots=tuple(draw(arm) for draw in (_by_angle, _along) for arm in ARMS),

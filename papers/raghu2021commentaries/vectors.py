@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from papers.data.published.celeba import attribute_names, read_celeba
-from papers.framework.recipe import Outcome, Plot, Recipe
+from papers.framework.recipe import Outcome, Recipe, above, curves, expectation
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import Auxiliary, binary_cross_entropy
 from tutelage.models import FourBlocks, TwoHeads
@@ -27,7 +27,7 @@ from tutelage.teachers import AuxiliaryTargets
 from tutelage.training.loops import episodic
 from tutelage.types import Batch
 from tutelage.validation.ranges import at_least_one, not_negative
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import load_known, local_folder
@@ -73,7 +73,6 @@ class Settings:
     """students to learn through, one after the other"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "train", "held_out", "tested", "vector", "width")
         at_least_one(self, "steps", "batch", "teacher_steps")
         not_negative(self, "lr")
@@ -87,7 +86,7 @@ class Material(NamedTuple):
     test: ImageSet
     attributes: Tensor
     """[N, A] by id, of all parts; what students predict"""
-    told: Tensor
+    compared: Tensor
     """[T, S] of the test images; what vectors are compared with"""
     names: Sequence[str]
     """of the S columns"""
@@ -108,92 +107,97 @@ def _disagreement() -> Tensor:
 
 
 @cache
-def _objects(of: Settings) -> Material:
+def _objects(settings: Settings) -> Material:
     splits = load_known("cifar10")
     has = [[name in who for who in OF_CLASSES.values()] for name in splits.train.classes]
     table = torch.tensor(has, dtype=torch.float32)
-    order = torch.arange(of.train + of.held_out)
-    test = splits.test.rows(torch.arange(of.tested))
-    told = torch.cat([table[test.labels].double(), _disagreement()[: of.tested, None]], 1)
+    order = torch.arange(settings.train + settings.held_out)
+    test = splits.test.rows(torch.arange(settings.tested))
+    compared = torch.cat(
+        [table[test.labels].double(), _disagreement()[: settings.tested, None]], 1
+    )
     return Material(
-        splits.train.rows(order[: of.train]),
-        splits.train.rows(order[of.train :]),
+        splits.train.rows(order[: settings.train]),
+        splits.train.rows(order[settings.train :]),
         test,
         table[splits.train.labels],
-        told,
+        compared,
         (*OF_CLASSES, "disagreement"),
     )
 
 
 @cache
-def _faces(of: Settings) -> Material:
-    copy = local_folder(of.faces)
-    root = Path(of.faces).expanduser() if copy is None else copy
+def _faces(settings: Settings) -> Material:
+    copy = local_folder(settings.faces)
+    root = Path(settings.faces).expanduser() if copy is None else copy
     names = attribute_names(root)
-    parts = read_celeba(root, OF_FACES[0], Size(64, 64), most=of.train)
+    parts = read_celeba(root, OF_FACES[0], Size(64, 64), most=settings.train)
     known = torch.cat([part.facts["attributes"] for part in parts])
     ids = torch.cat([part.images.ids for part in parts])
     table = torch.zeros(int(ids.max()) + 1, len(names))
     table[ids] = known.float()
     held_out, test = (
         part.rows(torch.arange(most))
-        for part, most in ((parts.held_out, of.held_out), (parts.test, of.tested))
+        for part, most in ((parts.held_out, settings.held_out), (parts.test, settings.tested))
     )
     wanted = [names.index(name) for name in OF_FACES]
-    told = test.facts["attributes"][:, wanted].double()
+    compared = test.facts["attributes"][:, wanted].double()
     images = parts.train.images, held_out.images, test.images
-    return Material(*images, table, told, OF_FACES)
+    return Material(*images, table, compared, OF_FACES)
 
 
-def _material(of: Settings) -> Material:
-    return _faces(of) if of.faces else _objects(of)
+def _material(settings: Settings) -> Material:
+    return _faces(settings) if settings.faces else _objects(settings)
 
 
-def _network(of: Settings, side: int, outputs: int) -> nn.Module:
-    trunk = FourBlocks(3, side, width=of.width)
+def _network(settings: Settings, side: int, outputs: int) -> nn.Module:
+    trunk = FourBlocks(3, side, width=settings.width)
     return nn.Sequential(trunk, nn.Linear(trunk.features, outputs))
 
 
 @torch.no_grad()
-def _correlations(teacher: AuxiliaryTargets, shown: Batch, told: Tensor) -> list[float]:
+def _correlations(teacher: AuxiliaryTargets, shown: Batch, compared: Tensor) -> list[float]:
     # of each attribute with the number of the vector that goes along with it most, in size
     vectors = teacher.prepare(shown).aux
     assert vectors is not None
-    both = torch.cat([vectors.double().cpu(), told], 1).T
+    both = torch.cat([vectors.double().cpu(), compared], 1).T
     found = torch.corrcoef(both).nan_to_num()  # a number may be the same for all images
     return found[: vectors.shape[1], vectors.shape[1] :].abs().amax(0).tolist()
 
 
 def _learn(
-    teacher: AuxiliaryTargets, of: Settings, learned: Batches, judge: Batch, table: Tensor
+    teacher: AuxiliaryTargets, settings: Settings, learned: Batches, judge: Batch, table: Tensor
 ) -> list[float]:
     # held-out loss of one student after the other
     side = learned.images.images.shape[-1]
 
     def student(number: int) -> tuple[nn.Module, Adam]:
         with seeded(mixed_seed(learned.seed, 0, number), torch.device("cpu")):
-            trunk = FourBlocks(3, side, width=of.width)
+            trunk = FourBlocks(3, side, width=settings.width)
             made = TwoHeads(
-                trunk, features=trunk.features, outputs=table.shape[1], auxiliary=of.vector
+                trunk,
+                features=trunk.features,
+                outputs=table.shape[1],
+                auxiliary=settings.vector,
             )
         made.to(learned.device)
-        return made, Adam(made.parameters(), of.lr)
+        return made, Adam(made.parameters(), settings.lr)
 
     def batches(number: int) -> list[Batch]:
-        drawn = map(learned.draw, range(number * of.steps, (number + 1) * of.steps))
+        drawn = map(learned.draw, range(number * settings.steps, (number + 1) * settings.steps))
         return [batch._replace(targets=table[batch.ids]) for batch in drawn]
 
     episodes = episodic(
         student,
         teacher,
-        Adam(teacher.parameters(), of.lr),
+        Adam(teacher.parameters(), settings.lr),
         batches,
         lambda _number: judge,
-        signal=Unrolled(of.steps),
+        signal=Unrolled(settings.steps),
         objective=Auxiliary(binary_cross_entropy),
         seed=mixed_seed(learned.seed, 4),
     )
-    return [float(e.held_out_loss) for e in islice(episodes, of.teacher_steps)]
+    return [float(e.held_out_loss) for e in islice(episodes, settings.teacher_steps)]
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
@@ -209,13 +213,13 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         )
     )
     table = material.attributes.to(device)
-    judge, shown = (next(of.whole(of.size)) for of in (judging, testing))
+    judge, shown = (next(batches.whole(batches.size)) for batches in (judging, testing))
     judge = judge._replace(targets=table[judge.ids])
     with seeded(mixed_seed(seed, 1), torch.device("cpu")):
         network = _network(settings, shown.inputs.shape[-1], settings.vector)
     teacher = AuxiliaryTargets(network).to(device)
     losses = [] if arm == "untaught" else _learn(teacher, settings, learned, judge, table)
-    found = _correlations(teacher, shown, material.told)
+    found = _correlations(teacher, shown, material.compared)
     of_labels = found[: len(OF_CLASSES)] if not settings.faces else found
     metrics = {
         "correlation": sum(of_labels) / len(of_labels),
@@ -223,10 +227,6 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         "last": found[-1],
     }
     return Outcome(metrics, {"by attribute": found, "held-out loss": losses})
-
-
-def _more(metric: str) -> Comparison:
-    return Comparison(("learned", metric), "above", ("untaught", metric))
 
 
 RECIPE = Recipe(
@@ -254,26 +254,23 @@ RECIPE = Recipe(
         Claim(
             "Numbers of the learned vectors go along with attributes more than those of a "
             "network that has not learned.",
-            (_more("correlation"),),
+            above("correlation", "learned", "untaught"),
         ),
-        Claim(
+        expectation(
             "So does one with how much people disagree on an image (CIFAR-10).",
-            (_more("last"),),
-            of_paper=False,
+            above("last", "learned", "untaught"),
         ),
     ),
     plots=(
-        Plot(
+        curves(
             "Attributes and vectors",
             "largest |correlation|",
-            {arm: (arm, "by attribute") for arm in ARMS},
-            across=f"{', '.join(OF_CLASSES)}, people's votes",
+            ARMS,
+            "by attribute",
+            f"{', '.join(OF_CLASSES)}, people's votes",
         ),
-        Plot(
-            "Held-out loss of each student",
-            "nats",
-            {"learned": ("learned", "held-out loss")},
-            across="student",
+        curves(
+            "Held-out loss of each student", "nats", ["learned"], "held-out loss", "student"
         ),
     ),
     prepare=_material,

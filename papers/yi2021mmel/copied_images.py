@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -12,26 +12,21 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
 from papers.framework.recipe import Outcome
+from papers.students import accuracy, build_network, fit, limited, predictions, splits
 from tutelage.augment import crop_and_flip
-from tutelage.models import CifarResNet, build_student
 from tutelage.models.catalogue import require_student
-from tutelage.randomness import mixed_seed, seeded
+from tutelage.randomness import mixed_seed
 from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
 from tutelage.teachers.worst_case import require_positive
 from tutelage.training.tutor import Tutor
 from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.local import load_known
-from tutelage_cli.data.splits import limit_rows
 
 METRICS = {
     "accuracy": "test accuracy at the end, %",
     "loss": "test loss at the end, nats",
     "fitted": "accuracy on the training images as they are, at the end, %",
 }
-SLIM = "resnet8-slim"
-"""ResNet-8 of 8 channels, which stands in at small scales"""
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,6 @@ class Settings:
     weight_decay: float = 5e-4
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "examples", "tested", "copies", "batch", "epochs")
         above_zero(self, "weight")
         require_positive("temperature", self.temperature)  # infinity weighs copies alike
@@ -106,55 +100,44 @@ class Normalised(nn.Module):
         return self.student((images - self.mean) / self.std)
 
 
-@cache
-def splits(name: str) -> Splits:
-    """A data set, read once in each process."""
-    return load_known(name)
-
-
-def read(of: Settings) -> object:
-    """Read the data once, so that it is cached."""
-    return splits(of.data)
-
-
 def trained(
-    ways: Mapping[str, Way], arm: str, seed: int, of: Settings, device: torch.device
+    ways: Mapping[str, Way], arm: str, seed: int, settings: Settings, device: torch.device
 ) -> Outcome:
     """Train one student on copies."""
     way = ways[arm]
-    train, test = (
-        _limited(part, size, seed)
-        for part, size in (
-            (splits(of.data).train, of.examples),
-            (splits(of.data).test, of.tested),
-        )
+    train = limited(splits(settings.data).train, settings.examples, mixed_seed(seed, 0))
+    test = limited(splits(settings.data).test, settings.tested, mixed_seed(seed, 0))
+    network = build_network(settings.student, train, mixed_seed(seed, 1))
+    student = Normalised(network, *statistics(train)).to(device)
+    rule = SGD(
+        student.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay
     )
-    student = _student(of, train, seed).to(device)
-    rule = SGD(student.parameters(), of.lr, momentum=0.9, weight_decay=of.weight_decay)
-    epochs = of.epochs * (of.copies if way.longer else 1)
-    pace = MultiStepLR(rule, [int(share * epochs) for share in of.decay_at], of.decay)
-    tutor = Tutor(student, rule, teacher_of(way, of), seed=mixed_seed(seed, 3))
+    epochs = settings.epochs * (settings.copies if way.longer else 1)
+    schedule = MultiStepLR(
+        rule, [int(share * epochs) for share in settings.decay_at], settings.decay
+    )
+    tutor = Tutor(student, rule, teacher_of(way, settings), seed=mixed_seed(seed, 3))
     channels = train.images.shape[1]
     whole = torch.zeros(channels), torch.ones(channels)  # images stay in 0..1
     batches, testing = (
-        Batches(part, of.batch, mixed_seed(seed, 2), *whole, None, device)
+        Batches(part, settings.batch, mixed_seed(seed, 2), *whole, None, device)
         for part in (train, test)
     )
-    for epoch in range(epochs):
-        for batch in batches.epoch(epoch):
-            tutor.step(batch)
-        pace.step()
-    accuracy, loss = _judged(student, testing)
-    fitted, _ = _judged(student, batches)
-    return Outcome({"accuracy": accuracy, "loss": loss, "fitted": fitted})
+    fit(tutor, batches, epochs, schedule)
+    logits, labels = predictions(student, testing.whole(500))
+    return Outcome({
+        "accuracy": accuracy(logits, labels),
+        "loss": float(F.cross_entropy(logits, labels)),
+        "fitted": accuracy(*predictions(student, batches.whole(500))),
+    })
 
 
-def teacher_of(way: Way, of: Settings) -> nn.Module:
+def teacher_of(way: Way, settings: Settings) -> nn.Module:
     """Makes copies and weighs them."""
-    augment = partial(crop_and_flip, pad=of.pad, mode="zeros", flip=of.flip)
-    k = way.copies or of.copies
-    copies = Copies(k, augment, include_original=k > 1, offline=of.offline)
-    return Together(copies, weigher(way, of.temperature, of.weight))
+    augment = partial(crop_and_flip, pad=settings.pad, mode="zeros", flip=settings.flip)
+    k = way.copies or settings.copies
+    copies = Copies(k, augment, include_original=k > 1, offline=settings.offline)
+    return Together(copies, weigher(way, settings.temperature, settings.weight))
 
 
 def weigher(way: Way, temperature: float, weight: float) -> nn.Module:
@@ -165,31 +148,3 @@ def weigher(way: Way, temperature: float, weight: float) -> nn.Module:
         "soft": WorstCaseSoft(temperature, weight),
     }
     return weighers[way.loss]
-
-
-def _limited(images: ImageSet, size: int | None, seed: int) -> ImageSet:
-    if size is None:
-        return images
-    chosen = limit_rows(images.labels, size, len(images.classes), seed=mixed_seed(seed, 0))
-    return images.rows(chosen)
-
-
-def _student(of: Settings, images: ImageSet, seed: int) -> nn.Module:
-    classes, (channels, size) = len(images.classes), images.images.shape[1:3]
-    mean, std = statistics(images)
-    start = mixed_seed(seed, 1)
-    if of.student == SLIM:
-        with seeded(start, torch.device("cpu")):
-            return Normalised(CifarResNet(8, classes, channels, 8), mean, std)
-    named = build_student(of.student, classes=classes, channels=channels, size=size, seed=start)
-    return Normalised(named, mean, std)
-
-
-@torch.no_grad()
-def _judged(student: nn.Module, batches: Batches) -> tuple[float, float]:
-    # accuracy, %, and mean loss, nats
-    student.eval()
-    seen = [(student(b.inputs), b.targets) for b in batches.whole(500)]
-    logits, labels = (torch.cat(column) for column in zip(*seen, strict=True))
-    right = (logits.argmax(1) == labels).float().mean()
-    return 100 * float(right), float(F.cross_entropy(logits, labels))

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
-from papers.data.text.text_batches import TextBatches
+from papers.data.text.batches import TextBatches
 from papers.framework.recipe import Outcome
-from papers.metrics.glue import GLUE, accuracy
+from papers.metrics import GLUE, accuracy
+from papers.students import fit, predictions
 from papers.yi2021mmel.glue_texts import Material, Source, bare, copies_of, material
-from papers.yi2021mmel.pretrained_texts import encoder
+from papers.yi2021mmel.language_models import encoder
 from tutelage.losses.objectives import Objective, cross_entropy, squared_error
 from tutelage.models.text_classifier import SMALL, text_classifier
 from tutelage.randomness import mixed_seed, seeded
@@ -75,7 +76,6 @@ class Settings:
     """steps in which it rises"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "batch", "epochs")
         above_zero(self, "weight")
         require_positive("temperature", self.temperature)  # infinity weighs copies alike
@@ -114,104 +114,108 @@ CLASSES = _Kind(cross_entropy, probabilities, partial(torch.argmax, dim=1))
 NUMBERS = _Kind(squared_error, _number, _number)
 
 
-def _kind(of: Material) -> _Kind:
-    return CLASSES if of.classes > 1 else NUMBERS
+def _kind(material: Material) -> _Kind:
+    return CLASSES if material.classes > 1 else NUMBERS
 
 
-def student_of(of: Settings, texts: Material, seed: int) -> nn.Module:
+def student_of(settings: Settings, texts: Material, seed: int) -> nn.Module:
     """The student before it has learned anything of the task."""
-    name = of.student or of.source.model or NEW
+    name = settings.student or settings.source.model or NEW
     with seeded(mixed_seed(seed, 0), torch.device("cpu")):
         if name != NEW:
-            kept = {"classes": texts.classes, "dropout": of.dropout}
+            kept = {"classes": texts.classes, "dropout": settings.dropout}
             return encoder(name, words=texts.tokenizer, **kept)
         words = max(len(texts.tokenizer), int(texts.train.inputs[:, 0].max()) + 1)
         small = SMALL | {"vocab_size": words}
-        return text_classifier(small, classes=texts.classes, dropout=of.dropout)
+        return text_classifier(small, classes=texts.classes, dropout=settings.dropout)
 
 
 def trained(
-    ways: Mapping[str, Way], arm: str, seed: int, of: Settings, device: torch.device
+    ways: Mapping[str, Way], arm: str, seed: int, settings: Settings, device: torch.device
 ) -> Outcome:
     """Train one student."""
     way = ways[arm]
     if way.loss == "none":
-        return _plain(seed, _without_copies(of), device)[1]
-    texts = material(of.source)
+        return _plain(seed, _without_copies(settings), device)[1]
+    texts = material(settings.source)
     objective = _kind(texts).objective
     if way.loss == "smoothed" and texts.classes > 1:
-        objective = partial(F.cross_entropy, reduction="none", label_smoothing=of.smoothing)
-    student = student_of(of, texts, seed).to(device)
-    batches, teacher = _batches(of, texts, seed, device), Plain()
+        objective = partial(
+            F.cross_entropy, reduction="none", label_smoothing=settings.smoothing
+        )
+    student = student_of(settings, texts, seed).to(device)
+    batches, teacher = _batches(settings, texts, seed, device), Plain()
     if way.loss != "smoothed":
-        labels = None if way.labels == "original" else _labels(seed, of, device)
+        labels = None if way.labels == "original" else _labels(seed, settings, device)
         if way.loss == "long":
-            batches = _all_alike(of, texts, labels, seed, device)
+            batches = _all_alike(settings, texts, labels, seed, device)
         else:
-            teacher = _teacher(way, of, texts, labels)
-    return _run(student, teacher, batches, objective, seed, of)
+            teacher = _teacher(way, settings, texts, labels)
+    return _run(student, teacher, batches, objective, seed, settings)
 
 
-def _without_copies(of: Settings) -> Settings:
-    return replace(of, source=bare(of.source))
+def _without_copies(settings: Settings) -> Settings:
+    return replace(settings, source=bare(settings.source))
 
 
 @cache
-def _plain(seed: int, of: Settings, device: torch.device) -> tuple[nn.Module, Outcome]:
+def _plain(seed: int, settings: Settings, device: torch.device) -> tuple[nn.Module, Outcome]:
     # the student without copies, which predicts their labels
-    texts = material(of.source)
-    student = student_of(of, texts, seed).to(device)
-    batches = _batches(of, texts, seed, device)
-    return student, _run(student, Plain(), batches, _kind(texts).objective, seed, of)
+    texts = material(settings.source)
+    student = student_of(settings, texts, seed).to(device)
+    batches = _batches(settings, texts, seed, device)
+    return student, _run(student, Plain(), batches, _kind(texts).objective, seed, settings)
 
 
 @cache
-def _labels(seed: int, of: Settings, device: torch.device) -> tuple[Tensor, Tensor]:
+def _labels(seed: int, settings: Settings, device: torch.device) -> tuple[Tensor, Tensor]:
     # of the training texts [N, ...], and of their copies [N, K, ...]
-    texts, copies = material(of.source), copies_of(of.source)
-    student, predict = _plain(seed, _without_copies(of), device)[0], _kind(texts).predict
+    texts, copies = material(settings.source), copies_of(settings.source)
+    student, predict = _plain(seed, _without_copies(settings), device)[0], _kind(texts).predict
     own = predicted(student, texts.train.inputs, predict=predict)
     theirs = predicted(student, copies.flatten(0, 1), predict=predict)
     return own, theirs.view(*copies.shape[:2], *theirs.shape[1:])
 
 
 def _teacher(
-    way: Way, of: Settings, texts: Material, labels: tuple[Tensor, Tensor] | None
+    way: Way, settings: Settings, texts: Material, labels: tuple[Tensor, Tensor] | None
 ) -> nn.Module:
     theirs = None if labels is None else labels[1]
-    stored = StoredCopies(copies_of(of.source), texts.ids, theirs)
+    stored = StoredCopies(copies_of(settings.source), texts.ids, theirs)
     kind, rule = _kind(texts), own_prediction
     if labels is not None:
         rule = UnlessChanged(labels[0], texts.ids)
-    return Together(stored, _weigher(way, of, kind, rule))
+    return Together(stored, _weigher(way, settings, kind, rule))
 
 
-def _weigher(way: Way, of: Settings, kind: _Kind, rule: TargetRule) -> nn.Module:
+def _weigher(way: Way, settings: Settings, kind: _Kind, rule: TargetRule) -> nn.Module:
     if way.loss == "soft":
         return WorstCaseSoft(
-            of.temperature,
-            of.weight,
+            settings.temperature,
+            settings.weight,
             rule=rule,
             objective=kind.objective,
             predict=kind.predict,
         )
-    return WorstCase(of.temperature) if way.loss == "hard" else UniformCopies()
+    return WorstCase(settings.temperature) if way.loss == "hard" else UniformCopies()
 
 
-def _batches(of: Settings, texts: Material, seed: int, device: torch.device) -> TextBatches:
+def _batches(
+    settings: Settings, texts: Material, seed: int, device: torch.device
+) -> TextBatches:
     inputs, labels = texts.train.inputs, texts.labels
-    return TextBatches(inputs, labels, texts.ids, of.batch, mixed_seed(seed, 1), device)
+    return TextBatches(inputs, labels, texts.ids, settings.batch, mixed_seed(seed, 1), device)
 
 
 def _all_alike(
-    of: Settings,
+    settings: Settings,
     texts: Material,
     labels: tuple[Tensor, Tensor] | None,
     seed: int,
     device: torch.device,
 ) -> TextBatches:
     # copies among the texts, as if they were others
-    copies = copies_of(of.source)
+    copies = copies_of(settings.source)
     k, own = copies.shape[1], texts.labels
     if labels is None:
         found = own.repeat_interleave(k)
@@ -222,7 +226,7 @@ def _all_alike(
         torch.cat([texts.train.inputs, copies.flatten(0, 1)]),
         torch.cat([own, found]),
         torch.arange(len(own) * (1 + k)),
-        of.batch,
+        settings.batch,
         mixed_seed(seed, 1),
         device,
     )
@@ -234,28 +238,29 @@ def _run(
     batches: TextBatches,
     objective: Objective,
     seed: int,
-    of: Settings,
+    settings: Settings,
 ) -> Outcome:
-    rule = AdamW(student.parameters(), of.lr, weight_decay=0.0)
+    rule = AdamW(student.parameters(), settings.lr, weight_decay=0.0)
 
     def clip(*_: object) -> None:
         nn.utils.clip_grad_norm_(student.parameters(), 1.0)
 
     rule.register_step_pre_hook(clip)
-    steps = of.epochs_or_default * len(batches)
-    pace = LambdaLR(rule, partial(_line, steps=steps, warm_up=of.warm_up))
+    steps = settings.epochs_or_default * len(batches)
+    schedule = LambdaLR(rule, partial(_line, steps=steps, warm_up=settings.warm_up))
     tutor = Tutor(student, rule, teacher, objective=objective, seed=mixed_seed(seed, 2))
-    texts = material(of.source)
+    texts = material(settings.source)
     curves: Mapping[str, list[float]] = {"score": [], "loss": []}
-    for epoch in range(of.epochs_or_default):
-        student.train()
-        for batch in batches.epoch(epoch):
-            tutor.step(batch)
-            pace.step()
-        score, loss = _judged(student, texts.held_out.inputs, texts.judging, of)
+
+    def judge() -> None:
+        score, loss = _evaluate(student, texts.held_out.inputs, texts.judging, settings)
         curves["score"].append(score)
         curves["loss"].append(loss)
-    fitted, _ = _judged(student, texts.train.inputs, texts.labels, of)
+
+    fit(
+        tutor, batches, settings.epochs_or_default, schedule, every_step=True, after_epoch=judge
+    )
+    fitted, _ = _evaluate(student, texts.train.inputs, texts.labels, settings)
     ends = {"score": curves["score"][-1], "loss": curves["loss"][-1]}
     return Outcome(ends | {"best": max(curves["score"]), "fitted": fitted}, curves)
 
@@ -265,15 +270,14 @@ def _line(step: int, steps: int, warm_up: int) -> float:
     return rising * max(0.0, 1 - step / steps)
 
 
-@torch.no_grad()
-def _judged(
-    student: nn.Module, inputs: Tensor, labels: Tensor, of: Settings
+def _evaluate(
+    student: nn.Module, inputs: Tensor, labels: Tensor, settings: Settings
 ) -> tuple[float, float]:
-    texts, kind = material(of.source), _kind(material(of.source))
-    student.eval()
+    texts, kind = material(settings.source), _kind(material(settings.source))
     device = next(student.parameters()).device
     rows = TextBatches(inputs, labels, torch.arange(len(labels)), 1, 0, device)
-    seen = [(student(b.inputs), b.targets) for b in rows.whole(128)]
-    outputs, right = (torch.cat(column).cpu() for column in zip(*seen, strict=True))
-    score = GLUE.get(Path(of.source.task).name, accuracy if texts.classes > 1 else GLUE["stsb"])
+    outputs, right = (x.cpu() for x in predictions(student, rows.whole(128)))
+    score = GLUE.get(
+        Path(settings.source.task).name, accuracy if texts.classes > 1 else GLUE["stsb"]
+    )
     return score(kind.answer(outputs), right), float(kind.objective(outputs, right).mean())

@@ -9,14 +9,13 @@ import torch
 from joblib import Memory
 from torch import Tensor
 
-from papers.text_augment import LanguageModel, Substitution, kept
-from papers.text_augment.substitution import SEARCHES
-from papers.yi2021mmel.pretrained_texts import masked_language_model
-from papers.yi2021mmel.small_language_model import (
+from papers.text_augment import SEARCHES, LanguageModel, Substitution, kept
+from papers.yi2021mmel.language_models import (
     Language,
     empty_model,
     learned_model,
     learned_tokenizer,
+    masked_language_model,
 )
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.json_files import environment
@@ -59,7 +58,6 @@ class Source:
     """how the small one is trained"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data."""
         at_least_one(self, "examples", "tested", "longest", "copies")
         parts(self, "share")
         if self.search not in SEARCHES:
@@ -107,22 +105,22 @@ def _limited(texts: LabelledTexts, size: int | None) -> LabelledTexts:
     return texts.rows(torch.randperm(len(texts), generator=draws)[:size])
 
 
-def bare(of: Source) -> Source:
+def bare(source: Source) -> Source:
     """The same texts, whatever their copies are like."""
-    return replace(of, copies=1, share=0.0, search="greedy", separate=True)
+    return replace(source, copies=1, share=0.0, search="greedy", separate=True)
 
 
-def material(of: Source) -> Material:
+def material(source: Source) -> Material:
     """The texts, read once in each process."""
-    return _material(bare(of))
+    return _material(bare(source))
 
 
 @cache
-def _material(of: Source) -> Material:
-    train, held_out = _texts(of.task)
-    train, held_out = _limited(train, of.examples), _limited(held_out, of.tested)
-    words = _language(of)[0]
-    shown = (tokenised(part.sides, words, of.longest) for part in (train, held_out))
+def _material(source: Source) -> Material:
+    train, held_out = _texts(source.task)
+    train, held_out = _limited(train, source.examples), _limited(held_out, source.tested)
+    words = _language(source)[0]
+    shown = (tokenised(part.sides, words, source.longest) for part in (train, held_out))
     first, second = shown
     return Material(
         first, train.labels, train.ids, second, held_out.labels, train.classes, words
@@ -130,42 +128,42 @@ def _material(of: Source) -> Material:
 
 
 @cache
-def copies_of(of: Source) -> Tensor:
+def copies_of(source: Source) -> Tensor:
     """Copies of the training texts, made once and kept in the user's cache folder."""
-    texts, (words, model) = material(of), _language(bare(of))
+    texts, (words, model) = material(source), _language(bare(source))
     quick = torch.accelerator.current_accelerator(check_available=True)
     language = LanguageModel.of(model.to(quick or "cpu"), words)
-    made = Substitution(language, of.copies, of.share, of.search, of.separate)
+    made = Substitution(language, source.copies, source.share, source.search, source.separate)
     folder = cache_folder() / "copies"
     return kept(made, *texts.train, seed=REPLACED_AT, folder=folder)
 
 
-def read(of: Source) -> object:
+def read(source: Source) -> object:
     """Make the copies, so that jobs find them."""
-    return copies_of(of)
+    return copies_of(source)
 
 
 @cache
-def _language(of: Source) -> tuple[Any, Any]:
+def _language(source: Source) -> tuple[Any, Any]:
     # tokenizer and masked language model
-    if of.model:
-        return masked_language_model(of.model, of.longest)
+    if source.model:
+        return masked_language_model(source.model, source.longest)
     learned: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_learned)
-    state = learned(of.task, str(_folder(of.task)), of.language, str(environment()))
-    words = learned_tokenizer(_sentences(of.task, of.language), of.language.words)
+    state = learned(source.task, str(_folder(source.task)), source.language, str(environment()))
+    words = learned_tokenizer(_sentences(source.task, source.language), source.language.words)
     model = empty_model(words, LEARNED_AT)
     model.load_state_dict(state)
     return words, model.eval()
 
 
-def _learned(task: str, _folder: str, of: Language, _releases: str) -> dict[str, Tensor]:
-    sentences = _sentences(task, of)
-    words = learned_tokenizer(sentences, of.words)
-    return learned_model(sentences, words, of, seed=LEARNED_AT).state_dict()
+def _learned(task: str, _folder: str, language: Language, _releases: str) -> dict[str, Tensor]:
+    sentences = _sentences(task, language)
+    words = learned_tokenizer(sentences, language.words)
+    return learned_model(sentences, words, language, seed=LEARNED_AT).state_dict()
 
 
-def _sentences(task: str, of: Language) -> list[str]:
+def _sentences(task: str, language: Language) -> list[str]:
     both = [text for side in _texts(task).train.sides for text in side]
     draws = torch.Generator().manual_seed(CHOSEN_AT)
-    order = torch.randperm(len(both), generator=draws)[: of.sentences]
+    order = torch.randperm(len(both), generator=draws)[: language.sentences]
     return [both[place] for place in order.tolist()]

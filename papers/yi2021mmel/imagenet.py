@@ -3,16 +3,218 @@
 Yi et al. 2021, Table 5. Figures: ``docs/results.md``.
 """
 
+import os
+import shutil
 from collections.abc import Mapping
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
 from typing import Literal
+from uuid import uuid4
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor, nn
+from torch.optim import SGD
+from torch.optim.lr_scheduler import MultiStepLR
 
+from papers.data.crops import Crops
+from papers.data.published.imagenet import Parts, first_classes, open_imagenet
+from papers.data.streamed import Streamed
 from papers.framework.recipe import Outcome, Recipe
-from papers.yi2021mmel.copied_images import BASELINE, Way
-from papers.yi2021mmel.cropped_images import MADE, METRICS, Settings, parts, trained
+from papers.students import fit
+from papers.yi2021mmel.copied_images import BASELINE, Normalised, Way, weigher
+from tutelage.errors import UsageError
+from tutelage.models import build_student
+from tutelage.models.catalogue import require_student
+from tutelage.randomness import mixed_seed
+from tutelage.teachers import BroughtCopies, Together
+from tutelage.teachers.worst_case import require_positive
+from tutelage.training.tutor import Tutor
+from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
 from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.data.cache import cache_folder
+from tutelage_cli.data.local import FOLDER, local_folder
+from tutelage_cli.data.splits import limit_rows
+
+NAMES = ("n01", "n02", "n03")
+COUNTS = {"train": 8, "val": 4}
+"""images of each class"""
+
+
+def made_photos() -> Path:
+    """Stripes of three directions in colours of noise, in JPEG files of many sizes."""
+    place = cache_folder() / "recipes" / "made-photos"
+    if not place.is_dir():
+        fresh = place.with_name(f".{place.name}-{uuid4().hex}")
+        _write(fresh)
+        try:
+            fresh.rename(place)
+        except OSError:  # another process was faster
+            shutil.rmtree(fresh)
+            if not place.is_dir():
+                raise
+    return place
+
+
+def _write(place: Path) -> None:
+    draws = np.random.default_rng(0)
+    for split, count in COUNTS.items():
+        for number, name in enumerate(NAMES):
+            folder = place / split / name
+            folder.mkdir(parents=True)
+            for row in range(count):
+                _photo(draws, number).save(folder / f"{name}_{row}.JPEG")
+
+
+def _photo(draws: np.random.Generator, direction: int) -> Image.Image:
+    height, width = draws.integers(40, 80, 2)
+    down, across = np.mgrid[:height, :width]
+    along = (down, across, down + across)[direction]
+    stripes = 60 * np.sin(along / 3 + draws.uniform(0, 6))[..., None]
+    pixels = draws.uniform(80, 170, 3) + stripes + draws.normal(0, 8, (height, width, 3))
+    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+
+
+METRICS = {
+    "accuracy": "of the middle of each validation image at the end, %",
+    "loss": "the same, nats",
+}
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""of ImageNet's channels, in 0..1"""
+MADE = "made"
+"""in place of a folder: a few images made for a first run"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides a job; the defaults are the paper's, or what is usual where it is silent."""
+
+    folder: str = "imagenet"
+    """holds train and val; a path, or the name of a folder in ``$TUTELAGE_DATA``"""
+    classes: int | None = None
+    """the first so many, by name; None: all"""
+    examples: int | None = None
+    """training images, class balanced; None: all"""
+    student: str = ""
+    """in place of each arm's own network; nothing: that"""
+    side: int = 224
+    """of a crop, pixels"""
+    copies: int = 10
+    """rows of every image, its middle among them"""
+    temperature: float = 1.0
+    """lambda_P"""
+    weight: float = 1.0
+    """lambda_T, of the soft loss"""
+    batch: int = 256
+    """images, each with its copies"""
+    epochs: int = 100
+    lr: float = 0.1
+    decay_at: tuple[float, ...] = (0.3, 0.6, 0.9)
+    """shares of the run after which the learning rate is multiplied"""
+    decay: float = 0.1
+    """by what"""
+    weight_decay: float = 1e-4
+    micro_batch: int | None = None
+    """rows that the student sees at a time; None: all of a batch"""
+    bfloat16: bool = False
+    """whether the student's passes run in it"""
+    workers: int = 8
+    """processes that read images"""
+
+    def __post_init__(self) -> None:
+        at_least_one(self, "classes", "examples", "side", "copies", "batch", "epochs")
+        at_least_one(self, "micro_batch")
+        above_zero(self, "weight")
+        require_positive("temperature", self.temperature)  # infinity weighs copies alike
+        not_negative(self, "lr", "decay", "weight_decay", "workers")
+        shares(self, "decay_at")
+        if self.student:
+            require_student(self.student)
+
+
+def parts(settings: Settings) -> Parts:
+    """The images, none of them opened."""
+    found = _opened(settings.folder)
+    if settings.classes is None:
+        return found
+    return Parts(*(first_classes(part, settings.classes) for part in found))
+
+
+@cache
+def _opened(folder: str) -> Parts:
+    if folder == MADE:
+        return open_imagenet(made_photos())
+    if (place := Path(folder).expanduser()).is_dir():
+        return open_imagenet(place)
+    if (copy := local_folder(folder)) is not None:
+        return open_imagenet(copy)
+    raise UsageError(
+        f"{folder} is not here: give --set folder=PATH of a folder that holds train, with one "
+        f"folder of images for each class, and val, or set {FOLDER} to a folder that holds one "
+        f"called {folder}."
+    )
+
+
+def trained(
+    student: str, way: Way, seed: int, settings: Settings, device: torch.device
+) -> Outcome:
+    """Train one student on crops."""
+    train, val = parts(settings)
+    if settings.examples is not None:
+        classes = len(train.classes)
+        rows = limit_rows(train.labels, settings.examples, classes, seed=mixed_seed(seed, 0))
+        train = train.rows(rows)
+    own = _student(settings.student or student, settings, len(train.classes), seed).to(device)
+    rule = SGD(own.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay)
+    schedule = MultiStepLR(
+        rule, [int(share * settings.epochs) for share in settings.decay_at], settings.decay
+    )
+    teacher = Together(BroughtCopies(), weigher(way, settings.temperature, settings.weight))
+    tutor = Tutor(
+        own, rule, teacher, seed=mixed_seed(seed, 3), micro_batch=settings.micro_batch
+    )
+    k = way.copies or settings.copies
+    workers = min(settings.workers, os.cpu_count() or 1)
+    batches, testing = (
+        Streamed(crops, settings.batch, mixed_seed(seed, 2), device, workers=workers)
+        for crops in (
+            Crops(train, settings.side, k, original=k > 1),
+            Crops(val, settings.side, 1, original=True),
+        )
+    )
+    cast = (
+        partial(torch.autocast, device.type, torch.bfloat16)
+        if settings.bfloat16
+        else nullcontext
+    )
+    fit(tutor, batches, settings.epochs, schedule, autocast=cast)
+    accuracy, loss = _evaluate(own, testing)
+    return Outcome({"accuracy": accuracy, "loss": loss})
+
+
+def _student(name: str, settings: Settings, classes: int, seed: int) -> nn.Module:
+    start = mixed_seed(seed, 1)
+    made = build_student(name, classes=classes, channels=3, size=settings.side, seed=start)
+    mean, std = (255 * torch.tensor(values) for values in (MEAN, STD))  # of bytes
+    return Normalised(made, mean, std)
+
+
+@torch.no_grad()
+def _evaluate(student: nn.Module, batches: Streamed) -> tuple[float, float]:
+    # accuracy, %, and mean loss, nats
+    student.eval()
+    right = loss = torch.zeros((), dtype=torch.float64)
+    for batch in batches.whole(256):
+        logits: Tensor = student(batch.inputs[:, 0])
+        right = right + (logits.argmax(1) == batch.targets).sum().cpu()
+        loss = loss + F.cross_entropy(logits, batch.targets, reduction="sum").double().cpu()
+    count = len(batches.examples)
+    return 100 * float(right) / count, float(loss) / count
+
 
 DEPTHS = (18, 34, 50)
 WAYS: Mapping[str, Way] = {"one": BASELINE, "hard": Way("hard"), "soft": Way("soft")}

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from papers.data.text.encoded import EncodedPairs
-from papers.data.text.pair_batches import PairBatches
+from papers.data.text.batches import PairBatches
+from papers.data.text.pairs import EncodedPairs
 from papers.models.translator import STATE, Translator, marian
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.student import tapped

@@ -1,29 +1,88 @@
 """The benchmarks of few-shot learning by name, each as three sets without a common class."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
-from papers.data.few_shot import cifar_fs
-from papers.data.few_shot.class_sets import ClassParts, joined, only, those_with_images
+import torch
+
 from tutelage.errors import UsageError, nearest
-from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.local import FOLDER, load_known, local_copy
-from tutelage_cli.data.parquet import parquet_splits
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.local import load_known
 from tutelage_cli.data.resize import Size, covering
-from tutelage_cli.data.stored import load_stored
+
+
+class ClassParts(NamedTuple):
+    """Three sets of images that have no class in common."""
+
+    train: ImageSet
+    held_out: ImageSet
+    test: ImageSet
+
+
+def only(images: ImageSet, names: Iterable[str]) -> ImageSet:
+    """The images of some classes, which are numbered anew."""
+    kept = tuple(names)
+    for name in kept:
+        if name not in images.classes:
+            raise UsageError(
+                f"{images.name} has no class '{name}'. {nearest(name, images.classes)}"
+            )
+    numbers = torch.full((len(images.classes),), -1)
+    numbers[[images.classes.index(name) for name in kept]] = torch.arange(len(kept))
+    labels = numbers[images.labels]
+    rows = (labels >= 0).nonzero().flatten()
+    return replace(images.rows(rows), labels=labels[rows], classes=kept)
+
+
+def those_with_images(images: ImageSet) -> tuple[str, ...]:
+    """The classes that have images."""
+    return tuple(images.classes[label] for label in images.labels.unique().tolist())
+
+
+def joined(splits: Splits) -> ImageSet:
+    """Train and test as one set."""
+    train, test = splits.train, splits.test
+    first = int(train.ids.max()) + 1 if len(train) else 0
+    return replace(
+        train,
+        images=torch.cat([train.images, test.images]),
+        labels=torch.cat([train.labels, test.labels]),
+        ids=torch.cat([train.ids, torch.arange(first, first + len(test))]),
+        sources=(),
+    )
+
 
 CHARACTER_SIDE = 28
 """pixels, to which characters are brought"""
 _HELD_OUT_ALPHABET = "Latin/"
+_TRAIN = """
+    apple aquarium_fish bear bee bottle bowl boy bridge bus can castle caterpillar chair
+    clock cloud cockroach couch cup dinosaur dolphin elephant forest girl hamster house
+    kangaroo keyboard lawn_mower lion lizard lobster mountain mouse mushroom oak_tree orange
+    orchid palm_tree pear pine_tree plate porcupine possum rabbit raccoon ray road seal
+    shrew skunk skyscraper snake spider squirrel streetcar sunflower tank tiger train trout
+    tulip turtle willow_tree wolf
+"""
+_HELD_OUT = """
+    beaver beetle butterfly camel cattle crab crocodile flatfish lamp maple_tree motorcycle
+    otter sea shark television tractor
+"""
+_TEST = """
+    baby bed bicycle chimpanzee fox leopard man pickup_truck plain poppy rocket rose snail
+    sweet_pepper table telephone wardrobe whale woman worm
+"""
+
+TRAIN, HELD_OUT, TEST = (tuple(names.split()) for names in (_TRAIN, _HELD_OUT, _TEST))
+"""the classes of CIFAR-FS, as the code of Bertinetto et al. 2019, section 4.1, lists them"""
 
 
 def few_shot(name: str) -> ClassParts:
     """A benchmark's three sets of classes.
 
-    ``cifar-fs``: all images of CIFAR-100, 64 / 16 / 20 classes, 32x32. ``mini-imagenet``: the
-    classes of the local copy's train, validation and test split, 84x84. ``omniglot``: the
+    ``cifar-fs``: all images of CIFAR-100, 64 / 16 / 20 classes, 32x32. ``omniglot``: the
     characters of the local copy's train and test split, 28x28, of which the Latin alphabet is
-    held out (a choice of this library: characters have no held-out part of their own).
+    held out (a choice of ours: characters have no held-out part of their own).
     """
     if name not in BENCHMARKS:
         raise UsageError(f"unknown few-shot benchmark '{name}'. {nearest(name, BENCHMARKS)}")
@@ -32,21 +91,8 @@ def few_shot(name: str) -> ClassParts:
 
 def _cifar_fs() -> ClassParts:
     whole = joined(load_known("cifar100"))
-    lists = (cifar_fs.TRAIN, cifar_fs.HELD_OUT, cifar_fs.TEST)
+    lists = (TRAIN, HELD_OUT, TEST)
     return ClassParts(*(only(whole, names) for names in lists))
-
-
-def _mini_imagenet() -> ClassParts:
-    folder = local_copy("mini_imagenet")
-    files = parquet_splits(folder).get("validation", []) if folder else []
-    if len(files) != 1:
-        raise UsageError(
-            f"mini_imagenet has {len(files)} parquet files for the split validation here; "
-            f"allowed: one. Set {FOLDER} to a folder with its train, validation and test split "
-            "in the subfolder mini_imagenet."
-        )
-    splits, held_out = load_known("mini_imagenet"), joined(load_stored(str(files[0])))
-    return ClassParts(_present(splits.train), _present(held_out), _present(splits.test))
 
 
 def _omniglot() -> ClassParts:
@@ -55,11 +101,9 @@ def _omniglot() -> ClassParts:
     names = those_with_images(train)
     held_out = [name for name in names if name.startswith(_HELD_OUT_ALPHABET)]
     learned = [name for name in names if name not in held_out]
-    return ClassParts(only(train, learned), only(train, held_out), _present(test))
-
-
-def _present(images: ImageSet) -> ImageSet:
-    return only(images, those_with_images(images))
+    return ClassParts(
+        only(train, learned), only(train, held_out), only(test, those_with_images(test))
+    )
 
 
 def _small(images: ImageSet) -> ImageSet:
@@ -69,6 +113,5 @@ def _small(images: ImageSet) -> ImageSet:
 
 BENCHMARKS: Mapping[str, Callable[[], ClassParts]] = {
     "cifar-fs": _cifar_fs,
-    "mini-imagenet": _mini_imagenet,
     "omniglot": _omniglot,
 }

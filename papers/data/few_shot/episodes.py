@@ -1,19 +1,81 @@
 """Tasks drawn from a labelled image set: N ways, K shots, Q queries."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float32
+from jaxtyping import Bool, Float32, Int64, UInt8
 from torch import Tensor
 
-from papers.data.few_shot.spoiling import UNSPOILT, Spoiling
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, nearest
 from tutelage.randomness import mixed_seed
 from tutelage.types import Batch
 from tutelage_cli.data.images import ImageSet
+
+KINDS = ("none", "labels", "images")
+
+
+class Spoilt(NamedTuple):
+    """S support examples after spoiling."""
+
+    images: UInt8[Tensor, "S channels H W"]
+    targets: Int64[Tensor, "S"]
+    chosen: Bool[Tensor, "S"]
+    """which were spoilt"""
+
+
+@dataclass(frozen=True)
+class Spoiling:
+    """What is done to which share of a support set."""
+
+    kind: str
+    """``labels``: another class of the task, drawn uniformly; ``images``: the pixels in random
+    order; ``none``"""
+    rate: float
+    """probability that an example is spoilt, in 0..1; 0 for ``none``"""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UsageError(f"unknown spoiling '{self.kind}'. {nearest(self.kind, KINDS)}")
+        highest, allowed = (0, "0") if self.kind == "none" else (1, "0..1")
+        if not 0 <= self.rate <= highest:
+            raise UsageError(
+                f"the rate of spoiling '{self.kind}' is {self.rate:g}; allowed: {allowed}."
+            )
+
+    def __call__(
+        self,
+        images: UInt8[Tensor, "S channels H W"],
+        targets: Int64[Tensor, "S"],
+        ways: int,
+        *,
+        seed: int,
+    ) -> Spoilt:
+        """The support set with some examples spoilt, independently of one another."""
+        generator = torch.Generator().manual_seed(seed)
+        chosen = torch.rand(len(targets), generator=generator) < self.rate
+        if self.kind == "labels":
+            moves = torch.randint(1, ways, (len(targets),), generator=generator)
+            targets = torch.where(chosen, (targets + moves) % ways, targets)
+        elif self.kind == "images":
+            images = images.clone()
+            for row in chosen.nonzero().flatten().tolist():
+                images[row] = _shuffled(images[row], generator)
+        return Spoilt(images, targets, chosen)
+
+
+UNSPOILT = Spoiling("none", 0.0)
+
+
+def _shuffled(image: Tensor, generator: torch.Generator) -> Tensor:
+    # A pixel keeps its colour.
+    pixels = image.flatten(1)
+    order = torch.randperm(pixels.shape[1], generator=generator)
+    return pixels[:, order].view_as(image)
+
 
 _TASK, _SPOIL, _SUPPORT, _QUERY = 1, 2, 3, 4
 """first part of a seed: keeps the streams of random numbers apart"""
@@ -58,7 +120,6 @@ class Episodes:
     """what is done to the support sets"""
 
     def __post_init__(self) -> None:
-        """Check that every class can give a task its examples."""
         if self.ways < 2 or min(self.shots, self.queries) < 1:
             raise UsageError(
                 f"tasks have {self.ways} ways, {self.shots} shots and {self.queries} queries; "
@@ -127,3 +188,29 @@ def _refuse_few(images: ImageSet, ways: int, needed: int) -> None:
             f"{int(counts[poor[0]])} images, but a task takes {needed} (shots + queries); ask "
             "for fewer, or leave the class out."
         )
+
+
+_NORMAL_95 = 1.96
+
+
+class TaskMean(NamedTuple):
+    """The mean of a figure over tasks; ``mean - half`` to ``mean + half`` is its interval."""
+
+    mean: float
+    half: float
+    """half the width of the 95% interval"""
+    tasks: int
+
+
+def mean_and_interval(values: Sequence[float]) -> TaskMean:
+    """The mean and ``1.96 std / sqrt(n)``, with the standard deviation over n - 1.
+
+    The interval is about tasks alone: it says nothing of how another training run would fare.
+    """
+    if len(values) < 2:
+        raise UsageError(
+            f"{len(values)} tasks give no interval; allowed: 2 and above, the papers take 1000."
+        )
+    figures = torch.tensor(values, dtype=torch.float64)
+    half = _NORMAL_95 * float(figures.std()) / math.sqrt(len(values))
+    return TaskMean(float(figures.mean()), half, len(values))

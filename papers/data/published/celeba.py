@@ -6,14 +6,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from papers.data.published.layout import found, listed_rows, numbers
-from papers.data.published.pictures import read_pictures
+from papers.data.published.layout import found, listed_rows, numbers, read_pictures
 from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.described import Described, ThreeParts
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.resize import Size
 
-_OF = "CelebA"
+_NAME = "CelebA"
 _LISTS = "put list_attr_celeba.txt (of Anno) and list_eval_partition.txt (of Eval) there"
 _PICTURES = "unpack img_align_celeba.zip (of Img) there"
 
@@ -31,11 +30,13 @@ def read_celeba(root: Path, attribute: str, size: Size, *, most: int | None) -> 
     """
     names, files, attributes = _attributes(root)
     if attribute not in names:
-        raise UsageError(f"{_OF} has no attribute '{attribute}'. {nearest(attribute, names)}")
+        raise UsageError(f"{_NAME} has no attribute '{attribute}'. {nearest(attribute, names)}")
     if most is not None and most < 1:
         raise UsageError(f"{most} images of each part are too few; allowed: 1 and above.")
     parts = _partition(root, files)
-    folder = found(root, "img_align_celeba", "Img/img_align_celeba", of=_OF, get=_PICTURES)
+    folder = found(
+        root, "img_align_celeba", "Img/img_align_celeba", dataset=_NAME, hint=_PICTURES
+    )
     labels = attributes[:, names.index(attribute)].long()
 
     def part(number: int) -> Described:
@@ -43,7 +44,7 @@ def read_celeba(root: Path, attribute: str, size: Size, *, most: int | None) -> 
         paths = [folder / files[row] for row in rows.tolist()]
         where = f"part {number} of list_eval_partition.txt"
         pixels = read_pictures(paths, size, channels=3, where=where)
-        name = f"{_OF}, {attribute}"
+        name = f"{_NAME}, {attribute}"
         images = ImageSet(pixels, labels[rows], rows, ("no", "yes"), name)
         return Described(images, {"attributes": attributes[rows]})
 
@@ -53,7 +54,7 @@ def read_celeba(root: Path, attribute: str, size: Size, *, most: int | None) -> 
 def _attributes(root: Path) -> tuple[tuple[str, ...], list[str], Tensor]:
     # The list begins with the number of images and the names of the attributes.
     name = "list_attr_celeba.txt"
-    file = found(root, name, f"Anno/{name}", of=_OF, get=_LISTS)
+    file = found(root, name, f"Anno/{name}", dataset=_NAME, hint=_LISTS)
     count, *rows = (row[0].split() for row in listed_rows(file, columns=1))
     header, values = tuple(rows[0] if rows else ()), rows[1:]
     if len(count) != 1 or numbers(count, where=file) != [len(values)] or not values:
@@ -72,7 +73,7 @@ def _attributes(root: Path) -> tuple[tuple[str, ...], list[str], Tensor]:
 
 def _partition(root: Path, files: Sequence[str]) -> Tensor:
     name = "list_eval_partition.txt"
-    file = found(root, name, f"Eval/{name}", of=_OF, get=_LISTS)
+    file = found(root, name, f"Eval/{name}", dataset=_NAME, hint=_LISTS)
     rows = listed_rows(file, columns=2)
     if [row[0] for row in rows] != list(files):
         raise UsageError(

@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from papers.data.published.layout import found, held_out_share
-from papers.data.published.pictures import read_pictures
+from papers.data.published.layout import found, held_out_share, read_pictures
 from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.described import Described, ThreeParts
@@ -34,7 +33,7 @@ FINDINGS = (
 )
 UNCERTAIN: Mapping[str, int | None] = {"ignore": None, "zeros": 0, "ones": 1}
 """what an uncertain finding counts as, by the name it has in the paper (U-Ignore, ...)"""
-_OF = "CheXpert"
+_NAME = "CheXpert"
 _GET = "give the folder CheXpert-v1.0 or CheXpert-v1.0-small, as its zip file unpacks"
 _PATIENT = re.compile(r"(?:^|/)(?P<split>train|valid)/(?P<patient>patient(?P<number>\d+))/")
 _ANSWERS = {"": 0, "0": 0, "1": 1, "-1": -1}
@@ -51,7 +50,7 @@ def read_chexpert(
     """
     for value, allowed in ((finding, FINDINGS), (uncertain, UNCERTAIN)):
         if value not in allowed:
-            raise UsageError(f"{_OF} has no '{value}'. {nearest(value, allowed)}")
+            raise UsageError(f"{_NAME} has no '{value}'. {nearest(value, allowed)}")
     counted = UNCERTAIN[uncertain]
     learned, test = (
         _part(root, name, finding, size, counted) for name in ("train.csv", "valid.csv")
@@ -61,7 +60,7 @@ def read_chexpert(
 
 
 def _part(root: Path, name: str, finding: str, size: Size, counted: int | None) -> Described:
-    file = found(root, name, of=_OF, get=_GET)
+    file = found(root, name, dataset=_NAME, hint=_GET)
     columns = read_csv(file)
     for column in ("Path", "Frontal/Lateral", finding):
         if column not in columns:
@@ -77,7 +76,7 @@ def _part(root: Path, name: str, finding: str, size: Size, counted: int | None) 
     images = read_pictures(paths, size, channels=1, where=f"the frontal ones of {file}")
     patients = torch.tensor([int(match["number"]) for match in matches])
     classes = ("absent", "present")
-    name = f"{_OF}, {finding}"
+    name = f"{_NAME}, {finding}"
     return Described(ImageSet(images, labels, rows, classes, name), {"patient": patients})
 
 

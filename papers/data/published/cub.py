@@ -6,14 +6,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from papers.data.published.layout import found, held_out_share, listed_rows, numbers
-from papers.data.published.pictures import picture
+from papers.data.published.layout import found, held_out_share, listed_rows, numbers, picture
 from tutelage.errors import UsageError
 from tutelage_cli.data.described import Described, ThreeParts
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.resize import Size, centre_cut, covering
 
-_OF = "CUB-200-2011"
+_NAME = "CUB-200-2011"
 _PICTURES = "give the folder CUB_200_2011 that CUB_200_2011.tgz unpacks to"
 _MASKS = "unpack segmentations.tgz of the same page into it, or beside it"
 
@@ -48,7 +47,7 @@ def _whole(root: Path, size: Size) -> tuple[Described, Tensor]:
     corners = [_box_of(box, root / "bounding_boxes.txt") for box in boxes]
     facts = _birds(root, numbered, corners, size)
     kinds = torch.tensor(numbers(labels, where=root / "image_class_labels.txt")) - 1
-    images = ImageSet(facts.pop("pixels"), kinds, torch.tensor(list(numbered)), classes, _OF)
+    images = ImageSet(facts.pop("pixels"), kinds, torch.tensor(list(numbered)), classes, _NAME)
     marks = numbers(learned, where=root / "train_test_split.txt")
     return Described(images, facts), torch.tensor(marks) == 1
 
@@ -56,8 +55,8 @@ def _whole(root: Path, size: Size) -> tuple[Described, Tensor]:
 def _birds(
     root: Path, numbered: Mapping[int, str], boxes: Sequence[Sequence[float]], size: Size
 ) -> dict[str, Tensor]:
-    pictures = found(root, "images", of=_OF, get=_PICTURES)
-    masks = found(root, "segmentations", "../segmentations", of=_OF, get=_MASKS)
+    pictures = found(root, "images", dataset=_NAME, hint=_PICTURES)
+    masks = found(root, "segmentations", "../segmentations", dataset=_NAME, hint=_MASKS)
     count = len(numbered)
     birds = {
         "pixels": torch.empty(count, 3, *size, dtype=torch.uint8),
@@ -99,7 +98,7 @@ def _box_of(text: str, file: Path) -> list[float]:
 
 
 def _column(root: Path, name: str) -> dict[int, str]:
-    file = found(root, name, of=_OF, get=_PICTURES)
+    file = found(root, name, dataset=_NAME, hint=_PICTURES)
     rows = listed_rows(file, columns=2)
     return dict(
         zip(

@@ -9,7 +9,7 @@ from papers.data.undecoded import UndecodedImages, undecoded
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage_cli.data.folders import Listed, list_folders
 
-_OF = "ImageNet"
+_NAME = "ImageNet"
 _TRAIN = "unpack the training images into train, one folder for each class"
 _VAL = "unpack the validation images into val"
 _TRUTH = "ILSVRC2012_validation_ground_truth.txt"
@@ -31,8 +31,8 @@ def open_imagenet(root: Path) -> Parts:
     ``ILSVRC2012_devkit_t12`` beside it. It is a UsageError if one of these is missing, or does
     not fit the others.
     """
-    train = list_folders(found(root, "train", of=_OF, get=_TRAIN))[0]
-    place = found(root, "val", of=_OF, get=_VAL)
+    train = list_folders(found(root, "train", dataset=_NAME, hint=_TRAIN))[0]
+    place = found(root, "val", dataset=_NAME, hint=_VAL)
     if any(path.is_dir() for path in place.iterdir()):
         val = list_folders(place)[0]
     else:
@@ -50,7 +50,7 @@ def first_classes(part: UndecodedImages, count: int) -> UndecodedImages:
 def _flat(root: Path, place: Path) -> Listed:
     files = sorted(path for path in place.iterdir() if path.suffix.casefold() == ".jpeg")
     places = [f"{folder}/{_TRUTH}" for folder in _DEVKIT]
-    truth = found(root, *places, of=_OF, get="unpack the development kit there")
+    truth = found(root, *places, dataset=_NAME, hint="unpack the development kit there")
     rows = numbers([row[0] for row in listed_rows(truth, columns=1)], where=truth)
     if len(rows) != len(files):
         raise UsageError(

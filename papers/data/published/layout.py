@@ -1,25 +1,29 @@
 """What a published folder must hold, and its lists of names and numbers."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
+from tutelage_cli.data.decode import decode
+from tutelage_cli.data.resize import Size, covering
 
 _HOLD_OUT = 1
 """first part of a seed: keeps the streams of random numbers apart"""
 
 
-def found(root: Path, *places: str, of: str, get: str) -> Path:
+def found(root: Path, *places: str, dataset: str, hint: str) -> Path:
     """The first of some places below a folder that exists."""
     for place in places:
         if (root / place).exists():
             return root / place
     raise UsageError(
-        f"{root} holds no {' or '.join(places)}, so it is not the folder of {of}; {get}."
+        f"{root} holds no {' or '.join(places)}, so it is not the folder of {dataset}; {hint}."
     )
 
 
@@ -69,3 +73,27 @@ def held_out_share(
     chosen[torch.randperm(len(names), generator=generator)[:count]] = True
     held_out = chosen[places]
     return (~held_out).nonzero().flatten(), held_out.nonzero().flatten()
+
+
+def picture(file: Path, *, where: str) -> UInt8[Tensor, "channels H W"]:
+    """One picture as it is stored, turned upright.
+
+    It is a UsageError if the file is missing or broken; the message gives its path.
+    """
+    pixels = decode(file, where=f"{file} ({where})", root=Path())
+    return torch.from_numpy(np.array(pixels, order="C"))
+
+
+def read_pictures(
+    files: Sequence[Path], size: Size, *, channels: int, where: str
+) -> UInt8[Tensor, "N channels H W"]:
+    """Pictures cut about their centre to the proportions asked for, and scaled."""
+    if not files:
+        raise UsageError(f"{where} names no picture; give a list with at least one.")
+    images = torch.empty(len(files), channels, *size, dtype=torch.uint8)
+    for row, file in enumerate(files):
+        pixels = picture(file, where=f"picture {row + 1} of {where}")
+        if len(pixels) > channels:
+            raise UsageError(f"{file} is in colour; allowed: grey pictures. Convert it.")
+        images[row] = covering(pixels[None], size)[0].expand(channels, -1, -1)
+    return images

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from papers.data.parts import spoilt_parts
+from papers.mueller2021gar.gar_splits import spoilt_parts
 from tutelage.errors import UsageError
 from tutelage_cli.data.images import ImageSet
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from papers.data.reader import Making
+from papers.data.streamed import Making
 from tests.cli.data.streams import WORKERS, Drawing, Numbered, ids, same, streamed
 from tests.trained import unchecked
 from tutelage.augment import crop_and_flip

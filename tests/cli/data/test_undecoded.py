@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from papers.data.reader import Making
+from papers.data.streamed import Making
 from papers.data.undecoded import open_folder
 from tests.cli.data.streams import ids, same, streamed
 from tests.trained import pictures

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import BertConfig, BertForMaskedLM
 
-from papers.yi2021mmel.small_language_model import learned_tokenizer
+from papers.yi2021mmel.language_models import learned_tokenizer
 from tests.trained import QUICK, assert_same_run, content, one_line, run, unchecked
 from tutelage_cli.train.names import CONTROLS
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from papers.framework import campaign
+from papers.framework import jobs as running
 from papers.framework.jobs import Failure, finished
 from papers.framework.plan import Job
 from tests.trained import one_line
@@ -41,6 +41,6 @@ def test_what_another_machine_measured_is_written_here(tmp_path):
     record = {"metrics": {"score": 1.0}, "series": {}, "drawings": {}}
     record |= {"seconds": 1.5, "hardware": "CPU (x), one thread", "versions": {}}
     failure = Failure("gar", 1, "RuntimeError: no")
-    assert list(campaign._kept([job, other], [record, failure])) == [failure]
+    assert list(running._kept([job, other], [record, failure])) == [failure]
     assert finished(job, ["score"]) == record
     assert finished(other, ["score"]) is None

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from papers.catalogue import RECIPES, load_recipe
-from papers.framework import campaign
+from papers.framework import jobs as running
 from papers.framework.args import Reproduce
 from papers.framework.jobs import Failure
 from papers.framework.plan import Job
@@ -146,9 +146,9 @@ def test_a_process_that_dies_is_told_with_its_job(place):
 
 def test_a_job_that_had_failed_before_a_process_died_keeps_its_reason(tmp_path):
     job = Job(tmp_path, "gar", 0)
-    assert campaign._lost(job, "died") == Failure("gar", 0, "died")
+    assert running._lost(job, "died") == Failure("gar", 0, "died")
     job.error_file.write_text("Traceback\n  x\nValueError: no\n")
-    assert campaign._lost(job, "died") == Failure("gar", 0, "ValueError: no")
+    assert running._lost(job, "died") == Failure("gar", 0, "ValueError: no")
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import matplotlib
 
-from papers.framework.svg import panel, stroke
+from papers.framework.painting import panel, stroke
 from tutelage_cli.report.styles import ARMS, INK
 
 

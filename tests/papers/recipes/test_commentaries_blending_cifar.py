@@ -43,7 +43,7 @@ def test_parts_are_balanced_and_apart():
 
 @pytest.mark.usefixtures("real_data")
 def test_the_shuffled_arm_takes_the_entries_that_the_learned_arm_learned():
-    by = {arm: blending_grids.teacher(arm, TINY, 0, CPU) for arm in ("learned", "shuffled")}
+    by = {arm: blending_grids.teacher(arm, TINY, 10, 0, CPU) for arm in ("learned", "shuffled")}
     learned, shuffled = (fractions(teacher, 10) for teacher in by.values())
     assert not torch.equal(learned, shuffled)
     assert learned.std() > 0

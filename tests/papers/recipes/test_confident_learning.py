@@ -4,7 +4,7 @@ import torch
 
 from papers.fan2021interactions import confident_learning as confident
 from papers.fan2021interactions.confident_learning import FOLDS, label_quality, out_of_sample
-from papers.fan2021interactions.noise_columns import SMOKE
+from papers.fan2021interactions.noise import SMOKE
 from papers.fan2021interactions.reweighting_settings import material_of
 from tutelage_cli.data.batches import Batches
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from papers.raghu2021commentaries import curriculum_students
-from papers.raghu2021commentaries.curriculum_cifar import RECIPE
+from papers.raghu2021commentaries.curriculum_cifar import CIFAR10 as RECIPE
 from papers.raghu2021commentaries.curriculum_students import PLACES, Pupil, taught
 
 pytestmark = pytest.mark.usefixtures("real_data")

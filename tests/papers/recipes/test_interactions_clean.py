@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from papers.catalogue import load_recipe
-from papers.fan2021interactions import clean_table
-from papers.fan2021interactions.kept_by_reward import learnt_to_keep
+from papers.fan2021interactions import clean
+from papers.fan2021interactions.clean import learnt_to_keep
 from papers.fan2021interactions.reweighting import PLAIN, train
 from tutelage.errors import UsageError
 from tutelage.models.catalogue import Images
@@ -36,8 +36,8 @@ def test_of_several_gammas_the_student_with_the_least_held_out_error_counts(monk
             series={"held-out error": next(held_out), "test error": next(tested)}
         )
 
-    monkeypatch.setattr(clean_table, "train", fake)
-    found = clean_table.run("focal", 0, SMOKE, CPU).metrics
+    monkeypatch.setattr(clean, "train", fake)
+    found = clean.run("focal", 0, SMOKE, CPU).metrics
     assert taught == [0.5, 1.0, 2.0]
     assert found == {"error": 14.0, "chosen_error": 14.0, "best_error": 13.0}
 

@@ -5,16 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from papers.raghu2021commentaries.drawn_masks import by_turns, drawn
 from papers.raghu2021commentaries.masked_students import (
     InLastChannel,
-    Parts,
     Places,
     beside,
+    by_turns,
+    drawn,
     middle,
     permuted,
 )
-from papers.raghu2021commentaries.masks_xray import SMALL, parts_of, placed
+from papers.raghu2021commentaries.masks_xray import SMALL, parts_of, spread_of
+from papers.students import ImageParts
 from tests.cli.data.published.layouts import chexpert
 from tutelage.augment import crop_and_flip
 from tutelage.teachers.attention_mask import gaussian
@@ -55,7 +56,7 @@ def test_permuted_places_are_the_same_ones_on_other_images_of_the_same_set():
 
 def test_the_middle_is_as_far_from_every_edge():
     made = images(4)
-    at = middle(Parts(made, made, made))
+    at = middle(ImageParts(made, made, made))
     masks = beside(made, at.train, SIGMA).images[:, -1]
     assert masks.equal(masks.flip(1))
     assert masks.equal(masks.flip(2))
@@ -76,7 +77,7 @@ def test_the_first_images_of_every_class_are_drawn_with_their_masks():
 
 def test_places_are_measured_in_pixels():
     where = torch.tensor([[1.0, 2.0], [1.0, 6.0]])
-    found = placed(where, where + torch.tensor([3.0, 4.0]))
+    found = spread_of(where, where + torch.tensor([3.0, 4.0]))
     assert found == pytest.approx({"row": 1.0, "column": 4.0, "spread": 2.0, "apart": 5.0})
 
 

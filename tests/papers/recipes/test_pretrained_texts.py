@@ -14,8 +14,7 @@ from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForM
 from papers.catalogue import load_recipe
 from papers.yi2021mmel.glue_students import Settings, student_of
 from papers.yi2021mmel.glue_texts import Source, material
-from papers.yi2021mmel.pretrained_texts import encoder, masked_language_model
-from papers.yi2021mmel.small_language_model import learned_tokenizer
+from papers.yi2021mmel.language_models import encoder, learned_tokenizer, masked_language_model
 from tests.trained import one_line, run_papers, unchecked
 from tutelage.errors import UsageError
 from tutelage.models.text_classifier import TextClassifier, text_classifier

@@ -9,11 +9,10 @@ import yaml
 
 from papers.catalogue import load_recipe
 from papers.fan2021interactions import reweighting
-from papers.fan2021interactions.noise_columns import SMOKE
-from papers.fan2021interactions.reweighting import PLAIN, ready, train_on
+from papers.fan2021interactions.noise import SMOKE
+from papers.fan2021interactions.reweighting import PLAIN, interactions, ready, train_on
 from papers.fan2021interactions.reweighting_settings import Settings, material_of
-from papers.fan2021interactions.reweighting_ways import interactions
-from papers.fan2021interactions.translated_pairs import TranslationSettings
+from papers.fan2021interactions.translators import TranslationSettings
 from tests.trained import one_line, run_papers, unchecked
 from tutelage_cli.data.images import ImageSet
 

@@ -4,14 +4,13 @@ import json
 
 import pytest
 
-from papers.data.few_shot import benchmarks, cifar_fs
+from papers.data.few_shot import benchmarks
 from papers.data.few_shot.benchmarks import BENCHMARKS, few_shot
 from tests.cli.data.made_up import splits
-from tests.cli.data.pictures import named
 from tutelage.errors import UsageError
 from tutelage_cli.data.images import ImageSet, Splits
 
-LISTS = {"train": cifar_fs.TRAIN, "val": cifar_fs.HELD_OUT, "test": cifar_fs.TEST}
+LISTS = {"train": benchmarks.TRAIN, "val": benchmarks.HELD_OUT, "test": benchmarks.TEST}
 
 
 def test_cifar_fs_divides_a_hundred_classes():
@@ -36,26 +35,7 @@ def test_cifar_fs_takes_all_images_of_its_classes(monkeypatch):
     monkeypatch.setattr(benchmarks, "load_known", lambda _: renamed)
     parts = few_shot("cifar-fs")
     assert [len(part) for part in parts] == [192, 48, 60]
-    assert parts.test.classes == cifar_fs.TEST
-
-
-def test_mini_imagenet_is_read_with_its_validation_split(tmp_path, monkeypatch):
-    folder = tmp_path / "mini_imagenet"
-    folder.mkdir()
-    monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
-    with pytest.raises(UsageError, match="0 parquet files for the split validation here"):
-        few_shot("mini-imagenet")
-    for split, labels in (("train", [0, 1]), ("validation", [2, 3]), ("test", [4, 5, 5])):
-        rows = [label for label in labels for _ in range(5)]
-        table = named(rows, names=[f"class {number}" for number in range(6)])
-        table.to_parquet(str(folder / f"{split}-00000-of-00001.parquet"))
-    parts = few_shot("mini-imagenet")
-    assert [part.classes for part in parts] == [
-        ("class 0", "class 1"),
-        ("class 2", "class 3"),
-        ("class 4", "class 5"),
-    ]
-    assert [len(part) for part in parts] == [10, 10, 15]
+    assert parts.test.classes == benchmarks.TEST
 
 
 def test_omniglot_holds_an_alphabet_out(real_data, monkeypatch):
@@ -68,6 +48,8 @@ def test_omniglot_holds_an_alphabet_out(real_data, monkeypatch):
 
 
 def test_an_unknown_benchmark_is_refused_with_the_nearest():
-    with pytest.raises(UsageError, match=r"Did you mean 'cifar-fs'.*Allowed: cifar-fs, mini"):
+    with pytest.raises(
+        UsageError, match=r"Did you mean 'cifar-fs'.*Allowed: cifar-fs, omniglot"
+    ):
         few_shot("cifar_fs")
-    assert set(BENCHMARKS) == {"cifar-fs", "mini-imagenet", "omniglot"}
+    assert set(BENCHMARKS) == {"cifar-fs", "omniglot"}

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from papers.data.few_shot.episodes import Episodes
-from papers.data.few_shot.spoiling import Spoiling
+from papers.data.few_shot.episodes import Episodes, Spoiling
 from tests.cli.data.made_up import images
 from tutelage.errors import UsageError
 

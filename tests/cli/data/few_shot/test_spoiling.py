@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from papers.data.few_shot.spoiling import UNSPOILT, Spoiling
+from papers.data.few_shot.episodes import UNSPOILT, Spoiling
 from tests.cli.data.made_up import images
 from tutelage.errors import UsageError
 

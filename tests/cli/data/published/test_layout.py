@@ -11,13 +11,13 @@ from tutelage.errors import UsageError
 def test_the_first_place_that_exists_is_taken(tmp_path):
     lines(tmp_path / "Anno" / "list.txt", ["a"])
     asked = ("list.txt", "Anno/list.txt")
-    assert found(tmp_path, *asked, of="Faces", get="x") == tmp_path / "Anno/list.txt"
+    assert found(tmp_path, *asked, dataset="Faces", hint="x") == tmp_path / "Anno/list.txt"
     lines(tmp_path / "list.txt", ["a"])
-    assert found(tmp_path, *asked, of="Faces", get="x") == tmp_path / "list.txt"
+    assert found(tmp_path, *asked, dataset="Faces", hint="x") == tmp_path / "list.txt"
     with pytest.raises(
         UsageError, match=r"holds no b or c, so it is not the folder of Faces; unpack it\.$"
     ):
-        found(tmp_path, "b", "c", of="Faces", get="unpack it")
+        found(tmp_path, "b", "c", dataset="Faces", hint="unpack it")
 
 
 def test_the_last_column_takes_the_rest(tmp_path):

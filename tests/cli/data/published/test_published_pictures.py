@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from papers.data.published.pictures import read_pictures
+from papers.data.published.layout import read_pictures
 from tests.cli.data.published.layouts import deep_grey, picture
 from tutelage.errors import UsageError
 from tutelage_cli.data.resize import Size

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from papers.data.text.encoded import EncodedPairs, masked, mispaired
+from papers.data.text.pairs import EncodedPairs, masked, mispaired
 from tutelage.errors import UsageError
 from tutelage_cli.data.text.vocabulary import END, MASK
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from papers.data.text.encoded import EncodedPairs
-from papers.data.text.pair_batches import PairBatches
+from papers.data.text.batches import PairBatches
+from papers.data.text.pairs import EncodedPairs
 from tutelage.errors import UsageError
 from tutelage_cli.data.text.vocabulary import END, IGNORED, PAD, START
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from papers.yi2021mmel.small_language_model import learned_tokenizer
+from papers.yi2021mmel.language_models import learned_tokenizer
 from tutelage.errors import UsageError
 from tutelage.models.text_classifier import text_classifier
 from tutelage_cli.data.text.tokens import tokenised

@@ -7,8 +7,8 @@ import torch
 
 from papers.catalogue import load_recipe
 from papers.framework.paper_tables import printed
-from papers.yi2021mmel import cropped_images, made_photos
-from papers.yi2021mmel.cropped_images import MADE, Settings, parts
+from papers.yi2021mmel import imagenet
+from papers.yi2021mmel.imagenet import MADE, Settings, parts
 from tests.trained import one_line, pictures, run_papers, unchecked
 from tutelage_cli.claims import Comparison
 
@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def _cache(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    cropped_images._opened.cache_clear()
+    imagenet._opened.cache_clear()
 
 
 def test_a_folder_of_ones_own_is_enough(tmp_path):
@@ -54,10 +54,10 @@ def test_where_there_is_no_folder_one_line_says_so(tmp_path, monkeypatch, flags)
 
 
 def test_made_photos_are_made_once():
-    place = made_photos.made_photos()
+    place = imagenet.made_photos()
     before = {path: path.stat().st_mtime_ns for path in place.rglob("*.JPEG")}
     assert len(before) == 36
-    assert made_photos.made_photos() == place
+    assert imagenet.made_photos() == place
     assert before == {path: path.stat().st_mtime_ns for path in place.rglob("*.JPEG")}
     assert [path.name for path in place.parent.iterdir()] == [place.name]
     assert len(parts(Settings(folder=MADE)).val) == 12

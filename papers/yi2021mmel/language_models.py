@@ -1,19 +1,82 @@
-"""A small masked language model, trained on a task's own texts where no other is at hand."""
+"""Masked language models and encoders from folders that ``save_pretrained`` wrote."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-from tutelage.errors import MissingExtraError
-from tutelage.models.text_classifier import SMALL, arguments
+from tutelage.errors import MissingExtraError, UsageError
+from tutelage.models.pretrained import (
+    in_one_line,
+    refuse_other_tokens,
+    refuse_short,
+    tokenizer_in,
+)
+from tutelage.models.text_classifier import (
+    SMALL,
+    TextClassifier,
+    arguments,
+    quietly,
+    text_classifier,
+)
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.validation.ranges import at_least_one, not_negative
+from tutelage_cli.data.local import FOLDER, local_folder
 from tutelage_cli.data.text.tokens import tokenised
+
+OTHER = "give --set source.model a folder with a model and its own tokenizer"
+
+
+def model_folder(name: str) -> Path:
+    """Where a model lies."""
+    if (place := Path(name).expanduser()).is_dir():
+        return place
+    if (copy := local_folder(name)) is not None:
+        return copy
+    raise UsageError(
+        f"the model {name} is not here: give --set source.model=FOLDER, a masked language "
+        "model and its tokenizer as save_pretrained of transformers writes them, or set "
+        f"{FOLDER} to a folder that holds them in {name}."
+    )
+
+
+def masked_language_model(name: str, longest: int) -> tuple[Any, Any]:
+    """A tokenizer and a masked language model."""
+    from transformers import AutoModelForMaskedLM
+
+    folder = model_folder(name)
+    words = tokenizer_in(folder)
+    try:
+        with quietly():
+            model = AutoModelForMaskedLM.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UsageError(
+            f"{folder} holds no masked language model: {in_one_line(error)}"
+        ) from error
+    refuse_other_tokens(folder, model, len(words), OTHER)
+    shorter = "give a smaller source.longest"
+    refuse_short(folder, model.eval(), words, longest, shorter)
+    return words, model.float()
+
+
+def encoder(name: str, *, classes: int, dropout: float, words: Any) -> TextClassifier:
+    """A classifier whose encoder is pretrained and whose last layer is new."""
+    folder = model_folder(name)
+    if any(folder.glob("tokenizer*")) and tokenizer_in(folder).get_vocab() != words.get_vocab():
+        raise UsageError(
+            f"the student {folder} has other tokens than the language model that makes copies: "
+            "give --set source.model a folder with the student's own tokenizer."
+        )
+    made = text_classifier(str(folder), classes=classes, dropout=dropout)
+    refuse_other_tokens(folder, made.model, len(words), OTHER)
+    return made
+
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 GAPS = 0.25
@@ -36,7 +99,6 @@ class Language:
     """that it learns from, at most"""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data; ``UsageError`` where a value is wrong."""
         at_least_one(self, "words", "steps", "batch", "longest", "sentences")
         not_negative(self, "lr")
 
@@ -63,20 +125,20 @@ def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:
 
 
 def learned_model(
-    sentences: Sequence[str], tokenizer: Any, of: Language, *, seed: int
+    sentences: Sequence[str], tokenizer: Any, language: Language, *, seed: int
 ) -> nn.Module:
     """A BERT of two layers that fills gaps."""
     model = empty_model(tokenizer, seed)
-    inputs = tokenised([sentences], tokenizer, of.longest).inputs.long()
-    rule = AdamW(model.parameters(), of.lr, weight_decay=0.01)
+    inputs = tokenised([sentences], tokenizer, language.longest).inputs.long()
+    rule = AdamW(model.parameters(), language.lr, weight_decay=0.01)
     draws = torch.Generator().manual_seed(mixed_seed(seed, 1))
     special = torch.tensor(sorted(tokenizer.all_special_ids))
     with seeded(mixed_seed(seed, 2), torch.device("cpu")):
-        for step in range(of.steps):
-            pace = min((step + 1) / _WARM_UP, 1.0) * max(0.1, 1 - step / of.steps)
+        for step in range(language.steps):
+            pace = min((step + 1) / _WARM_UP, 1.0) * max(0.1, 1 - step / language.steps)
             for group in rule.param_groups:
-                group["lr"] = of.lr * pace
-            rows = inputs[torch.randint(len(inputs), (of.batch,), generator=draws)]
+                group["lr"] = language.lr * pace
+            rows = inputs[torch.randint(len(inputs), (language.batch,), generator=draws)]
             _step(model, rule, rows, special, tokenizer.mask_token_id, draws)
     return model.eval()
 
@@ -90,12 +152,7 @@ def empty_model(tokenizer: Any, seed: int) -> Any:
 
 
 def _step(
-    model: Any,
-    rule: AdamW,
-    rows: Tensor,
-    special: Tensor,
-    mask: int,
-    draws: torch.Generator,
+    model: Any, rule: AdamW, rows: Tensor, special: Tensor, mask: int, draws: torch.Generator
 ) -> None:
     ids = rows[:, 0]
     gaps = (torch.rand(ids.shape, generator=draws) < GAPS) & ~torch.isin(ids, special)

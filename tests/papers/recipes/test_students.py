@@ -3,8 +3,9 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import MultiStepLR
 
-from papers import new_students
+from papers import students
 from tests.cli.data.made_up import splits
 from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
@@ -48,8 +49,8 @@ def linear() -> nn.Module:
 @pytest.mark.parametrize(("drops", "left"), [((), 1.0), ((1,), 0.1), ((1, 2), 0.01)])
 def test_the_learning_rate_falls_to_a_tenth_after_the_epochs_named(drops, left):
     student = linear()
-    tutor = Tutor(student, new_students.sgd(student, 0.5), Plain())
-    losses = new_students.trained(tutor, images(), 3, drops)
+    tutor = Tutor(student, students.sgd(student, 0.5), Plain())
+    losses = students.fit(tutor, images(), 3, MultiStepLR(tutor.optimizer, list(drops)))
     assert len(losses) == 3
     assert tutor.steps == 3 * len(list(images().epoch(0)))
     assert tutor.optimizer.param_groups[0]["lr"] == pytest.approx(0.5 * left)
@@ -58,8 +59,8 @@ def test_the_learning_rate_falls_to_a_tenth_after_the_epochs_named(drops, left):
 @pytest.mark.parametrize(("teacher", "level"), [(Plain(), None), (Dark(), 0.0)])
 def test_a_student_is_tested_on_every_image_as_it_is_shown(teacher, level):
     student, batches = nn.Sequential(Bright(), nn.Dropout(0.9)), images()
-    tutor = Tutor(student, new_students.sgd(student, 0.1), teacher)
-    found = new_students.tested(tutor, batches)
+    tutor = Tutor(student, students.sgd(student, 0.1), teacher)
+    found = students.evaluate(tutor, batches)
     batch = next(batches.whole(9))
     seen = batch.inputs if level is None else torch.full_like(batch.inputs, level)
     logits = Bright()(seen).detach()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from papers.raghu2021commentaries.masks_judged import centres, within
+from papers.raghu2021commentaries.masks_backgrounds import centres, within
 from tests.cli.data.made_up import splits
 from tutelage.teachers import AttentionMask, Plain, RandomMask
 from tutelage_cli.data.batches import Batches

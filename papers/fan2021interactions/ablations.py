@@ -1,0 +1,191 @@
+"""What a teacher of deep interactions is, sees and does: a table or section of the paper each.
+
+Fan et al. 2021, Tables 2 to 4, 6 and 8 and Section 4.3, and long-tailed classes, which the
+paper does not have. Figures: ``docs/results.md``.
+"""
+
+from dataclasses import replace
+
+from papers.fan2021interactions.noise import DIGITS, SMOKE
+from papers.fan2021interactions.reweighting import (
+    FEATURES,
+    PLAIN,
+    Settings,
+    interactions,
+    margin_loss,
+)
+from papers.fan2021interactions.tables import (
+    CHOSEN,
+    CLEAN,
+    UNDER_FITTED,
+    no_worse,
+    table_recipe,
+    with_changes,
+)
+from papers.framework.recipe import below, expectation
+from tutelage_cli.claims import Claim
+
+DEEPER = table_recipe(
+    {"plain": PLAIN, "interactions": interactions(), "deeper": interactions(deep=True)},
+    name="interactions-deeper",
+    title="With dw/dtheta in the student's gradient, deep interactions do a little better.",
+    where="Section 4.3",
+    settings=CLEAN,
+    minutes={"smoke": 0.5, "mini": 3, "gpu": 10, "paper": 130},
+    claims=(
+        Claim(
+            "The deeper interaction does better than the usual one.",
+            below("error", "deeper", "interactions"),
+        ),
+        no_worse("deeper"),
+    ),
+    table="Sec 4.3",
+    printed={
+        ("deeper", "chosen_error"): (
+            "deeper interaction (dw/dtheta enabled), I0+M0",
+            "Error rate",
+        )
+    },
+    notes=(UNDER_FITTED, CHOSEN),
+)
+
+DEPTH = table_recipe(
+    {"plain": PLAIN, **{f"MLP-{k}": interactions(hidden_layers=k) for k in range(3)}},
+    name="interactions-depth",
+    title="A linear teacher of deep interactions does better than deeper ones.",
+    where="Table 4",
+    settings=CLEAN,
+    minutes={"smoke": 0.5, "mini": 4, "gpu": 10, "paper": 130},
+    claims=(
+        Claim(
+            "The linear teacher does better than one or two hidden layers.",
+            below("error", "MLP-0", "MLP-1", "MLP-2"),
+        ),
+        no_worse("MLP-0"),
+    ),
+    table="Table 4",
+    printed={(f"MLP-{k}", "chosen_error"): (f"MLP-{k}", "Error rate") for k in range(3)},
+    notes=(UNDER_FITTED, CHOSEN, "Hidden layers are as wide as the input."),
+)
+
+SHOWN = table_recipe(
+    {"plain": PLAIN, **{name: interactions(name) for name in FEATURES}},
+    name="interactions-features",
+    title="Shown the internal state and the label, a teacher does best.",
+    where="Tables 2 and 3",
+    settings=CLEAN,
+    minutes={"smoke": 0.5, "mini": 8, "gpu": 10, "paper": 300},
+    claims=(
+        Claim(
+            "Internal state and label together do better than either alone, and than surface "
+            "facts.",
+            below("error", "I0+M0", "I0", "M0", "M1", "M0+M1"),
+        ),
+        no_worse("I0+M0", "They"),
+        Claim(
+            "Earlier internal states serve about as well.",
+            below("error", "I1+M0", "I0+M0", margin=-1.0)
+            + below("error", "I3+M0", "I0+M0", margin=-1.0),
+        ),
+    ),
+    table="Table 2",
+    printed={
+        (name, "chosen_error"): (name, "Error rate")
+        for name in ("I0+M0", "I0", "M0", "M1", "M0+M1", "I0+M0+M1")
+    },
+    notes=(
+        UNDER_FITTED,
+        CHOSEN,
+        "Table 3 prints 6.22, 6.31 and 6.21% for I1, I2 and I3 with M0; each is here the "
+        "flattened output of a stage, since I1, averaged over its pixels, would be I0.",
+    ),
+)
+
+SCHEDULES = ((1, 1), (20, 2), (20, 5), (100, 2), (100, 5))
+"""steps between two of the teacher's, K, and steps that its gradient looks back over, B"""
+SCHEDULE = table_recipe(
+    {
+        "plain": PLAIN,
+        **{f"K{k}.B{b}": interactions(every=k, look_back=b) for k, b in SCHEDULES},
+    },
+    name="interactions-schedule",
+    title="A teacher may step every 20 student steps, and look back over 2.",
+    where="Table 8",
+    settings={
+        **CLEAN,
+        "mini": replace(CLEAN["mini"], student="cnn", examples=2000, augment="none", epochs=20),
+    },
+    minutes={"smoke": 0.5, "mini": 6, "gpu": 10, "paper": 400},
+    claims=(
+        Claim(
+            "K = 20, B = 2 does better than a step at a time.",
+            below("error", "K20.B2", "K1.B1"),
+        ),
+        no_worse("K20.B2"),
+    ),
+    table="Table 8",
+    printed={
+        (f"K{k}.B{b}", "chosen_error"): (f"K={k},B={b}", "Test error") for k, b in SCHEDULES
+    },
+    notes=(
+        CHOSEN,
+        "At mini scale, 2,000 images and 20 epochs of the small network, 400 steps in all: the "
+        "teacher steps 20 times at K = 20 and 4 times at K = 100.",
+    ),
+)
+
+PEOPLE = replace(CLEAN["mini"], student="cnn", examples=5000, augment="none", epochs=20)
+HUMAN_NOISE = table_recipe(
+    {"plain": PLAIN, "interactions": interactions(), "margin-loss": margin_loss("centred")},
+    name="interactions-human-noise",
+    title="Weights from the internal state lower the error of students with labels of people.",
+    where="Table 6, with other noise",
+    settings=with_changes({**CLEAN, "mini": PEOPLE}, noise="human:worst"),
+    minutes={"smoke": 0.5, "mini": 3, "gpu": 10, "paper": 130},
+    claims=(
+        expectation(
+            "The paper's teacher lowers the error of plain training, as with drawn noise.",
+            below("error", "interactions", "plain"),
+        ),
+        expectation("So does one of margin and loss.", below("error", "margin-loss", "plain")),
+    ),
+    notes=(
+        "At mini scale, 5,000 images and 20 epochs of the small network without augmentation, "
+        "so that wrong labels are learnt by heart: a pilot on ResNet-8 with augmentation, "
+        "which had learnt nothing by heart after 15 epochs, showed no gain.",
+        "The paper draws its noise; here 40% of the labels are those that people got wrong "
+        "(Wei et al. 2022).",
+    ),
+)
+
+LONG_TAILED = {
+    "smoke": SMOKE,
+    "mini": DIGITS,
+    "gpu": Settings(student="resnet20", epochs=20, every=5, teacher_lr=0.02),
+    "paper": Settings(),
+}
+IMBALANCE = table_recipe(
+    {
+        "plain": PLAIN,
+        "M0": interactions("M0"),
+        "interactions": interactions(),
+        "margin-loss": margin_loss("centred"),
+    },
+    name="interactions-imbalance",
+    title="Weights judged by balanced images lower the error where classes are long-tailed.",
+    where="not in the paper",
+    settings=with_changes(LONG_TAILED, noise="none", imbalance=100.0),
+    minutes={"smoke": 0.5, "mini": 2, "gpu": 10, "paper": 130},
+    claims=(
+        expectation(
+            "The paper's teacher lowers the error of plain training, as with wrong labels.",
+            below("error", "interactions", "plain"),
+        ),
+        expectation("So does a teacher of the label alone.", below("error", "M0", "plain")),
+    ),
+    notes=(
+        "The first class has 100 times as many images as the last, by geometric steps; the "
+        "paper has no such experiment.",
+        "At mini scale, digits and the small network.",
+    ),
+)
