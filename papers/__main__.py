@@ -88,17 +88,7 @@ def _command(args: Reproduce | Pays | List) -> int:
 
 
 def pays(args: Pays) -> int:
-    """Run cells, or what is missing of them, and print all that have run.
-
-    Args:
-        args: The command's arguments.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        UsageError: If there are fewer than two seeds.
-    """
+    """Run cells, or what is missing of them, and print all that have run."""
     if args.seeds < 2:
         raise UsageError(f"seeds is {args.seeds}; allowed: 2 and above, better 5.")
     from papers.pays import print_table, run_cells, stored

@@ -63,20 +63,7 @@ CELLS = (
 
 
 def run_cells(names: Sequence[str], seeds: int, jobs: int | None, out: Path) -> list[Path]:
-    """Run cells, or what is missing of them.
-
-    Args:
-        names: Those of ``CELLS``; none: all.
-        seeds: Students of each arm, with seeds 0, 1, ...
-        jobs: As of ``tutelage train``.
-        out: Gets ``results/pays/NAME.json``, and the runs in ``runs/pays/``.
-
-    Returns:
-        The files that were written.
-
-    Raises:
-        UsageError: If there is no such cell, its data set is not here, or a run fails.
-    """
+    """Run cells, or what is missing of them."""
     known = {cell.name: cell for cell in CELLS}
     for name in names:
         if name not in known:

@@ -9,11 +9,7 @@ STOPPED = 130
 
 
 def main() -> int:
-    """Run the command line.
-
-    Returns:
-        The exit code: that of ``tutelage_cli.cli.main``.
-    """
+    """Run the command line."""
     try:
         from tutelage_cli.cli import main as run  # takes a while, in which Ctrl-C may come
 

@@ -77,15 +77,7 @@ class Judged(NamedTuple):
 
 
 def judge(comparison: Comparison, arms: Arms) -> Judged:
-    """Decide one comparison by the interval of its mean difference.
-
-    Args:
-        comparison: The comparison.
-        arms: What was measured.
-
-    Returns:
-        The verdict with the numbers that led there.
-    """
+    """Decide one comparison by the interval of its mean difference."""
     columns = [arms[arm][metric] for arm, metric in comparison.measures]
     rows = [row for row in zip(*columns, strict=True) if all(_finite(v) for v in row)]
     lost = len(columns[0]) - len(rows)
@@ -105,14 +97,7 @@ def _tested(comparison: Comparison, differences: Sequence[float]) -> Judged:
 
 
 def together(verdicts: Sequence[str]) -> str:
-    """The verdict on several things that all have to hold.
-
-    Args:
-        verdicts: Their verdicts, at least one.
-
-    Returns:
-        ``HOLDS``, ``FAILS`` or ``UNDECIDED``.
-    """
+    """The verdict on several things that all have to hold."""
     if FAILS in verdicts:
         return FAILS
     return HOLDS if set(verdicts) == {HOLDS} else UNDECIDED

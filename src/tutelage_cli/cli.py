@@ -53,28 +53,13 @@ class List:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: Words after the program's name; those of this process if None.
-
-    Returns:
-        The exit code: 0, 2 for wrong use, 130 when stopped by Ctrl-C.
-    """
+    """Run the command line."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     return exit_code_of(lambda: command(parse(words)), "tutelage")
 
 
 def exit_code_of(run: Callable[[], int], program: str) -> int:
-    """Run a command; what a user can mend becomes one line on stderr.
-
-    Args:
-        run: Gives the exit code.
-        program: Its name, before the line.
-
-    Returns:
-        The exit code.
-    """
+    """Run a command; what a user can mend becomes one line on stderr."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows no box-drawing letters
     try:
@@ -91,14 +76,7 @@ def exit_code_of(run: Callable[[], int], program: str) -> int:
 
 
 def command(asked: Train | Inspect | Report | Commentary | List) -> int:
-    """Run the command that was given.
-
-    Args:
-        asked: It, with its settings.
-
-    Returns:
-        The exit code.
-    """
+    """Run the command that was given."""
     if isinstance(asked, List):
         return list_names(asked)
     if isinstance(asked, Commentary):
@@ -109,14 +87,7 @@ def command(asked: Train | Inspect | Report | Commentary | List) -> int:
 
 
 def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
-    """What the words ask for; prints help or a mistake and exits where they ask for that.
-
-    Args:
-        words: Words after the program's name.
-
-    Returns:
-        The command with its settings.
-    """
+    """What the words ask for; prints help or a mistake and exits where they ask for that."""
     commands = (
         Annotated[
             Train,
@@ -131,28 +102,14 @@ def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
 
 
 def train(asked: Train) -> int:
-    """Run or continue a study.
-
-    Args:
-        asked: What was asked.
-
-    Returns:
-        The exit code.
-    """
+    """Run or continue a study."""
     from tutelage_cli.train.command import train as run
 
     return 0 if run(asked) else STOPPED
 
 
 def look(asked: Inspect | Report) -> int:
-    """Say which examples a run distrusts, or compare runs.
-
-    Args:
-        asked: What was asked.
-
-    Returns:
-        The exit code.
-    """
+    """Say which examples a run distrusts, or compare runs."""
     from tutelage_cli.compare.command import report
     from tutelage_cli.inspect.command import inspect
 
@@ -164,14 +121,7 @@ def look(asked: Inspect | Report) -> int:
 
 
 def commentary(asked: Learn | Show | Export) -> int:
-    """Learn, show or export a commentary.
-
-    Args:
-        asked: What was asked.
-
-    Returns:
-        The exit code.
-    """
+    """Learn, show or export a commentary."""
     from tutelage_cli.commentary.command import commentary as run
 
     try:
@@ -186,14 +136,7 @@ def commentary(asked: Learn | Show | Export) -> int:
 
 
 def list_names(asked: List) -> int:
-    """Print the teachers and the students there are.
-
-    Args:
-        asked: What was asked.
-
-    Returns:
-        The exit code.
-    """
+    """Print the teachers and the students there are."""
     from tutelage.models.catalogue import STUDENTS
     from tutelage.models.heads import HEADS
 

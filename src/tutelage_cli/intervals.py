@@ -37,16 +37,6 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     """Student's t interval of a mean; of differences paired by seed, the rule of all verdicts.
 
     A difference is shown where the 90% interval of its mean holds no 0.
-
-    Args:
-        values: n independent values, such as one difference for each seed.
-        level: Chance that the interval holds the true mean, in (0, 1).
-
-    Returns:
-        The interval; of no length where all values are the same.
-
-    Raises:
-        UsageError: If there are fewer than two values, which say nothing of chance.
     """
     n = len(values)
     if n < 2:

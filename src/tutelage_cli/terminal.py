@@ -35,28 +35,16 @@ class Speech:
     """Print the result as one JSON document on stdout; progress goes to stderr."""
 
     def progress(self) -> Console:
-        """Where to say what is being done.
-
-        Returns:
-            Standard error where stdout is for JSON; a console that says nothing where quiet.
-        """
+        """Where to say what is being done."""
         return Console(stderr=self.json, quiet=self.quiet)
 
     def result(self) -> Console:
-        """Where to say what came of it.
-
-        Returns:
-            A console on stdout, which says nothing where JSON says it all.
-        """
+        """Where to say what came of it."""
         wide = not sys.stdout.isatty() and "COLUMNS" not in os.environ
         return Console(quiet=self.json, width=IN_A_PIPE if wide else None)
 
     def document(self, content: Mapping[str, Any]) -> None:
-        """Print the result as JSON, where that was asked for.
-
-        Args:
-            content: Plain values; a number that is not finite becomes null.
-        """
+        """Print the result as JSON, where that was asked for."""
         if self.json:
             text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
             sys.stdout.write(f"{text}\n")
@@ -74,53 +62,26 @@ class Pace:
         return time.monotonic() - self._began
 
     def left(self, done: int | float, total: int | float) -> str:
-        """How long still, in words.
-
-        Args:
-            done: What was done since it began.
-            total: What was to be done when it began.
-
-        Returns:
-            Such as ``about 1:10 left``; nothing before something is done, or when all is.
-        """
+        """How long still, in words."""
         if not 0 < done < total:
             return ""
         return f"about {clock(self.seconds * (total - done) / done)} left"
 
 
 def clock(seconds: float) -> str:
-    """A duration as on a clock.
-
-    Args:
-        seconds: At least 0.
-
-    Returns:
-        ``0:40``, ``12:05`` or ``1:02:03``.
-    """
+    """A duration as on a clock."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def listed(*parts: str) -> str:
-    """Parts of a line, without those that are empty.
-
-    Args:
-        *parts: Texts.
-
-    Returns:
-        Them, between semicolons.
-    """
+    """Parts of a line, without those that are empty."""
     return "; ".join(part for part in parts if part)
 
 
 def say(console: Console, text: str) -> None:
-    """Print a line as it is, however wide: without markup, colours or breaks.
-
-    Args:
-        console: Where to.
-        text: The line.
-    """
+    """Print a line as it is, however wide: without markup, colours or breaks."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -136,13 +97,6 @@ def say_table(
 
     Where a terminal is too narrow it goes without the columns that can be spared, or else is
     told line by line. In a file or a pipe it is as wide as it is.
-
-    Args:
-        console: Where to.
-        names: Of the columns.
-        rows: As many texts each; a column of dashes alone is left out.
-        title: Above it.
-        spare: Columns that can be left away.
     """
     told = [place for place, _ in enumerate(names) if any(row[place] != DASH for row in rows)]
     room = console.width if console.is_terminal else WIDE

@@ -24,11 +24,7 @@ READING = (
 
 
 def commentary(asked: Learn | Show | Export) -> None:
-    """Do what was asked and print what came of it.
-
-    Args:
-        asked: What was asked.
-    """
+    """Do what was asked and print what came of it."""
     if isinstance(asked, Learn):
         _learn(asked)
     elif isinstance(asked, Export):

@@ -36,15 +36,7 @@ class Course(Protocol):
         ...
 
     def round(self, number: int) -> Tensor:
-        """Go on for a round.
-
-        Args:
-            number: From 0; every one once, in order.
-
-        Returns:
-            Held-out loss, a scalar: of the student at the end (unroll), or the mean over the
-            round's steps (implicit).
-        """
+        """Go on for a round."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -52,11 +44,7 @@ class Course(Protocol):
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there.
-
-        Args:
-            state: As ``state_dict`` gave it.
-        """
+        """Go on from there."""
         ...
 
 
@@ -76,14 +64,7 @@ class ManyRuns:
         self.skipped = 0
 
     def round(self, number: int) -> Tensor:
-        """Train a fresh student and take a teacher step.
-
-        Args:
-            number: The round.
-
-        Returns:
-            The student's held-out loss at the end, a scalar.
-        """
+        """Train a fresh student and take a teacher step."""
         settings = self.settings
         first = number * settings.steps
         episodes = episodic(
@@ -100,20 +81,12 @@ class ManyRuns:
         return episode.held_out_loss
 
     def state_dict(self) -> dict[str, Any]:
-        """What has to be kept to go on.
-
-        Returns:
-            Tensors and plain values.
-        """
+        """What has to be kept to go on."""
         kept = {"teacher": self.teacher.state_dict(), "rule": self.rule.state_dict()}
         return kept | {"skipped": self.skipped}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there.
-
-        Args:
-            state: As ``state_dict`` gave it.
-        """
+        """Go on from there."""
         self.teacher.load_state_dict(state["teacher"])
         self.rule.load_state_dict(state["rule"])
         self.skipped = state["skipped"]
@@ -141,14 +114,7 @@ class OneRun:
         )
 
     def round(self, number: int) -> Tensor:
-        """Take the steps of a round.
-
-        Args:
-            number: The round.
-
-        Returns:
-            The mean of the held-out losses in its steps, a scalar.
-        """
+        """Take the steps of a round."""
         first, losses = number * self.settings.steps, []
         batches = islice(_onwards(self.train, first), self.settings.steps)
         for record in alternating(self.tutor, batches, map(self.judges.draw, count(first))):
@@ -162,19 +128,11 @@ class OneRun:
         return self.tutor.skipped_teacher_steps
 
     def state_dict(self) -> dict[str, Any]:
-        """What has to be kept to go on.
-
-        Returns:
-            Tensors and plain values.
-        """
+        """What has to be kept to go on."""
         return self.tutor.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there.
-
-        Args:
-            state: As ``state_dict`` gave it.
-        """
+        """Go on from there."""
         self.tutor.load_state_dict(state)
 
 
@@ -182,15 +140,7 @@ COURSES = {"unroll": ManyRuns, "implicit": OneRun}
 
 
 def build_teacher(settings: LearnSettings, images: ImageSet) -> nn.Module:
-    """The teacher that is to be learnt, new.
-
-    Args:
-        settings: What was asked.
-        images: The training set.
-
-    Returns:
-        The teacher, on the device that the settings name.
-    """
+    """The teacher that is to be learnt, new."""
     device, channels = device_of(settings.study), images.images.shape[1]
     with seeded(mixed_seed(settings.seed, 1), torch.device("cpu")):
         if settings.teacher == "blending":
@@ -207,16 +157,7 @@ def build_teacher(settings: LearnSettings, images: ImageSet) -> nn.Module:
 def fresh_student(
     settings: LearnSettings, images: ImageSet, number: int
 ) -> tuple[nn.Module, Optimizer]:
-    """The student of a round and its optimiser.
-
-    Args:
-        settings: What was asked.
-        images: The training set.
-        number: Every number gives another start.
-
-    Returns:
-        Both, on the device that the settings name.
-    """
+    """The student of a round and its optimiser."""
     seed = mixed_seed(settings.seed, 0, number)
     student = image_student(settings.study, images, seed).to(device_of(settings.study))
     rule = {"adam": Adam, "sgd": SGD}[settings.optimizer]

@@ -49,12 +49,7 @@ class Rounds:
             self._bar.stop()
 
     def tell(self, number: int, loss: float) -> None:
-        """Tell of a finished round.
-
-        Args:
-            number: Its number, from 1.
-            loss: Its held-out loss.
-        """
+        """Tell of a finished round."""
         self.losses.append(loss)
         first = self._first = number if self._first is None else self._first
         left = self._pace.left(number - first + 1, self.total - first + 1)

@@ -10,21 +10,7 @@ from tutelage_cli.commentary.show import stand_in
 
 
 def export(folder: Path, size: tuple[int, int] | None, out: Path) -> list[str]:
-    """Write a commentary as JSON that names functions of torchvision.
-
-    Args:
-        folder: The commentary.
-        size: Height and width of the images that it is for, pixels; None for those it was
-            learnt on.
-        out: The file; an older one is replaced.
-
-    Returns:
-        Lines that say what was written.
-
-    Raises:
-        UsageError: If it is of another teacher, its images' size is not known, or the file
-            cannot be written.
-    """
+    """Write a commentary as JSON that names functions of torchvision."""
     card = read_card(folder)
     if card["teacher"] != LearnedAugmentation.__name__:
         raise UsageError(

@@ -30,14 +30,7 @@ class Exhibit(NamedTuple):
 
 
 def curriculum(of: Exhibit) -> tuple[str, str]:
-    """Weights over the progress of training, and the images that weigh most and least.
-
-    Args:
-        of: The teacher, and images.
-
-    Returns:
-        Title and HTML.
-    """
+    """Weights over the progress of training, and the images that weigh most and least."""
     title = "Which examples count, and when"
     if of.batches is None:
         return title, _needs_data()
@@ -102,14 +95,7 @@ def _bytes(of: Exhibit, row: int) -> np.ndarray:
 
 
 def masks(of: Exhibit) -> tuple[str, str]:
-    """Images beside what is seen of them.
-
-    Args:
-        of: The teacher, and images.
-
-    Returns:
-        Title and HTML.
-    """
+    """Images beside what is seen of them."""
     title = "Which spot of an image is seen"
     teacher = of.teacher
     assert isinstance(teacher, AttentionMask)

@@ -49,19 +49,7 @@ Tell = Callable[[int, float], None]
 
 
 def learn(settings: LearnSettings, out: Path, tell: Tell) -> Path:
-    """Learn a commentary, going on where an earlier attempt stopped.
-
-    Args:
-        settings: What was asked.
-        out: The commentary's folder; ``out``.learning holds what is not yet finished.
-        tell: Told of every finished round.
-
-    Returns:
-        ``out``.
-
-    Raises:
-        UsageError: If a round's loss is not finite, or something cannot be written.
-    """
+    """Learn a commentary, going on where an earlier attempt stopped."""
     source, streams = _opened(settings)
     course: Course = COURSES[settings.algorithm](settings, streams)
     kept = out.with_name(f"{out.name}.learning")
@@ -176,14 +164,7 @@ def _came(
 
 
 def command(settings: LearnSettings) -> str:
-    """The command that learns the same again.
-
-    Args:
-        settings: What was asked.
-
-    Returns:
-        ``tutelage commentary learn`` with every flag that is not at its default.
-    """
+    """The command that learns the same again."""
     words = ["tutelage", "commentary", "learn", settings.data]
     defaults = to_plain(LearnSettings())
     for name, value in to_plain(settings).items():

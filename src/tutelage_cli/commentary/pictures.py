@@ -42,14 +42,7 @@ LOSSES = torch.linspace(0, 10, 101)
 
 @torch.no_grad()
 def drawn(of: Exhibit) -> Parts:
-    """The sections with pictures of what a teacher learnt, or its parts did.
-
-    Args:
-        of: The teacher, and images.
-
-    Returns:
-        At least one; it says so where nothing is known to draw.
-    """
+    """The sections with pictures of what a teacher learnt, or its parts did."""
     found: Parts = {}
     for title, html in _sections(of, ""):
         anchor = f"learnt-{len(found) + 1}" if found else "learnt"

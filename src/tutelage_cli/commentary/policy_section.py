@@ -7,13 +7,6 @@ from tutelage_cli.train.policies import shown
 
 
 def augmentation(of: Exhibit) -> tuple[str, str]:
-    """How likely every operation is kept, how strong it is, and how that came to be.
-
-    Args:
-        of: The teacher.
-
-    Returns:
-        Title and HTML.
-    """
+    """How likely every operation is kept, how strong it is, and how that came to be."""
     assert isinstance(of.teacher, LearnedAugmentation)
     return "Which augmentations were kept", drawn(shown("", [of.teacher]), mark="policy")

@@ -118,11 +118,7 @@ class LearnSettings:
     """cpu, cuda, or auto: cuda where there is one."""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data.
-
-        Raises:
-            UsageError: If a value is out of range, or the teacher is unknown.
-        """
+        """Check what can be checked without the data."""
         if self.teacher == OLA:
             raise UsageError(
                 f"{OLA} learns along with a student: tutelage train --teacher {OLA}. Its "

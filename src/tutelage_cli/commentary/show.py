@@ -25,20 +25,7 @@ SHOWN_ON = 500
 
 
 def show(folder: Path, data: str | None, out: Path, *, reading: Reading = STRICT) -> list[str]:
-    """Describe a commentary and write its page.
-
-    Args:
-        folder: The commentary.
-        data: Images to show it on; None for those of a name it was learnt on, if any.
-        out: The HTML page.
-        reading: What becomes of images that are not as they should be.
-
-    Returns:
-        Lines that say what it is.
-
-    Raises:
-        UsageError: If it, the data or the page's place will not do.
-    """
+    """Describe a commentary and write its page."""
     card = read_card(folder)
     learnt_on = card.get("learnt_on")
     came: dict[str, Any] = learnt_on if isinstance(learnt_on, dict) else {}
@@ -70,14 +57,7 @@ def show(folder: Path, data: str | None, out: Path, *, reading: Reading = STRICT
 
 
 def stand_in(settings: Mapping[str, Any]) -> nn.Module:
-    """A module with all the taps of a commentary, so that it can be loaded without a student.
-
-    Args:
-        settings: As they were stored; damaged ones are refused later.
-
-    Returns:
-        A module that computes nothing.
-    """
+    """A module with the taps of a commentary, to load it without a student."""
     student = nn.Module()
     for tap in (of.get("tap") for of in _with_parts(settings)):
         if isinstance(tap, str) and tap:

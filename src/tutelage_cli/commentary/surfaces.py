@@ -13,14 +13,7 @@ PLACES = {"margin": torch.linspace(-1, 1, 9), "loss": torch.linspace(0, 8, 9)}
 
 
 def of_margin_and_loss(teacher: InternalState) -> str:
-    """The weights over both facts.
-
-    Args:
-        teacher: The teacher.
-
-    Returns:
-        HTML; nothing where it looks at something else, too.
-    """
+    """The weights over both facts."""
     if teacher.taps or teacher.label or set(teacher.surface) != set(PLACES):
         return ""
     down, across = PLACES["loss"].flip(0), PLACES["margin"]

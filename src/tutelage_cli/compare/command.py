@@ -8,14 +8,7 @@ from tutelage_cli.terminal import say
 
 
 def report(asked: Report) -> None:
-    """Compare runs, and draw their page.
-
-    Args:
-        asked: What was asked.
-
-    Raises:
-        UsageError: If one is no run, or the page cannot be written.
-    """
+    """Compare runs, and draw their page."""
     if not asked.runs:
         raise UsageError("report needs at least one run: tutelage report runs/x runs/y")
     for folder in asked.runs:

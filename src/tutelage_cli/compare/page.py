@@ -25,12 +25,7 @@ RULE = (
 
 
 def tell(console: Console, compared: Compared) -> None:
-    """Print the tables.
-
-    Args:
-        console: Where to.
-        compared: What was found.
-    """
+    """Print the tables."""
     arms = [arm for member in compared.members for arm in arms_of(member)]
     say_table(
         console,
@@ -50,14 +45,7 @@ def tell(console: Console, compared: Compared) -> None:
 
 
 def page(compared: Compared) -> str:
-    """Draw the page.
-
-    Args:
-        compared: What was found.
-
-    Returns:
-        An HTML document.
-    """
+    """Draw the page."""
     arms = [arm for member in compared.members for arm in arms_of(member)]
     over = f"All arms. {report_table.caption(arms)}"
     results = elements.table(over, report_table.HEADER, report_table.rows(arms), style="arms")
@@ -89,29 +77,14 @@ def page(compared: Compared) -> str:
 
 
 def lead(compared: Compared) -> str:
-    """The differences in a sentence.
-
-    Args:
-        compared: What was found.
-
-    Returns:
-        How many there are of each verdict.
-    """
+    """The differences in a sentence."""
     counts = Counter(one.verdict for one in compared.differences)
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     return f"Of {counts.total()} differences of test accuracy: {told or 'none'}."
 
 
 def as_plain(compared: Compared, files: Mapping[str, Path]) -> dict[str, Any]:
-    """What is printed as JSON; docs/inspection.md lists the keys.
-
-    Args:
-        compared: What was found.
-        files: What was written, by name.
-
-    Returns:
-        Plain values.
-    """
+    """What is printed as JSON; docs/inspection.md lists the keys."""
     return {
         "runs": [
             {
@@ -137,14 +110,7 @@ def as_plain(compared: Compared, files: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def row(one: Difference) -> tuple[str, ...]:
-    """A difference as texts.
-
-    Args:
-        one: The difference.
-
-    Returns:
-        Under ``PAIRED``, in points of test accuracy.
-    """
+    """A difference as texts."""
     interval = formats.DASH
     if one.low is not None and one.high is not None:
         interval = f"{100 * one.low:+.2f} to {100 * one.high:+.2f}"

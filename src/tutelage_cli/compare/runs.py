@@ -84,17 +84,7 @@ class Compared:
 
 
 def compare(folders: Sequence[Path]) -> Compared:
-    """Put runs side by side.
-
-    Args:
-        folders: Their folders, the first one that the others are compared with.
-
-    Returns:
-        What is to be said.
-
-    Raises:
-        UsageError: If one is named twice, is no run, or has no finished student.
-    """
+    """Put runs side by side."""
     real = [folder.resolve() for folder in folders]
     for place, folder in enumerate(real):
         if folder in real[:place]:
@@ -114,14 +104,7 @@ def compare(folders: Sequence[Path]) -> Compared:
 
 
 def arms_of(member: Member) -> tuple[Arm, ...]:
-    """The arms of a run as the table shows them.
-
-    Args:
-        member: The run.
-
-    Returns:
-        The finished seeds of each arm; times are relative to the untaught one of the seed.
-    """
+    """The arms of a run as the table shows them."""
     untaught = member.results.get("untaught", {})
 
     def known(seed: int, result: Mapping[str, float]) -> dict[str, float]:
@@ -137,15 +120,7 @@ def arms_of(member: Member) -> tuple[Arm, ...]:
 
 
 def unlike(one: Member, other: Member) -> str:
-    """Why two runs cannot be paired by seed.
-
-    Args:
-        one: A run.
-        other: Another.
-
-    Returns:
-        The reason; nothing where they can.
-    """
+    """Why two runs cannot be paired by seed."""
     if one.facts.get("data") != other.facts.get("data"):
         return "their data are not the same"
     named = [
@@ -208,11 +183,7 @@ def _unfinished(member: Member) -> list[str]:
 
 
 def _within(member: Member) -> Iterator[Difference]:
-    """Every arm less the untaught one, and taught ones less the best control of their seeds.
-
-    Yields:
-        The differences.
-    """
+    """Every arm less the untaught one, and taught ones less the best control of their seeds."""
     taught, controls = split_arms(member.results)
     for arm, own in member.results.items():
         if arm != UNTAUGHT:

@@ -31,20 +31,7 @@ _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)e[+-]?\d+", re.ASCII | re.IGNOREC
 
 
 def load_settings(cls: type[T], file: Path, base: T | None = None) -> T:
-    """The settings that a YAML file describes, or every mistake in it at once.
-
-    Args:
-        cls: A frozen dataclass. A key is a field's name, with ``-`` or ``_``.
-        file: A YAML file whose top level is a mapping.
-        base: Gives the fields that the file leaves out; by default the defaults of ``cls`` do.
-
-    Returns:
-        An instance of ``cls``.
-
-    Raises:
-        UsageError: If the file cannot be read or is not YAML, or if a key is unknown or
-            missing or a value wrong: one sentence that starts with the file.
-    """
+    """The settings that a YAML file describes, or every mistake in it at once."""
     document = read_yaml(file)
     if not isinstance(document, Mapping):
         raise UsageError(
@@ -55,42 +42,17 @@ def load_settings(cls: type[T], file: Path, base: T | None = None) -> T:
 
 
 def from_plain(cls: type[T], plain: Mapping[str, Any], source: str = "") -> T:
-    """The settings that ``to_plain`` wrote, checked like a file's.
-
-    Args:
-        cls: A frozen dataclass.
-        plain: Its fields as plain values, as JSON gives them back.
-        source: Where they come from, for the message; the class's name if empty.
-
-    Returns:
-        An instance of ``cls``.
-    """
+    """The settings that ``to_plain`` wrote, checked like a file's."""
     return _checked(cls, plain, None, source or cls.__name__)
 
 
 def changed(base: T, given: Mapping[str, Any], source: str) -> T:
-    """Settings with some of their fields replaced, checked like a file's.
-
-    Args:
-        base: An instance of a frozen dataclass.
-        given: Plain values by field, as YAML gives them.
-        source: Where they come from, for the message.
-
-    Returns:
-        Another instance of its class.
-    """
+    """Settings with some of their fields replaced, checked like a file's."""
     return _checked(type(base), given, base, source)
 
 
 def to_plain(settings: Any) -> dict[str, Any]:
-    """The fields of some settings as values that JSON knows; ``from_plain`` is the inverse.
-
-    Args:
-        settings: An instance of a dataclass.
-
-    Returns:
-        The fields by name: paths as text, tuples as lists, dataclasses as mappings.
-    """
+    """The fields of some settings as values that JSON knows; ``from_plain`` is the inverse."""
     return {
         field.name: _plain(getattr(settings, field.name))
         for field in dataclasses.fields(settings)

@@ -35,17 +35,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml(file: Path) -> Any:
-    """What a YAML file holds. No tag of it makes more than plain values.
-
-    Args:
-        file: The file.
-
-    Returns:
-        Plain values; every key of a mapping is given once.
-
-    Raises:
-        UsageError: If it cannot be read, or is not YAML.
-    """
+    """What a YAML file holds. No tag of it makes more than plain values."""
     try:
         return yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader)
     except OSError as error:

@@ -32,15 +32,6 @@ def image_and_label(
     """The columns of images and of labels.
 
     It is a UsageError if the table lacks one.
-
-    Args:
-        names: The columns that the table has.
-        image: The column asked for; None to guess.
-        label: None to guess.
-        where: The table, for the message.
-
-    Returns:
-        Two of ``names``.
     """
     return (
         pick(names, image, IMAGE_COLUMNS, option="image_column", where=where),
@@ -49,26 +40,12 @@ def image_and_label(
 
 
 def declared_classes(feature: Any) -> tuple[str, ...] | None:
-    """The class names that a column declares.
-
-    Args:
-        feature: The column's feature.
-
-    Returns:
-        The names in order of their numbers; None for anything but a ClassLabel.
-    """
+    """The class names that a column declares."""
     return tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
 
 
 def label_kind(kind: pa.DataType) -> str:
-    """What the labels of a column are, in words.
-
-    Args:
-        kind: The type of the column.
-
-    Returns:
-        Such as ``numbers``; empty for a column in which all are missing.
-    """
+    """What the labels of a column are, in words."""
     if pa.types.is_dictionary(kind):
         return label_kind(kind.value_type)
     if pa.types.is_null(kind):
@@ -103,14 +80,6 @@ def read_stored(parts: Sequence[Stored], reading: Reading, *, root: Path) -> Exa
 
     It is a UsageError if there are no rows, the tables differ in what their labels are, or an
     image cannot be read.
-
-    Args:
-        parts: The tables of one split.
-        reading: What becomes of broken images.
-        root: The folder that paths of images start from.
-
-    Returns:
-        One split.
     """
     refuse_mixed([(part.kind, part.where) for part in parts])
     rows = TableRows(tuple(TableRows.of(part.where, part.count).files[0] for part in parts))

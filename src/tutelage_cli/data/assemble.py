@@ -53,15 +53,7 @@ class Examples:
 
 
 def unread_parts(found: Mapping[str, object], *, where: str) -> tuple[str, ...]:
-    """The splits that :func:`choose` leaves out.
-
-    Args:
-        found: What there is, by split name.
-        where: The source, for the message.
-
-    Returns:
-        A sentence, or none.
-    """
+    """The splits that :func:`choose` leaves out."""
     test = next((name for name in TEST_NAMES if name in found), None)
     left = sorted(name for name in found if name not in ("train", test))
     if not left:
@@ -71,18 +63,7 @@ def unread_parts(found: Mapping[str, object], *, where: str) -> tuple[str, ...]:
 
 
 def choose(found: Mapping[str, T], *, where: str) -> tuple[T, T | None]:
-    """The train split and the test split among those found.
-
-    Args:
-        found: What there is, by split name.
-        where: The source, for the message.
-
-    Returns:
-        ``train``, and the first there is of ``test``, ``validation`` and ``val``, or None.
-
-    Raises:
-        UsageError: If there is no train split.
-    """
+    """The train split and the test split among those found."""
     if "train" not in found:
         raise UsageError(
             f"{where} has no split 'train'; splits there: {', '.join(sorted(found))}."
@@ -99,19 +80,6 @@ def assemble(
     :func:`tutelage_cli.data.classes.class_names`). Grey images become RGB where those of the
     other split are. Without a test split, a fixed fifth of every class of train is held out
     (see :func:`tutelage_cli.data.splits.hold_out`); the rows keep their ids.
-
-    Args:
-        train: The training split.
-        test: The test split, or None.
-        name: The data set's name.
-        reading: What becomes of rows without a label.
-
-    Returns:
-        Both splits.
-
-    Raises:
-        UsageError: If there are fewer than two classes, a label is missing or no class or an
-            id, the splits differ in image size, or no test split can be held out.
     """
     column = train.column
     beside = None if test is None else test.column
@@ -158,15 +126,7 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def about_classes(labels: Tensor, classes: tuple[str, ...]) -> tuple[str, ...]:
-    """What is worth knowing of the classes of a train split.
-
-    Args:
-        labels: int64 [N].
-        classes: Their names.
-
-    Returns:
-        A sentence each: names that may be meant as one, and classes that no example has.
-    """
+    """What is worth knowing of the classes of a train split."""
     counts = torch.bincount(labels, minlength=len(classes))
     absent = [classes[c] for c in (counts == 0).nonzero().flatten().tolist()]
     notes = [
@@ -184,17 +144,7 @@ def about_classes(labels: Tensor, classes: tuple[str, ...]) -> tuple[str, ...]:
 def about_others(
     train: Tensor, test: Tensor, classes: tuple[str, ...], *, of: str = "test example"
 ) -> tuple[str, ...]:
-    """Which classes of a train split other labels lack, such as those of its test split.
-
-    Args:
-        train: Labels, int64 [N].
-        test: Labels, int64 [M].
-        classes: Their names.
-        of: What one of the others is, in words.
-
-    Returns:
-        A sentence, or none.
-    """
+    """Which classes of a train split other labels lack, such as those of its test split."""
     there, judged = (torch.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
     lacking = [classes[c] for c in (there & ~judged).nonzero().flatten().tolist()]
     return (f"No {of} is of class {first_few(lacking)}.",) if lacking else ()

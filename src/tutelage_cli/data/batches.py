@@ -22,9 +22,6 @@ class Batches(InMemory):
 
     Inputs are float32 ``(x/255 - mean)/std``. A last batch of one example is merged into the
     one before it, since batch normalisation cannot treat a single example.
-
-    Raises:
-        UsageError: If there are no images, or the size is below 1.
     """
 
     images: ImageSet
@@ -51,14 +48,7 @@ class Batches(InMemory):
         return len(self.images)
 
     def batch(self, ask: Ask) -> Batch:
-        """One batch.
-
-        Args:
-            ask: What it is made of.
-
-        Returns:
-            Images, normalised, and augmented where the ask is not plain.
-        """
+        """One batch."""
         chosen = self.images.rows(ask.rows)
         pixels = chosen.images.to(self.device)
         if self.augment is not None and not ask.plain:
@@ -69,32 +59,13 @@ class Batches(InMemory):
 
 
 def normalised(pixels: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """``(x/255 - mean)/std``.
-
-    Args:
-        pixels: uint8 [B, C, H, W].
-        mean: [C], in 0..1.
-        std: [C], in 0..1.
-
-    Returns:
-        float32 [B, C, H, W], on the device of the pixels.
-    """
+    """``(x/255 - mean)/std``."""
     mean, std = (values.to(pixels.device).view(-1, 1, 1) for values in (mean, std))
     return (pixels.float() / 255 - mean) / std
 
 
 def statistics(images: ImageSet) -> tuple[Float32[Tensor, "C"], Float32[Tensor, "C"]]:
-    """Mean and standard deviation of every channel over all pixels of all images.
-
-    Args:
-        images: N images; N at least 1.
-
-    Returns:
-        Both in units of 0..1; the standard deviation (over n, not n - 1) is at least 1e-3.
-
-    Raises:
-        UsageError: If there are no images.
-    """
+    """Mean and standard deviation of every channel over all pixels of all images."""
     if not len(images):
         raise UsageError(f"{images.name} has no images to take the mean of.")
     values = torch.arange(256, dtype=torch.float64) / 255

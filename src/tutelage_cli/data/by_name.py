@@ -46,27 +46,14 @@ class Kept:
 
 
 def fingerprints(images: Labelled) -> list[str]:
-    """What each example holds, in 16 letters: another picture or text has others.
-
-    Args:
-        images: N images or texts.
-
-    Returns:
-        N digests.
-    """
+    """What each example holds, in 16 letters: another picture or text has others."""
     return [
         hashlib.blake2b(content, digest_size=8).hexdigest() for content in images.contents()
     ]
 
 
 def write_by_name(path: Path, images: Labelled, columns: Mapping[str, Any]) -> None:
-    """Write a table with a row for each image: its name, content, class and what is given.
-
-    Args:
-        path: The Parquet file.
-        images: N images.
-        columns: N values each.
-    """
+    """Write a table with a row for each image: its name, content, class and what is given."""
     about = {
         NAME: images.names(),
         CONTENT: fingerprints(images),
@@ -77,21 +64,7 @@ def write_by_name(path: Path, images: Labelled, columns: Mapping[str, Any]) -> N
 
 
 def read_by_name(file: Path, column: str, *, lowest: float = -_HIGHEST) -> Kept:
-    """A column of numbers, by the names of the examples.
-
-    Args:
-        file: A Parquet or CSV file with a column of names (or paths), and perhaps ``content``
-            and ``label`` as ``write_by_name`` gives them.
-        column: Which numbers.
-        lowest: The lowest number that is allowed.
-
-    Returns:
-        What it says.
-
-    Raises:
-        UsageError: If the file or a column is missing, a name is missing or comes twice, or a
-            value is not a finite number of single precision, or too low.
-    """
+    """A column of numbers, by the names of the examples."""
     columns = read_columns(file)
     where = str(file)
     value = pick(list(columns), column, (), option="the column of values", where=where)
@@ -119,18 +92,7 @@ def read_by_name(file: Path, column: str, *, lowest: float = -_HIGHEST) -> Kept:
 
 
 def distinct_names(column: Sequence[Any], rows: TableRows) -> list[str]:
-    """What a column calls examples, backslashes of paths as slashes.
-
-    Args:
-        column: N names.
-        rows: Where they stand.
-
-    Returns:
-        N different names.
-
-    Raises:
-        UsageError: If one is missing or comes twice.
-    """
+    """What a column calls examples, backslashes of paths as slashes."""
     missing = [row for row, text in enumerate(column) if text is None or not str(text).strip()]
     if missing:
         raise UsageError(f"{rows.having('no name', missing)}; name these examples.")
@@ -145,32 +107,14 @@ def distinct_names(column: Sequence[Any], rows: TableRows) -> list[str]:
 
 
 def rows_of(columns: Mapping[str, Sequence[Any]], where: str) -> TableRows:
-    """Where the rows of a table stand.
-
-    Args:
-        columns: As ``read_columns`` gives them.
-        where: The table.
-
-    Returns:
-        Its rows.
-    """
+    """Where the rows of a table stand."""
     if isinstance(columns, CsvColumns):
         return columns.rows(where)
     return TableRows.of(where, len(next(iter(columns.values()), ())))
 
 
 def read_columns(file: Path) -> Mapping[str, Sequence[Any]]:
-    """All columns of a Parquet or CSV file but those of images.
-
-    Args:
-        file: The file.
-
-    Returns:
-        By name; where a column declares classes, their names in place of its numbers.
-
-    Raises:
-        UsageError: If there is no such file, or it is of another kind.
-    """
+    """All columns of a Parquet or CSV file but those of images."""
     if not file.is_file() or file.suffix.casefold() not in (".parquet", ".csv"):
         raise UsageError(f"there is no table {file}; give a .parquet or .csv file.")
     if file.suffix.casefold() == ".csv":
@@ -203,17 +147,6 @@ def values_of(
     An image that the table does not know, one whose picture or class is no longer that of the
     table, and a row whose image is gone, are listed: in an error, or in a logged warning where
     ``otherwise`` says what the first two get.
-
-    Args:
-        kept: The table.
-        images: N images, in any order.
-        otherwise: What images without a value of their own get; None to refuse them.
-
-    Returns:
-        [N].
-
-    Raises:
-        UsageError: If table and images do not match and ``otherwise`` is None.
     """
     names = images.names()
     now = fingerprints(images)
@@ -254,14 +187,7 @@ def _listed(names: Sequence[str], what: str) -> str:
 
 
 def finite(value: Any) -> float | None:
-    """A number that single precision can hold.
-
-    Args:
-        value: A number, or a text of digits.
-
-    Returns:
-        The number; None for all else, such as NaN and what overflows.
-    """
+    """A number that single precision can hold."""
     if isinstance(value, str) and "_" in value:  # Python's own way of writing numbers
         return None
     try:

@@ -34,14 +34,6 @@ def cached(
     They are kept in the user's cache folder under the paths, sizes and modification times of
     the files and under the arguments. A cache that is damaged, full or out of reach is no
     fault: the source is decoded.
-
-    Args:
-        decode: Reads the source.
-        files: All files that the result depends on; none to keep nothing.
-        arguments: All else that the result depends on.
-
-    Returns:
-        What ``decode`` returns, or what it returned before.
     """
     entry = _entry(files, arguments) if files else None
     if entry is None:
@@ -54,11 +46,7 @@ def cached(
 
 
 def cache_folder() -> Path:
-    """Where decoded data sets are kept: ``tutelage`` in the user's cache folder.
-
-    Returns:
-        A path below XDG_CACHE_HOME, or else below ``~/.cache``; it need not exist.
-    """
+    """Where decoded data sets are kept: ``tutelage`` in the user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "tutelage"
 
@@ -150,14 +138,6 @@ def cached_tensor(
     """Features of examples: computed the first time, later read back from the disk.
 
     A cache that is damaged, full or out of reach is no fault: they are computed.
-
-    Args:
-        compute: Gives float32 [N, D].
-        key: A digest of all that they depend on.
-        shape: [N, D], for what was kept to be checked.
-
-    Returns:
-        What ``compute`` returns, or what it returned before.
     """
     try:
         entry = cache_folder() / f"{FEATURES}{key}.safetensors"

@@ -29,13 +29,6 @@ def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[st
     "0".."K-1" with K - 1 the largest, so that numbers nobody has keep their place; 255 does not
     count where 254 is absent, being the usual mark of an unlabelled example.
 
-    Args:
-        values: Labels; missing and negative ones are passed over.
-        where: The column, for the message.
-
-    Returns:
-        The class names.
-
     Note: raises ``UsageError`` where hardly any of very many numbers is there, as with ids.
     """
     there = [value for value in values if not is_missing(value)]
@@ -52,16 +45,7 @@ def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[st
 def unlabelled(
     values: Sequence[Any], reading: Reading, declared: Sequence[str] | None = None
 ) -> list[int]:
-    """The rows that are to be left out for want of a label.
-
-    Args:
-        values: N labels.
-        reading: Whether missing ones are skipped, and which labels stand for none.
-        declared: The class names whose places the numbers are, if there are such.
-
-    Returns:
-        Row numbers, rising.
-    """
+    """The rows that are to be left out for want of a label."""
     marks, skipped = set(reading.ignore_labels), reading.missing_labels == "skip"
     marked = {place for place, name in enumerate(declared or ()) if name in marks}
 
@@ -107,14 +91,7 @@ class ClassLookup:
         self.places = len(classes) if places and not numbered else 0
 
     def code(self, value: Any) -> int | None:
-        """The number of a label's class.
-
-        Args:
-            value: The label, not a missing one.
-
-        Returns:
-            In 0..len(classes)-1; None where it names none.
-        """
+        """The number of a label's class."""
         if isinstance(value, str | bool) and str(value) in self.by_name:
             return self.by_name[str(value)]
         whole = whole_number(value) if isinstance(value, str) else _whole(value)
@@ -139,23 +116,7 @@ def encode(
     rows: TableRows | None = None,
     of: str = "",
 ) -> Int64[Tensor, "N"]:
-    """The class number of every label.
-
-    Args:
-        values: N labels.
-        classes: The names of the classes.
-        where: The column, for the message.
-        left_out: Rows whose labels are not looked at.
-        lookup: Which class a label is; by default a number is never the place of a class.
-        rows: Where the labels stand; those of one table without empty lines if None.
-        of: What has these classes, for the message; may be empty.
-
-    Returns:
-        Numbers in 0..len(classes)-1, and -1 in the rows left out.
-
-    Raises:
-        UsageError: If labels are missing, or one is no class.
-    """
+    """The class number of every label."""
     lookup, rows = lookup or ClassLookup(classes), rows or TableRows.of(where, len(values))
     passed = set(left_out)
     looked_at = [(row, value) for row, value in enumerate(values) if row not in passed]
@@ -175,14 +136,7 @@ def encode(
 
 
 def alike(classes: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
-    """Classes that may be one, written in several ways.
-
-    Args:
-        classes: Class names.
-
-    Returns:
-        Groups of two and more, in the order of their first names, and how they differ.
-    """
+    """Classes that may be one, written in several ways."""
     groups: dict[str | float, list[str]] = {}
     for name in classes:
         digits = _DIGITS.fullmatch(name)

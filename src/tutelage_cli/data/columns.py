@@ -9,22 +9,7 @@ from tutelage.errors import UsageError, nearest
 def pick(
     names: Sequence[str], wanted: str | None, guesses: Sequence[str], *, option: str, where: str
 ) -> str:
-    """The wanted column, or the first guess that the table has.
-
-    Args:
-        names: The columns that the table has.
-        wanted: The column asked for; None to guess.
-        guesses: Usual names, tried in order, in any case of letters.
-        option: The argument that names the column, for the message.
-        where: The table, for the message.
-
-    Returns:
-        One of ``names``.
-
-    Raises:
-        UsageError: If the table lacks the wanted column, or has none of the guesses or one of
-            them twice.
-    """
+    """The wanted column, or the first guess that the table has."""
     if wanted is not None:
         if wanted not in names:
             raise UsageError(
@@ -47,15 +32,7 @@ def pick(
 
 
 def refuse_twice(names: Sequence[str], *, where: str) -> None:
-    """Refuse a table in which two columns have one name.
-
-    Args:
-        names: The columns that the table has; those without a name do not count.
-        where: The table, for the message.
-
-    Raises:
-        UsageError: With the names.
-    """
+    """Refuse a table in which two columns have one name."""
     twice = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
     if twice:
         raise UsageError(

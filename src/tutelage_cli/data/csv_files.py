@@ -33,25 +33,11 @@ class CsvColumns(dict[str, list[str]]):
         self.numbers, self.empty = numbers, empty
 
     def rows(self, where: str) -> TableRows:
-        """Where the rows stand.
-
-        Args:
-            where: The file.
-
-        Returns:
-            Its rows.
-        """
+        """Where the rows stand."""
         return TableRows(((where, self.numbers),))
 
     def notes(self, where: str) -> tuple[str, ...]:
-        """What was passed over.
-
-        Args:
-            where: The file.
-
-        Returns:
-            A sentence, or none.
-        """
+        """What was passed over."""
         if not self.empty:
             return ()
         many = f"{len(self.empty)} empty line{'s' if len(self.empty) > 1 else ''}"
@@ -59,18 +45,7 @@ class CsvColumns(dict[str, list[str]]):
 
 
 def read_csv(file: Path) -> CsvColumns:
-    """The columns of a csv file, every value exactly as it is written.
-
-    Args:
-        file: Encoded in UTF-8, with the names of the columns in its first row.
-
-    Returns:
-        Values by column; empty lines are passed over.
-
-    Raises:
-        UsageError: If the file is empty or not such a table, a column name stands twice, or a
-            row has more or fewer values than there are columns.
-    """
+    """The columns of a csv file, every value exactly as it is written."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines, _long_fields():
             table = [(n, row) for n, row in enumerate(csv.reader(lines), 1)]

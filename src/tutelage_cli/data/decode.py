@@ -31,18 +31,6 @@ def decode(stored: Any, *, where: str, root: Path) -> UInt8[np.ndarray, "C H W"]
 
     One channel for black-and-white and grey pictures, three (RGB) for all others; a
     transparency channel is dropped.
-
-    Args:
-        stored: A file's path or bytes, or a mapping with ``bytes`` or ``path``.
-        where: The picture's place, for the message.
-        root: The folder that relative paths start from.
-
-    Returns:
-        Pixels of 0..255, C in {1, 3}.
-
-    Raises:
-        BrokenImageError: If it cannot be read.
-        UsageError: If there is no picture, or it has over 8 bits a channel.
     """
     try:
         picture = _opened(_file_bytes(stored, root, where))
@@ -63,19 +51,7 @@ def decode(stored: Any, *, where: str, root: Path) -> UInt8[np.ndarray, "C H W"]
 
 
 def stack(pictures: Iterable[tuple[str, np.ndarray]], count: int, *, where: str) -> Tensor:
-    """Pictures of one size as one tensor; all become RGB where any is.
-
-    Args:
-        pictures: Place and pixels [C, H, W] of each picture.
-        count: How many there are at most.
-        where: The data set, for the message.
-
-    Returns:
-        uint8 [as many as there were, C, H, W], C in {1, 3}.
-
-    Raises:
-        UsageError: If there are no pictures, or two differ in size.
-    """
+    """Pictures of one size as one tensor; all become RGB where any is."""
     images: np.ndarray | None = None
     first, row = "", 0
     for row, (place, pixels) in enumerate(pictures):

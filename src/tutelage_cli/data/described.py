@@ -12,22 +12,14 @@ from tutelage_cli.data.images import ImageSet, Splits
 
 @dataclass(frozen=True)
 class Described:
-    """N labelled images, and facts about each.
-
-    Raises:
-        UsageError: If a fact does not have one row for each image.
-    """
+    """N labelled images, and facts about each."""
 
     images: ImageSet
     facts: Mapping[str, Tensor]
     """by name, each [N, ...]; who makes the images says which there are, and in which unit"""
 
     def __post_init__(self) -> None:
-        """Check that there is one row of every fact for each image.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check that there is one row of every fact for each image."""
         for name, fact in self.facts.items():
             if fact.shape[:1] != (len(self.images),):
                 raise UsageError(
@@ -39,26 +31,12 @@ class Described:
         return len(self.images)
 
     def rows(self, indices: Tensor) -> "Described":
-        """The images at the given places, with their facts.
-
-        Args:
-            indices: int64 [M], places in 0..N-1.
-
-        Returns:
-            M images, with the ids they had.
-        """
+        """The images at the given places, with their facts."""
         facts = {name: fact[indices] for name, fact in self.facts.items()}
         return Described(self.images.rows(indices), facts)
 
     def with_ids_from(self, first: int) -> "Described":
-        """The same under the ids ``first``, ``first + 1``, ...
-
-        Args:
-            first: The id of the first image.
-
-        Returns:
-            A set that shares all else with this one.
-        """
+        """The same under the ids ``first``, ``first + 1``, ..."""
         ids = self.images.ids.new_tensor(range(first, first + len(self)))
         return replace(self, images=replace(self.images, ids=ids, sources=()))
 
@@ -72,9 +50,5 @@ class ThreeParts(NamedTuple):
     test: Described
 
     def splits(self) -> Splits:
-        """Train and test without facts; the held-out part is left out.
-
-        Returns:
-            The two parts.
-        """
+        """Train and test without facts; the held-out part is left out."""
         return Splits(self.train.images, self.test.images)

@@ -35,15 +35,7 @@ class Listed(NamedTuple):
 
 
 def list_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Listed, Listed | None]:
-    """What :func:`read_folders` reads, by its rules and in its order.
-
-    Args:
-        root: An existing folder.
-        reading: What becomes of empty classes.
-
-    Returns:
-        The train split, and the test split or None.
-    """
+    """What :func:`read_folders` reads, by its rules and in its order."""
     train, test = _split_folders(root)
     classes = tuple(folder.name for folder in class_folders(train))
     first = _listed(train, classes, reading)
@@ -67,27 +59,13 @@ def read_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Examples, Ex
     It is a UsageError if there are no class folders, one of them holds no image, the test
     split has a class that train lacks, or an image cannot be read, where ``reading`` does not
     say otherwise.
-
-    Args:
-        root: An existing folder.
-        reading: What becomes of broken images and empty classes.
-
-    Returns:
-        The train split, and the test split or None.
     """
     train, test = list_folders(root, reading=reading)
     return read_listed(train, reading), None if test is None else read_listed(test, reading)
 
 
 def folder_files(root: Path) -> list[Path]:
-    """What :func:`read_folders` takes images and labels from.
-
-    Args:
-        root: An existing folder.
-
-    Returns:
-        The class folders of the train and the test split, each with its images.
-    """
+    """What :func:`read_folders` takes images and labels from."""
     return [
         path
         for split in _split_folders(root)
@@ -98,14 +76,7 @@ def folder_files(root: Path) -> list[Path]:
 
 
 def class_folders(root: Path) -> list[Path]:
-    """The folders directly below a folder, sorted; those that begin with a dot are left out.
-
-    Args:
-        root: An existing folder.
-
-    Returns:
-        Their paths.
-    """
+    """The folders directly below a folder, sorted; those that begin with a dot are left out."""
     return sorted(
         path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")
     )
@@ -135,15 +106,7 @@ def _listed(root: Path, classes: tuple[str, ...], reading: Reading) -> Listed:
 
 
 def read_listed(split: Listed, reading: Reading) -> Examples:
-    """Read the images of a split; it is a UsageError if one cannot be.
-
-    Args:
-        split: Its files and their classes.
-        reading: What becomes of broken images.
-
-    Returns:
-        The split.
-    """
+    """Read the images of a split; it is a UsageError if one cannot be."""
     root, files = Path(split.where), split.files
     pictures = ((f"{path} (image {n})", path) for n, path in enumerate(files))
     images, rows, notes = gather(pictures, len(files), reading, where=split.where, root=Path())

@@ -34,16 +34,6 @@ def gather(
 
     It is a UsageError if one cannot be read and is not to be skipped, two differ in size, or
     none is left.
-
-    Args:
-        pictures: Place, and what is stored there, of each; see ``decode``.
-        count: N.
-        reading: What becomes of broken images, and the size.
-        where: The data set, for messages.
-        root: The folder that relative paths start from.
-
-    Returns:
-        The pictures that could be read.
     """
     rows: list[int] = []
     broken: list[str] = []

@@ -39,21 +39,7 @@ def read_hub(
     label_column: str | None,
     reading: Reading = STRICT,
 ) -> tuple[Examples, Examples | None]:
-    """The splits of a data set on the Hub, or of its copy in the local cache.
-
-    Args:
-        identity: Such as ``cifar10`` or ``owner/name``.
-        config: The data set's configuration; None for its only or default one.
-        image_column: None to guess.
-        label_column: None to guess.
-        reading: What becomes of broken images.
-
-    Returns:
-        The train split, and the test split or None.
-
-    Raises:
-        UsageError: If the data set cannot be loaded, has no train split, or lacks a column.
-    """
+    """The splits of a data set on the Hub, or of its copy in the local cache."""
     splits = _download(identity, config)
     if not isinstance(splits, datasets.DatasetDict):
         raise UsageError(f"the data set '{identity}' has no splits; allowed: a train split.")

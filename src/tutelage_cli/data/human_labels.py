@@ -20,17 +20,6 @@ def human_labels(train: ImageSet, annotator: str) -> Int64[Tensor, "N"]:
 
     Source: Wei et al. 2022, "Learning with Noisy Labels Revisited: A Study Using Real-World
     Human Annotations".
-
-    Args:
-        train: CIFAR-10's training split with its own labels.
-        annotator: One of ``ANNOTATORS``.
-
-    Returns:
-        Class numbers.
-
-    Raises:
-        UsageError: If the annotator is unknown, there is no copy of CIFAR-10N, or the images
-            are not those that people labelled.
     """
     noise = Noise(HUMAN, 0.0, annotator)
     copy = local_folder("cifar10n")

@@ -15,15 +15,7 @@ _DISTINCT = 0.8
 
 
 def refuse_sparse(numbers: Collection[int], *, where: str) -> None:
-    """Refuse class numbers hardly any of which are there.
-
-    Args:
-        numbers: Different ones.
-        where: The column, for the message.
-
-    Raises:
-        UsageError: If they look like ids.
-    """
+    """Refuse class numbers hardly any of which are there."""
     top = max(numbers, default=-1)
     if top >= MOST_NUMBERED and top >= 2 * len(numbers):
         raise UsageError(
@@ -34,15 +26,7 @@ def refuse_sparse(numbers: Collection[int], *, where: str) -> None:
 
 
 def refuse_ids(values: Sequence[Any], *, where: str) -> None:
-    """Refuse a column in which nearly every row has a label of its own.
-
-    Args:
-        values: Labels; missing ones do not count.
-        where: The column, for the message.
-
-    Raises:
-        UsageError: If it looks like a column of ids.
-    """
+    """Refuse a column in which nearly every row has a label of its own."""
     there = [str(value) for value in values if not is_missing(value)]
     distinct = len(set(there))
     if len(there) >= _FEW and distinct > _DISTINCT * len(there):

@@ -39,14 +39,7 @@ class Labelled(Protocol):
 
 
 def refuse_other_classes(of: Labelled) -> None:
-    """Refuse labels that are no class.
-
-    Args:
-        of: The examples.
-
-    Raises:
-        UsageError: At the first such label.
-    """
+    """Refuse labels that are no class."""
     wrong = (of.labels < 0) | (of.labels >= len(of.classes))
     if wrong.any():
         row = int(wrong.nonzero()[0])
@@ -58,11 +51,7 @@ def refuse_other_classes(of: Labelled) -> None:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """N labelled images of one size.
-
-    Raises:
-        UsageError: If the fields disagree in length or type, or a label is not a class.
-    """
+    """N labelled images of one size."""
 
     images: Tensor
     """uint8 [N, C, H, W]"""
@@ -79,11 +68,7 @@ class ImageSet:
     file below the source; empty where rows have no names"""
 
     def __post_init__(self) -> None:
-        """Check shapes, types and the range of the labels.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check shapes, types and the range of the labels."""
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
             raise UsageError(
                 f"images of {self.name} are {self.images.dtype} of shape "
@@ -106,42 +91,23 @@ class ImageSet:
         return len(self.labels)
 
     def names(self) -> list[str]:
-        """What every image is called, the same for as long as its file keeps its name.
-
-        Returns:
-            N different names; an image without one is called after its id.
-        """
+        """What every image is called, the same for as long as its file keeps its name."""
         if not self.sources:
             return [str(number) for number in self.ids.tolist()]
         return [self.sources[number] for number in self.ids.tolist()]
 
     def contents(self) -> Iterator[bytes]:
-        """What makes an image another one than those before and after it.
-
-        Yields:
-            N times size and pixels.
-        """
+        """What makes an image another one than those before and after it."""
         shape = repr(tuple(self.images.shape[1:])).encode()
         for image in self.images:
             yield shape + image.numpy().tobytes()
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that a student sees.
-
-        Returns:
-            Images, labels and ids.
-        """
+        """All that a student sees."""
         return self.images, self.labels, self.ids
 
     def rows(self, indices: Tensor) -> "ImageSet":
-        """The images at the given places, in that order, with the ids they had.
-
-        Args:
-            indices: int64 [M], places in 0..N-1.
-
-        Returns:
-            A set of M images.
-        """
+        """The images at the given places, in that order, with the ids they had."""
         return replace(
             self,
             images=self.images[indices],
@@ -150,24 +116,13 @@ class ImageSet:
         )
 
     def with_labels(self, labels: Tensor) -> "ImageSet":
-        """The same images under other labels.
-
-        Args:
-            labels: int64 [N].
-
-        Returns:
-            A set that shares the images and ids of this one.
-        """
+        """The same images under other labels."""
         return replace(self, labels=labels)
 
 
 @dataclass(frozen=True)
 class Splits:
-    """The two parts of a data set.
-
-    Raises:
-        UsageError: If the parts differ in classes or image shape.
-    """
+    """The two parts of a data set."""
 
     train: ImageSet
     """for learning"""
@@ -178,11 +133,7 @@ class Splits:
     that no example has, classes that may be one"""
 
     def __post_init__(self) -> None:
-        """Check that both parts speak of the same classes and shape.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check that both parts speak of the same classes and shape."""
         if self.train.classes != self.test.classes:
             raise UsageError(
                 f"{self.train.name} has classes {', '.join(self.train.classes)} in train and "

@@ -16,18 +16,6 @@ def long_tailed_rows(
     With n the size of the smallest class, the first class keeps n and the last n / factor;
     each keeps one at least.
 
-    Args:
-        labels: Class numbers.
-        factor: How many times larger the first class is than the last; 1 for balance.
-        classes: How many classes there are, C.
-        seed: Of the choice.
-
-    Returns:
-        The chosen rows in rising order.
-
-    Raises:
-        UsageError: If the factor is below 1 or not finite, or a class is empty.
-
     Source: Cui et al. 2019, "Class-Balanced Loss Based on Effective Number of Samples".
     """
     if not 1 <= factor < float("inf"):

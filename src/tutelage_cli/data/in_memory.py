@@ -26,25 +26,10 @@ class InMemory(ABC):
 
     @abstractmethod
     def batch(self, ask: Ask) -> Batch:
-        """One batch.
-
-        Args:
-            ask: What it is made of.
-
-        Returns:
-            The examples.
-        """
+        """One batch."""
 
     def require_some(self, name: str, what: str) -> None:
-        """Check that there is at least one batch.
-
-        Args:
-            name: The data set, for the message.
-            what: Its examples, in words.
-
-        Raises:
-            UsageError: If there are no examples, or the size is below 1.
-        """
+        """Check that there is at least one batch."""
         if not self.count:
             raise UsageError(f"{name} has no {what} left to draw batches from.")
         if self.size < 1:
@@ -54,36 +39,14 @@ class InMemory(ABC):
         return batch_count(self.count, self.size)
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
-        """Every example once, in an order of this epoch's own.
-
-        Args:
-            number: The epoch, from 0; the same one gives the same batches again.
-            start: The batch to begin with; those before it are skipped.
-
-        Yields:
-            Batches ``start``..``len(self) - 1``.
-        """
+        """Every example once, in an order of this epoch's own."""
         asks = shuffled(torch.arange(self.count), self.size, self.seed, number)
         yield from map(self.batch, islice(asks, start, None))
 
     def draw(self, number: int) -> Batch:
-        """A batch drawn uniformly, without the same example twice.
-
-        Args:
-            number: Which draw; the same one gives the same batch again.
-
-        Returns:
-            min(size, N) examples.
-        """
+        """A batch drawn uniformly, without the same example twice."""
         return self.batch(drawn(self.count, self.size, self.seed, number))
 
     def whole(self, size: int) -> Iterator[Batch]:
-        """Every example once, in the order of the set and never augmented.
-
-        Args:
-            size: Examples in a batch.
-
-        Yields:
-            The batches; a last one of a single example is merged into the one before it.
-        """
+        """Every example once, in the order of the set and never augmented."""
         yield from map(self.batch, in_order(self.count, size, self.seed))

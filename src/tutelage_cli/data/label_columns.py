@@ -33,14 +33,7 @@ class LabelColumn:
         return self.rows.where
 
     def told(self, reading: Reading) -> list[Any]:
-        """The labels of the rows that are not left out.
-
-        Args:
-            reading: What becomes of rows without a label.
-
-        Returns:
-            Those labels; of an untyped file, as ``literal`` takes them.
-        """
+        """The labels of the rows that are not left out."""
         without = set(unlabelled(self.values, reading, self.declared))
         kept = [value for row, value in enumerate(self.values) if row not in without]
         if self.typed:
@@ -49,15 +42,7 @@ class LabelColumn:
 
 
 def refuse_mixed(kinds: Sequence[tuple[str, str]]) -> None:
-    """Refuse files of one part that differ in what their labels are.
-
-    Args:
-        kinds: What the labels of a file are, in words, and the file; empty words where all are
-            missing.
-
-    Raises:
-        UsageError: With two files.
-    """
+    """Refuse files of one part that differ in what their labels are."""
     found = {kind: where for kind, where in reversed(kinds) if kind}
     if len(found) > 1:
         (one, first), (other, second) = list(found.items())[:2]
@@ -69,13 +54,6 @@ def refuse_mixed(kinds: Sequence[tuple[str, str]]) -> None:
 
 def joined(columns: Sequence[LabelColumn]) -> LabelColumn:
     """The labels of files that follow one another.
-
-    Args:
-        columns: One for each file, all of one kind (see ``refuse_mixed``).
-
-    Returns:
-        All of them; where files name classes differently, their numbers become those of all
-        names in order.
 
     Note: raises ``UsageError`` where a number cannot be told.
     """
@@ -111,19 +89,7 @@ def _renumbered(column: LabelColumn, names: tuple[str, ...]) -> list[Any]:
 def agreed_classes(
     train: LabelColumn, test: LabelColumn | None, reading: Reading
 ) -> tuple[str, ...]:
-    """The classes of both parts: those declared, or else those of train's labels.
-
-    Args:
-        train: The labels of the training part.
-        test: Those of the test part, or None.
-        reading: What becomes of rows without a label.
-
-    Returns:
-        The names; see ``tutelage_cli.data.classes.class_names``.
-
-    Raises:
-        UsageError: If there is no label, or the labels are ids rather than classes.
-    """
+    """The classes of both parts: those declared, or else those of train's labels."""
     if train.declared is not None:
         return train.declared
     told = train.told(reading)
@@ -145,16 +111,6 @@ def class_numbers(
     of: str = "",
 ) -> tuple[Int64[Tensor, "N"], tuple[str, ...]]:
     """The class of each label, and what was left out.
-
-    Args:
-        column: The labels.
-        classes: The classes that the parts agree on.
-        reading: What becomes of rows without a label.
-        beside: The other part, if there is one.
-        of: The file that the classes come from, where it is another one.
-
-    Returns:
-        Numbers in 0..len(classes)-1, -1 in the rows left out, and a sentence on these.
 
     Note: raises ``UsageError`` where a label names no class, with both files.
     """

@@ -15,12 +15,6 @@ def literal(texts: Sequence[str]) -> list[str | int | float | None]:
     A text of blanks alone is a missing label, and among numbers so is NaN; infinity is one that
     is no class. Words are never taken for missing: a class may be called ``null``, ``None`` or
     ``NA``.
-
-    Args:
-        texts: The values of a column.
-
-    Returns:
-        A word, a number or None for each.
     """
     plain = [text.strip().casefold() for text in texts]
     present = {text for text in plain if text not in ("", "nan")} - _INFINITE
@@ -30,27 +24,13 @@ def literal(texts: Sequence[str]) -> list[str | int | float | None]:
 
 
 def whole_number(text: str) -> int | None:
-    """The whole number that a text is, as spreadsheets and pandas write one.
-
-    Args:
-        text: Such as ``3``, ``-1`` or ``3.0``.
-
-    Returns:
-        The number; None for all else, such as ``03``, which is a word.
-    """
+    """The whole number that a text is, as spreadsheets and pandas write one."""
     match = _NUMBER.fullmatch(text.strip())
     return None if match is None else int(match[1])
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a label is none: nothing, NaN, or a text of blanks.
-
-    Args:
-        value: The label.
-
-    Returns:
-        True where there is none.
-    """
+    """Whether a label is none: nothing, NaN, or a text of blanks."""
     if isinstance(value, str):
         return not value.strip()
     return value is None or (isinstance(value, float) and math.isnan(value))

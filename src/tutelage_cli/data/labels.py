@@ -33,21 +33,6 @@ def read_labels(
     column of names (``by_name.NAME_COLUMNS``); row by row otherwise. A word is the name of a
     class. A number is the class that it is the name of; where no class is named by a number, it
     is the place of one.
-
-    Args:
-        file: A .parquet or .csv file, or a folder with one parquet file for the split train.
-        column: The column of labels.
-        rows: N, how many rows the train split has.
-        classes: The names of its classes.
-        names: What its N examples are called; none to go row by row.
-
-    Returns:
-        Class numbers. Rows of the table that are about none of the examples are counted in a
-        logged warning.
-
-    Raises:
-        UsageError: If the file or the column is missing, examples or rows are, or a value is no
-            class.
     """
     table = _table_file(file)
     columns = read_columns(table)

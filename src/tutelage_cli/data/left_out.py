@@ -19,15 +19,7 @@ class LeftOut(NamedTuple):
 
 
 def note_on(root: Path, left: Sequence[LeftOut]) -> tuple[str, ...]:
-    """Say what is left out of a folder.
-
-    Args:
-        root: The folder.
-        left: What is left out below it.
-
-    Returns:
-        A sentence, or none.
-    """
+    """Say what is left out of a folder."""
     if not left:
         return ()
     kinds = ", ".join(f"{n} {why}" for why, n in Counter(why for _, why in left).most_common())
@@ -38,15 +30,7 @@ def note_on(root: Path, left: Sequence[LeftOut]) -> tuple[str, ...]:
 
 
 def unread_tables(folder: Path, read: Collection[Path]) -> tuple[str, ...]:
-    """Say which tables of a folder are not read.
-
-    Args:
-        folder: A path; of a file there is nothing to say.
-        read: The tables that are read.
-
-    Returns:
-        A sentence, or none.
-    """
+    """Say which tables of a folder are not read."""
     if not folder.is_dir():
         return ()
     places = {folder, *(file.parent for file in read)}

@@ -28,21 +28,7 @@ def load_known(
     label_column: str | None = None,
     reading: Reading = STRICT,
 ) -> Splits:
-    """A well-known data set of images.
-
-    Args:
-        name: One of ``KNOWN``.
-        image_column: The column of images; None to guess.
-        label_column: The column of labels; None to guess.
-        reading: What becomes of images and labels that are not as they should be.
-
-    Returns:
-        Its train and test splits.
-
-    Raises:
-        UsageError: If the name is unknown, or there is neither a local copy nor a way to the
-            Hub.
-    """
+    """A well-known data set of images."""
     copy = local_copy(name)
     columns = {"image_column": image_column, "label_column": label_column}
     if copy is not None:
@@ -57,31 +43,14 @@ def load_known(
 
 
 def local_copy(name: str) -> Path | None:
-    """The folder of a well-known data set's local copy.
-
-    Args:
-        name: One of ``KNOWN``.
-
-    Returns:
-        The folder; None where there is none.
-
-    Raises:
-        UsageError: If the name is unknown.
-    """
+    """The folder of a well-known data set's local copy."""
     if name not in KNOWN:
         raise UsageError(f"Unknown data set '{name}'. {nearest(name, KNOWN)}")
     return local_folder(name)
 
 
 def local_folder(name: str) -> Path | None:
-    """A folder of local data, of images or not.
-
-    Args:
-        name: Of a subfolder of ``$TUTELAGE_DATA``.
-
-    Returns:
-        The folder; None where there is none.
-    """
+    """A folder of local data, of images or not."""
     folder = os.environ.get(FOLDER, "")
     copy = Path(folder) / name
     return copy if folder and copy.is_dir() else None

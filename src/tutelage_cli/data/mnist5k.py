@@ -25,9 +25,6 @@ def read_mnist5k() -> Splits:
 
     Both parts are class-balanced; ids are row numbers among all 5,000. The decoded digits are
     kept on disk (see :func:`tutelage_cli.data.cache.cached`).
-
-    Returns:
-        Images [4000, 1, 28, 28] and [1000, 1, 28, 28] of the classes "0".."9".
     """
     return cached(_decode, files=[Path(mnist.DATA_PATH)], arguments=[NAME])
 

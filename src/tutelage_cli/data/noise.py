@@ -35,11 +35,7 @@ _TARGETS = {"flip": 1, "flip2": 2}
 
 @dataclass(frozen=True)
 class Noise:
-    """A kind of label noise and its rate, or whose labels are taken.
-
-    Raises:
-        UsageError: If the kind or whose labels they are is unknown, or the rate outside 0..1.
-    """
+    """A kind of label noise and its rate, or whose labels are taken."""
 
     kind: str
     """one of ``KINDS``, or ``HUMAN``"""
@@ -49,11 +45,7 @@ class Noise:
     """whose labels they are, where people gave them"""
 
     def __post_init__(self) -> None:
-        """Check both fields.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check both fields."""
         if self.kind not in (*KINDS, HUMAN):
             raise UsageError(_unknown(self.kind))
         if self.kind == HUMAN and self.annotator not in ANNOTATORS:
@@ -69,18 +61,7 @@ class Noise:
 
     @classmethod
     def parse(cls, text: str) -> "Noise":
-        """The noise that a text such as ``uniform:0.4`` names.
-
-        Args:
-            text: ``none``, a kind and a rate in 0..1 with a colon between them, or ``human:``
-                and whose labels, as in ``human:worst``.
-
-        Returns:
-            The noise; ``none`` has rate 0.
-
-        Raises:
-            UsageError: If the kind is unknown, or the rate missing, no number or out of range.
-        """
+        """The noise that a text such as ``uniform:0.4`` names."""
         kind, _, rate = text.partition(":")
         if text == "none":
             return cls("none", 0.0)
@@ -99,15 +80,7 @@ class Noise:
 
 
 def require_noise(text: str, data: str) -> None:
-    """Refuse a noise that cannot be, or cannot be that of a data set, before that is read.
-
-    Args:
-        text: As ``Noise.parse`` takes it.
-        data: A source, as ``tutelage_cli.data.sources.load`` takes it.
-
-    Raises:
-        UsageError: If it is refused.
-    """
+    """Refuse a noise that cannot be, or cannot be that of a data set, before that is read."""
     noise = Noise.parse(text)
     name, why = _ONLY.get(noise.kind, (data, ""))
     if is_named(data) and data != name:
@@ -134,19 +107,6 @@ def transition_matrix(
         flip     1 - p on the diagonal, p on one other class drawn for each row
         flip2    1 - p on the diagonal, p/2 on two other classes drawn for each row
         hierarchical  1 - p on the diagonal, p in equal parts on the others of its group
-
-    Args:
-        kind: One of ``KINDS``.
-        rate: p, in 0..1.
-        classes: C.
-        seed: Of the other classes of each row; they are drawn row by row.
-        groups: The superclass of every class, for hierarchical noise.
-
-    Returns:
-        The matrix; every row sums to one.
-
-    Raises:
-        UsageError: If the kind is unknown, the rate out of range, or the classes are too few.
 
     Source: Shu et al., 2019, "Meta-Weight-Net"; flip2 and hierarchical as in its official code,
     with the seed 1.
@@ -194,15 +154,7 @@ def _siblings(groups: Sequence[int], classes: int) -> np.ndarray:
 
 
 def noise_matrix(noise: Noise, classes: tuple[str, ...]) -> Float64[Tensor, "C C"]:
-    """The transition matrix of a noise for classes of these names.
-
-    Args:
-        noise: Which is drawn, not given by people.
-        classes: Their names; those of CIFAR-100 where it is hierarchical, else refused.
-
-    Returns:
-        See ``transition_matrix``.
-    """
+    """The transition matrix of a noise for classes of these names."""
     groups = superclasses_of(classes) if noise.kind == "hierarchical" else ()
     return transition_matrix(noise.kind, noise.rate, len(classes), groups=groups)
 
@@ -210,16 +162,7 @@ def noise_matrix(noise: Noise, classes: tuple[str, ...]) -> Float64[Tensor, "C C
 def corrupt(
     labels: Int64[Tensor, "N"], matrix: Float64[Tensor, "C C"], *, seed: int
 ) -> Int64[Tensor, "N"]:
-    """One label for every example, drawn from ``Categorical(matrix[label])``.
-
-    Args:
-        labels: True classes, in 0..C-1.
-        matrix: The probability of every label (column) given the true class (row).
-        seed: Of the draws.
-
-    Returns:
-        The drawn labels.
-    """
+    """One label for every example, drawn from ``Categorical(matrix[label])``."""
     total = matrix.cumsum(1)
     total = total / total[:, -1:]
     generator = torch.Generator().manual_seed(seed)

@@ -20,14 +20,7 @@ _SHOWN = 3
 
 
 def content_numbers(*parts: Labelled) -> tuple[Int64[Tensor, "_"], ...]:
-    """A number for every example: equal where, and only where, two hold the same.
-
-    Args:
-        *parts: Sets of N_1, N_2, ... examples of one kind.
-
-    Returns:
-        [N_1], [N_2], ...
-    """
+    """A number for every example: equal where, and only where, two hold the same."""
     known: dict[bytes, int] = {}
     return tuple(
         torch.tensor(
@@ -39,15 +32,7 @@ def content_numbers(*parts: Labelled) -> tuple[Int64[Tensor, "_"], ...]:
 
 
 def copies_of(of: Labelled, among: Labelled) -> Bool[Tensor, "N"]:
-    """Which examples have a copy in another set.
-
-    Args:
-        of: N examples.
-        among: The other set.
-
-    Returns:
-        A mask, such as for ``train.rows((~copies_of(train, held_out)).nonzero().flatten())``.
-    """
+    """Which examples have a copy in another set."""
     own, others = content_numbers(of, among)
     return torch.isin(own, others)
 
@@ -68,46 +53,19 @@ class Overlap(NamedTuple):
 
 
 def overlap(of: Labelled, own: Tensor, others: Tensor) -> Overlap:
-    """How many examples of a set have a copy in another one.
-
-    Args:
-        of: N examples.
-        own: [N] their ``content_numbers``.
-        others: Those of the other set.
-
-    Returns:
-        The count, and the first names.
-    """
+    """How many examples of a set have a copy in another one."""
     rows = torch.isin(own, others).nonzero().flatten()
     return Overlap(len(rows), of_rows(of, rows[:_SHOWN]))
 
 
 def of_rows(of: Labelled, rows: Tensor) -> list[str]:
-    """The names of some examples.
-
-    Args:
-        of: All examples.
-        rows: Their places.
-
-    Returns:
-        A name for each.
-    """
+    """The names of some examples."""
     names = of.names()
     return [names[row] for row in rows.tolist()]
 
 
 def tested_on_training(train: Labelled, test: Labelled, own: Tensor, others: Tensor) -> str:
-    """What to say of a test part that shares examples with the training part.
-
-    Args:
-        train: The training part.
-        test: The test part.
-        own: ``content_numbers`` of the training part.
-        others: Of the test part.
-
-    Returns:
-        Sentences; nothing where they share none.
-    """
+    """What to say of a test part that shares examples with the training part."""
     found = overlap(test, others, own)
     if not found.copies:
         return ""

@@ -38,15 +38,6 @@ def read_parquet(
     """The splits of parquet files in the form of the Hub.
 
     It is a UsageError if there is no train split, a file is broken, or a column is missing.
-
-    Args:
-        files: The files of each split, as :func:`parquet_splits` finds them.
-        image_column: None to guess.
-        label_column: None to guess.
-        reading: What becomes of broken images.
-
-    Returns:
-        The train split, and the test split or None.
     """
     folder = next(iter(files.values()))[0].parent
     train, test = choose(files, where=str(folder))
@@ -75,12 +66,6 @@ def parquet_splits(folder: Path) -> dict[str, list[Path]]:
 
     A file belongs to the split that its name begins with: ``train-00000-of-00002.parquet``,
     ``test.parquet``. Where no name begins with a split, all files are the train split.
-
-    Args:
-        folder: An existing folder.
-
-    Returns:
-        Files in order of their names; empty where there are none.
     """
     for place in (folder, folder / "data"):
         files = sorted(place.iterdir()) if place.is_dir() else []
@@ -100,14 +85,6 @@ def parquet_files(
     """The files that :func:`read_parquet` takes images and labels from.
 
     It is a UsageError if there is no train split, a file is broken, or the column is missing.
-
-    Args:
-        files: The files of each split.
-        image_column: None to guess.
-
-    Returns:
-        The parquet files of the train and the test split; none where an image may lie outside
-        of them, in a file that a row names.
     """
     train, test = choose(files, where=str(next(iter(files.values()))[0].parent))
     read = [*train, *(test or ())]
@@ -115,17 +92,7 @@ def parquet_files(
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """An open parquet file.
-
-    Args:
-        path: An existing file.
-
-    Returns:
-        The file; nothing but its schema has been read.
-
-    Raises:
-        UsageError: If it is not a parquet file, or two of its columns have one name.
-    """
+    """An open parquet file."""
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:
@@ -160,15 +127,7 @@ def _holds_images(path: Path, image_column: str | None) -> bool:
 
 
 def schema_classes(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
-    """The class names that a file of the Hub declares for a column.
-
-    Args:
-        schema: The file's.
-        column: One of its columns.
-
-    Returns:
-        The names in order of their numbers; None where it declares none.
-    """
+    """The class names that a file of the Hub declares for a column."""
     if b"huggingface" not in (schema.metadata or {}):
         return None
     return declared_classes(datasets.Features.from_arrow_schema(schema)[column])

@@ -15,9 +15,6 @@ class Reading:
 
     Rows that are left out change nothing for the others: ids are the row numbers in the whole
     source, and class numbers those of all its classes.
-
-    Raises:
-        UsageError: If the size is below 1.
     """
 
     broken_images: Broken = "refuse"
@@ -36,11 +33,7 @@ class Reading:
     fifth of it is the test part otherwise"""
 
     def __post_init__(self) -> None:
-        """Check the size; see the class.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check the size; see the class."""
         if self.image_size is not None and self.image_size < 1:
             raise UsageError(f"image_size must be at least 1, got {self.image_size}.")
 

@@ -26,18 +26,7 @@ class Cut(NamedTuple):
 
 
 def centre_cut(old: Size, new: Size) -> Cut:
-    """The largest part about the centre that has the proportions of another size.
-
-    Args:
-        old: The image's size.
-        new: The size it is to get.
-
-    Returns:
-        The part, at least one pixel wide and high.
-
-    Raises:
-        UsageError: If a side of either size is below 1.
-    """
+    """The largest part about the centre that has the proportions of another size."""
     if min(*old, *new) < 1:
         raise UsageError(
             f"{tuple(old)} cannot be brought to {tuple(new)} pixels (height, width); allowed: "
@@ -54,13 +43,6 @@ def covering(
     """The largest centre part with the new proportions, brought to the new size.
 
     Scaled bilinearly, with smoothing before pixels are left out.
-
-    Args:
-        images: Bytes.
-        size: What every image gets.
-
-    Returns:
-        Bytes.
     """
     old = Size(images.shape[-2], images.shape[-1])
     if old == size:

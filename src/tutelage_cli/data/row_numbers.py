@@ -13,26 +13,12 @@ _SHOWN = 5
 
 
 def numbers(count: int) -> range:
-    """The row numbers of a table without empty lines.
-
-    Args:
-        count: N, how many examples it has.
-
-    Returns:
-        N numbers.
-    """
+    """The row numbers of a table without empty lines."""
     return range(FIRST, count + FIRST)
 
 
 def listed(rows: Sequence[int]) -> str:
-    """Row numbers as they stand in a message.
-
-    Args:
-        rows: At least one row number.
-
-    Returns:
-        ``"row 3 (the header is row 1)"``, or the first five and how many more.
-    """
+    """Row numbers as they stand in a message."""
     return f"row{'s' if len(rows) > 1 else ''} {first_few(rows, _SHOWN)} {COUNTED}"
 
 
@@ -45,15 +31,7 @@ class TableRows:
 
     @classmethod
     def of(cls, where: str, count: int) -> "TableRows":
-        """The rows of one table without empty lines.
-
-        Args:
-            where: The table.
-            count: N.
-
-        Returns:
-            Its rows.
-        """
+        """The rows of one table without empty lines."""
         return cls(((where, numbers(count)),))
 
     @property
@@ -62,17 +40,7 @@ class TableRows:
         return self.files[0][0]
 
     def place(self, example: int) -> tuple[str, int]:
-        """Where an example stands.
-
-        Args:
-            example: Its place among all of them, from 0.
-
-        Returns:
-            The file and the row number.
-
-        Raises:
-            IndexError: If there are not as many.
-        """
+        """Where an example stands."""
         for file, rows in self.files:
             if example < len(rows):
                 return file, rows[example]
@@ -80,27 +48,12 @@ class TableRows:
         raise IndexError(f"{self.where} has {example} examples fewer")
 
     def at(self, example: int) -> str:
-        """Where an example stands, in words.
-
-        Args:
-            example: Its place among all of them, from 0.
-
-        Returns:
-            ``"row 3 (the header is row 1) of FILE"``.
-        """
+        """Where an example stands, in words."""
         file, row = self.place(example)
         return f"{listed([row])} of {file}"
 
     def having(self, what: str, examples: Sequence[int]) -> str:
-        """Say what some rows have.
-
-        Args:
-            what: Such as ``no label``.
-            examples: At least one, rising.
-
-        Returns:
-            ``"FILE has no label in rows 3, 4 (the header is row 1)"``, for each of the files.
-        """
+        """Say what some rows have."""
         found: dict[str, list[int]] = {}
         for file, row in map(self.place, examples):
             found.setdefault(file, []).append(row)
@@ -110,11 +63,7 @@ class TableRows:
         return ", ".join(shown) + more
 
     def names(self) -> tuple[str, ...]:
-        """What the examples are called.
-
-        Returns:
-            N different names, such as ``row 2``; with the file's name where there are several.
-        """
+        """What the examples are called."""
         several = len(self.files) > 1
         return tuple(
             f"row {row} of {file.rsplit('/', 1)[-1]}" if several else f"row {row}"

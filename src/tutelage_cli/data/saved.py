@@ -8,14 +8,7 @@ _ONE, _SEVERAL = ("state.json", "dataset_info.json"), "dataset_dict.json"
 
 
 def refuse_saved(folder: Path) -> None:
-    """Refuse a folder of ``Dataset.save_to_disk`` or ``DatasetDict.save_to_disk``.
-
-    Args:
-        folder: A path.
-
-    Raises:
-        UsageError: If it is one, with the way to export it.
-    """
+    """Refuse a folder of ``Dataset.save_to_disk`` or ``DatasetDict.save_to_disk``."""
     several = (folder / _SEVERAL).is_file()
     if not several and not all((folder / name).is_file() for name in _ONE):
         return

@@ -28,14 +28,7 @@ WORDS: Mapping[str, Callable[[], Splits]] = {
 
 
 def is_named(source: str) -> bool:
-    """Whether a source is one of the names that are known here, and nothing stored.
-
-    Args:
-        source: What to load.
-
-    Returns:
-        Whether it is.
-    """
+    """Whether a source is one of the names that are known here, and nothing stored."""
     return source in WORDS or (source in KNOWN and not Path(source).exists())
 
 
@@ -46,17 +39,7 @@ def load(
     label_column: str | None = None,
     reading: Reading = STRICT,
 ) -> Splits:
-    """``read``, and a note, which is logged, of test images that are training images, too.
-
-    Args:
-        source: What to load.
-        image_column: The column of images (or of paths to them); None to guess.
-        label_column: The column of labels; None to guess.
-        reading: What becomes of images, classes and labels that are not as they should be.
-
-    Returns:
-        Both splits, in memory; none of their images is left out.
-    """
+    """``read``, and a note, which is logged, of test images that are training images, too."""
     splits = read(source, image_column=image_column, label_column=label_column, reading=reading)
     numbers = content_numbers(splits.train, splits.test)
     note = tested_on_training(splits.train, splits.test, *numbers)
@@ -82,20 +65,6 @@ def read(
     * a folder or file, as :func:`tutelage_cli.data.stored.load_stored` reads it;
     * the name of a well-known set (see :func:`tutelage_cli.data.local.load_known`);
     * the id of a Hugging Face data set: ``name``, ``owner/name``, or either with ``:config``.
-
-    Args:
-        source: What to load.
-        image_column: The column of images (or of paths to them); None to guess.
-        label_column: The column of labels; None to guess.
-        reading: What becomes of images, classes and labels that are not as they should be;
-            sets in ``WORDS`` have none such.
-
-    Returns:
-        Both splits, in memory.
-
-    Raises:
-        UsageError: If the source does not exist, is broken, or is not a set of images of one
-            size in at least two classes.
     """
     columns = {"image_column": image_column, "label_column": label_column}
     if source in WORDS:

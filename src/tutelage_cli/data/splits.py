@@ -23,19 +23,6 @@ def balanced_rows(
 
     Where ``size`` is not a multiple of ``classes``, the classes that give one row more are
     drawn at random. Classes that no row has do not count.
-
-    Args:
-        labels: Class numbers.
-        size: How many rows to choose.
-        classes: How many classes there are, C.
-        seed: Of the choice.
-        keep: How many of each class are among the others at least.
-
-    Returns:
-        The M = size chosen rows and the R = N - size others, both in rising order.
-
-    Raises:
-        UsageError: If size is negative or over N, or a class has too few rows.
     """
     if not 0 <= size <= len(labels):
         raise UsageError(f"size is {size}; allowed: 0..{len(labels)}, the rows there are.")
@@ -59,15 +46,7 @@ def balanced_rows(
 
 
 def most_balanced(labels: Int64[Tensor, "N"], *, keep: int = 0) -> int:
-    """How many rows ``balanced_rows`` can choose at most.
-
-    Args:
-        labels: Class numbers.
-        keep: How many of each class are left at least.
-
-    Returns:
-        M, at least 0.
-    """
+    """How many rows ``balanced_rows`` can choose at most."""
     counts = torch.bincount(labels) - keep
     counts = counts[counts > -keep]
     if not len(counts) or int(counts.min()) < 0:
@@ -79,18 +58,7 @@ def most_balanced(labels: Int64[Tensor, "N"], *, keep: int = 0) -> int:
 def require_balanced(
     labels: Int64[Tensor, "N"], size: int, names: Sequence[str], *, flag: str, otherwise: str
 ) -> None:
-    """Refuse to take more examples than leave one of each class to train on.
-
-    Args:
-        labels: Class numbers.
-        size: How many are to be taken.
-        names: The names of the classes.
-        flag: What asks for so many, with its value.
-        otherwise: What else can be done.
-
-    Raises:
-        UsageError: With the class that is too small, and the largest size.
-    """
+    """Refuse to take more examples than leave one of each class to train on."""
     most = most_balanced(labels, keep=1)
     if size <= most:
         return
@@ -113,18 +81,6 @@ def limit_rows(
     Where a class is too short for that, every class gives its share of the data set instead
     (largest remainders), and one row at least where the limit allows one of each. Where there
     are no more than ``limit`` rows, all are kept.
-
-    Args:
-        labels: Class numbers.
-        limit: The most rows to keep.
-        classes: How many classes there are, C.
-        seed: Of the choice.
-
-    Returns:
-        M = min(limit, N) rows in rising order.
-
-    Raises:
-        UsageError: If the limit is below 1.
     """
     if limit < 1:
         raise UsageError(f"limit is {limit}; allowed: 1 and above.")
@@ -148,12 +104,6 @@ def hold_out(images: ImageSet) -> Splits:
     """A fixed fifth of every class as test split, the rest as train split.
 
     It is a UsageError if no class has two images.
-
-    Args:
-        images: N images.
-
-    Returns:
-        The two parts of ``images``, see ``held_out_rows``, which keep their ids.
     """
     train, test = held_out_rows(images.labels, len(images.classes), name=images.name)
     return Splits(images.rows(train), images.rows(test))
@@ -166,17 +116,6 @@ def held_out_rows(
 
     A class of n >= 2 examples gives round(n / 5) of them and at least one; a class of a single
     example stays in train. The choice depends on the labels alone.
-
-    Args:
-        labels: Class numbers.
-        classes: How many classes there are.
-        name: The data set, for the message.
-
-    Returns:
-        Both in rising order.
-
-    Raises:
-        UsageError: If no class has two examples.
     """
     counts = np.bincount(labels.numpy(), minlength=classes)
     quota = np.where(counts >= 2, np.maximum(1, np.rint(counts / _HOLD_OUT)), 0)

@@ -49,19 +49,6 @@ def load_stored(
 
     All but a data set of the Hub is decoded once and then read from the user's cache folder,
     for as long as its files stay the same (see :func:`tutelage_cli.data.cache.cached`).
-
-    Args:
-        source: What to load.
-        image_column: The column of images (or of paths to them); None to guess.
-        label_column: The column of labels; None to guess.
-        reading: What becomes of images, classes and labels that are not as they should be.
-
-    Returns:
-        Both splits, in memory.
-
-    Raises:
-        UsageError: If the source does not exist, is broken, or is not a set of images of one
-            size in at least two classes.
     """
     columns = {"image_column": image_column, "label_column": label_column}
     path = Path(source).expanduser()
@@ -91,14 +78,7 @@ def _told(splits: Splits) -> Splits:
 
 
 def is_source(source: str) -> bool:
-    """Whether a text names a folder or table that exists, or may name a set on the Hub.
-
-    Args:
-        source: The text.
-
-    Returns:
-        False for a file of another kind, and for what is neither a file nor an id.
-    """
+    """Whether a text names a folder or table that exists, or may name a set on the Hub."""
     path = Path(source).expanduser()
     if source and path.exists():
         return path.is_dir() or _is_table(path)
@@ -169,16 +149,7 @@ def _tables(
 
 
 def refuse_columns(source: str, *, image_column: str | None, label_column: str | None) -> None:
-    """Check that nobody asks a source without columns for one.
-
-    Args:
-        source: The source.
-        image_column: None where none is asked for.
-        label_column: None where none is asked for.
-
-    Raises:
-        UsageError: If one is.
-    """
+    """Check that nobody asks a source without columns for one."""
     for option, column in (("image_column", image_column), ("label_column", label_column)):
         if column is not None:
             raise UsageError(

@@ -28,17 +28,7 @@ SUPERCLASSES = {
 
 
 def superclasses_of(classes: tuple[str, ...]) -> tuple[int, ...]:
-    """The superclass of every class.
-
-    Args:
-        classes: The names of CIFAR-100's classes, in any order.
-
-    Returns:
-        [C] numbers of superclasses, 0..19.
-
-    Raises:
-        UsageError: If they are other classes.
-    """
+    """The superclass of every class."""
     known = {name: n for n, names in enumerate(SUPERCLASSES.values()) for name in names.split()}
     if set(classes) != set(known) or len(classes) != len(known):
         raise UsageError(

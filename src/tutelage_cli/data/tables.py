@@ -27,15 +27,6 @@ def read_tables(
     Paths are relative to the csv file; a backslash stands for a slash where no file of the
     literal name exists. It is a UsageError if a column is missing, or a table or an image
     cannot be read.
-
-    Args:
-        files: The csv file of each split, as :func:`table_splits` finds them.
-        image_column: The column of paths; None to guess.
-        label_column: None to guess.
-        reading: What becomes of broken images.
-
-    Returns:
-        The train split, and the test split or None.
     """
     train, test = choose(files, where=str(next(iter(files.values())).parent))
 
@@ -68,15 +59,6 @@ def table_splits(folder: Path) -> dict[str, Path]:
 
     A csv file named after a split is that split where there is a ``train.csv``; otherwise the
     only csv file is the train split.
-
-    Args:
-        folder: An existing folder.
-
-    Returns:
-        The file of each split; empty where there is no csv file.
-
-    Raises:
-        UsageError: If there are several csv files and none of them is ``train.csv``.
     """
     files = sorted(path for path in folder.iterdir() if path.suffix.casefold() == ".csv")
     named = {path.stem.casefold(): path for path in files}
@@ -96,14 +78,6 @@ def table_files(
     """The files that :func:`read_tables` takes images and labels from.
 
     It is a UsageError if a table cannot be read, or a column is missing.
-
-    Args:
-        files: The csv file of each split.
-        image_column: The column of paths; None to guess.
-        label_column: None to guess.
-
-    Returns:
-        The csv files of the train and the test split, each with the images that it lists.
     """
     tables = choose(files, where=str(next(iter(files.values())).parent))
     return [
@@ -115,16 +89,7 @@ def table_files(
 
 
 def lists_images(file: Path, *, image_column: str | None, label_column: str | None) -> bool:
-    """Whether a csv file has a column of paths and one of labels.
-
-    Args:
-        file: An existing csv file.
-        image_column: None to guess.
-        label_column: None to guess.
-
-    Returns:
-        True where :func:`read_tables` finds both columns.
-    """
+    """Whether a csv file has a column of paths and one of labels."""
     try:
         _columns(list(read_csv(file)), image_column, label_column, file)
     except UsageError:

@@ -59,14 +59,7 @@ class Inspect:
 
 
 def check(asked: Inspect) -> None:
-    """Refuse what can be refused without looking further.
-
-    Args:
-        asked: What was asked.
-
-    Raises:
-        UsageError: If a number is out of range, or there is no such run.
-    """
+    """Refuse what can be refused without looking further."""
     at_least_one(asked, "top")
     between(asked, "false_alarms")
     if not exists(asked.run):

@@ -49,30 +49,12 @@ class Labels:
         return len(self.names)
 
     def first_accused(self, most: int) -> list[int]:
-        """The places of those that are accused.
-
-        Args:
-            most: How many, at most.
-
-        Returns:
-            In order.
-        """
+        """The places of those that are accused."""
         return [] if self.accused is None else np.flatnonzero(self.accused)[:most].tolist()
 
 
 def combined(students: Sequence[Opinions], by: By, *, false_alarms: float, top: int) -> Labels:
-    """Put together what students say.
-
-    Args:
-        students: Of one arm, at least one.
-        by: What tells a wrong label.
-        false_alarms: Share of held-out examples that may be accused; see
-            ``tutelage_cli.inspect.threshold``.
-        top: Where there are none, how many of a student's examples count as distrusted.
-
-    Returns:
-        The labels.
-    """
+    """Put together what students say."""
     index = _index(students)
     says = [_accuses(one, by, false_alarms, top) for one in students]
     known = [~np.isnan(doubts(one, by)) for one in students]
@@ -115,72 +97,33 @@ class _Index:
     """the student and its row that have the label first"""
 
     def total(self, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Sum up over students.
-
-        Args:
-            columns: Student by student, [n] or [n, T].
-
-        Returns:
-            [N] or [N, T].
-        """
+        """Sum up over students."""
         sums = np.zeros((len(self.first), *columns[0].shape[1:]))
         for at, column in zip(self.places, columns, strict=True):
             sums[at] += column
         return sums
 
     def mean(self, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Average over the students that have the label and know the number.
-
-        Args:
-            columns: As of ``total``.
-
-        Returns:
-            [N] or [N, T].
-        """
+        """Average over the students that have the label and know the number."""
         sums = self.total([np.where(np.isnan(column), 0, column) for column in columns])
         there = self.total([(~np.isnan(column)).astype(float) for column in columns])
         return np.divide(sums, there, out=np.full(sums.shape, np.nan), where=there > 0)
 
     def past(self, name: str, epochs: Sequence[int], order: np.ndarray) -> np.ndarray | None:
-        """Average what was measured epoch by epoch.
-
-        Args:
-            name: A column of the students.
-            epochs: Those of all students; none where they differ.
-            order: Of the labels.
-
-        Returns:
-            [N, T], or None.
-        """
+        """Average what was measured epoch by epoch."""
         if not epochs:
             return None
         return self.mean([getattr(one, name) for one in self.students])[order]
 
     def texts(self, name: str, order: np.ndarray) -> list[Any] | None:
-        """What the first student says, of what all say alike.
-
-        Args:
-            name: A column of the students.
-            order: Of the labels.
-
-        Returns:
-            [N]; None where a student lacks the column.
-        """
+        """What the first student says, of what all say alike."""
         columns = [getattr(one, name) for one in self.students]
         if any(column is None for column in columns):
             return None
         return [columns[who][row] for who, row in (self.first[n] for n in order.tolist())]
 
     def most(self, name: str, order: np.ndarray) -> list[str]:
-        """What most students say; of as many, the first.
-
-        Args:
-            name: A column of the students.
-            order: Of the labels.
-
-        Returns:
-            [N].
-        """
+        """What most students say; of as many, the first."""
         said: list[list[str]] = [[] for _ in self.first]
         for one, at in zip(self.students, self.places, strict=True):
             for place, text in zip(at.tolist(), getattr(one, name), strict=True):

@@ -10,14 +10,7 @@ EXAMPLES, SUSPECTS, PAGE = "examples.csv", "likely-wrong.csv", "index.html"
 
 
 def inspect(asked: Inspect) -> None:
-    """Say what a run distrusts, and write it down.
-
-    Args:
-        asked: What was asked.
-
-    Raises:
-        UsageError: If there is no such run or table, or something cannot be written.
-    """
+    """Say what a run distrusts, and write it down."""
     check(asked)
     progress = asked.speech.progress()
     say(progress, f"Reading {asked.run} ...")

@@ -46,17 +46,7 @@ class Found:
 
 
 def inspect(asked: Inspect) -> Found:
-    """Read what was asked for and judge it.
-
-    Args:
-        asked: What was asked.
-
-    Returns:
-        What was found; nothing is written.
-
-    Raises:
-        UsageError: If there is nothing to judge by, or the run cannot be read.
-    """
+    """Read what was asked for and judge it."""
     run, arm, students, notes = _read(asked)
     usable = scores(students)
     if not usable or asked.by not in ("auto", *usable):

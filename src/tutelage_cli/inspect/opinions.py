@@ -30,11 +30,7 @@ class Judges:
 
 @dataclass(frozen=True, eq=False)
 class Opinions:
-    """What they say of N training examples.
-
-    Raises:
-        ValueError: If the columns differ in length.
-    """
+    """What they say of N training examples."""
 
     student: str
     """such as ``margin-loss, seed 0``"""
@@ -65,11 +61,7 @@ class Opinions:
     """what a reader must know of the source, a sentence each"""
 
     def __post_init__(self) -> None:
-        """Check that every column speaks of as many examples.
-
-        Raises:
-            ValueError: See the class.
-        """
+        """Check that every column speaks of as many examples."""
         columns = (self.ids, self.given, self.predicted, self.losses, self.weights)
         optional = (self.true, self.contents, self.texts, self.past_losses, self.past_weights)
         for column in (*columns, *(c for c in optional if c is not None)):
@@ -87,15 +79,7 @@ class Opinions:
 
 
 def scores(students: Sequence[Opinions]) -> list[By]:
-    """What can tell a wrong label of these students.
-
-    Args:
-        students: Of one arm.
-
-    Returns:
-        The weight where the teacher tells examples apart and it is known what held-out ones
-        would weigh, if there are any; the loss where it is known.
-    """
+    """What can tell a wrong label of these students."""
     found: list[By] = []
     if any(one.weighs for one in students) and _known(students, "weights"):
         found.append("weight")
@@ -107,12 +91,6 @@ def agrees(one: Opinions) -> bool:
 
     Teachers learn to help a student on held-out examples. Some come to weigh down what looks
     wrong, some the opposite, or neither; only with the first are low weights a sign.
-
-    Args:
-        one: What student and teacher say.
-
-    Returns:
-        Whether the rank correlation of weight and loss is ``-AGREEMENT`` or less.
     """
     weights, losses = doubts(one, "weight"), doubts(one, "loss")
     both = ~(np.isnan(weights) | np.isnan(losses))
@@ -129,29 +107,12 @@ def _known(students: Sequence[Opinions], name: str) -> bool:
 
 
 def doubts(of: Opinions | Judges, by: By) -> Float[np.ndarray, "N"]:
-    """How doubtful each label is; larger is worse.
-
-    Args:
-        of: What is said of the examples.
-        by: The weight, taken negative, or the loss.
-
-    Returns:
-        One number for each. What was computed and is not a number is the worst there is; what
-        is missing is not known, and NaN.
-    """
+    """How doubtful each label is; larger is worse."""
     values = (-of.weights if by == "weight" else of.losses).astype(np.float64)
     return np.where(np.isnan(values), np.inf, values) if of.computed else values
 
 
 def known_doubts(of: Judges, by: By) -> Float[np.ndarray, "M"]:
-    """How doubtful those held-out examples are of which that is known.
-
-    Args:
-        of: What is said of the examples.
-        by: The weight or the loss.
-
-    Returns:
-        As ``doubts``, without NaN.
-    """
+    """How doubtful those held-out examples are of which that is known."""
     found = doubts(of, by)
     return found[~np.isnan(found)]

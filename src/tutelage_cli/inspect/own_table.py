@@ -24,20 +24,7 @@ MISSING = ("", "nan", "none")
 
 
 def read_own(file: Path) -> Opinions:
-    """Read a table with a row for each example.
-
-    Args:
-        file: Parquet or CSV: ``given`` (or ``label``) with ``loss`` or ``weight`` or both, and
-            where there are such: ``name`` (or ``path``), ``predicted``, ``true``, empty where
-            that is not known, ``text`` (or ``sentence``), and ``held_out``, true for examples
-            that were not trained on and whose labels are right.
-
-    Returns:
-        What its one student says.
-
-    Raises:
-        UsageError: If it lacks what is needed, or a value is no number.
-    """
+    """Read a table with a row for each example."""
     columns = read_columns(file)
     rows = rows_of(columns, str(file))
     given = _first(columns, GIVEN_COLUMNS)

@@ -34,15 +34,7 @@ class Drawn(NamedTuple):
 
 
 def page(found: Found, asked: Inspect) -> Drawn:
-    """Draw the page.
-
-    Args:
-        found: What was found.
-        asked: What was asked.
-
-    Returns:
-        It.
-    """
+    """Draw the page."""
     images, notes = _images(found, asked)
     labels = found.labels
     first = range(min(asked.top, len(labels)))

@@ -13,17 +13,7 @@ from tutelage_cli.inspect.findings import Found
 def as_plain(
     found: Found, top: int, files: Mapping[str, Path], notes: Sequence[str]
 ) -> dict[str, Any]:
-    """What is printed as JSON; docs/inspection.md lists the keys.
-
-    Args:
-        found: What was found.
-        top: How many examples are told of.
-        files: What was written, by name.
-        notes: What else a reader must know.
-
-    Returns:
-        Plain values; NaN where something is not known.
-    """
+    """What is printed as JSON; docs/inspection.md lists the keys."""
     labels, known = found.labels, found.quality
     return {
         "run": None if found.run is None else str(found.run.folder),

@@ -15,13 +15,7 @@ TEXT_SHOWN = 60
 
 
 def tell(console: Console, found: Found, top: int) -> None:
-    """Print the most distrusted examples, and what is said of all of them.
-
-    Args:
-        console: Where to.
-        found: What was found.
-        top: How many examples.
-    """
+    """Print the most distrusted examples, and what is said of all of them."""
     labels = found.labels
     header = columns(labels)
     rows = [cells(labels, row, TEXT_SHOWN) for row in range(min(top, len(labels)))]
@@ -34,14 +28,7 @@ def tell(console: Console, found: Found, top: int) -> None:
 
 
 def headline(found: Found) -> str:
-    """What the table shows.
-
-    Args:
-        found: What was found.
-
-    Returns:
-        A sentence without a full stop.
-    """
+    """What the table shows."""
     whose = f"by {found.arm}" if found.arm else f"in {found.students[0]}"
     seeds = len(found.students)
     over = f", mean over {seeds} students" if seeds > 1 else ""
@@ -52,14 +39,7 @@ def headline(found: Found) -> str:
 
 
 def columns(labels: Labels) -> list[str]:
-    """The header of the table.
-
-    Args:
-        labels: The labels.
-
-    Returns:
-        As many names as ``cells`` has texts.
-    """
+    """The header of the table."""
     names = ["Text" if labels.texts is not None else "Example", "Given", "Predicted"]
     names += ["True"] if labels.true is not None else []
     names += ["Weight", "Loss"]
@@ -69,14 +49,7 @@ def columns(labels: Labels) -> list[str]:
 
 
 def legend(labels: Labels) -> str:
-    """What the columns mean.
-
-    Args:
-        labels: The labels.
-
-    Returns:
-        A line.
-    """
+    """What the columns mean."""
     told = ["Weight: as the teacher weighs it at the end", "Loss: the student's, nats"]
     told += ["Epochs: the loss as training met it then"] if labels.epochs else []
     told += ["Wrong?: likely, see below"] if labels.accused is not None else []
@@ -85,16 +58,7 @@ def legend(labels: Labels) -> str:
 
 
 def cells(labels: Labels, row: int, most: int | None = None) -> list[str]:
-    """One label as texts.
-
-    Args:
-        labels: The labels.
-        row: Which one.
-        most: Letters of a sentence that are shown; None for all.
-
-    Returns:
-        Under ``columns``.
-    """
+    """One label as texts."""
     what = labels.names[row] if labels.texts is None else labels.texts[row]
     what = " ".join(what.split()) if labels.texts is not None else what
     if most is not None and labels.texts is not None and len(what) > most:
@@ -112,14 +76,7 @@ def cells(labels: Labels, row: int, most: int | None = None) -> list[str]:
 
 
 def sentences(found: Found) -> Iterator[str]:
-    """What is said of all labels together.
-
-    Args:
-        found: What was found.
-
-    Yields:
-        Lines.
-    """
+    """What is said of all labels together."""
     total, by = len(found.labels), found.labels.by
     if found.labels.accused is not None:
         beyond = "below" if by == "weight" else "above"

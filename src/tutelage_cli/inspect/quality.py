@@ -27,15 +27,7 @@ class Quality(NamedTuple):
 
 
 def quality(accused: Bool[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> Quality:
-    """Compare what is accused with what is wrong.
-
-    Args:
-        accused: The list.
-        wrong: The truth.
-
-    Returns:
-        Counts and shares.
-    """
+    """Compare what is accused with what is wrong."""
     hits, listed, there = (int(x.sum()) for x in (accused & wrong, accused, wrong))
     right = len(wrong) - there
     return Quality(
@@ -50,15 +42,7 @@ def quality(accused: Bool[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> Qua
 
 
 def auroc(doubts: Float[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> float:
-    """The chance that a wrong label is doubted more than a right one; ties count half.
-
-    Args:
-        doubts: Larger is worse.
-        wrong: The truth.
-
-    Returns:
-        In 0..1; NaN where all labels are right, or all wrong.
-    """
+    """The chance that a wrong label is doubted more than a right one; ties count half."""
     if wrong.all() or not wrong.any():
         return float("nan")
     places = np.unique(doubts, return_inverse=True)[1]  # an infinite doubt is the largest
@@ -66,15 +50,7 @@ def auroc(doubts: Float[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> float
 
 
 def known_wrong(given: Sequence[str], true: Sequence[str]) -> Bool[np.ndarray, "N"]:
-    """Which labels are wrong.
-
-    Args:
-        given: Class names.
-        true: Class names.
-
-    Returns:
-        One value for each.
-    """
+    """Which labels are wrong."""
     return np.array([g != t for g, t in zip(given, true, strict=True)], dtype=bool)
 
 

@@ -37,26 +37,12 @@ class Run:
         return len(self.settings.arms) * self.settings.seeds - done
 
     def job(self, arm: str, seed: int) -> Job:
-        """One student.
-
-        Args:
-            arm: What teaches it.
-            seed: Its seed.
-
-        Returns:
-            Where its files are.
-        """
+        """One student."""
         return Job(self.folder, arm, seed, self.settings)
 
 
 def open_run(folder: Path) -> Run:
     """Find out what a run has got.
-
-    Args:
-        folder: The run's folder.
-
-    Returns:
-        The run.
 
     Note: raises ``UsageError`` where there is none, or its settings are damaged.
     """
@@ -73,19 +59,7 @@ def open_run(folder: Path) -> Run:
 
 
 def students_of(run: Run, arm: str, seed: int | None) -> list[Opinions]:
-    """What the finished students of an arm say.
-
-    Args:
-        run: The run.
-        arm: Which arm.
-        seed: Of one seed alone; None for all.
-
-    Returns:
-        At least one.
-
-    Raises:
-        UsageError: If there is no such student, it is not finished, or its files are damaged.
-    """
+    """What the finished students of an arm say."""
     if arm not in run.finished:
         raise UsageError(f"Unknown arm '{arm}' of {run.folder}. {nearest(arm, run.finished)}")
     seeds = run.finished[arm] if seed is None else (seed,)
@@ -135,23 +109,11 @@ class ClassNames:
         self.known: dict[int, str] = {}
 
     def learn(self, numbers: np.ndarray, names: Sequence[str]) -> None:
-        """Take the names of some classes.
-
-        Args:
-            numbers: [N].
-            names: [N].
-        """
+        """Take the names of some classes."""
         self.known |= dict(zip(numbers.tolist(), names, strict=True))
 
     def of(self, numbers: np.ndarray) -> list[str]:
-        """Name classes.
-
-        Args:
-            numbers: [N].
-
-        Returns:
-            Their names; the number of one that has none.
-        """
+        """Name classes."""
         return [self.known.get(number, str(number)) for number in numbers.tolist()]
 
 

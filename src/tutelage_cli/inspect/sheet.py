@@ -14,16 +14,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def sheet(labels: Labels, only: Bool[np.ndarray, "N"] | None = None) -> bytes:
-    """All labels, or some, a row for each.
-
-    Args:
-        labels: The labels, in the order of the rows.
-        only: Which of them; None for all.
-
-    Returns:
-        CSV in UTF-8 with a mark that tells spreadsheets so. A text that begins like a formula
-        gets an apostrophe in front.
-    """
+    """All labels, or some, a row for each."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(_header(labels))
@@ -34,14 +25,7 @@ def sheet(labels: Labels, only: Bool[np.ndarray, "N"] | None = None) -> bytes:
 
 
 def harmless(text: str) -> str:
-    """A text that no spreadsheet computes.
-
-    Args:
-        text: From the data.
-
-    Returns:
-        It, behind an apostrophe where it begins like a formula.
-    """
+    """A text that no spreadsheet computes."""
     return f"'{text}" if text.lstrip(" ").startswith(FORMULA) or text[:1] in FORMULA else text
 
 

@@ -29,41 +29,18 @@ from jaxtyping import Bool, Float, Integer
 def p_values(
     doubts: Float[np.ndarray, "N"], clean: Float[np.ndarray, "M"]
 ) -> Float[np.ndarray, "N"]:
-    """Rank doubts among those of clean examples.
-
-    Args:
-        doubts: Of the labels in question; larger is worse.
-        clean: Of labels that are taken to be right.
-
-    Returns:
-        In (0, 1]; small: hardly any clean label is doubted as much.
-    """
+    """Rank doubts among those of clean examples."""
     below = np.searchsorted(np.sort(clean), doubts, side="left")
     return (1 + len(clean) - below) / (1 + len(clean))
 
 
 def least_share(clean: int) -> float:
-    """The smallest share of false alarms that clean examples can tell.
-
-    Args:
-        clean: How many there are, M.
-
-    Returns:
-        ``1 / (M + 1)``: below it nothing could ever be accused.
-    """
+    """The smallest share of false alarms that clean examples can tell."""
     return 1 / (clean + 1)
 
 
 def limit(clean: Float[np.ndarray, "M"], false_alarms: float) -> float:
-    """The doubt beyond which a label is accused.
-
-    Args:
-        clean: Of labels that are taken to be right.
-        false_alarms: The share of them that may be accused, enough for M.
-
-    Returns:
-        A value of ``clean``: what is doubted more is accused.
-    """
+    """The doubt beyond which a label is accused."""
     allowed = int(np.floor(false_alarms * (len(clean) + 1) + 1e-9)) - 1
     return float(np.sort(clean)[len(clean) - 1 - allowed])
 
@@ -73,16 +50,7 @@ def by_majority(
     places: Sequence[Integer[np.ndarray, "n"]],
     count: int,
 ) -> Bool[np.ndarray, "N"]:
-    """What more than half of the students accuse, of those that know the label.
-
-    Args:
-        accused: Student by student, of the labels that it knows.
-        places: Which labels these are, each once.
-        count: Labels there are, N.
-
-    Returns:
-        One value for each label.
-    """
+    """What more than half of the students accuse, of those that know the label."""
     for_it, known = np.zeros(count, dtype=int), np.zeros(count, dtype=int)
     for says, at in zip(accused, places, strict=True):
         for_it[at] += says

@@ -13,16 +13,7 @@ MOST = 3
 
 
 def section(content: RunContent, name: str, *, anchor: str) -> str:
-    """The policy of one arm.
-
-    Args:
-        content: What the report says.
-        name: The arm.
-        anchor: Id of the section, unique on the page.
-
-    Returns:
-        A ``<section>`` element; nothing where the arm has learned none.
-    """
+    """The policy of one arm."""
     learned = next((of for of in content.augmentations if of.arm == name), None)
     if learned is None:
         return ""
@@ -31,15 +22,7 @@ def section(content: RunContent, name: str, *, anchor: str) -> str:
 
 
 def drawn(of: Augmentation, *, mark: str) -> str:
-    """Bars of all operations, their way over training, and how many an image gets.
-
-    Args:
-        of: The policy, seed by seed.
-        mark: Begins every id; must be unique on the page.
-
-    Returns:
-        HTML.
-    """
+    """Bars of all operations, their way over training, and how many an image gets."""
     order = np.argsort(-of.keep.mean(0), kind="stable")
     strong = order[~np.isnan(of.level[:, order]).any(0)]
     drawn = (

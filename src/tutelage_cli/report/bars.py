@@ -18,18 +18,7 @@ def bars(
     title: str,
     ends: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> str:
-    """Named values as bars, the first on top.
-
-    Args:
-        values: Values by name, at least 0.
-        label: What they are.
-        ends: Between what a line is drawn across a bar, by its name.
-        mark: Begins every id in the drawing; must be unique on the page.
-        title: What the drawing shows, in words.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """Named values as bars, the first on top."""
     cells = [
         (name, span(value, *ends.get(name, (value, value)))) for name, value in values.items()
     ]

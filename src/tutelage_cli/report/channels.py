@@ -56,15 +56,7 @@ class Channels:
 
 
 def upright(title: str, values: Sequence[float]) -> dict[str, Any]:
-    """Scale and axis of numbers, logarithmic where these span a factor of ``SPAN``.
-
-    Args:
-        title: What the axis shows.
-        values: What is drawn along it.
-
-    Returns:
-        Arguments of ``alt.X`` or ``alt.Y``.
-    """
+    """Scale and axis of numbers, logarithmic where these span a factor of ``SPAN``."""
     finite = [value for value in values if np.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
     if low <= 0 or high < SPAN * low:
@@ -78,15 +70,7 @@ def upright(title: str, values: Sequence[float]) -> dict[str, Any]:
 
 
 def across(title: str, places: Sequence[float]) -> alt.X:
-    """The axis across, of the field ``x``.
-
-    Args:
-        title: What it shows.
-        places: Where something stands on it; ticks are whole where these are.
-
-    Returns:
-        The channel.
-    """
+    """The axis across, of the field ``x``."""
     axis = alt.Axis(grid=True)
     if all(float(place).is_integer() for place in places):
         few = sorted(set(places))
@@ -101,13 +85,6 @@ def told(names: Sequence[str], values: Sequence[str]) -> str:
 
     The channel is always ``TOLD``: Vega-Lite writes the names of fields and their titles into
     expressions, where not all characters may stand.
-
-    Args:
-        names: What is known of it.
-        values: What that is.
-
-    Returns:
-        A line for each.
     """
     return "\n".join(f"{n}: {value}" for n, value in zip(names, values, strict=True))
 
@@ -115,15 +92,5 @@ def told(names: Sequence[str], values: Sequence[str]) -> str:
 def span(
     mean: float, low: float, high: float, *, write: Callable[[float], str] = formats.number
 ) -> str:
-    """A value with its range, in words.
-
-    Args:
-        mean: The value.
-        low: The least.
-        high: The greatest.
-        write: How a number is written.
-
-    Returns:
-        Such as ``"0.500 (0.400 to 0.600)"``; without the range where it is empty.
-    """
+    """A value with its range, in words."""
     return f"{write(mean)} ({write(low)} to {write(high)})" if low < high else write(mean)

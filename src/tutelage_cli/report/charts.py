@@ -25,46 +25,20 @@ Values = Callable[[Curve], Sequence[float] | None]
 
 
 def accuracy_curves(curves: Sequence[Curve], names: Sequence[str], *, mark: str) -> str:
-    """Test accuracy over epochs: per arm the mean over seeds and their range.
-
-    Args:
-        curves: Curves of all arms and seeds.
-        names: All arms of the run, in order; the place decides the look.
-        mark: Begins every id in the drawing; must be unique on the page.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """Test accuracy over epochs: per arm the mean over seeds and their range."""
     lines = _by_arm(curves, names, lambda curve: [100 * a for a in curve.test_accuracy])
     axes = "Test accuracy in percent", "test accuracy, %"
     return _over_epochs(lines, axes, mark, lambda value: formats.percent(value / 100))
 
 
 def loss_curves(curves: Sequence[Curve], names: Sequence[str], *, mark: str) -> str:
-    """Training loss over epochs: per arm the mean over seeds and their range.
-
-    Args:
-        curves: Curves of all arms and seeds.
-        names: All arms of the run, in order; the place decides the look.
-        mark: Begins every id in the drawing; must be unique on the page.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """Training loss over epochs: per arm the mean over seeds and their range."""
     lines = _by_arm(curves, names, lambda curve: curve.train_loss)
     return _over_epochs(lines, ("Training loss", "training loss"), mark)
 
 
 def weight_curves(curves: Sequence[Curve], *, mark: str) -> str:
-    """Mean weight of right and of wrong labels over epochs, for one arm.
-
-    Args:
-        curves: The seeds of one arm.
-        mark: Begins every id in the drawing; must be unique on the page.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """Mean weight of right and of wrong labels over epochs, for one arm."""
     found = [
         ("right labels", looks.RIGHT, track(curves, lambda curve: curve.weight_right)),
         ("wrong labels", looks.WRONG, track(curves, lambda curve: curve.weight_wrong)),
@@ -73,16 +47,7 @@ def weight_curves(curves: Sequence[Curve], *, mark: str) -> str:
 
 
 def class_weights(of: ClassWeights, classes: Sequence[str], *, mark: str) -> str:
-    """Mean weight of each class over epochs, for one arm; the class that ends highest on top.
-
-    Args:
-        of: The weights.
-        classes: Names by label.
-        mark: Begins every id in the drawing; must be unique on the page.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """Mean weight of each class over epochs of one arm, the highest at the end on top."""
     order = np.argsort(-np.nan_to_num(of.weights[-1], nan=-np.inf), kind="stable")
     half = MOST_CLASSES // 2
     if len(order) > MOST_CLASSES:
@@ -101,15 +66,7 @@ def class_weights(of: ClassWeights, classes: Sequence[str], *, mark: str) -> str
 
 
 def weight_histogram(examples: Examples, *, mark: str) -> str:
-    """How the weights spread, for right and for wrong labels; shares of each kind add to 100 %.
-
-    Args:
-        examples: One seed of a taught arm.
-        mark: Begins every id in the drawing; must be unique on the page.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """Histograms of the weights of right and of wrong labels; each adds to 100 %."""
     finite = np.isfinite(examples.weights)
     shown = examples.weights[finite].astype(np.float64)
     low, high = (shown.min(), shown.max()) if len(shown) else (0.0, 1.0)
@@ -135,17 +92,7 @@ def weight_histogram(examples: Examples, *, mark: str) -> str:
 def weight_against_loss(
     examples: Examples, *, mark: str, classes: Sequence[str] = (), arms: int = 1
 ) -> str:
-    """One point per example, its loss across and its weight upwards; of many, some.
-
-    Args:
-        examples: One seed of a taught arm.
-        mark: Begins every id in the drawing; must be unique on the page.
-        classes: Names by label, for what is said of a point.
-        arms: How many arms have such a chart on the page.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """One point per example, its loss across and its weight upwards; of many, some."""
     chosen = sample(len(examples.ids), arms)
     losses = np.maximum(examples.losses.astype(np.float64), LEAST_LOSS)
     found = kinds(examples)
@@ -169,15 +116,7 @@ def weight_against_loss(
 
 
 def sample(size: int, arms: int = 1) -> np.ndarray:
-    """Which examples to draw: all, or as many as there is room for, the same ones every time.
-
-    Args:
-        size: How many there are.
-        arms: How many arms share ``ALL_POINTS``; one gets at most ``MOST_POINTS``.
-
-    Returns:
-        Positions in rising order.
-    """
+    """Which examples to draw: all, or a fixed choice of as many as there is room for."""
     most = min(MOST_POINTS, ALL_POINTS // arms)
     if size <= most:
         return np.arange(size)
@@ -185,14 +124,7 @@ def sample(size: int, arms: int = 1) -> np.ndarray:
 
 
 def kinds(examples: Examples) -> Kinds:
-    """Tell rightly from wrongly labelled examples, where the truth is known.
-
-    Args:
-        examples: One seed of a taught arm.
-
-    Returns:
-        Name, look and members of each kind; a single kind where the truth is unknown.
-    """
+    """Tell rightly from wrongly labelled examples, where the truth is known."""
     if examples.true is None:
         return [("all examples", looks.UNKNOWN, np.ones(len(examples.ids), dtype=bool))]
     right = examples.given == examples.true

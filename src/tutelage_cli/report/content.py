@@ -16,11 +16,7 @@ PerSeed = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to train, over all its seeds.
-
-    Raises:
-        ValueError: If there is no seed, or a field does not have one value per seed.
-    """
+    """One way to train, over all its seeds."""
 
     name: str
     teacher: str
@@ -59,11 +55,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Curve:
-    """What one seed of one arm measured after each epoch.
-
-    Raises:
-        ValueError: If a field does not have one value per epoch.
-    """
+    """What one seed of one arm measured after each epoch."""
 
     arm: str
     seed: int
@@ -89,11 +81,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class ClassWeights:
-    """Mean weight by the label that examples carry, over a run; over rows, then over seeds.
-
-    Raises:
-        ValueError: If there is not a row of weights for each epoch, or no epoch.
-    """
+    """Mean weight by the label that examples carry, over a run; over rows, then over seeds."""
 
     arm: str
     epochs: tuple[int, ...]
@@ -109,11 +97,7 @@ class ClassWeights:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """What one seed of a taught arm made of each training example.
-
-    Raises:
-        ValueError: If the arrays differ in length.
-    """
+    """What one seed of a taught arm made of each training example."""
 
     arm: str
     ids: Integer[np.ndarray, "N"]
@@ -139,12 +123,7 @@ class Examples:
 
 @dataclass(frozen=True, eq=False)
 class RunContent:
-    """All that the report of one run says.
-
-    Raises:
-        ValueError: If two arms share a name, a record speaks of an arm that is not listed, or
-            an arm has two records where one is expected.
-    """
+    """All that the report of one run says."""
 
     title: str
     command: str

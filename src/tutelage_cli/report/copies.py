@@ -17,16 +17,7 @@ NOTE = (
 
 
 def section(content: RunContent, name: str, *, anchor: str) -> str:
-    """Some examples of an arm with their copies.
-
-    Args:
-        content: What the report says.
-        name: The arm.
-        anchor: Id of the section, unique on the page.
-
-    Returns:
-        A ``<section>`` element; nothing where the arm has none.
-    """
+    """Some examples of an arm with their copies."""
     of = next((of for of in content.copies if of.arm == name and of.examples), None)
     if of is None:
         return ""

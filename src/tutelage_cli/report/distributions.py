@@ -8,11 +8,7 @@ from jaxtyping import Float
 
 @dataclass(frozen=True, eq=False)
 class Augmentation:
-    """What a learned augmentation came to in every seed of an arm, or in the one there is.
-
-    Raises:
-        ValueError: If an array is not of as many operations as there are names.
-    """
+    """What a learned augmentation came to in every seed of an arm, or in the one there is."""
 
     arm: str
     operations: tuple[str, ...]
@@ -43,9 +39,6 @@ class Splits:
     """How likely batches were drawn from each part of the data over a run, seed by seed.
 
     A row of ``probabilities`` is ``SplitSampler.log_probs().exp()`` at that step.
-
-    Raises:
-        ValueError: If the array is not of as many steps and parts as are named.
     """
 
     arm: str

@@ -12,14 +12,7 @@ HEADER: tuple[str, ...] = ("Example", "Given", "Predicted", "True", "Weight", "L
 
 
 def summary(examples: Examples) -> str:
-    """Count the wrong labels in the tenth of examples that weighs least, ties included.
-
-    Args:
-        examples: One seed of a taught arm.
-
-    Returns:
-        A sentence; empty where the truth is unknown.
-    """
+    """Count the wrong labels in the tenth of examples that weighs least, ties included."""
     if examples.true is None or not np.isfinite(examples.weights).any():
         return ""
     wrong = examples.given != examples.true
@@ -33,30 +26,13 @@ def summary(examples: Examples) -> str:
 
 
 def rows(examples: Examples, classes: Sequence[str]) -> list[tuple[str, ...]]:
-    """The ``SHOWN`` examples of lowest weight, under ``HEADER``; ties: higher loss first.
-
-    Args:
-        examples: One seed of a taught arm.
-        classes: Names by label; a label beyond them is written as its number.
-
-    Returns:
-        As many strings per row as ``HEADER`` has.
-    """
+    """The ``SHOWN`` examples of lowest weight, under ``HEADER``; ties: higher loss first."""
     least = np.lexsort((-examples.losses, examples.weights))[:SHOWN]
     return [row(examples, i, classes) for i in least.tolist()]
 
 
 def row(examples: Examples, place: int, classes: Sequence[str]) -> tuple[str, ...]:
-    """What is known of one example, under ``HEADER``.
-
-    Args:
-        examples: One seed of a taught arm.
-        place: Its place among them.
-        classes: Names by label; a label beyond them is written as its number.
-
-    Returns:
-        As many strings as ``HEADER`` has.
-    """
+    """What is known of one example, under ``HEADER``."""
     given, predicted = (int(of[place]) for of in (examples.given, examples.predicted))
     return (
         str(examples.ids[place]),
@@ -69,13 +45,5 @@ def row(examples: Examples, place: int, classes: Sequence[str]) -> tuple[str, ..
 
 
 def named(label: int, classes: Sequence[str]) -> str:
-    """The name of a label.
-
-    Args:
-        label: The label.
-        classes: Names by label.
-
-    Returns:
-        Its name; its number where it has none.
-    """
+    """The name of a label."""
     return classes[label] if 0 <= label < len(classes) else str(label)

@@ -5,16 +5,7 @@ from html import escape
 
 
 def section(title: str, body: str, *, anchor: str) -> str:
-    """A section with a heading.
-
-    Args:
-        title: Text of the heading.
-        body: HTML.
-        anchor: Id of the section, unique on the page.
-
-    Returns:
-        A ``<section>`` element.
-    """
+    """A section with a heading."""
     heading = f'<h2 id="{anchor}-heading">{escape(title)}</h2>'
     return (
         f'<section id="{anchor}" aria-labelledby="{anchor}-heading">{heading}{body}</section>'
@@ -22,28 +13,12 @@ def section(title: str, body: str, *, anchor: str) -> str:
 
 
 def paragraph(text: str, *, style: str) -> str:
-    """A paragraph.
-
-    Args:
-        text: Text; without any there is no paragraph.
-        style: CSS class.
-
-    Returns:
-        A ``<p>`` element, or nothing.
-    """
+    """A paragraph."""
     return f'<p class="{style}">{escape(text)}</p>' if text else ""
 
 
 def chart(caption: str, drawing: str) -> str:
-    """A drawing under its caption.
-
-    Args:
-        caption: Text.
-        drawing: HTML, as of ``interactive.drawing``.
-
-    Returns:
-        A ``<figure>`` element.
-    """
+    """A drawing under its caption."""
     return f'<figure class="chart"><figcaption>{escape(caption)}</figcaption>{drawing}</figure>'
 
 
@@ -53,15 +28,6 @@ def table(
     """A table whose first column heads its rows, in a box that scrolls sideways.
 
     Where scripts run, its rows can be sorted by any column.
-
-    Args:
-        caption: Text.
-        header: Text of the column headings.
-        rows: Text of the cells, as many as headings.
-        style: CSS class.
-
-    Returns:
-        A ``<div>`` around a ``<table>``.
     """
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
@@ -73,15 +39,7 @@ def table(
 
 
 def pairs(caption: str, values: Mapping[str, str]) -> str:
-    """A table of names and values.
-
-    Args:
-        caption: Text.
-        values: Values by name; without any there is no table.
-
-    Returns:
-        A ``<div>`` around a ``<table>``, or nothing.
-    """
+    """A table of names and values."""
     if not values:
         return ""
     body = "".join(f"<tr>{_cells(pair)}</tr>" for pair in values.items())

@@ -13,11 +13,7 @@ Pixels = UInt8[np.ndarray, "H W"] | UInt8[np.ndarray, "H W 3"]
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """One training example that can be looked at; labels are class names.
-
-    Raises:
-        ValueError: If the image is neither grey ``[H, W]`` nor colour ``[H, W, 3]`` in bytes.
-    """
+    """One training example that can be looked at; labels are class names."""
 
     image: Pixels
     id: int
@@ -67,11 +63,7 @@ class Sentences:
 
 @dataclass(frozen=True, eq=False)
 class Copied:
-    """One training example with its copies and how each counted, as of ``WorstCase``.
-
-    Raises:
-        ValueError: If there is no copy, or not a weight and a loss for each.
-    """
+    """One training example with its copies and how each counted, as of ``WorstCase``."""
 
     id: int
     given: str

@@ -34,16 +34,7 @@ class Grid(NamedTuple):
 
 
 def grid(of: Grid, *, mark: str, title: str) -> str:
-    """Cells that are the darker the higher their value.
-
-    Args:
-        of: The values.
-        mark: Begins every id in the drawing; must be unique on the page.
-        title: What the drawing shows, in words.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """Cells that are the darker the higher their value."""
     rows = [
         {
             "row": name,

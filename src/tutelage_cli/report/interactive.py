@@ -91,17 +91,6 @@ def drawing(
 ) -> str:
     """A chart as a picture, and what draws it again where scripts run.
 
-    Args:
-        chart: What to draw. ``INK`` in it becomes the colour of the text around the drawing.
-            Names from users belong into its data and titles, not into field names.
-        data: Rows that it refers to by ``alt.NamedData``; altair is slow to check them inside.
-        mark: Begins every id in the drawing; must be unique on the page.
-        title: What the drawing shows, in words.
-        numbers: Header and rows of a table of what is drawn, folded under it.
-
-    Returns:
-        HTML without any script of its own; the same text every time.
-
     Note: raises ``RuntimeError`` in a process forked from one that has drawn: it would hang.
     """
     plain: dict[str, Any] = {"width": WIDTH, "height": HEIGHT}
@@ -124,27 +113,13 @@ def drawing(
 
 
 def scripts(body: str) -> tuple[str, ...]:
-    """What has to run in a page for its charts to be hovered and its tables to be sorted.
-
-    Args:
-        body: The HTML of its sections.
-
-    Returns:
-        JavaScript, in order; Vega is among it where there is a drawing, 0.9 MB.
-    """
+    """What has to run in a page for its charts to be hovered and its tables to be sorted."""
     own = resources.files("tutelage_cli.report").joinpath("page.js").read_text("utf-8")
     return (_library(), own) if '<div class="drawing"' in body else (own,)
 
 
 def digest(script: str) -> str:
-    """How a Content-Security-Policy names a script that may run.
-
-    Args:
-        script: JavaScript, all that stands between the tags.
-
-    Returns:
-        ``'sha256-...'`` with the quotes.
-    """
+    """How a Content-Security-Policy names a script that may run."""
     found = hashlib.sha256(script.encode()).digest()
     return f"'sha256-{base64.b64encode(found).decode('ascii')}'"
 
@@ -171,11 +146,7 @@ def _library() -> str:
 
 
 def _spec(chart: dict[str, Any], title: str) -> str:
-    """The chart as the page and Vega read it.
-
-    Returns:
-        JSON.
-    """
+    """The chart as the page and Vega read it."""
     plain = _finite(chart) | {
         "config": _CONFIG,
         "description": title,
@@ -186,11 +157,7 @@ def _spec(chart: dict[str, Any], title: str) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Put nothing in the place of what JSON has no number for.
-
-    Returns:
-        The value.
-    """
+    """Put nothing in the place of what JSON has no number for."""
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -199,11 +166,7 @@ def _finite(value: Any) -> Any:
 
 
 def _tidy(text: str, mark: str, title: str) -> str:
-    """Leave out of a picture what is not seen, and name it.
-
-    Returns:
-        An ``<svg>`` element that disturbs nothing around it.
-    """
+    """Leave out of a picture what is not seen, and name it."""
     size = re.search(r'viewBox="[^"]*"', text)
     assert size is not None
     body = re.sub(r"^.*?<svg[^>]*>", "", text, count=1, flags=re.DOTALL)
@@ -233,11 +196,7 @@ def _shorten(attribute: re.Match[str]) -> str:
 
 
 def _shared(body: str, mark: str) -> str:
-    """Say an outline that many markers have once, and refer to it.
-
-    Returns:
-        The picture.
-    """
+    """Say an outline that many markers have once, and refer to it."""
     found = Counter(re.findall(r'<path[^>]* d="([^"]{40,})"', body))
     names = {d: f"{mark}-{n}" for n, d in enumerate(d for d, n in found.items() if n >= MANY)}
     for outline, name in names.items():

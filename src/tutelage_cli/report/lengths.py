@@ -4,16 +4,7 @@ import numpy as np
 
 
 def same_length(owner: str, length: int, **fields: tuple | np.ndarray | None) -> None:
-    """Refuse fields that do not hold ``length`` values.
-
-    Args:
-        owner: Whose fields they are, for the message.
-        length: How many values each must hold.
-        **fields: Values by field name; None is let through.
-
-    Raises:
-        ValueError: If one holds more or fewer.
-    """
+    """Refuse fields that do not hold ``length`` values."""
     for name, values in fields.items():
         if values is not None and len(values) != length:
             raise ValueError(f"{owner}: {name} holds {len(values)} values, expected {length}.")

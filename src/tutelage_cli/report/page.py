@@ -52,14 +52,7 @@ $scripts
 
 
 def render(content: RunContent) -> str:
-    """The whole report as one HTML5 document without outside references.
-
-    Args:
-        content: What the report says.
-
-    Returns:
-        The document; the same text for the same content.
-    """
+    """The whole report as one HTML5 document without outside references."""
     parts = {
         "results": ("Results", sections.results(content)),
         "learning": ("Learning curves", sections.learning(content)),
@@ -86,18 +79,7 @@ def _of_arm(content: RunContent, name: str, n: int) -> Iterator[tuple[str, tuple
 def document(
     title: str, data: str, verdict: Sequence[str], parts: Mapping[str, tuple[str, str]]
 ) -> str:
-    """A page of sections.
-
-    Args:
-        title: Text of the heading.
-        data: One line of text under it.
-        verdict: Sentences; the first is the headline.
-        parts: Name and HTML of each section by its anchor; without HTML it is left out.
-
-    Returns:
-        An HTML5 document without outside references. It may run the scripts that it came
-        with, which hover charts and sort tables, and nothing else; it reads without them.
-    """
+    """A page of sections."""
     told = {anchor: part for anchor, part in parts.items() if part[1]}
     lead, *rest = verdict or ("",)
     body = "\n".join(html for _, html in told.values())
@@ -120,21 +102,11 @@ def document(
 
 
 def write(content: RunContent, path: Path) -> None:
-    """Write the report to a file, all of it or nothing: a reader never meets half a page.
-
-    Args:
-        content: What the report says.
-        path: The file; its folder must exist. A file that is there already is replaced.
-    """
+    """Write the report to a file, all of it or nothing: a reader never meets half a page."""
     write_page(render(content), path)
 
 
 def write_page(text: str, path: Path) -> None:
-    """Write a page to a file, all of it or nothing.
-
-    Args:
-        text: The page.
-        path: The file; its folder must exist. A file that is there already is replaced.
-    """
+    """Write a page to a file, all of it or nothing."""
     with written_whole(path) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")

@@ -18,12 +18,6 @@ def data_uri(image: Pixels) -> str:
     """A picture as PNG inside a ``data:`` address.
 
     Small pictures grow by a whole factor without smoothing, so that every pixel stays a square.
-
-    Args:
-        image: Grey or colour, in bytes.
-
-    Returns:
-        The address, for ``<img src>``.
     """
     longest = max(image.shape[:2])
     picture = Image.fromarray(image)
@@ -39,14 +33,7 @@ def data_uri(image: Pixels) -> str:
 
 
 def gallery(pictures: Pictures) -> str:
-    """The pictures of one arm as a grid, each with its labels, weight and loss.
-
-    Args:
-        pictures: The pictures, in the order they are shown.
-
-    Returns:
-        A ``<div>`` of ``<figure>`` elements.
-    """
+    """The pictures of one arm as a grid, each with its labels, weight and loss."""
     return f'<div class="gallery">{"".join(_figure(item) for item in pictures.items)}</div>'
 
 
@@ -69,17 +56,7 @@ def pictured(
     *,
     kind: str,
 ) -> str:
-    """One picture above what is known of it.
-
-    Args:
-        image: Grey or colour, in bytes.
-        alt: What it shows, for those who cannot see it.
-        facts: Text by name.
-        kind: CSS class: right, wrong or unknown.
-
-    Returns:
-        A ``<figure>`` element, for a ``<div class="gallery">``.
-    """
+    """One picture above what is known of it."""
     listed = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
     return (
         f'<figure class="picture {kind}"><img src="{data_uri(image)}" alt="{escape(alt)}">'

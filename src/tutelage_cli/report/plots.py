@@ -48,18 +48,7 @@ def over(
     title: str,
     write: Callable[[float], str] = formats.number,
 ) -> str:
-    """Lines with a band each from their lowest to their highest value.
-
-    Args:
-        lines: The lines.
-        axes: What is across and what upwards.
-        mark: Begins every id in the drawing; must be unique on the page.
-        title: What the drawing shows, in words.
-        write: How a value is written.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """Lines with a band each from their lowest to their highest value."""
     rows = [row for n, line in enumerate(lines) for row in _along(str(n), line.track)]
     header = (axes[0], *(line.name for line in lines))
     cells = _cells(lines, write)
@@ -91,18 +80,7 @@ def lines(
     mark: str,
     title: str,
 ) -> str:
-    """Named lines over the same places, in the looks of ``looks.arm_looks``.
-
-    Args:
-        places: Where the values stand.
-        tracks: Values by name.
-        axes: What is across and what upwards.
-        mark: Begins every id in the drawing; must be unique on the page.
-        title: What the drawing shows, in words.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """Named lines over the same places, in the looks of ``looks.arm_looks``."""
     found = [
         Line(name, look, Track(np.array(places), *3 * [np.array(tracks[name], dtype=float)]))
         for name, look in looks.arm_looks(list(tracks)).items()
@@ -118,18 +96,7 @@ def steps(
     mark: str,
     title: str,
 ) -> str:
-    """Histograms in front of one another.
-
-    Args:
-        shares: The heights of each kind, one fewer than edges.
-        edges: Where the bins begin and the last one ends.
-        axes: What is across and what upwards.
-        mark: Begins every id in the drawing; must be unique on the page.
-        title: What the drawing shows, in words.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """Histograms in front of one another."""
     ends = edges.tolist()
     x = alt.X("x:Q", title=axes[0], scale=alt.Scale(zero=False, nice=False))
     y = alt.Y("y:Q", title=axes[1], scale=alt.Scale(zero=True))
@@ -178,18 +145,7 @@ def points(
     mark: str,
     title: str,
 ) -> str:
-    """One point for each row.
-
-    Args:
-        rows: ``x``, ``y``, ``of`` (the place of its kind) and ``told`` (what hovering says).
-        kinds: What points can be.
-        axes: What is across and what upwards.
-        mark: Begins every id in the drawing; must be unique on the page.
-        title: What the drawing shows, in words.
-
-    Returns:
-        HTML, as of ``interactive.drawing``.
-    """
+    """One point for each row."""
     kind = Channels(kinds)
     chart = (
         alt
@@ -228,11 +184,7 @@ def _both(rows: Sequence[Row]) -> list[float]:
 def _cells(
     lines: Sequence[Line], write: Callable[[float], str]
 ) -> dict[float, tuple[str, ...]]:
-    """What a table says at each place across, of the place and of every line.
-
-    Returns:
-        Rows by place, in rising order.
-    """
+    """What a table says at each place across, of the place and of every line."""
     found: list[dict[float, str]] = [
         {float(x): span(*values, write=write) for x, *values in _columns(line.track)}
         for line in lines

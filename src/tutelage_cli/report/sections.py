@@ -20,14 +20,7 @@ NOTES = (
 
 
 def results(content: RunContent) -> str:
-    """The table of arms, what its columns mean, who the arms are, and every seed on its own.
-
-    Args:
-        content: What the report says.
-
-    Returns:
-        A ``<section>`` element.
-    """
+    """The table of arms, what its columns mean, who the arms are, and every seed on its own."""
     over = f"Arms compared. {table.caption(content.arms)}"
     shown = elements.table(over, table.HEADER, table.rows(content.arms), style="arms")
     who = "".join(
@@ -45,14 +38,7 @@ def results(content: RunContent) -> str:
 
 
 def learning(content: RunContent) -> str:
-    """Test accuracy and training loss over epochs, all arms together.
-
-    Args:
-        content: What the report says.
-
-    Returns:
-        A ``<section>`` element; nothing where there is no curve.
-    """
+    """Test accuracy and training loss over epochs, all arms together."""
     if not content.curves:
         return ""
     names = [arm.name for arm in content.arms]
@@ -70,14 +56,7 @@ def learning(content: RunContent) -> str:
 
 
 def repeat(content: RunContent) -> str:
-    """How to run this again: the command, the settings and the environment.
-
-    Args:
-        content: What the report says.
-
-    Returns:
-        A ``<section>`` element.
-    """
+    """How to run this again: the command, the settings and the environment."""
     body = (
         f'<pre tabindex="0"><code>{escape(content.command)}</code></pre>'
         f'<div class="columns">{elements.pairs("Settings", content.settings)}'

@@ -13,16 +13,7 @@ NOTE = "Line: mean over seeds. Band: lowest to highest seed. Every part was as l
 
 
 def section(content: RunContent, name: str, *, anchor: str) -> str:
-    """The probabilities of one arm's parts.
-
-    Args:
-        content: What the report says.
-        name: The arm.
-        anchor: Id of the section, unique on the page.
-
-    Returns:
-        A ``<section>`` element; nothing where the arm has drawn from none.
-    """
+    """The probabilities of one arm's parts."""
     drawn = next((of for of in content.splits if of.arm == name), None)
     if drawn is None:
         return ""

@@ -78,51 +78,22 @@ PATTERNS = (
 
 
 def arm_looks(names: Sequence[str]) -> dict[str, Look]:
-    """The look of each arm, by its place in the run.
-
-    Args:
-        names: All arms of the run, in order.
-
-    Returns:
-        Looks by arm; they repeat after the fourteenth.
-    """
+    """The look of each arm, by its place in the run."""
     return dict(zip(names, islice(cycle(ARMS), len(names)), strict=True))
 
 
 def filling(look: Look) -> tuple[str, float]:
-    """What an area in this look is filled with.
-
-    Args:
-        look: The look.
-
-    Returns:
-        Colour, or the reference of a pattern, and opacity.
-    """
+    """What an area in this look is filled with."""
     return (f"url(#{HATCHED})", 1.0) if look.hatch else (look.colour, TINT)
 
 
 def dashes(look: Look, width: float) -> list[float]:
-    """The dashes of a line in this look.
-
-    Args:
-        look: The look.
-        width: Of the line, in pixels.
-
-    Returns:
-        Lengths of ink and gap in pixels; ``[1, 0]`` for an unbroken line.
-    """
+    """The dashes of a line in this look."""
     return [round(width * length, 2) for length in look.dash] or [1.0, 0.0]
 
 
 def legend(entries: Sequence[tuple[str, Look]]) -> str:
-    """A list of names, each behind a sample of its look.
-
-    Args:
-        entries: Name and look, in order.
-
-    Returns:
-        A ``<ul>`` element.
-    """
+    """A list of names, each behind a sample of its look."""
     items = "".join(
         f"<li>{_sample(look)}<span>{escape(name)}</span></li>" for name, look in entries
     )

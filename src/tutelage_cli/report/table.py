@@ -26,13 +26,6 @@ def rows(arms: Sequence[Arm]) -> list[tuple[str, ...]]:
 
     Test accuracy is the mean over seeds with the sample standard deviation; the ratio of time
     is the median over seeds; everything else is the mean over seeds.
-
-    Args:
-        arms: The arms, in the order of the rows.
-
-    Returns:
-        As many strings per row as ``HEADER`` has; a dash stands for a value that is missing
-        or, in any seed, not finite.
     """
     return [
         (
@@ -48,14 +41,7 @@ def rows(arms: Sequence[Arm]) -> list[tuple[str, ...]]:
 
 
 def seed_rows(arms: Sequence[Arm]) -> list[tuple[str, ...]]:
-    """One row of strings per arm and seed, under ``SEED_HEADER``.
-
-    Args:
-        arms: The arms, in the order of the rows.
-
-    Returns:
-        As many strings per row as ``SEED_HEADER`` has.
-    """
+    """One row of strings per arm and seed, under ``SEED_HEADER``."""
     return [
         (
             arm.name,
@@ -75,14 +61,7 @@ def seed_rows(arms: Sequence[Arm]) -> list[tuple[str, ...]]:
 
 
 def accuracy(shares: PerSeed) -> str:
-    """Mean and sample standard deviation over seeds, in percent.
-
-    Args:
-        shares: One share of right answers per seed, 0 to 1.
-
-    Returns:
-        ``"93.21 ± 0.34"``; with one seed, which has no spread, ``"93.21"``.
-    """
+    """Mean and sample standard deviation over seeds, in percent."""
     mean = formats.percent(fmean(shares))
     if len(shares) == 1 or mean == formats.DASH:
         return mean
@@ -90,14 +69,7 @@ def accuracy(shares: PerSeed) -> str:
 
 
 def caption(arms: Sequence[Arm]) -> str:
-    """What the table of arms shows, and over how many seeds.
-
-    Args:
-        arms: The arms.
-
-    Returns:
-        Such as ``"Mean ± standard deviation over 3 seeds"``.
-    """
+    """What the table of arms shows, and over how many seeds."""
     seeds = max(len(arm.seeds) for arm in arms)
     return f"Mean ± standard deviation over {seeds} seeds" if seeds > 1 else "One seed"
 

@@ -17,16 +17,7 @@ TITLE = "The most distrusted examples, one seed"
 
 
 def section(content: RunContent, name: str, *, anchor: str) -> str:
-    """Weights as histogram, against the loss and over epochs; then the least trusted examples.
-
-    Args:
-        content: What the report says.
-        name: The arm.
-        anchor: Id of the section, unique on the page.
-
-    Returns:
-        A ``<section>`` element; nothing where the run knows of no weight in this arm.
-    """
+    """Weights as histogram, against loss and over epochs, and the least trusted examples."""
     examples = next((e for e in content.examples if e.arm == name and len(e.ids)), None)
     body = _summary(examples) + _charts(content, name, examples, anchor)
     body += _distrusted(content, name, examples)
@@ -45,11 +36,7 @@ def _summary(examples: Examples | None) -> str:
 
 
 def _charts(content: RunContent, name: str, examples: Examples | None, anchor: str) -> str:
-    """Draw what there is to draw, under one legend and above one note.
-
-    Returns:
-        HTML, or nothing.
-    """
+    """Draw what there is to draw, under one legend and above one note."""
     classed = next((of for of in content.by_class if of.arm == name), None)
     arms = len(content.examples)
     drawn: list[str] = []
@@ -94,11 +81,7 @@ def _note(examples: Examples, arms: int) -> str:
 
 
 def _distrusted(content: RunContent, name: str, examples: Examples | None) -> str:
-    """Show the examples that the teacher trusts least.
-
-    Returns:
-        Pictures where there are some, else a table of texts or of numbers, else nothing.
-    """
+    """Show the examples that the teacher trusts least."""
     pictures = next((p for p in content.pictures if p.arm == name and p.items), None)
     if pictures is not None:
         known = any(picture.true is not None for picture in pictures.items)

@@ -25,13 +25,6 @@ def track(
 
     An epoch that only some seeds reached is summed up over those; values that are not finite
     are left out.
-
-    Args:
-        curves: The seeds of one arm.
-        values: Reads the quantity off a curve, one value per epoch; None where it has none.
-
-    Returns:
-        The track, or None where no curve has a finite value.
     """
     found: dict[int, list[float]] = {}
     for curve in curves:

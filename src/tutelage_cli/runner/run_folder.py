@@ -15,17 +15,7 @@ SETTINGS, ENVIRONMENT = "settings.json", "environment.json"
 def create_run(
     folder: Path, settings: Mapping[str, Any], facts: Mapping[str, str] | None = None
 ) -> None:
-    """Make the folder of a new run and write its settings and environment there.
-
-    Args:
-        folder: Where the run goes; made with its parents, and may exist if it is empty.
-        settings: The run's settings as plain values.
-        facts: What else to keep with the environment; see ``run_facts``.
-
-    Raises:
-        UsageError: If the folder holds something already, or cannot be made or written; nothing
-            is left behind then.
-    """
+    """Make the folder of a new run and write its settings and environment there."""
     refuse_taken(folder)
     new = not exists(folder)
     try:
@@ -42,14 +32,7 @@ def create_run(
 
 
 def refuse_taken(folder: Path) -> None:
-    """Refuse a folder that a new run cannot have.
-
-    Args:
-        folder: Where the run is to go.
-
-    Raises:
-        UsageError: If it holds another run or something else.
-    """
+    """Refuse a folder that a new run cannot have."""
     if exists(folder / SETTINGS):
         raise UsageError(
             f"{folder} holds another run. Name a new folder with --out, or continue that run "
@@ -67,14 +50,7 @@ def _of_a_start(path: Path) -> bool:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is something at a path; no where the system cannot even look.
-
-    Args:
-        path: Any path, also one with too long a name.
-
-    Returns:
-        Whether there is.
-    """
+    """Whether there is something at a path; no where the system cannot even look."""
     try:
         return path.exists()
     except OSError:
@@ -84,12 +60,6 @@ def exists(path: Path) -> bool:
 def run_facts(folder: Path) -> dict[str, Any]:
     """The facts that were kept when the run began.
 
-    Args:
-        folder: The run's folder.
-
-    Returns:
-        The facts by name.
-
     Note: raises ``UsageError`` where the facts cannot be read.
     """
     return _read_json(folder, ENVIRONMENT)
@@ -97,12 +67,6 @@ def run_facts(folder: Path) -> dict[str, Any]:
 
 def run_settings(folder: Path) -> dict[str, Any]:
     """The settings of an existing run.
-
-    Args:
-        folder: The run's folder.
-
-    Returns:
-        The settings as plain values.
 
     Note: raises ``UsageError`` if there is no run there, or its settings cannot be read.
     """
@@ -122,15 +86,7 @@ def _read_json(folder: Path, name: str) -> dict[str, Any]:
 
 
 def free_folder(parent: Path, name: str) -> Path:
-    """The first of ``name``, ``name-2``, ``name-3``, ... that does not exist.
-
-    Args:
-        parent: The folder to look in; need not exist.
-        name: The wished name.
-
-    Returns:
-        A path that nothing is at.
-    """
+    """The first of ``name``, ``name-2``, ``name-3``, ... that does not exist."""
     candidate, number = parent / name, 2
     while candidate.exists():
         candidate, number = parent / f"{name}-{number}", number + 1
@@ -138,11 +94,7 @@ def free_folder(parent: Path, name: str) -> Path:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writes have left behind.
-
-    Args:
-        folder: A run's folder, in which nothing is being written.
-    """
+    """Remove what killed writes have left behind."""
     for left in list(folder.rglob(".*")):
         if left.is_dir() and left.name.startswith(".commentary"):
             shutil.rmtree(left)

@@ -68,12 +68,6 @@ class Train:
 def check_log(asked: Train) -> None:
     """Refuse curves that cannot be written.
 
-    Args:
-        asked: What was asked.
-
-    Raises:
-        UsageError: If they are to have points at no step, or are not asked for.
-
     Note: raises ``MissingExtraError`` where what shows them is not installed.
     """
     at_least_one(asked, "log_every")
@@ -84,14 +78,7 @@ def check_log(asked: Train) -> None:
 
 
 def keeps_settings(run: Path) -> str:
-    """What to say where a run that is continued is given settings.
-
-    Args:
-        run: Its folder.
-
-    Returns:
-        Two sentences.
-    """
+    """What to say where a run that is continued is given settings."""
     return (
         f"--resume {run} continues that run with its own settings; leave the other flags away, "
         "or start a new run with --out."
@@ -99,17 +86,7 @@ def keeps_settings(run: Path) -> str:
 
 
 def base(words: Sequence[str]) -> TrainSettings:
-    """The settings that flags override: those of the run, of the file, or the defaults.
-
-    Args:
-        words: Words after the program's name, of any command.
-
-    Returns:
-        Settings.
-
-    Raises:
-        UsageError: If both a run and a file are named, or what is named will not do.
-    """
+    """The settings that flags override: those of the run, of the file, or the defaults."""
     file, run = _value_after(words, "--config"), _value_after(words, "--resume")
     if run is not None:
         if file is not None:

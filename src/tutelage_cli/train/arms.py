@@ -158,20 +158,7 @@ def build_tutor(
     objective: Objective = cross_entropy,
     teacher: nn.Module | None = None,
 ) -> Tutor:
-    """A fresh student of a seed, and what teaches it in an arm.
-
-    Args:
-        arm: ``untaught``, ``commentary``, or a name in ``TAUGHT``.
-        seed: The same seed gives every arm the same student.
-        train: The training set.
-        settings: The study's settings.
-        steps: Student steps of the whole run.
-        objective: What an untaught student descends.
-        teacher: In place of the one that the arm begins with.
-
-    Returns:
-        The tutor, on the device that the settings name.
-    """
+    """A fresh student of a seed, and what teaches it in an arm."""
     device = device_of(settings)
     student = _student(settings, train, seed).to(device)
     optimizer = SGD(
@@ -251,14 +238,7 @@ def _student(settings: TrainSettings, train: Data, seed: int) -> nn.Module:
 
 
 def device_of(settings: TrainSettings) -> torch.device:
-    """Where the students are trained.
-
-    Args:
-        settings: The study's settings.
-
-    Returns:
-        The device they name; for ``auto``, CUDA where there is one.
-    """
+    """Where the students are trained."""
     if settings.device != "auto":
         return torch.device(settings.device)
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -29,13 +29,6 @@ from tutelage_cli.train.texts import kind, student_name
 def check(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
     """Read the data, and take a few steps with every arm, so that mistakes show at once.
 
-    Args:
-        settings: The study's settings.
-        tell: Told how far features are that are computed.
-
-    Returns:
-        The data.
-
     Note: raises ``UsageError`` where the settings do not fit the data or this machine.
     """
     check_device(settings)
@@ -51,14 +44,7 @@ def check(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
 
 
 def fingerprint(source: Source) -> str:
-    """A digest of the data, to tell whether a continued run still sees the same.
-
-    Args:
-        source: The data.
-
-    Returns:
-        SHA-256 of images or tokens, labels and ids, trusted ones too, in hexadecimal.
-    """
+    """A digest of the data, to tell whether a continued run still sees the same."""
     made = hashlib.sha256()
     trusted = () if source.trusted is None else (source.trusted,)
     for part in (source.splits.train, source.splits.test, *trusted):
@@ -72,15 +58,7 @@ def fingerprint(source: Source) -> str:
 
 
 def check_batch(settings: TrainSettings, material: Material) -> None:
-    """Refuse a batch that the training set cannot fill.
-
-    Args:
-        settings: The study's settings.
-        material: The data of a seed.
-
-    Raises:
-        UsageError: If there are fewer examples.
-    """
+    """Refuse a batch that the training set cannot fill."""
     if settings.batch_size > len(material.train):
         raise UsageError(
             f"batch_size is {settings.batch_size}, but there are {len(material.train)} "
@@ -89,14 +67,7 @@ def check_batch(settings: TrainSettings, material: Material) -> None:
 
 
 def check_device(settings: TrainSettings) -> None:
-    """Refuse a device that is unknown or not there.
-
-    Args:
-        settings: The study's settings.
-
-    Raises:
-        UsageError: If it cannot be used.
-    """
+    """Refuse a device that is unknown or not there."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", settings.device):
         raise UsageError(f"Unknown device '{settings.device}'. Allowed: cpu, cuda, auto.")
     if settings.device.startswith("cuda") and not torch.cuda.is_available():

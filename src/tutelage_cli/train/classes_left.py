@@ -15,16 +15,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def about_labels(train: Data, given: Tensor | None, trusted: Data | None) -> tuple[str, ...]:
-    """Which classes the labels that are trained on, or those that judge, lack; it is logged.
-
-    Args:
-        train: The training split.
-        given: [N] labels to train on in place of its own, or None.
-        trusted: The examples that judge students, or None.
-
-    Returns:
-        A sentence each.
-    """
+    """Which classes the labels that are trained on, or those that judge, lack; it is logged."""
     labels, classes = train.labels, train.classes
     notes: tuple[str, ...] = ()
     if given is not None:
@@ -37,16 +28,7 @@ def about_labels(train: Data, given: Tensor | None, trusted: Data | None) -> tup
 
 
 def require_some_left(train: Data, size: int, *, asked: bool) -> None:
-    """Refuse to hold out so many that a class has no example left to train on.
-
-    Args:
-        train: The training split.
-        size: How many are to be held out.
-        asked: Whether somebody said so; it is the default otherwise.
-
-    Raises:
-        UsageError: With the class, and how many can be.
-    """
+    """Refuse to hold out so many that a class has no example left to train on."""
     if size >= len(train):
         raise UsageError(
             f"--held-out {size} leaves nothing to train on: {train.name} has {len(train)} "
@@ -63,16 +45,7 @@ def require_some_left(train: Data, size: int, *, asked: bool) -> None:
 
 
 def require_classes(train: Data, left: Tensor, settings: TrainSettings) -> None:
-    """Refuse an imbalance or a limit that some class cannot give an example for.
-
-    Args:
-        train: The training split.
-        left: The labels of those that are not held out.
-        settings: The study's settings.
-
-    Raises:
-        UsageError: With the classes, or with the least limit.
-    """
+    """Refuse an imbalance or a limit that some class cannot give an example for."""
     counts = torch.bincount(left, minlength=len(train.classes))
     if settings.imbalance is not None and not bool(counts.all()):
         lacking = [train.classes[c] for c in (counts == 0).nonzero().flatten().tolist()]

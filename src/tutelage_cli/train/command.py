@@ -23,17 +23,7 @@ from tutelage_cli.train.stored import stored_settings
 
 
 def train(asked: Train) -> bool:
-    """Run or continue a study and print what came of it.
-
-    Args:
-        asked: What was asked.
-
-    Returns:
-        Whether it reached its end.
-
-    Raises:
-        UsageError: If what was asked cannot be done.
-    """
+    """Run or continue a study and print what came of it."""
     check_log(asked)
     console = asked.speech.progress()
     if asked.resume is None:
@@ -80,14 +70,7 @@ def _way(asked: Train, run: Path) -> str:
 
 
 def with_full_paths(settings: TrainSettings) -> TrainSettings:
-    """The same settings wherever they are read again.
-
-    Args:
-        settings: Settings whose paths may be relative to the current folder.
-
-    Returns:
-        Settings with absolute paths; words and Hub ids stay as they are.
-    """
+    """The same settings wherever they are read again."""
 
     def full(path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()

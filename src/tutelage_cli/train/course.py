@@ -58,14 +58,7 @@ class Course:
 
 
 def seconds_now(device: torch.device) -> float:
-    """Seconds that nobody else's work adds to, as far as the device allows it.
-
-    Args:
-        device: Where the student is trained.
-
-    Returns:
-        Time of this process's CPU on the CPU, wall time on an accelerator.
-    """
+    """Seconds that nobody else's work adds to, as far as the device allows it."""
     if device.type == "cpu":
         return time.process_time()
     torch.accelerator.synchronize(device)

@@ -35,15 +35,7 @@ class Display:
 
     @contextlib.contextmanager
     def watching(self, jobs: Sequence[Job], steps: Mapping[Job, int]) -> Iterator[None]:
-        """Show how far the students are until the block ends.
-
-        Args:
-            jobs: The students.
-            steps: How many steps each takes, about.
-
-        Yields:
-            Nothing.
-        """
+        """Show how far the students are until the block ends."""
         done = threading.Event()
         show = self._bars if self.console.is_terminal else self._lines
         ward = _Ward({job: steps[job] for job in jobs})
@@ -106,11 +98,7 @@ class _Ward:
         self._pace = Pace()
 
     def look(self) -> list[Job]:
-        """Look how far all are.
-
-        Returns:
-            Those that have ended since the last look.
-        """
+        """Look how far all are."""
         self.taken = {job: _taken(job.folder, most) for job, most in self.steps.items()}
         ended = [j for j, n in self.taken.items() if n == self.steps[j] and j not in self._told]
         self._told |= set(ended)
@@ -141,14 +129,7 @@ class _Ward:
 
 
 def figures(job: Job) -> str:
-    """The figures that matter of a student's last finished epoch.
-
-    Args:
-        job: The student.
-
-    Returns:
-        A few words; nothing before its first epoch has ended.
-    """
+    """The figures that matter of a student's last finished epoch."""
     entry = _last_entry(job.folder / "metrics.jsonl")
     if not entry:
         return ""

@@ -25,17 +25,7 @@ class Contents(NamedTuple):
 def contents_of(
     train: Data, test: Data, trusted: Data | None, where: str | None
 ) -> tuple[Contents, tuple[str, ...]]:
-    """Look for copies among all parts of the data.
-
-    Args:
-        train: The training split.
-        test: The test split.
-        trusted: The examples that judge, where they have a source of their own.
-        where: That source, for messages.
-
-    Returns:
-        Their numbers, and what is worth knowing, a sentence each, which is logged, too.
-    """
+    """Look for copies among all parts of the data."""
     judging = () if trusted is None else (trusted,)
     own, tested, *others = content_numbers(train, test, *judging)
     notes = [tested_on_training(train, test, own, tested)]
@@ -53,22 +43,7 @@ def contents_of(
 def without_copies(
     rows: Tensor, train: Data, contents: Contents, judging: Tensor, where: str | None
 ) -> Tensor:
-    """Training rows without those that have a copy among the examples that judge.
-
-    Args:
-        rows: Rising places in ``train``.
-        train: The training split.
-        contents: Of the data.
-        judging: Numbers of the examples that judge.
-        where: The source of these; None where they were taken from ``train``.
-
-    Returns:
-        The rows that are left. Where the judging examples were taken from ``train`` itself, a
-        class all of whose rows are copies keeps them.
-
-    Raises:
-        UsageError: If a source of its own leaves nothing of a class to train on.
-    """
+    """Training rows without those that have a copy among the examples that judge."""
     copies = torch.isin(contents.train[rows], judging)
     if not copies.any():
         return rows
@@ -85,14 +60,7 @@ def without_copies(
 
 
 def has_copies(contents: Contents) -> bool:
-    """Whether some training example may be left out as a copy of one that judges.
-
-    Args:
-        contents: Of the data.
-
-    Returns:
-        Whether there are two of the same.
-    """
+    """Whether some training example may be left out as a copy of one that judges."""
     if contents.trusted is not None:
         return bool(torch.isin(contents.train, contents.trusted).any())
     return len(contents.train.unique()) < len(contents.train)

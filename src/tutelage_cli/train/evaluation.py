@@ -61,15 +61,7 @@ class Taken(NamedTuple):
 
 @torch.no_grad()
 def accuracy(tutor: Tutor, batches: InMemory) -> float:
-    """Share of right answers, the student in evaluation mode.
-
-    Args:
-        tutor: The student, left in the mode it was in, with the teacher that it sees through.
-        batches: The images to answer.
-
-    Returns:
-        In 0..1.
-    """
+    """Share of right answers, the student in evaluation mode."""
     student, mode = tutor.student, tutor.student.training
     student.eval()
     right = [
@@ -87,15 +79,7 @@ def accuracy(tutor: Tutor, batches: InMemory) -> float:
 
 @torch.no_grad()
 def log_likelihood(tutor: Tutor, batches: InMemory) -> float:
-    """Mean log-likelihood of the labels, the student in evaluation mode.
-
-    Args:
-        tutor: The student, left in the mode it was in, with the teacher that it sees through.
-        batches: The examples.
-
-    Returns:
-        In nats, at most 0; ``-WORST`` at least, also where the student has diverged.
-    """
+    """Mean log-likelihood of the labels, the student in evaluation mode."""
     student, mode = tutor.student, tutor.student.training
     student.eval()
     losses = [
@@ -115,17 +99,7 @@ def opinion(
     *,
     weighed: bool = True,
 ) -> Opinion:
-    """What student and teacher make of every example, un-augmented, in evaluation mode.
-
-    Args:
-        tutor: The student with its teacher; the student is left in the mode it was in.
-        batches: The examples.
-        held_out: What the teacher compares their gradients with, where it does.
-        weighed: Whether the teacher has weights for them; these are NaN otherwise.
-
-    Returns:
-        On the CPU.
-    """
+    """What student and teacher make of every example, un-augmented, in evaluation mode."""
     student, task = tutor.student, tutor.problem
     mode = student.training
     student.eval()
@@ -163,18 +137,6 @@ def judge(
 
     What it says of held-out examples, which it was not trained on, is what its opinion of the
     others is measured by.
-
-    Args:
-        folder: The student's folder.
-        tutor: The student with its teacher.
-        streams: The batches of its seed.
-        material: The data of its seed.
-        history: What was measured after each epoch.
-        taken: What training took.
-        counted: [N] how much the label of each training example counted, where no teacher
-            says so.
-        on_checked: Whether it was trained on the held-out examples, of which there is no
-            table then.
     """
     judges = streams.held_out.draw(tutor.steps)
     seen = opinion(tutor, streams.train, judges)
@@ -219,16 +181,7 @@ def judge(
 
 
 def trust(weights: Tensor, wrong: Tensor) -> dict[str, float]:
-    """How well weights tell right from wrong labels.
-
-    Args:
-        weights: One weight per example [N].
-        wrong: Whether its label is wrong [N].
-
-    Returns:
-        Mean weight of right and of wrong labels, and ``auroc``, the chance that a wrong label
-        weighs less than a right one; what has no examples is left out.
-    """
+    """How well weights tell right from wrong labels."""
     found = {}
     if bool((~wrong).any()):
         found["weight_right"] = float(weights[~wrong].mean())
@@ -242,14 +195,7 @@ def trust(weights: Tensor, wrong: Tensor) -> dict[str, float]:
 def write_examples(
     path: Path, images: Data, seen: Opinion, truth: Tensor | None = None
 ) -> None:
-    """Write a table of examples, one row each, under its name in the data.
-
-    Args:
-        path: The Parquet file.
-        images: The examples with the labels that they were given.
-        seen: What student and teacher make of them.
-        truth: [N] their right labels; None where no others are known.
-    """
+    """Write a table of examples, one row each, under its name in the data."""
     columns: dict[str, Any] = {
         "id": images.ids.numpy(),
         "given": images.labels.numpy(),
@@ -265,13 +211,6 @@ def write_examples(
 
 
 def read_examples(path: Path) -> dict[str, np.ndarray]:
-    """Read the table that ``write_examples`` wrote.
-
-    Args:
-        path: The Parquet file.
-
-    Returns:
-        Its columns by name, each [N].
-    """
+    """Read the table that ``write_examples`` wrote."""
     table = pq.read_table(path)
     return {name: table[name].to_numpy() for name in table.column_names}

@@ -46,15 +46,7 @@ class Extractor:
 
     @torch.no_grad()
     def features(self, inputs: Tensor, device: torch.device) -> Tensor:
-        """Features of a few examples.
-
-        Args:
-            inputs: uint8 images [N, C, H, W], or tokens int32 [N, 3, L].
-            device: Where they are computed.
-
-        Returns:
-            float32 [N, D], on the CPU; those of an example do not depend on the others.
-        """
+        """Features of a few examples."""
         order = torch.arange(len(inputs))
         if inputs.dtype != torch.uint8:  # texts of like length together
             order = inputs[:, 2].sum(1).argsort(stable=True)
@@ -67,18 +59,7 @@ class Extractor:
 
 
 def extractor(settings: TrainSettings, of: ImageSet | TextSet) -> Extractor:
-    """The network that the settings name, without its last layer, frozen.
-
-    Args:
-        settings: The study's settings.
-        of: The training set.
-
-    Returns:
-        The network, on the CPU.
-
-    Raises:
-        UsageError: If it has no weights of its own.
-    """
+    """The network that the settings name, without its last layer, frozen."""
     if isinstance(of, TextSet):
         if (settings.student or BAG) == BAG:
             raise UsageError(
@@ -116,17 +97,7 @@ def frozen(
     device: torch.device,
     tell: Tell,
 ) -> list[FeatureSet]:
-    """Features of sets of examples, those that are kept from before read back.
-
-    Args:
-        settings: The study's settings, which name the network.
-        parts: Sets of one kind, the training set first.
-        device: Where features are computed.
-        tell: Told how far it is.
-
-    Returns:
-        One set of features for each, with the examples that they are of.
-    """
+    """Features of sets of examples, those that are kept from before read back."""
     by = extractor(settings, parts[0])
     by.network.to(device)
     progress = _Progress(tell, sum(map(len, parts)))

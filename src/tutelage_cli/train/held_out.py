@@ -15,20 +15,7 @@ from tutelage_cli.train.texts import Data
 
 
 def of_source(flag: str, source: str, parts: Parts, train: Data) -> Data:
-    """All examples of a source, under the classes of a training set.
-
-    Args:
-        flag: What names the source.
-        source: Its name, for messages.
-        parts: Its parts, of which both are taken.
-        train: The training set, of the same kind.
-
-    Returns:
-        The examples; grey images with three channels where the training set has three.
-
-    Raises:
-        UsageError: If a class, or the size of an example, is not the training set's.
-    """
+    """All examples of a source, under the classes of a training set."""
     found = _joined(parts)
     lookup = ClassLookup(train.classes)
     places = torch.full((len(found.classes),), -1)

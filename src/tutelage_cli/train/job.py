@@ -44,27 +44,11 @@ class Job:
         return self.folder / "checkpoint" / "best.pt"
 
     def of(self, arm: str, fold: int | None = None) -> "Job":
-        """Another student of the same run and seed.
-
-        Args:
-            arm: Its arm.
-            fold: Its fold, where it has one.
-
-        Returns:
-            The job.
-        """
+        """Another student of the same run and seed."""
         return Job(self.run, arm, self.seed, self.settings, self.log_every, fold)
 
 
 def learning_rate(settings: TrainSettings, epoch: int) -> float:
-    """The student's learning rate in an epoch.
-
-    Args:
-        settings: The study's settings.
-        epoch: From 0.
-
-    Returns:
-        ``lr``, divided by ten for every share of the run in ``decay_at`` that has passed.
-    """
+    """The student's learning rate in an epoch."""
     passed = sum(epoch >= int(share * settings.epochs) for share in settings.decay_at)
     return settings.lr * 0.1**passed

@@ -22,17 +22,7 @@ NUMBERS = {"id": "iu", "given": "iu", "predicted": "iu", "loss": "f", "weight": 
 
 
 def result_of(job: Job) -> dict[str, float | int]:
-    """What a student came to.
-
-    Args:
-        job: The student.
-
-    Returns:
-        The content of its ``result.json``.
-
-    Raises:
-        ValueError: If it is damaged; it leaves as a ``UsageError`` that names the file.
-    """
+    """What a student came to."""
     file = job.folder / "result.json"
     with telling_damage(file, _again(job)):
         result = json.loads(_text(file))
@@ -43,17 +33,7 @@ def result_of(job: Job) -> dict[str, float | int]:
 
 
 def history_of(job: Job) -> list[dict[str, float | int]]:
-    """What was measured of a student after each epoch.
-
-    Args:
-        job: The student.
-
-    Returns:
-        The lines of its ``metrics.jsonl``.
-
-    Raises:
-        ValueError: As of ``result_of``.
-    """
+    """What was measured of a student after each epoch."""
     file = job.folder / "metrics.jsonl"
     with telling_damage(file, _again(job)):
         lines = _text(file).splitlines()
@@ -68,20 +48,7 @@ def history_of(job: Job) -> list[dict[str, float | int]]:
 
 
 def table_of(job: Job, rows: int | None, classes: int) -> dict[str, np.ndarray]:
-    """What student and teacher make of each training example.
-
-    Args:
-        job: The student.
-        rows: Training examples there are, N; None: as many as the table has, since seeds differ
-            in them where copies of held-out examples are left out.
-        classes: Classes there are.
-
-    Returns:
-        The columns of its ``examples.parquet``, each [N].
-
-    Raises:
-        ValueError: As of ``result_of``.
-    """
+    """What student and teacher make of each training example."""
     file = job.folder / "examples.parquet"
     with telling_damage(file, _again(job)):
         try:
@@ -101,13 +68,6 @@ def table_of(job: Job, rows: int | None, classes: int) -> dict[str, np.ndarray]:
 
 def tracked_of(job: Job, ids: np.ndarray) -> tuple[list[int], np.ndarray] | None:
     """How a student's teacher weighed each training example over the run.
-
-    Args:
-        job: The student.
-        ids: [N] of its training examples, in their order.
-
-    Returns:
-        Epochs, T of them, and weights [N, T]; None where an earlier release kept none.
 
     Note: raises as ``result_of`` does.
     """

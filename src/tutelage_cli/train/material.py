@@ -72,15 +72,7 @@ class Material(Generic[Examples]):
 
 
 def read_source(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
-    """Read the data that the settings name, and check what they ask of it.
-
-    Args:
-        settings: The study's settings.
-        tell: Told how far features are that are computed.
-
-    Returns:
-        The data.
-    """
+    """Read the data that the settings name, and check what they ask of it."""
     require_noise(settings.noise_or_default, settings.data)
     reading = Reading(
         settings.broken_images,
@@ -142,18 +134,7 @@ def _parts(train: Data, test: Data, notes: tuple[str, ...]) -> Parts:
 
 
 def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
-    """Labels to train on in place of the data's own: from a file, or from people.
-
-    Args:
-        train: The training split.
-        settings: The study's settings.
-
-    Returns:
-        [N], or None.
-
-    Raises:
-        UsageError: If they are labels of images, and the data are texts.
-    """
+    """Labels to train on in place of the data's own: from a file, or from people."""
     noise = Noise.parse(settings.noise_or_default)
     if settings.labels_from is None or labels_itself(settings):
         if noise.kind != HUMAN:
@@ -172,14 +153,6 @@ def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
 
 def seed_material(source: Source, settings: TrainSettings, seed: int) -> Material:
     """The data of one seed: held-out images, imbalance, limit, wrong labels.
-
-    Args:
-        source: The data.
-        settings: The study's settings.
-        seed: Of every choice; the same seed gives every arm the same data.
-
-    Returns:
-        The data of that seed.
 
     Note: raises ``UsageError`` where no example of a class would be left to train on.
     """
@@ -231,17 +204,7 @@ class Streams(Generic[Feed]):
 def open_streams(
     material: Material, settings: TrainSettings, seed: int, device: torch.device
 ) -> Streams:
-    """Batches of the training, held-out and test examples; images are normalised alike.
-
-    Args:
-        material: The data of the seed.
-        settings: The study's settings.
-        seed: Of the order and the augmentation.
-        device: Where the batches go.
-
-    Returns:
-        The batches.
-    """
+    """Batches of the training, held-out and test examples; images are normalised alike."""
     test, rows = material.test, torch.arange(len(material.test))
     if len(test) > CURVE_IMAGES:
         rows = limit_rows(test.labels, CURVE_IMAGES, len(test.classes), seed=0)

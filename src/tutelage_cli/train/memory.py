@@ -44,11 +44,7 @@ class Footprint:
             self.held = None
 
     def peak(self) -> int | None:
-        """The peak since it was last forgotten.
-
-        Returns:
-            Bytes above what was held at first; None where the machine does not say.
-        """
+        """The peak since it was last forgotten."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) - (self.held or 0)
         peak = _of_process("VmHWM")

@@ -29,14 +29,7 @@ FOREIGN: dict[Kind, Sequence[str]] = {
 
 
 def kind_of(settings: TrainSettings) -> Kind:
-    """What the data are.
-
-    Args:
-        settings: The study's settings.
-
-    Returns:
-        In a word.
-    """
+    """What the data are."""
     if is_named(settings.data):
         return "images"
     if holds_features(settings.data, settings.feature_column):
@@ -45,15 +38,7 @@ def kind_of(settings: TrainSettings) -> Kind:
 
 
 def check_kind(settings: TrainSettings, of: Kind) -> None:
-    """Refuse settings and students that are of no use with data of a kind.
-
-    Args:
-        settings: The study's settings.
-        of: What the data are.
-
-    Raises:
-        UsageError: With the setting, or with the students there are.
-    """
+    """Refuse settings and students that are of no use with data of a kind."""
     for name in FOREIGN[of]:
         if getattr(settings, name) != getattr(TrainSettings, name):
             about = (
@@ -80,16 +65,7 @@ def _about(name: str) -> str:
 
 
 def read_data(settings: TrainSettings, of: Kind, reading: Reading) -> Parts:
-    """The data, texts not yet tokenised.
-
-    Args:
-        settings: The study's settings.
-        of: What the data are.
-        reading: What becomes of examples that are not as they should be.
-
-    Returns:
-        Both parts; where ``test_from`` gives the test set, nothing is held out for it.
-    """
+    """The data, texts not yet tokenised."""
     reading = replace(reading, whole=settings.test_from is not None)
     label = settings.label_column if settings.labels_from is None else None
     if of == "features":
@@ -109,20 +85,7 @@ def read_data(settings: TrainSettings, of: Kind, reading: Reading) -> Parts:
 
 
 def read_beside(source: str, settings: TrainSettings, of: Kind, reading: Reading) -> Parts:
-    """Another source of the same kind, whose columns are called as those of the data are.
-
-    Args:
-        source: Such as ``held_out_from``.
-        settings: The study's settings.
-        of: What the data are.
-        reading: As of the data.
-
-    Returns:
-        Its parts; the test part is empty where it has none of its own.
-
-    Raises:
-        UsageError: If it cannot be read, or is of another kind.
-    """
+    """Another source of the same kind, whose columns are called as those of the data are."""
     reading = replace(reading, whole=True)
     label = settings.label_column if settings.labels_from is None else None
     if of == "features":

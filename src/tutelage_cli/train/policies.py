@@ -18,14 +18,7 @@ MOVED = 0.01
 
 
 def learned_by(jobs: Sequence[Job]) -> tuple[Augmentation, ...]:
-    """The policies that the students of an arm have learned.
-
-    Args:
-        jobs: One of each seed, all of one arm, with their results on disk.
-
-    Returns:
-        One record; nothing for an arm of another kind.
-    """
+    """The policies that the students of an arm have learned."""
     if jobs[0].arm != OLA:
         return ()
     stored = [load_commentary(job.folder / "commentary", nn.Module()) for job in jobs]
@@ -33,15 +26,7 @@ def learned_by(jobs: Sequence[Job]) -> tuple[Augmentation, ...]:
 
 
 def shown(arm: str, teachers: Sequence[LearnedAugmentation]) -> Augmentation:
-    """Policies of one search space as a record that can be drawn.
-
-    Args:
-        arm: What they are called.
-        teachers: One or more; the past is the first one's.
-
-    Returns:
-        The record.
-    """
+    """Policies of one search space as a record that can be drawn."""
     first, policies = teachers[0], [teacher.policy() for teacher in teachers]
     highest = first.space.levels - 1
     level = np.stack([policy.strength @ np.arange(highest + 1) for policy in policies])
@@ -59,14 +44,7 @@ def shown(arm: str, teachers: Sequence[LearnedAugmentation]) -> Augmentation:
 
 
 def told(of: Augmentation) -> str:
-    """Which operations a policy keeps, in words.
-
-    Args:
-        of: The policy, seed by seed.
-
-    Returns:
-        A sentence.
-    """
+    """Which operations a policy keeps, in words."""
     keep = of.keep.mean(0)
     if float(np.ptp(keep)) < MOVED:
         return f"The policy of {of.arm} is where it started: it has hardly learned yet."

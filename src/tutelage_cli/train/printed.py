@@ -13,13 +13,7 @@ from tutelage_cli.train.summary import data_line, report_arms
 
 
 def tell(console: Console, run: Path, summary: dict[str, Any]) -> None:
-    """Print the table of a study, its verdict, and where its files are.
-
-    Args:
-        console: Where to.
-        run: The run's folder.
-        summary: The content of ``summary.json``.
-    """
+    """Print the table of a study, its verdict, and where its files are."""
     arms = report_arms(summary)
     say(console, data_line(summary["data"]))
     say_table(console, HEADER, rows(arms), title=caption(arms), spare=(MEMORY,))

@@ -39,17 +39,7 @@ LETTERS = 500
 def run_content(
     run: Path, settings: TrainSettings, summary: dict[str, Any], material: Material
 ) -> RunContent:
-    """All that the report says.
-
-    Args:
-        run: The run's folder.
-        settings: The study's settings.
-        summary: The content of ``summary.json``.
-        material: The data of the first seed.
-
-    Returns:
-        The content.
-    """
+    """All that the report says."""
     taught = settings.arms[1:]
     size = len(material.train), len(material.train.classes)
     tables = {arm: table_of(Job(run, arm, 0, settings), *size) for arm in taught}
@@ -95,11 +85,7 @@ def _jobs(run: Path, arm: str, settings: TrainSettings) -> list[Job]:
 
 
 def _by_class(jobs: Sequence[Job], classes: int) -> Iterator[ClassWeights]:
-    """How an arm weighed each class over the run.
-
-    Yields:
-        One record, the mean over seeds; none where a seed kept no weights of its epochs.
-    """
+    """How an arm weighed each class over the run."""
     means: list[np.ndarray] = []
     epochs: list[int] = []
     for job in jobs:
@@ -118,16 +104,7 @@ def _by_class(jobs: Sequence[Job], classes: int) -> Iterator[ClassWeights]:
 def class_means(
     weights: Float[np.ndarray, "N T"], labels: Integer[np.ndarray, "N"], classes: int
 ) -> Float[np.ndarray, "T C"]:
-    """The mean weight of the examples that carry each label.
-
-    Args:
-        weights: Of every example at several moments.
-        labels: What the examples carry.
-        classes: How many labels there are, C.
-
-    Returns:
-        The means; NaN for a label that none carries.
-    """
+    """The mean weight of the examples that carry each label."""
     rows = np.bincount(labels, minlength=classes)
     sums = np.stack([np.bincount(labels, column, classes) for column in weights.T])
     return np.where(rows > 0, sums / np.maximum(rows, 1), np.nan)
@@ -142,14 +119,7 @@ def _text(value: Any) -> str:
 
 
 def command(settings: TrainSettings) -> str:
-    """The command that repeats a run.
-
-    Args:
-        settings: The study's settings.
-
-    Returns:
-        ``tutelage train`` with every flag that is not at its default.
-    """
+    """The command that repeats a run."""
     words = ["tutelage", "train", settings.data]
     defaults = to_plain(TrainSettings())
     for name, value in to_plain(settings).items():

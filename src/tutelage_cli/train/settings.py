@@ -208,11 +208,7 @@ class TrainSettings:
     """cpu, cuda, or auto: cuda where there is one."""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the data.
-
-        Raises:
-            UsageError: If a value is out of range, or a teacher is unknown.
-        """
+        """Check what can be checked without the data."""
         if not self.teacher:
             raise UsageError(f"teacher names none. Allowed: {', '.join(TAUGHT_BY)}.")
         for name in self.teacher:
@@ -241,14 +237,7 @@ class TrainSettings:
         return default if self.noise is None else self.noise
 
     def augment_or_default(self, channels: int) -> str:
-        """The augmentation, the default filled in.
-
-        Args:
-            channels: Of the images.
-
-        Returns:
-            ``none``, ``crop`` or ``crop-flip``.
-        """
+        """The augmentation, the default filled in."""
         plain = channels != 3 or self.data in COLOURED_DIGITS
         return self.augment or ("none" if plain else "crop-flip")
 
@@ -292,14 +281,7 @@ def _check_labels(settings: TrainSettings) -> None:
 
 
 def labels_itself(settings: TrainSettings) -> bool:
-    """Whether ``labels_from`` is where the data's own labels are: of a .npy file.
-
-    Args:
-        settings: The settings.
-
-    Returns:
-        Whether it is.
-    """
+    """Whether ``labels_from`` is where the data's own labels are: of a .npy file."""
     return Path(settings.data).suffix.casefold() == ".npy"
 
 

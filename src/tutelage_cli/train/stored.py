@@ -11,12 +11,6 @@ from tutelage_cli.train.settings import TrainSettings
 def stored_settings(run: Path) -> TrainSettings:
     """The settings that a run was begun with.
 
-    Args:
-        run: Its folder.
-
-    Returns:
-        Its settings; a run of an earlier release, which knew no controls, has none.
-
     Note: raises ``UsageError`` if there is no run, or its settings are damaged.
     """
     return from_plain(TrainSettings, {"controls": [NONE]} | run_settings(run), str(run))

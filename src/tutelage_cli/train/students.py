@@ -35,27 +35,12 @@ CNN, COLOURED = "cnn", "resnet8"
 
 
 def image_student_name(settings: TrainSettings, channels: int) -> str:
-    """The student's name, the default filled in.
-
-    Args:
-        settings: The study's settings.
-        channels: Of the images.
-
-    Returns:
-        As ``--student`` takes it.
-    """
+    """The student's name, the default filled in."""
     return settings.student or (COLOURED if channels == 3 else CNN)
 
 
 def require_image_student(settings: TrainSettings) -> None:
-    """Refuse a student of images that nobody knows, or that has no weights where it needs some.
-
-    Args:
-        settings: The study's settings.
-
-    Raises:
-        UsageError: If it will not do.
-    """
+    """Refuse an unknown student of images, or one that lacks the weights it needs."""
     name, file = settings.student, settings.student_weights
     own = name is not None and (name == LITE0 or _folder(name) is not None)
     if file is not None and (name is None or own):
@@ -83,16 +68,7 @@ def require_image_student(settings: TrainSettings) -> None:
 
 
 def image_student(settings: TrainSettings, images: ImageSet, seed: int) -> nn.Module:
-    """The student that the settings name, with a new last layer for the classes of the data.
-
-    Args:
-        settings: The study's settings.
-        images: What it is trained on.
-        seed: Of all that is drawn.
-
-    Returns:
-        The student, on the CPU, in training mode.
-    """
+    """The student that the settings name, with a new last layer for the classes of the data."""
     channels, height, width = images.images.shape[1:]
     name = image_student_name(settings, channels)
     classes, size = len(images.classes), max(height, width)
@@ -109,15 +85,7 @@ def image_student(settings: TrainSettings, images: ImageSet, seed: int) -> nn.Mo
 
 
 def backbone_of(settings: TrainSettings, images: ImageSet) -> Backbone:
-    """The student that the settings name, without its last layer.
-
-    Args:
-        settings: The study's settings.
-        images: What it is for.
-
-    Returns:
-        The network with its weights; what it has none for is drawn from torch's generator.
-    """
+    """The student that the settings name, without its last layer."""
     channels, height, _ = images.images.shape[1:]
     name, file = image_student_name(settings, channels), settings.student_weights
     if name == LITE0:
@@ -146,14 +114,7 @@ def _has_backbone(settings: TrainSettings, name: str) -> bool:
 
 
 def of_torchvision_name(name: str) -> bool:
-    """Whether a student is torchvision's, with the prefix or without.
-
-    Args:
-        name: As ``--student`` takes it, and no other package's or folder.
-
-    Returns:
-        Whether it is.
-    """
+    """Whether a student is torchvision's, with the prefix or without."""
     plain = name in STUDENTS or name.startswith("wrn-") or CODE in name
     return name.startswith(TORCHVISION) or not plain
 

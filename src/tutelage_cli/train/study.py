@@ -44,18 +44,7 @@ STOP = "stop"
 def run_study(
     run: Path, settings: TrainSettings, source: Source, display: Display, log_every: int = 0
 ) -> dict[str, Any] | None:
-    """Train all students, going on where an earlier attempt stopped, and write the report.
-
-    Args:
-        run: The run's folder, made by ``tutelage_cli.runner.run_folder.create_run``.
-        settings: Its settings.
-        source: Its data.
-        display: Shows how far the students are.
-        log_every: Student steps between two that TensorBoard is told of; 0: nothing is told.
-
-    Returns:
-        The content of ``summary.json``; None if it was stopped before the end.
-    """
+    """Train all students, going on where an earlier attempt stopped, and write the report."""
     stages = staged(run, settings, log_every)
     jobs = [job for stage in stages for job in stage]
     (run / STOP).unlink(missing_ok=True)

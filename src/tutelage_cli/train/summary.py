@@ -18,16 +18,7 @@ from tutelage_cli.train.verdict import verdict
 
 
 def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[str, Any]:
-    """The content of ``summary.json``.
-
-    Args:
-        run: The run's folder; every student has its result there.
-        settings: The study's settings.
-        material: The data of the first seed, for its sizes.
-
-    Returns:
-        Plain values: the data, every arm seed by seed, and the verdict.
-    """
+    """The content of ``summary.json``."""
     arms = {
         arm: [
             {"seed": seed, **result_of(Job(run, arm, seed, settings))}
@@ -52,15 +43,7 @@ def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[st
 
 
 def describe_data(material: Material, settings: TrainSettings) -> dict[str, Any]:
-    """The data in numbers.
-
-    Args:
-        material: The data of the first seed.
-        settings: The study's settings.
-
-    Returns:
-        Names and sizes; the share of wrong labels where it is known.
-    """
+    """The data in numbers."""
     train = material.train
     facts: dict[str, Any] = {
         "name": train.name,
@@ -79,14 +62,7 @@ def describe_data(material: Material, settings: TrainSettings) -> dict[str, Any]
 
 
 def data_line(facts: dict[str, Any]) -> str:
-    """The data in one line.
-
-    Args:
-        facts: As ``describe_data`` gave them.
-
-    Returns:
-        A sentence without a full stop.
-    """
+    """The data in one line."""
     line = (
         f"{facts['name']}: {facts['train']:,} training, {facts['held_out']:,} held-out and "
         f"{facts['test']:,} test {facts.get('of', 'images')} in {len(facts['classes'])} classes"
@@ -104,16 +80,7 @@ def data_line(facts: dict[str, Any]) -> str:
 
 
 def weighed(arm: str, results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How a teacher weighed wrong labels, in words.
-
-    Args:
-        arm: The arm's name.
-        results: Its results, seed by seed.
-
-    Returns:
-        A sentence; nothing for an arm that has no teacher or does not weigh, or where wrong
-        labels are not known.
-    """
+    """How a teacher weighed wrong labels, in words."""
     known = all({"weight_right", "weight_wrong"} <= result.keys() for result in results)
     if arm in CONTROLS or not known or _even(results):
         return []
@@ -130,27 +97,12 @@ def _even(entries: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def report_arms(summary: dict[str, Any]) -> tuple[Arm, ...]:
-    """The arms as the report and the terminal show them.
-
-    Args:
-        summary: The content of ``summary.json``.
-
-    Returns:
-        The arms, untaught first.
-    """
+    """The arms as the report and the terminal show them."""
     return tuple(arm_of(name, results) for name, results in summary["arms"].items())
 
 
 def arm_of(name: str, results: Sequence[Mapping[str, Any]]) -> Arm:
-    """One arm as reports show it.
-
-    Args:
-        name: The arm.
-        results: Of each seed what ``result.json`` holds, with ``seed`` and ``ratio``.
-
-    Returns:
-        The arm; what it weighs is left out where that is the same for all.
-    """
+    """One arm as reports show it."""
 
     def each(key: str) -> tuple[float, ...] | None:
         known = name != "untaught" and all(key in result for result in results)
@@ -179,15 +131,7 @@ def arm_of(name: str, results: Sequence[Mapping[str, Any]]) -> Arm:
 
 
 def report_curves(run: Path, settings: TrainSettings) -> tuple[Curve, ...]:
-    """The learning curve of every student.
-
-    Args:
-        run: The run's folder.
-        settings: The study's settings.
-
-    Returns:
-        The curves, arm by arm and seed by seed.
-    """
+    """The learning curve of every student."""
     return tuple(
         _curve(Job(run, arm, seed, settings))
         for arm in settings.arms

@@ -24,14 +24,7 @@ Data = ImageSet | TextSet | FeatureSet
 
 
 def require_text_student(settings: TrainSettings) -> None:
-    """Refuse a student that takes no texts.
-
-    Args:
-        settings: The study's settings.
-
-    Raises:
-        UsageError: If there is no such student.
-    """
+    """Refuse a student that takes no texts."""
     student = settings.student or BAG
     if student != BAG and not Path(student).expanduser().is_dir():
         raise UsageError(
@@ -47,13 +40,6 @@ def require_text_student(settings: TrainSettings) -> None:
 def with_tokens(settings: TrainSettings, parts: Sequence[TextSet]) -> list[TextSet]:
     """Tokenise texts as their student wants them.
 
-    Args:
-        settings: The study's settings.
-        parts: Texts, the training part first, of which words are learned.
-
-    Returns:
-        The same parts with tokens.
-
     Note: raises ``UsageError`` where the student's folder will not do.
     """
     if (student := settings.student or BAG) == BAG:
@@ -62,41 +48,19 @@ def with_tokens(settings: TrainSettings, parts: Sequence[TextSet]) -> list[TextS
 
 
 def kind(of: Data) -> str:
-    """What examples are, in words.
-
-    Args:
-        of: A data set.
-
-    Returns:
-        ``images``, ``texts``, or ``rows`` of a table of features.
-    """
+    """What examples are, in words."""
     if isinstance(of, FeatureSet):
         return "rows" if of.of is None else kind(of.of)
     return "texts" if isinstance(of, TextSet) else "images"
 
 
 def shown(of: Data) -> Data:
-    """What examples are where they are shown: what their features were computed from.
-
-    Args:
-        of: A data set.
-
-    Returns:
-        Images or texts, or a table of features that has neither.
-    """
+    """What examples are where they are shown: what their features were computed from."""
     return of.of if isinstance(of, FeatureSet) and of.of is not None else of
 
 
 def student_name(settings: TrainSettings, of: Data) -> str:
-    """The student's name, the default filled in.
-
-    Args:
-        settings: The study's settings.
-        of: What it is trained on.
-
-    Returns:
-        As ``--student`` takes it.
-    """
+    """The student's name, the default filled in."""
     if isinstance(of, FeatureSet):
         return MLP if settings.freeze else settings.student or MLP
     if isinstance(of, TextSet):
@@ -105,16 +69,7 @@ def student_name(settings: TrainSettings, of: Data) -> str:
 
 
 def text_student(settings: TrainSettings, texts: TextSet, seed: int) -> nn.Module:
-    """The student that the settings name.
-
-    Args:
-        settings: The study's settings.
-        texts: What it is trained on.
-        seed: Of its first weights, those that are new.
-
-    Returns:
-        The student, on the CPU.
-    """
+    """The student that the settings name."""
     classes = len(texts.classes)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -24,31 +24,14 @@ EPOCHS = b"epochs"
 
 
 def epochs_kept(epochs: int) -> list[int]:
-    """The epochs of which losses and weights are kept.
-
-    Args:
-        epochs: Of the whole run, at least 1.
-
-    Returns:
-        Their numbers, from 1: all where there are at most ``MOST``, else so many, evenly
-        spread, the first and the last among them.
-    """
+    """The epochs of which losses and weights are kept."""
     if epochs <= MOST:
         return list(range(1, epochs + 1))
     return [1 + round(place * (epochs - 1) / (MOST - 1)) for place in range(MOST)]
 
 
 def fresh(rows: int, epochs: int, value: float = 0.0) -> Tensor:
-    """Room for what is to be kept.
-
-    Args:
-        rows: Training examples, N.
-        epochs: Of the whole run.
-        value: What it holds at first.
-
-    Returns:
-        float32 [2, N, T]: losses and weights at the T epochs of ``epochs_kept``.
-    """
+    """Room for what is to be kept."""
     return torch.full((2, rows, len(epochs_kept(epochs))), value)
 
 
@@ -62,15 +45,7 @@ class ById(NamedTuple):
 
 
 def by_id(images: Data, wrong: Tensor | None) -> ById:
-    """Find examples by their ids, as a step names them.
-
-    Args:
-        images: The training set, N images.
-        wrong: [N] whether a label is wrong; None where that is not known.
-
-    Returns:
-        As long as the largest id asks for.
-    """
+    """Find examples by their ids, as a step names them."""
     size = int(images.ids.max()) + 1
     place = torch.zeros(size, dtype=torch.long)
     place[images.ids] = torch.arange(len(images))
@@ -82,28 +57,13 @@ def by_id(images: Data, wrong: Tensor | None) -> ById:
 
 
 def keep(tracked: Tensor, record: Record, rows: Tensor, column: int) -> None:
-    """Put down what a step showed of its examples, before the student moved.
-
-    Args:
-        tracked: [2, N, T], changed in place.
-        record: The step.
-        rows: [L] where the examples of its rows stand in the training set.
-        column: The place of the epoch among those that are kept.
-    """
+    """Put down what a step showed of its examples, before the student moved."""
     tracked[LOSS, rows, column] = record.losses.float().cpu()
     tracked[WEIGHT, rows, column] = record.weights.float().cpu()
 
 
 def write_tracked(folder: Path, images: Data, tracked: Tensor, epochs: int) -> None:
-    """Write what was kept, one row for each example.
-
-    Args:
-        folder: The student's; ``history.parquet`` there gets ``id``, and lists ``losses`` and
-            ``weights`` of T values, and says in its metadata of which epochs these are.
-        images: The training set.
-        tracked: [2, N, T].
-        epochs: Of the whole run.
-    """
+    """Write what was kept, one row for each example."""
     kept = epochs_kept(epochs)
     columns: dict[str, pa.Array] = {"id": pa.array(images.ids.numpy())}
     for name, values in zip(COLUMNS, tracked.numpy(), strict=True):
@@ -114,18 +74,7 @@ def write_tracked(folder: Path, images: Data, tracked: Tensor, epochs: int) -> N
 
 
 def read_tracked(path: Path, ids: np.ndarray) -> tuple[list[int], Mapping[str, np.ndarray]]:
-    """Read the table that ``write_tracked`` wrote.
-
-    Args:
-        path: The Parquet file.
-        ids: [N] of the examples that it must be about, in their order.
-
-    Returns:
-        The epochs, and ``losses`` and ``weights``, each float32 [N, T].
-
-    Raises:
-        ValueError: If it is about others, or does not hold what it should.
-    """
+    """Read the table that ``write_tracked`` wrote."""
     try:
         table = pq.read_table(path)
     except OSError as error:  # pyarrow's, of damage

@@ -29,11 +29,7 @@ class Standing:
     """bytes that training took at most so far; None where that is not known"""
 
     def require_numbers(self) -> None:
-        """Refuse what no training leaves, such as a text or NaN in place of a number.
-
-        Raises:
-            ValueError: If there is such.
-        """
+        """Refuse what no training leaves, such as a text or NaN in place of a number."""
         pair = [*self.weights, *self.rows]
         each = [n for entry in self.history for n in entry.values()]
         numbers = [self.seconds, self.loss, *pair, *each, self.memory or 0]
@@ -43,10 +39,6 @@ class Standing:
             raise ValueError("its sums of this epoch are damaged")
 
     def note_memory(self, peak: int | None) -> None:
-        """Keep the most that training took, over all the processes that went on with it.
-
-        Args:
-            peak: Bytes in this process; None where that is not known.
-        """
+        """Keep the most that training took, over all the processes that went on with it."""
         if peak is not None:
             self.memory = max(peak, self.memory or 0)

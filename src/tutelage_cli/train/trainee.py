@@ -51,19 +51,7 @@ CHECKED = "held_out_log_likelihood"
 
 
 def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> bool:
-    """Train a student to its end, or until it is stopped.
-
-    Args:
-        job: Which student.
-        material: The data of its seed.
-        stopped: Whether to stop; asked every ``TOLD_EVERY`` seconds.
-
-    Returns:
-        Whether it reached the end, with its result on disk; otherwise a checkpoint is.
-
-    Raises:
-        DivergedError: If its loss is no number any more.
-    """
+    """Train a student to its end, or until it is stopped."""
     if (job.folder / "result.json").exists():
         return True
     job.folder.mkdir(parents=True, exist_ok=True)

@@ -28,15 +28,7 @@ Results = Sequence[Mapping[str, Any]]
 
 
 def split_arms(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Which arms are judged, and which they are judged against.
-
-    Args:
-        names: All arms of a run.
-
-    Returns:
-        Taught arms and controls. Controls are the untaught one, those of ``named.CONTROLS``,
-        and baselines and fixed policies of augmentation, unless nothing else is taught.
-    """
+    """Which arms are judged, and which they are judged against."""
     named = list(names)
     controls = [n for n in named if n == UNTAUGHT or n in CONTROLS]
     others = [n for n in named if n in OTHERS]
@@ -45,14 +37,7 @@ def split_arms(names: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def best_control(arms: Mapping[str, Results]) -> str:
-    """The control with the best mean test accuracy; the first of several.
-
-    Args:
-        arms: By name the results of every seed.
-
-    Returns:
-        Its name. That it is chosen by test examples favours it over what it is compared with.
-    """
+    """The control with the best mean test accuracy; the first of several."""
     _, controls = split_arms(arms)
     return max(controls, key=lambda name: _mean(arms[name]))
 
@@ -61,13 +46,6 @@ def verdict(arms: Mapping[str, Results]) -> list[str]:
     """What to do, and how each taught arm did beside the best control.
 
     Of several taught arms the one is judged that predicts the checked examples best.
-
-    Args:
-        arms: By name the results of every seed: ``test_accuracy``, ``ratio``, and what
-            ``result.json`` says of held-out examples.
-
-    Returns:
-        Sentences, the first of which says what to do; nothing where no arm is taught.
     """
     taught, _ = split_arms(arms)
     if not taught:

@@ -40,18 +40,7 @@ class Vectors(NamedTuple):
 
 
 def checked(found: np.ndarray, where: str) -> np.ndarray:
-    """Feature vectors as float32.
-
-    Args:
-        found: What a file holds.
-        where: The file, for messages.
-
-    Returns:
-        [N, D].
-
-    Raises:
-        UsageError: If it is no table of finite numbers of single precision.
-    """
+    """Feature vectors as float32."""
     if found.ndim != 2 or 0 in found.shape:
         raise UsageError(
             f"{where} holds an array of shape {found.shape}; allowed: [N, D], one row of D "
@@ -71,17 +60,7 @@ def checked(found: np.ndarray, where: str) -> np.ndarray:
 
 
 def read_npy(file: Path) -> np.ndarray:
-    """The array of a ``.npy`` file.
-
-    Args:
-        file: The file.
-
-    Returns:
-        The array, of any shape and type but objects.
-
-    Raises:
-        UsageError: If it is no such file, or holds objects.
-    """
+    """The array of a ``.npy`` file."""
     try:
         return np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -91,20 +70,7 @@ def read_npy(file: Path) -> np.ndarray:
 
 
 def read_npz(file: Path, column: str | None, label: str | None) -> Mapping[str, Vectors]:
-    """The arrays of a ``.npz`` file.
-
-    Args:
-        file: Holds an array of features and one of labels, perhaps ``name`` (or ``path``), and
-            the same with names that begin with ``test_``.
-        column: The name of the features; None to guess.
-        label: The name of the labels; None to guess.
-
-    Returns:
-        ``train``, and ``test`` where it is there.
-
-    Raises:
-        UsageError: If an array is missing or will not do.
-    """
+    """The arrays of a ``.npz`` file."""
     try:
         with np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
@@ -141,19 +107,7 @@ def _of_arrays(
 
 
 def label_array(found: np.ndarray, rows: int, where: str) -> LabelColumn:
-    """Labels of an array.
-
-    Args:
-        found: Numbers or words.
-        rows: How many there should be, N.
-        where: The array, for messages.
-
-    Returns:
-        The labels.
-
-    Raises:
-        UsageError: If it is not one label for each row.
-    """
+    """Labels of an array."""
     if found.ndim != 1 or found.dtype.kind not in "fiubU":
         raise UsageError(
             f"{where} holds {found.dtype} of shape {found.shape}; allowed: one number or word "
@@ -164,16 +118,7 @@ def label_array(found: np.ndarray, rows: int, where: str) -> LabelColumn:
 
 
 def refuse_length(found: int, rows: int, where: str) -> None:
-    """Refuse a column that is not one value for each row.
-
-    Args:
-        found: Its length.
-        rows: How many rows there are.
-        where: The column, for the message.
-
-    Raises:
-        UsageError: If the two differ.
-    """
+    """Refuse a column that is not one value for each row."""
     if found != rows:
         raise UsageError(
             f"{where} has {found} values, but there are {rows} rows of features: give one for "
@@ -183,14 +128,6 @@ def refuse_length(found: int, rows: int, where: str) -> None:
 
 def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelColumn, list[str]]:
     """Labels, and names where there are some, from a file of their own, in the order of rows.
-
-    Args:
-        file: A ``.csv`` or ``.parquet`` table, or a ``.npy`` array.
-        column: The column of labels; None to guess.
-        rows: How many there should be, N.
-
-    Returns:
-        The labels, and N names or none.
 
     Note: raises ``UsageError`` where it is not one label for each row.
     """
@@ -209,15 +146,7 @@ def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelCol
 
 
 def vector_column(schema: Any, wanted: str | None = None) -> str | None:
-    """The column of a Parquet file that holds feature vectors.
-
-    Args:
-        schema: Of the file.
-        wanted: The column asked for; None to guess.
-
-    Returns:
-        Its name; None where there is none, or the file has images, too.
-    """
+    """The column of a Parquet file that holds feature vectors."""
     known = {name.strip().casefold(): name for name in schema.names}
     if wanted is not None:
         return wanted if wanted in schema.names else None
@@ -237,19 +166,7 @@ def _holds_numbers(kind: Any) -> bool:
 
 
 def read_vectors(files: Sequence[Path], column: str | None, label: str | None) -> Vectors:
-    """The vectors and labels of Parquet files that follow one another.
-
-    Args:
-        files: The files of one part.
-        column: The column of vectors; None to guess.
-        label: The column of labels; None to guess.
-
-    Returns:
-        All of them.
-
-    Raises:
-        UsageError: If a column is missing, or rows differ in length.
-    """
+    """The vectors and labels of Parquet files that follow one another."""
     found = [_read_file(file, column, label) for file in files]
     widths = {part.values.shape[1] for part in found}
     if len(widths) > 1:

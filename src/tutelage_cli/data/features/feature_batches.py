@@ -13,11 +13,7 @@ from tutelage_cli.data.in_memory import InMemory
 
 @dataclass(frozen=True)
 class FeatureBatches(InMemory):
-    """The minibatches of N rows; ``inputs`` are float32 [B, D], ``(x - mean)/std``.
-
-    Raises:
-        UsageError: If there are no rows, or the size is below 1.
-    """
+    """The minibatches of N rows; ``inputs`` are float32 [B, D], ``(x - mean)/std``."""
 
     features: FeatureSet
     size: int
@@ -41,14 +37,7 @@ class FeatureBatches(InMemory):
         return len(self.features)
 
     def batch(self, ask: Ask) -> Batch:
-        """One batch.
-
-        Args:
-            ask: What it is made of.
-
-        Returns:
-            Rows, normalised.
-        """
+        """One batch."""
         chosen = self.features
         inputs = (chosen.features[ask.rows] - self.mean) / self.std
         columns = inputs, chosen.labels[ask.rows], chosen.ids[ask.rows]

@@ -20,11 +20,7 @@ _LEAST = 1e-6
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """N labelled vectors of D numbers.
-
-    Raises:
-        UsageError: If the fields disagree in length or type, or a label is not a class.
-    """
+    """N labelled vectors of D numbers."""
 
     features: Tensor
     """float32 [N, D]"""
@@ -45,11 +41,7 @@ class FeatureSet:
     """digest of the network that computed them, and of its preprocessing"""
 
     def __post_init__(self) -> None:
-        """Check lengths, types and the range of the labels.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check lengths, types and the range of the labels."""
         if self.features.dtype != torch.float32 or self.features.ndim != 2:
             raise UsageError(
                 f"features of {self.name} are {self.features.dtype} of shape "
@@ -67,11 +59,7 @@ class FeatureSet:
         return len(self.labels)
 
     def names(self) -> list[str]:
-        """What every row is called: after the example it was computed from, or its id.
-
-        Returns:
-            N different names.
-        """
+        """What every row is called: after the example it was computed from, or its id."""
         if self.of is not None:
             return self.of.names()
         if not self.sources:
@@ -79,11 +67,7 @@ class FeatureSet:
         return [self.sources[number] for number in self.ids.tolist()]
 
     def contents(self) -> Iterator[bytes]:
-        """What makes a row another one than those before and after it.
-
-        Yields:
-            N times the bytes of the example it was computed from, or of its numbers.
-        """
+        """What makes a row another one than those before and after it."""
         if self.of is not None:
             yield from self.of.contents()
             return
@@ -91,26 +75,14 @@ class FeatureSet:
             yield row.numpy().tobytes()
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that decides what a student sees.
-
-        Returns:
-            Features, labels and ids; in place of computed features, what they were computed
-            from and the digest of what computed them.
-        """
+        """All that decides what a student sees."""
         if self.of is not None:
             digest = torch.frombuffer(bytearray(self.by.encode() or b"-"), dtype=torch.uint8)
             return *self.of.tensors(), self.labels, digest
         return self.features, self.labels, self.ids
 
     def rows(self, indices: Tensor) -> "FeatureSet":
-        """The rows at the given places, in that order, with the ids they had.
-
-        Args:
-            indices: int64 [M], places in 0..N-1.
-
-        Returns:
-            A set of M rows.
-        """
+        """The rows at the given places, in that order, with the ids they had."""
         return replace(
             self,
             features=self.features[indices],
@@ -120,14 +92,7 @@ class FeatureSet:
         )
 
     def with_labels(self, labels: Tensor) -> "FeatureSet":
-        """The same vectors under other labels.
-
-        Args:
-            labels: int64 [N].
-
-        Returns:
-            A set that shares the vectors and ids of this one.
-        """
+        """The same vectors under other labels."""
         return replace(self, labels=labels)
 
 
@@ -145,17 +110,7 @@ class FeatureParts(NamedTuple):
 def feature_statistics(
     of: FeatureSet,
 ) -> tuple[Float32[Tensor, "D"], Float32[Tensor, "D"]]:
-    """Mean and standard deviation of every feature, in float64 inside.
-
-    Args:
-        of: N rows; N at least 1.
-
-    Returns:
-        Both; the standard deviation (over n, not n - 1) of a constant feature is 1.
-
-    Raises:
-        UsageError: If there are no rows.
-    """
+    """Mean and standard deviation of every feature, in float64 inside."""
     if not len(of):
         raise UsageError(f"{of.name} has no rows to take the mean of.")
     chunks, count = of.features.split(_AT_ONCE), len(of)

@@ -27,19 +27,7 @@ NPY, NPZ = ".npy", ".npz"
 
 
 def holds_features(source: str, column: str | None = None) -> bool:
-    """Whether a source is a table of feature vectors.
-
-    Args:
-        source: A path, or anything else.
-        column: The column of vectors asked for; None to guess.
-
-    Returns:
-        True for ``.npy`` and ``.npz`` files, and for Parquet files (or a folder of such) with a
-        column of vectors and none of images.
-
-    Raises:
-        UsageError: If a column is asked for and the source has no columns of vectors.
-    """
+    """Whether a source is a table of feature vectors."""
     path = Path(source).expanduser()
     if path.suffix.casefold() in (NPY, NPZ):
         return True
@@ -66,22 +54,6 @@ def read_features(
     """Feature vectors and labels of a source, as a train and a test part.
 
     Where there is no test part, a fixed fifth of every class of train is held out.
-
-    Args:
-        source: A ``.npy`` file with [N, D] numbers; a ``.npz`` file with arrays ``features``
-            and ``label`` (and ``test_features`` and ``test_label``); or a Parquet file, or a
-            folder of such, with a column of vectors and one of labels.
-        column: The column or array of vectors; None to guess.
-        label_column: None to guess.
-        labels_from: The labels of a ``.npy`` file, in the order of its rows.
-        reading: What becomes of rows without a label; the rest of it is about images.
-
-    Returns:
-        Both parts.
-
-    Raises:
-        UsageError: If something is missing, no number, or of another length, or there are fewer
-            than two classes.
     """
     path = Path(source).expanduser().resolve()
     train, test = choose(_read(path, column, label_column, labels_from), where=str(path))

@@ -20,19 +20,6 @@ def coloured_digits(digits: ImageSet, count: int, *, side: int, seed: int) -> De
     ink is in the first channel only and blue ink in the last only. It is a UsageError if the
     images are not grey, or the side is odd or below 2.
 
-    Args:
-        digits: Grey images; the paper takes MNIST.
-        count: N, the images to make.
-        side: Of an image, in pixels; even. The paper takes 56, where digits keep their size.
-        seed: Of all draws.
-
-    Returns:
-        Images [N, 3, side, side] labelled by the red digit, with the facts ``red_quadrant``,
-        ``blue_quadrant`` [N] int64 (0, 1 above, 2, 3 below, from the left), ``red_centre``,
-        ``blue_centre`` [N, 2] float32 (row and column of the quadrant's centre, in pixels
-        from the centre of the first pixel), ``blue_label`` [N] int64, and ``red_base``,
-        ``blue_base`` [N] int64, the ids of the digits.
-
     Source: Raghu et al., 2021, "Teaching with Commentaries", section 5 and appendix D.
     """
     _refuse_unfit(digits, side)

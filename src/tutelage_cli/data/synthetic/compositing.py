@@ -20,17 +20,6 @@ _PUT_AT_ONCE = 256
 def drawn_mapping(classes: int, categories: int, *, seed: int) -> Int64[Tensor, "C"]:
     """A background category for every class, no two alike.
 
-    Args:
-        classes: C, classes of objects.
-        categories: Categories of backgrounds, at least C.
-        seed: Of the draw.
-
-    Returns:
-        Category numbers.
-
-    Raises:
-        UsageError: If there are fewer categories than classes, or no classes.
-
     Source: Koh et al., 2020, "Concept Bottleneck Models", for birds on places. Their generator
         draws in the same way, but shuffles other things first: no seed gives its very mapping.
     """
@@ -46,14 +35,7 @@ def drawn_mapping(classes: int, categories: int, *, seed: int) -> Int64[Tensor, 
 
 
 def rolled(mapping: Int64[Tensor, "C"]) -> Int64[Tensor, "C"]:
-    """The mapping moved on by one: a class gets what the class before it had.
-
-    Args:
-        mapping: The category of every class.
-
-    Returns:
-        The category of every class where backgrounds mislead; the first gets the last one's.
-    """
+    """The mapping moved on by one: a class gets what the class before it had."""
     return mapping.roll(1)
 
 
@@ -67,16 +49,6 @@ def on_backgrounds(
 
     ``pixel = a * object + (1 - a) * background``, a the object's mask in 0..1; backgrounds are
     brought to the objects' size about their centre.
-
-    Args:
-        foregrounds: RGB images with the fact ``mask``, uint8 [N, H, W].
-        backgrounds: RGB images labelled by category.
-        mapping: The category of every class of the foregrounds.
-        seed: Of the choice among a category's images, with replacement.
-
-    Returns:
-        The images under the foregrounds' labels and ids, with their facts and ``background``
-        (the category) and ``background_id`` [N] int64.
 
     Source: Raghu et al., 2021, "Teaching with Commentaries", section 5.2; Koh et al., 2020.
     """
@@ -100,16 +72,7 @@ def composite(
     mask: UInt8[Tensor, "N H W"],
     behind: UInt8[Tensor, "N channels H W"],
 ) -> UInt8[Tensor, "N channels H W"]:
-    """``(mask * front + (255 - mask) * behind) / 255``, rounded.
-
-    Args:
-        front: What is put on.
-        mask: 255 where only ``front`` is seen, 0 where only ``behind``.
-        behind: What it is put on.
-
-    Returns:
-        Bytes.
-    """
+    """``(mask * front + (255 - mask) * behind) / 255``, rounded."""
     share = mask[:, None].int()
     total = share * front.int() + (255 - share) * behind.int()
     return ((total + 127) // 255).to(torch.uint8)

@@ -13,17 +13,7 @@ MASK = "mask"
 
 
 def ink(digits: ImageSet) -> Described:
-    """White digits, covering as much of a pixel as there is ink on it.
-
-    Args:
-        digits: Grey images, bright ink on black.
-
-    Returns:
-        White RGB images with the fact ``mask``.
-
-    Raises:
-        UsageError: If the images are not grey.
-    """
+    """White digits, covering as much of a pixel as there is ink on it."""
     if digits.images.shape[1] != 1:
         raise UsageError(
             f"{digits.name} has {digits.images.shape[1]} channels; allowed: 1, grey values."
@@ -34,14 +24,7 @@ def ink(digits: ImageSet) -> Described:
 
 
 def discs(objects: ImageSet) -> Described:
-    """The round part about the centre of every image, for images that have no masks.
-
-    Args:
-        objects: RGB images.
-
-    Returns:
-        The images with the fact ``mask``: the largest disc, with an edge one pixel wide.
-    """
+    """The round part about the centre of every image, for images that have no masks."""
     height, width = objects.images.shape[-2:]
     row = (torch.arange(height) - (height - 1) / 2)[:, None]
     column = (torch.arange(width) - (width - 1) / 2)[None, :]
@@ -51,21 +34,7 @@ def discs(objects: ImageSet) -> Described:
 
 
 def scattered(foregrounds: Described, *, side: int, seed: int) -> Described:
-    """Every object at a random place of a larger, empty image.
-
-    Args:
-        foregrounds: Images of h x w pixels with the fact ``mask``.
-        side: Of the larger images, in pixels.
-        seed: Of the places, uniform over all where the object lies within.
-
-    Returns:
-        Images [N, C, side, side] with the facts ``mask``, ``box`` [N, 4] int64, where the
-        object's image lies: top, left, bottom, right in pixels, the last two not included, and
-        ``base`` [N] int64, the id of the object's image.
-
-    Raises:
-        UsageError: If the objects are larger than that.
-    """
+    """Every object at a random place of a larger, empty image."""
     old = foregrounds.images
     height, width = old.images.shape[-2:]
     if max(height, width) > side:

@@ -35,61 +35,32 @@ _SEED = 0
 
 
 def rotated_mnist() -> Splits:
-    """Ones turned by 15 to 45 degrees to one side or the other.
-
-    Returns:
-        10,000 to train and 5,000 to test on, made from different digits.
-    """
+    """Ones turned by 15 to 45 degrees to one side or the other."""
     return rotated_parts(SEPARATE, SIZES, seed=_SEED).splits()
 
 
 def rotated_mnist_overlapping() -> Splits:
-    """Ones turned by -5 to 30 degrees to one side or the other.
-
-    Returns:
-        10,000 to train and 5,000 to test on, made from different digits.
-    """
+    """Ones turned by -5 to 30 degrees to one side or the other."""
     return rotated_parts(OVERLAPPING, SIZES, seed=_SEED).splits()
 
 
 def coloured_mnist() -> Splits:
-    """A red digit, which is the label, and a blue one in two quadrants of 56x56 pixels.
-
-    Returns:
-        10,000 to train and 5,000 to test on, made from different digits.
-    """
+    """A red digit, which is the label, and a blue one in two quadrants of 56x56 pixels."""
     return coloured_parts(SIDE, SIZES, seed=_SEED).splits()
 
 
 def digits_on_backgrounds() -> Splits:
-    """White digits on CIFAR-100 images that give the digit away, and mislead in the test.
-
-    Returns:
-        10,000 to train and 5,000 to test on, made from different digits and backgrounds.
-    """
+    """White digits on CIFAR-100 images that give the digit away, and mislead in the test."""
     return digit_parts(SIZES, seed=_SEED).splits()
 
 
 def objects_on_backgrounds() -> Splits:
-    """Small CIFAR-10 images on CIFAR-100 ones that give them away, and mislead in the test.
-
-    Returns:
-        10,000 to train and 5,000 to test on, made from different objects and backgrounds.
-    """
+    """Small CIFAR-10 images on CIFAR-100 ones that give them away, and mislead in the test."""
     return object_parts(SIZES, seed=_SEED).splits()
 
 
 def rotated_parts(degrees: Degrees, sizes: Sizes, *, seed: int) -> ThreeParts:
-    """Rotated MNIST: train and held-out part from disjoint halves of the training digits.
-
-    Args:
-        degrees: ``SEPARATE``, ``OVERLAPPING`` or another range.
-        sizes: Images in each part; the paper takes 10,000, 5,000 and 5,000.
-        seed: Of all draws.
-
-    Returns:
-        See :func:`tutelage_cli.data.synthetic.rotated_ones.rotated_ones`.
-    """
+    """Rotated MNIST: train and held-out part from disjoint halves of the training digits."""
     pools = disjoint_pools(load_known("mnist"), seed=seed)
 
     def make(pool: ImageSet, count: int, draws: int) -> Described:
@@ -99,16 +70,7 @@ def rotated_parts(degrees: Degrees, sizes: Sizes, *, seed: int) -> ThreeParts:
 
 
 def coloured_parts(side: int, sizes: Sizes, *, seed: int) -> ThreeParts:
-    """Coloured MNIST: train and held-out part from disjoint halves of the training digits.
-
-    Args:
-        side: Of an image, in pixels; the paper takes 56.
-        sizes: Images in each part.
-        seed: Of all draws.
-
-    Returns:
-        See :func:`tutelage_cli.data.synthetic.coloured_digits.coloured_digits`.
-    """
+    """Coloured MNIST: train and held-out part from disjoint halves of the training digits."""
     pools = disjoint_pools(load_known("mnist"), seed=seed)
 
     def make(pool: ImageSet, count: int, draws: int) -> Described:
@@ -118,17 +80,7 @@ def coloured_parts(side: int, sizes: Sizes, *, seed: int) -> ThreeParts:
 
 
 def digit_parts(sizes: Sizes, *, seed: int, side: int = DIGIT_SIDE) -> ThreeParts:
-    """White digits at random places of CIFAR-100 images of the category of their class.
-
-    Args:
-        sizes: Images in each part.
-        seed: Of all draws but the mapping.
-        side: Of a digit's own image, in pixels; the smaller, the farther it may be from the
-            middle.
-
-    Returns:
-        See :func:`tutelage_cli.data.synthetic.shifted.shifted_backgrounds`.
-    """
+    """White digits at random places of CIFAR-100 images of the category of their class."""
 
     def make(pool: ImageSet, count: int, draws: int) -> Described:
         digits = _brought_to(side, _some(pool, count, draws))
@@ -138,15 +90,7 @@ def digit_parts(sizes: Sizes, *, seed: int, side: int = DIGIT_SIDE) -> ThreePart
 
 
 def object_parts(sizes: Sizes, *, seed: int) -> ThreeParts:
-    """Round CIFAR-10 images of 20 pixels at random places of CIFAR-100 images.
-
-    Args:
-        sizes: Images in each part.
-        seed: Of all draws but the mapping.
-
-    Returns:
-        See :func:`tutelage_cli.data.synthetic.shifted.shifted_backgrounds`.
-    """
+    """Round CIFAR-10 images of 20 pixels at random places of CIFAR-100 images."""
 
     def make(pool: ImageSet, count: int, draws: int) -> Described:
         objects = _brought_to(OBJECT_SIDE, _some(pool, count, draws))

@@ -35,18 +35,7 @@ class Pools(NamedTuple):
 
 
 def disjoint_pools(data: Splits, *, seed: int) -> Pools:
-    """The training split cut at random into halves, and the test split.
-
-    Args:
-        data: A source of at least two training images.
-        seed: Of the cut.
-
-    Returns:
-        The pools; their images keep their ids. An odd image goes to ``held_out``.
-
-    Raises:
-        UsageError: If there are fewer than two images to cut.
-    """
+    """The training split cut at random into halves, and the test split."""
     count = len(data.train)
     if count < 2:
         raise UsageError(
@@ -59,21 +48,7 @@ def disjoint_pools(data: Splits, *, seed: int) -> Pools:
 
 
 def three_parts(make: Maker, pools: Pools, sizes: Sizes, *, seed: int) -> ThreeParts:
-    """Every part, made from its own pool with random numbers of its own.
-
-    Args:
-        make: Makes the images of a part.
-        pools: Where each part comes from.
-        sizes: How many images each part gets.
-        seed: Of all parts.
-
-    Returns:
-        The parts; ids count from 0 through ``train`` and on through ``held_out``, and from 0
-        through ``test``.
-
-    Raises:
-        UsageError: If a part is asked to be empty.
-    """
+    """Every part, made from its own pool with random numbers of its own."""
     if min(sizes) < 1:
         raise UsageError(
             f"images to make are {tuple(sizes)} (train, held-out, test); allowed: 1 and above."

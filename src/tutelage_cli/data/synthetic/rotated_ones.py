@@ -32,19 +32,6 @@ def rotated_ones(digits: ImageSet, count: int, *, degrees: Degrees, seed: int) -
     The class is drawn with equal probability, the digit with replacement, and the angle
     uniformly: from ``degrees`` for ``anticlockwise``, from their opposites for ``clockwise``.
 
-    Args:
-        digits: Where the ones come from; other digits are passed over.
-        count: N, the images to make.
-        degrees: The range of angles.
-        seed: Of all draws.
-
-    Returns:
-        The images, with the facts ``degrees`` [N] float32, anticlockwise as seen, and ``base``
-        [N] int64, the id of the digit that was turned.
-
-    Raises:
-        UsageError: If the source has no ones, or the range is no range.
-
     Source: Raghu et al., 2021, "Teaching with Commentaries", section 3.1 and appendix B.1.
     """
     if not -180 <= degrees.lowest < degrees.highest <= 180:

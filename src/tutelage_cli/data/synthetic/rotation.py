@@ -12,15 +12,7 @@ _TURNED_AT_ONCE = 1000
 def rotated(
     images: UInt8[Tensor, "N channels H W"], degrees: Float[Tensor, "N"]
 ) -> UInt8[Tensor, "N channels H W"]:
-    """Every image turned about its centre, filled with zeros, interpolated bilinearly.
-
-    Args:
-        images: Bytes.
-        degrees: Anticlockwise as the image is seen, row 0 on top.
-
-    Returns:
-        Images of the same size, rounded to bytes.
-    """
+    """Every image turned about its centre, filled with zeros, interpolated bilinearly."""
     if not len(images):
         return images.clone()
     pairs = zip(images.split(_TURNED_AT_ONCE), degrees.split(_TURNED_AT_ONCE), strict=True)

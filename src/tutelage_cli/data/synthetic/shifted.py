@@ -14,15 +14,6 @@ def shifted_backgrounds(
     Train and held-out part share one mapping from classes to categories; at the test it is
     rolled by one, so that the background speaks for another class.
 
-    Args:
-        foregrounds: RGB images with the fact ``mask``.
-        backgrounds: For each part, RGB images labelled by category.
-        mapping_seed: Of the mapping.
-        seed: Of the choice among a category's images.
-
-    Returns:
-        The parts, with the facts of :func:`on_backgrounds`.
-
     Source: Raghu et al., 2021, "Teaching with Commentaries", section 5.2; Koh et al., 2020.
     """
     classes = len(foregrounds.train.images.classes)

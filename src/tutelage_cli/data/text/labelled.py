@@ -46,14 +46,7 @@ class LabelledTexts:
         return len(self.ids)
 
     def rows(self, which: Tensor) -> "LabelledTexts":
-        """Some of the texts.
-
-        Args:
-            which: Their places, int64.
-
-        Returns:
-            Those texts in that order, with their ids.
-        """
+        """Some of the texts."""
         places: list[int] = which.tolist()
         sides = tuple([side[n] for n in places] for side in self.sides)
         labels, ids = self.labels[which], self.ids[which]
@@ -74,17 +67,6 @@ def read_texts(
 
     Held out is ``validation`` (or valid, val, dev). Test parts are left alone, since GLUE
     publishes them without labels.
-
-    Args:
-        folder: Where they lie.
-        columns: One column of texts, or two; None for those that are known, see ``SIDES``.
-        label: The column of labels: whole numbers from 0, or real ones.
-
-    Returns:
-        Both parts.
-
-    Raises:
-        UsageError: If a part or a column is missing, or a text or a label is.
     """
     place = Path(folder).expanduser()
     files = parquet_splits(place) if place.is_dir() else {}

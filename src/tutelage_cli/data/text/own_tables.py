@@ -89,20 +89,7 @@ class _File(NamedTuple):
 
 
 def text_columns(source: str, wanted: Sequence[str] = ()) -> tuple[str, ...]:
-    """The columns of a source that hold its texts.
-
-    Args:
-        source: A csv or Parquet file, a folder of such, or anything else.
-        wanted: The columns asked for; none to guess.
-
-    Returns:
-        One or two; none where the source is no table, has a column that is known to hold
-        images, or none that is known to hold texts.
-
-    Raises:
-        UsageError: If columns are asked for and the source is no table on disk, or there are
-            more than two.
-    """
+    """The columns of a source that hold its texts."""
     files = _files(Path(source).expanduser())
     if wanted:
         if not files:
@@ -137,19 +124,6 @@ def read_own_texts(
     The test part is the first of ``test``, ``validation`` and ``val`` that has labels: GLUE
     publishes -1 in their place. Where there is none, a fixed fifth of every class of train is
     held out. An empty text is a text.
-
-    Args:
-        source: A csv or Parquet file, or a folder of such.
-        columns: As ``text_columns`` gives them.
-        label_column: None to guess.
-        reading: What becomes of rows without a label; the rest of it is about images.
-
-    Returns:
-        Both parts.
-
-    Raises:
-        UsageError: If a file is broken, a column, a text or a label is missing, or there are
-            fewer than two classes.
     """
     path = Path(source).expanduser().resolve()
     found = _files(path)

@@ -12,11 +12,7 @@ from tutelage_cli.data.text.text_set import TextSet
 
 @dataclass(frozen=True)
 class SetBatches(InMemory):
-    """The minibatches of N texts; ``inputs`` are int64 [B, 3, L], L that of the longest in it.
-
-    Raises:
-        UsageError: If there are no texts, or the size is below 1.
-    """
+    """Minibatches of N texts; ``inputs`` are int64 [B, 3, L], L the longest length."""
 
     texts: TextSet
     size: int
@@ -36,14 +32,7 @@ class SetBatches(InMemory):
         return len(self.texts)
 
     def batch(self, ask: Ask) -> Batch:
-        """One batch.
-
-        Args:
-            ask: What it is made of.
-
-        Returns:
-            Texts, as long as the longest of them.
-        """
+        """One batch."""
         tokens = self.texts.tokens[ask.rows].long()
         longest = max(1, int(tokens[:, 2].sum(1).max()))
         labels, ids = self.texts.labels[ask.rows], self.texts.ids[ask.rows]

@@ -17,11 +17,7 @@ BETWEEN = " | "
 
 @dataclass(frozen=True)
 class TextSet:
-    """N texts of one sentence or two, with a class each.
-
-    Raises:
-        UsageError: If the fields disagree in length or type, or a label is not a class.
-    """
+    """N texts of one sentence or two, with a class each."""
 
     sides: tuple[tuple[str, ...], ...]
     """N sentences; where a text has two, N others"""
@@ -46,11 +42,7 @@ class TextSet:
     sources = ()  # texts have no files that could name them
 
     def __post_init__(self) -> None:
-        """Check lengths, types and the range of the labels.
-
-        Raises:
-            UsageError: See the class.
-        """
+        """Check lengths, types and the range of the labels."""
         sizes = {len(self.labels), len(self.ids), len(self.tokens), *map(len, self.sides)}
         if len(sizes) > 1:
             raise UsageError(f"{self.name} has columns of {sorted(sizes)} rows; give as many.")
@@ -64,49 +56,26 @@ class TextSet:
         return len(self.labels)
 
     def names(self) -> list[str]:
-        """What every text is called: the row of the source that it stands in.
-
-        Returns:
-            N different names.
-        """
+        """What every text is called: the row of the source that it stands in."""
         if not self.called:
             return [f"row {number + FIRST}" for number in self.ids.tolist()]
         return [self.called[number] for number in self.ids.tolist()]
 
     def shown(self) -> list[str]:
-        """Every text as one string.
-
-        Returns:
-            N strings.
-        """
+        """Every text as one string."""
         return [BETWEEN.join(text) for text in zip(*self.sides, strict=True)]
 
     def contents(self) -> Iterator[bytes]:
-        """What makes a text another one than those before and after it.
-
-        Yields:
-            N times some bytes.
-        """
+        """What makes a text another one than those before and after it."""
         for text in zip(*self.sides, strict=True):
             yield "\0".join(text).encode(errors="surrogatepass")
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that a student sees.
-
-        Returns:
-            Tokens, labels and ids.
-        """
+        """All that a student sees."""
         return self.tokens, self.labels, self.ids
 
     def rows(self, indices: Tensor) -> "TextSet":
-        """The texts at the given places, in that order, with the ids they had.
-
-        Args:
-            indices: int64 [M], places in 0..N-1.
-
-        Returns:
-            A set of M texts.
-        """
+        """The texts at the given places, in that order, with the ids they had."""
         places: list[int] = indices.tolist()
         return replace(
             self,
@@ -117,14 +86,7 @@ class TextSet:
         )
 
     def with_labels(self, labels: Tensor) -> "TextSet":
-        """The same texts under other labels.
-
-        Args:
-            labels: int64 [N].
-
-        Returns:
-            A set that shares the texts and ids of this one.
-        """
+        """The same texts under other labels."""
         return replace(self, labels=labels)
 
 

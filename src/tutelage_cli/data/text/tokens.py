@@ -25,18 +25,6 @@ def tokenised(sides: Sequence[Sequence[str]], tokenizer: Any, longest: int) -> T
     """Texts as tokens.
 
     What looks like a special token in a text is text. An empty text has special tokens alone.
-
-    Args:
-        sides: N sentences; where a text has two, N others.
-        tokenizer: A fast one of ``transformers``.
-        longest: Tokens that a text may have, special ones included; longer ones are cut, and
-            one warning tells how many.
-
-    Returns:
-        As long as the longest of them.
-
-    Raises:
-        UsageError: If the tokenizer cannot pad, or has no fast form, or nothing is to be read.
     """
     if not getattr(tokenizer, "is_fast", False):
         raise UsageError(

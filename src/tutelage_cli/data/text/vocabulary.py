@@ -34,18 +34,7 @@ class Vocabulary:
 
     @classmethod
     def learn(cls, texts: Iterable[str], size: int) -> "Vocabulary":
-        """Merge what occurs together most often.
-
-        Args:
-            texts: Those of both languages.
-            size: Tokens in all; at least 260, the special ones and every byte.
-
-        Returns:
-            A vocabulary of at most that size.
-
-        Raises:
-            UsageError: If the size is too small.
-        """
+        """Merge what occurs together most often."""
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         if size < len(SPECIAL) + len(alphabet):
             least = len(SPECIAL) + len(alphabet)
@@ -70,19 +59,7 @@ class Vocabulary:
         return self.tokenizer.get_vocab_size()
 
     def encode(self, texts: Sequence[str], longest: int) -> list[list[int]]:
-        """Tokens of every text, ``END`` after the last.
-
-        Args:
-            texts: N texts; an empty one has ``END`` alone.
-            longest: Tokens that a text may have, ``END`` included; one warning tells how many
-                texts were cut.
-
-        Returns:
-            N lists of 1..``longest`` ids.
-
-        Raises:
-            UsageError: If ``longest`` is below 1.
-        """
+        """Tokens of every text, ``END`` after the last."""
         if longest < 1:
             raise UsageError(f"longest is {longest}; allowed: 1 and above.")
         tokens = [found.ids for found in self.tokenizer.encode_batch_fast(list(texts))]
@@ -91,38 +68,17 @@ class Vocabulary:
         return [[*ids[: longest - 1], END] for ids in tokens]
 
     def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
-        """Texts of tokens, up to the first ``END``, special ones left out.
-
-        Args:
-            tokens: N lists of ids.
-
-        Returns:
-            N texts.
-        """
+        """Texts of tokens, up to the first ``END``, special ones left out."""
         kept = [_before_end(ids) for ids in tokens]
         return [text.strip() for text in self.tokenizer.decode_batch(kept)]
 
     def save(self, file: Path) -> None:
-        """Store it in the format of ``tokenizers``.
-
-        Args:
-            file: A JSON file.
-        """
+        """Store it in the format of ``tokenizers``."""
         self.tokenizer.save(str(file))
 
     @classmethod
     def load(cls, file: Path) -> "Vocabulary":
-        """Read what ``save`` stored.
-
-        Args:
-            file: A JSON file.
-
-        Returns:
-            The vocabulary.
-
-        Raises:
-            UsageError: If it is no vocabulary of this kind.
-        """
+        """Read what ``save`` stored."""
         try:
             tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises its own kind of plain Exception

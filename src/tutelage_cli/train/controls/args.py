@@ -7,17 +7,7 @@ from tutelage_cli.train.names import ALL, CONTROLS, NONE
 
 
 def controls_of(asked: Sequence[str]) -> tuple[str, ...]:
-    """The controls to train, in the order of ``named.CONTROLS``.
-
-    Args:
-        asked: ``all``, ``none``, or some of their names.
-
-    Returns:
-        Their names.
-
-    Raises:
-        UsageError: If a name is unknown, comes twice, or stands beside ``all`` or ``none``.
-    """
+    """The controls to train, in the order of ``named.CONTROLS``."""
     allowed = (ALL, NONE, *CONTROLS)
     for name in asked:
         if name not in allowed:

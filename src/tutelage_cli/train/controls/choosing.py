@@ -67,16 +67,6 @@ def choose(
     Every pair of the grid trains a student for each fold, which is judged after each of the
     marks. The first of the best is kept in the control's folder. A single checked example can
     judge nothing: the first pair and mark are taken then.
-
-    Args:
-        case: The control.
-        grid: Learning rates with weight decays.
-        marks: Student steps, rising.
-        rate: The learning rate at a step, from that of the grid and the step's number.
-        start: The weights that students start from; None: fresh ones.
-
-    Returns:
-        The choice.
     """
     file = case.job.folder / CHOSEN
     if file.exists():
@@ -106,14 +96,7 @@ def _judged(
     rate: Callable[[float, int], float],
     start: Mapping[str, Any] | None,
 ) -> list[float]:
-    """Train a student for each fold.
-
-    Returns:
-        Mean log-likelihood of the checked examples after each mark.
-
-    Raises:
-        Stopped: If the run is to stop.
-    """
+    """Train a student for each fold."""
     checked, seed = case.material.held_out, case.job.seed
     folds = min(FOLDS, len(checked))
     fold = stratified_folds(checked.labels, folds, seed=mixed_seed(_PART, seed))

@@ -52,12 +52,6 @@ TUNED_STEPS = (1 / 40, 1 / 16, 1 / 8)
 def course_of(case: Case) -> Course:
     """The training of one student.
 
-    Args:
-        case: Which, and its data.
-
-    Returns:
-        The course; of a control, where what it builds on has been trained.
-
     Note: raises ``choosing.Stopped`` where it is stopped while settings are chosen.
     """
     return COURSES.get(case.job.arm, _taught)(case)
@@ -87,11 +81,7 @@ def _budgeted(
     objective: Objective = cross_entropy,
     weights: Tensor | None = None,
 ) -> Course:
-    """Plain training for as many steps as the untaught student takes.
-
-    Returns:
-        The course, under the untaught student's learning rates.
-    """
+    """Plain training for as many steps as the untaught student takes."""
     job, settings = case.job, case.job.settings
     length = len(case.streams.train)
     steps, train = length * settings.epochs, case.material.train
@@ -107,11 +97,7 @@ def _budgeted(
 
 
 def _with_checked(case: Case, kept: Tensor | None = None) -> tuple[InMemory, ById]:
-    """Put the checked examples after the training examples, or after some of them.
-
-    Returns:
-        The batches, and where each example stands.
-    """
+    """Put the checked examples after the training examples, or after some of them."""
     train = case.material.train if kept is None else case.material.train.rows(kept)
     whole = together(train, case.material.held_out)
     return fed(case.streams.train, whole), by_id(whole, None)
@@ -167,11 +153,7 @@ def _fine_tuned(case: Case) -> Course:
 
 
 def _untaught(case: Case) -> tuple[Standing, dict[str, Tensor]]:
-    """Read where the untaught student of the seed ended.
-
-    Returns:
-        That, and its weights.
-    """
+    """Read where the untaught student of the seed ended."""
     job = case.job.of("untaught")
     with telling_damage(job.checkpoint, f"Delete {job.folder}, then go on with --resume."):
         state = load_checkpoint(job.checkpoint, device_of(case.job.settings))
@@ -206,11 +188,7 @@ def _pruned(case: Case) -> Course:
 
 
 def _transitions(case: Case, *, refined: bool) -> tuple[Tensor, float]:
-    """What label each class gets, as checked examples or all examples show.
-
-    Returns:
-        The transitions, and the seconds of what they build on.
-    """
+    """What label each class gets, as checked examples or all examples show."""
     plain = read_unseen(case.job, PLAIN, case.material)
     rough = transitions_of(plain, case.material)
     if not refined:
@@ -222,11 +200,7 @@ def _transitions(case: Case, *, refined: bool) -> tuple[Tensor, float]:
 def _corrected(
     case: Case, kept: Tensor | None = None, *, refined: bool = False
 ) -> tuple[Feed, ById, Objective, float]:
-    """Prepare gold loss correction on the training examples, or on some of them.
-
-    Returns:
-        Batches, where each example stands, objective, and the seconds of what it builds on.
-    """
+    """Prepare gold loss correction on the training examples, or on some of them."""
     transitions, seconds = _transitions(case, refined=refined)
     given, checked = case.material.train.labels, case.material.held_out.labels
     given = given if kept is None else given[kept]
@@ -256,11 +230,7 @@ def _cross_fitted(case: Case) -> Course:
 
 
 def _out_of_fold(case: Case) -> Course:
-    """Train under a teacher of out-of-fold predictions, which starts at their closed form.
-
-    Returns:
-        The course, on the training examples alone.
-    """
+    """Train under a teacher of out-of-fold predictions, which starts at their closed form."""
     rough, _ = _transitions(case, refined=False)
     _, seconds = _transitions(case, refined=True)
     unseen = read_unseen(case.job, REFINED, case.material)

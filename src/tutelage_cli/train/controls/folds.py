@@ -46,53 +46,23 @@ class Unseen(NamedTuple):
 
 
 def fold_settings(settings: TrainSettings) -> TrainSettings:
-    """The settings of a student of a fold: a third of the epochs, rounded up.
-
-    Args:
-        settings: The study's settings.
-
-    Returns:
-        Others.
-    """
+    """The settings of a student of a fold: a third of the epochs, rounded up."""
     return replace(settings, epochs=-(-settings.epochs // 3))
 
 
 def folds_of(material: Material, seed: int) -> Tensor:
-    """The fold of each training example; the given labels are spread evenly.
-
-    Args:
-        material: The data of the seed.
-        seed: Of the shuffle.
-
-    Returns:
-        int64 [N].
-    """
+    """The fold of each training example; the given labels are spread evenly."""
     labels = material.train.labels
     return stratified_folds(labels, FOLDS, seed=mixed_seed(_PART, seed))
 
 
 def fold_jobs(job: Job, arm: str) -> list[Job]:
-    """The students of all folds.
-
-    Args:
-        job: Any student of the run and seed.
-        arm: ``PLAIN``, ``CORRECTED`` or ``REFINED``.
-
-    Returns:
-        One job for each.
-    """
+    """The students of all folds."""
     return [job.of(arm, fold) for fold in range(FOLDS)]
 
 
 def fold_seed(job: Job) -> int:
-    """The seed of a fold's student: of its first weights and the order of its batches.
-
-    Args:
-        job: The student.
-
-    Returns:
-        A seed.
-    """
+    """The seed of a fold's student: of its first weights and the order of its batches."""
     assert job.fold is not None
     return mixed_seed(_PART, job.seed, job.fold)
 
@@ -100,15 +70,7 @@ def fold_seed(job: Job) -> int:
 def write_unseen(
     job: Job, tutor: Tutor, streams: Streams, material: Material, seconds: float
 ) -> None:
-    """Write what a fold's student predicts, and its result.
-
-    Args:
-        job: The student.
-        tutor: With its student at the end of training.
-        streams: The batches of its seed.
-        material: The data of its seed.
-        seconds: What training took.
-    """
+    """Write what a fold's student predicts, and its result."""
     mine = folds_of(material, job.seed) == job.fold
     ours = probabilities(tutor, streams.train)[mine].numpy()
     checked = probabilities(tutor, streams.held_out).numpy()
@@ -119,16 +81,7 @@ def write_unseen(
 
 
 def read_unseen(job: Job, arm: str, material: Material) -> Unseen:
-    """Put together what the students of all folds predict.
-
-    Args:
-        job: Any student of the run and seed.
-        arm: ``PLAIN``, ``CORRECTED`` or ``REFINED``.
-        material: The data of the seed.
-
-    Returns:
-        The predictions.
-    """
+    """Put together what the students of all folds predict."""
     folds, classes = folds_of(material, job.seed), len(material.train.classes)
     train, checked, seconds = torch.empty(len(folds), classes), [], 0.0
     for one in fold_jobs(job, arm):
@@ -140,43 +93,18 @@ def read_unseen(job: Job, arm: str, material: Material) -> Unseen:
 
 
 def transitions_of(unseen: Unseen, material: Material) -> Float[Tensor, "C C"]:
-    """Which given label each class gets, as the checked examples show.
-
-    Args:
-        unseen: Predictions of untaught students.
-        material: The data of the seed.
-
-    Returns:
-        See ``tutelage.crossfit.estimate_transitions``.
-    """
+    """Which given label each class gets, as the checked examples show."""
     return estimate_transitions(unseen.checked, material.held_out.labels)
 
 
 def refined_by(unseen: Unseen, material: Material, rough: Tensor) -> Float[Tensor, "C C"]:
-    """The transitions as all training examples show them.
-
-    Args:
-        unseen: Predictions of students of the corrected loss.
-        material: The data of the seed.
-        rough: What the checked examples show.
-
-    Returns:
-        See ``tutelage.crossfit.refined_transitions``.
-    """
+    """The transitions as all training examples show them."""
     return refined_transitions(unseen.train, rough, material.train.labels)
 
 
 @torch.no_grad()
 def probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
-    """What a student says of examples, in evaluation mode and as they are.
-
-    Args:
-        tutor: The student; it is left in evaluation mode.
-        batches: The examples.
-
-    Returns:
-        Softmax, on the CPU.
-    """
+    """What a student says of examples, in evaluation mode and as they are."""
     student = tutor.student.eval()
     found = [logits_of(student(batch.inputs)) for batch in batches.whole(AT_ONCE)]
     return torch.cat(found).float().softmax(1).cpu()

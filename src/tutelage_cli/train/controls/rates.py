@@ -18,14 +18,7 @@ class DivergedError(UsageError):
 
 
 def rate_jobs(job: Job) -> list[Job]:
-    """An untaught student for each learning rate to choose from.
-
-    Args:
-        job: Any student of the run and seed.
-
-    Returns:
-        One job for each; none where nothing is to be chosen.
-    """
+    """An untaught student for each learning rate to choose from."""
     settings = job.settings
     return [
         replace(job.of(RATES, place), settings=replace(settings, lr=lr, choose_lr=()))
@@ -34,28 +27,12 @@ def rate_jobs(job: Job) -> list[Job]:
 
 
 def judge_rate(job: Job, log_likelihood: float | None, seconds: float) -> None:
-    """Write what the student of a learning rate came to.
-
-    Args:
-        job: The student.
-        log_likelihood: Of the checked examples, which it was not trained on; None: it diverged.
-        seconds: What training took.
-    """
+    """Write what the student of a learning rate came to."""
     write_json(job.folder / "result.json", {SAID: log_likelihood, "seconds": seconds})
 
 
 def chosen_rate(job: Job) -> float:
-    """The learning rate whose untaught student predicts the checked examples best.
-
-    Args:
-        job: Any student of the run and seed; those of all rates are trained.
-
-    Returns:
-        The rate, the first of several; that of the settings where nothing is to be chosen.
-
-    Raises:
-        UsageError: If the students of all rates diverged.
-    """
+    """The learning rate whose untaught student predicts the checked examples best."""
     said = {one.settings.lr: _said(one) for one in rate_jobs(job)}
     known = {lr: value for lr, value in said.items() if value is not None}
     if said and not known:
@@ -65,14 +42,7 @@ def chosen_rate(job: Job) -> float:
 
 
 def with_chosen_rate(job: Job) -> Job:
-    """A student under the learning rate of its seed.
-
-    Args:
-        job: The student, of any arm.
-
-    Returns:
-        The job.
-    """
+    """A student under the learning rate of its seed."""
     if job.arm == RATES or not job.settings.choose_lr:
         return job
     return replace(job, settings=replace(job.settings, lr=chosen_rate(job), choose_lr=()))

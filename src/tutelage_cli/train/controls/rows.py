@@ -26,15 +26,7 @@ Fed = TypeVar("Fed", Batches, SetBatches, FeatureBatches)
 
 
 def together(train: Data, checked: Data) -> Data:
-    """Training examples and, after them, the checked ones, under ids of their own.
-
-    Args:
-        train: N examples.
-        checked: H examples of the same kind.
-
-    Returns:
-        N + H examples; they have no names.
-    """
+    """Training examples and, after them, the checked ones, under ids of their own."""
     first = int(train.ids.max()) + 1 if len(train) else 0
     ids = torch.cat([train.ids, first + torch.arange(len(checked))])
     labels = torch.cat([train.labels, checked.labels])
@@ -57,17 +49,7 @@ def together(train: Data, checked: Data) -> Data:
 
 
 def fed(like: Fed, examples: Data, *, alone: bool = False) -> Fed:
-    """Batches of other examples, made as those of the training set are.
-
-    Args:
-        like: The batches of the training set.
-        examples: What to feed.
-        alone: Whether a single example is fed as it is, and not twice, which batch
-            normalisation needs in training.
-
-    Returns:
-        Their batches.
-    """
+    """Batches of other examples, made as those of the training set are."""
     if len(examples) == 1 and not alone:
         examples = examples.rows(torch.zeros(2, dtype=torch.long))
     if isinstance(like, Batches):
@@ -104,14 +86,7 @@ class Targeted(InMemory):
         return self.inner.count
 
     def batch(self, ask: Ask) -> Batch:
-        """One batch.
-
-        Args:
-            ask: What it is made of.
-
-        Returns:
-            The batch of the same examples, under their targets.
-        """
+        """One batch."""
         found = self.inner.batch(ask)
         return found._replace(targets=self.targets[ask.rows].to(found.targets.device))
 
@@ -128,15 +103,7 @@ class Repeated:
         return self.length
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch; the examples are shuffled anew when all have been seen.
-
-        Args:
-            number: The epoch, from 0.
-            start: The batch to begin with.
-
-        Yields:
-            Batches ``start``..``length - 1``.
-        """
+        """The batches of an epoch; the examples are shuffled anew when all have been seen."""
         place, end = number * self.length + start, (number + 1) * self.length
         while place < end:
             whole, within = divmod(place, len(self.inner))
@@ -158,15 +125,7 @@ class WithChecked:
     given: ForwardCorrected
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """One loss per example.
-
-        Args:
-            logits: [B, C].
-            targets: [B]: the given class g, or C + c for a checked example of class c.
-
-        Returns:
-            [B], in nats.
-        """
+        """One loss per example."""
         classes = logits.shape[1]
         checked = targets >= classes
         given = self.given(logits, targets.where(~checked, 0))

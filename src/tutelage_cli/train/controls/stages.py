@@ -26,14 +26,6 @@ def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[
     """All students of a run, in stages: each builds on what earlier stages left.
 
     Students of folds are jobs of their own, so that none is trained twice.
-
-    Args:
-        run: The run's folder.
-        settings: Its settings.
-        log_every: Student steps between two that TensorBoard is told of; 0: nothing is told.
-
-    Returns:
-        The jobs; no stage is empty.
     """
     stages: list[list[Job]] = [[], [], [], [], []]
     for seed in range(settings.seeds):
@@ -57,15 +49,7 @@ def _stage(arm: str) -> int:
 
 
 def steps_of(job: Job, length: int) -> int:
-    """How many steps a student takes, about; for what is shown while it trains.
-
-    Args:
-        job: The student.
-        length: Batches in an epoch of the training set.
-
-    Returns:
-        At least 1.
-    """
+    """How many steps a student takes, about; for what is shown while it trains."""
     if job.arm in (PLAIN, CORRECTED, REFINED):
         return max(1, round(0.8 * length * fold_settings(job.settings).epochs))
     if job.arm in ON_UNTAUGHT:
@@ -74,14 +58,7 @@ def steps_of(job: Job, length: int) -> int:
 
 
 def epochs_of(job: Job) -> tuple[int, int]:
-    """Between how many epochs are told of a finished student.
-
-    Args:
-        job: The student.
-
-    Returns:
-        The least and the most; those of the untaught student that it goes on from count.
-    """
+    """Between how many epochs are told of a finished student."""
     epochs = job.settings.epochs
     if job.arm == "early-stopped":
         return 1, epochs
