@@ -15,14 +15,14 @@ from papers.data.few_shot.episodes import Episode
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.module_state import attributes_kept
-from tutelage.functional.replay_context import copied
+from tutelage.functional.replay_context import clone_rows
 from tutelage.functional.student import in_full_precision
 from tutelage.losses.reduction import counts_of
-from tutelage.losses.targets import answered_rightly
+from tutelage.losses.targets import correct_predictions
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.signals import FromStart
-from tutelage.training.loops import whole_run
+from tutelage.training.loops import planned_steps
 from tutelage.training.teacher_buffers import require_no_memory
 from tutelage.training.teacher_update import step_if_finite
 from tutelage.types import Batch, HeldOutLoss, Params, Progress, Step, StudentState
@@ -84,14 +84,14 @@ def evaluate_start(
     query = episode.query._replace(seed=mixed_seed(seed, steps), autocast=now)
     with autocast_to(FULL, problem.student.device):
         start = in_full_precision(problem.student.state())
-        return signal.to_start(problem, teacher, start, taken, query)[0]
+        return signal.start_gradient(problem, teacher, start, taken, query)[0]
 
 
 def adaptation(
     problem: BilevelProblem, support: Batch, steps: int, *, total_steps: int, seed: int
 ) -> list[Step]:
     """Steps on a support set, all of it in every one."""
-    taken = whole_run(problem.student, [support] * steps, seed)
+    taken = planned_steps(problem.student, [support] * steps, seed)
     return [step._replace(progress=Progress(k / total_steps)) for k, step in enumerate(taken)]
 
 
@@ -100,7 +100,7 @@ def adapt(problem: BilevelProblem, steps: Sequence[Step]) -> StudentState:
     teacher: Params = dict(problem.teacher.named_parameters())
     state = problem.student.state()
     for step in steps:
-        state = problem.take(state, teacher, step)
+        state = problem.step(state, teacher, step)
     return state
 
 
@@ -111,11 +111,11 @@ def accuracy(problem: BilevelProblem, state: StudentState, query: Batch) -> floa
     Batch normalisation is by the query set, as in the source.
     """
     require_batch_statistics(problem)
-    own = copied(query)
+    own = clone_rows(query)
     with attributes_kept(problem.student.module):
         outputs, _, _ = problem.student.evaluate(state.params, state.buffers, own.inputs, ())
     counts = counts_of(problem.objective, query.targets)
-    right = answered_rightly(outputs, query.targets, counts)
+    right = correct_predictions(outputs, query.targets, counts)
     return int(right.sum()) / max(len(right), 1)
 
 

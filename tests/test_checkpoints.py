@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tutelage.errors import UsageError
-from tutelage.storage.checkpoint import load_checkpoint, save_checkpoint, telling_damage
+from tutelage.storage.checkpoint import load_checkpoint, name_damaged_file, save_checkpoint
 from tutelage_cli.runner.run_folder import sweep
 
 CPU = torch.device("cpu")
@@ -27,7 +27,7 @@ def state_of(number: int) -> dict[str, Any]:
 
 
 def read(file: Path) -> dict[str, Any]:
-    with telling_damage(file, "Delete it."):
+    with name_damaged_file(file, "Delete it."):
         return load_checkpoint(file, CPU)
     raise AssertionError
 
@@ -119,5 +119,5 @@ def test_what_is_no_plain_value_is_refused(tmp_path, state):
 
 
 def test_running_out_of_memory_is_not_blamed_on_a_file(tmp_path):
-    with pytest.raises(torch.OutOfMemoryError), telling_damage(tmp_path, "Delete it."):
+    with pytest.raises(torch.OutOfMemoryError), name_damaged_file(tmp_path, "Delete it."):
         raise torch.OutOfMemoryError("too much")

@@ -49,7 +49,7 @@ def test_a_clipped_step_taken_again_is_clipped(student, optimizer) -> None:
     state = window.start
     assert state is not None
     for step in window.steps:
-        state = problem.take(state, {}, step)
+        state = problem.step(state, {}, step)
     close(state.params, window.end.params, 1e-9)  # Adam divides by gradients of next to nothing
 
 

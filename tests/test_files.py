@@ -13,7 +13,7 @@ from tests.disks import closed, full_disk
 from tests.trained import pictures
 from tutelage.commentaries import save_commentary, write_policy
 from tutelage.errors import UsageError
-from tutelage.storage.atomic_files import write_atomically, written_whole
+from tutelage.storage.atomic_files import atomic_path, write_atomically
 from tutelage.storage.checkpoint import save_checkpoint
 from tutelage.storage.json_files import write_json
 from tutelage.teachers import LearnedAugmentation, LossWeigher
@@ -123,7 +123,7 @@ def test_a_missing_folder_is_told_with_the_file(tmp_path):
 def test_what_is_broken_off_leaves_the_old_file_and_no_other(tmp_path):
     path = tmp_path / "a"
     path.write_text("old")
-    with pytest.raises(ZeroDivisionError), written_whole(path) as part:
+    with pytest.raises(ZeroDivisionError), atomic_path(path) as part:
         part.write_text(str(1 // 0))
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

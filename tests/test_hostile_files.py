@@ -17,7 +17,7 @@ from tests.trained import unchecked
 from tutelage.commentaries import caution, load_commentary, read_card, save_commentary
 from tutelage.errors import UsageError
 from tutelage.models import MaskUNet, TwoBlockCNN, build_student
-from tutelage.storage.checkpoint import load_checkpoint, save_checkpoint, telling_damage
+from tutelage.storage.checkpoint import load_checkpoint, name_damaged_file, save_checkpoint
 from tutelage.teachers import (
     AttentionMask,
     Blending,
@@ -160,7 +160,7 @@ def test_no_bytes_of_a_checkpoint_do_harm(tmp_path):
     whole = file.read_bytes()
 
     def read() -> None:
-        with telling_damage(file, "Delete it."):
+        with name_damaged_file(file, "Delete it."):
             assert load_checkpoint(file, torch.device("cpu"))["teacher"]["w"][3] == 3
 
     for _ in range(300):

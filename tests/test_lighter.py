@@ -12,7 +12,7 @@ from tutelage.losses.objectives import cross_entropy
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Lookahead
 from tutelage.teachers import Copies, LossWeigher, Together, WorstCase, WorstCaseSoft
-from tutelage.training.forward import Record, prepared, weighed
+from tutelage.training.forward import Record, apply_weights, prepare_lesson
 from tutelage.training.skip_rows import rows_that_matter
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, Observation
@@ -97,14 +97,14 @@ def _inputs(tutor: Tutor) -> Tensor:
 
 
 def _lesson(tutor: Tutor) -> Lesson:
-    return prepared(tutor.problem, batch_of()._replace(seed=mixed_seed(tutor.seed, 0)))
+    return prepare_lesson(tutor.problem, batch_of()._replace(seed=mixed_seed(tutor.seed, 0)))
 
 
 def _descended(tutor: Tutor, logits: Tensor) -> Tensor:
     lesson = _lesson(tutor)
     losses = cross_entropy(logits, lesson.targets)
     seen = Observation(losses, logits, {}, tutor.progress)
-    return weighed(tutor.problem, batch_of(), lesson, seen).loss
+    return apply_weights(tutor.problem, batch_of(), lesson, seen).loss
 
 
 def test_rows_of_least_mass_are_dropped_and_two_are_always_kept() -> None:

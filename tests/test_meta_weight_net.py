@@ -143,9 +143,9 @@ def test_the_step_that_is_tried_is_plain_whatever_the_students_optimiser_is() ->
 
 def test_the_two_ways_to_try_a_step_differ_where_there_is_momentum() -> None:
     tutor, other = paper_script(build("relu network")), paper_script(build("relu network"))
-    assert other.learner is not None
+    assert other.teacher_updater is not None
     other.teacher.load_state_dict(tutor.teacher.state_dict())
-    other.learner.signal = Lookahead(mode="restep")
+    other.teacher_updater.signal = Lookahead(mode="restep")
     for each in (tutor, other):
         run(each)
     pairs = zip(tutor.teacher.parameters(), other.teacher.parameters(), strict=True)

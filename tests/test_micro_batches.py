@@ -83,7 +83,7 @@ def test_a_step_taken_again_draws_and_normalises_part_by_part_as_it_did(student)
     state = window.start
     assert state is not None
     for step in window.steps:
-        state = problem.take(state, {}, step)
+        state = problem.step(state, {}, step)
     close(state.params, window.end.params, 1e-11)
     for name, buffer in window.end.buffers.items():
         torch.testing.assert_close(state.buffers[name], buffer, rtol=1e-11, atol=0)

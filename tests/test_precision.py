@@ -96,7 +96,7 @@ def test_a_step_taken_again_gives_the_same_bits_wherever_it_is_taken(
         problem, phi, window, held_out = seen.calls[number]
         assert window.start is not None
         with region(on != outside, dtype):
-            loss, _ = problem.taught_loss(window.start, phi, window.steps[0])
+            loss, _ = problem.training_loss(window.start, phi, window.steps[0])
             grads, buffers = problem.gradient(window.start, phi, window.steps[0])
             judged = problem.held_out_loss(window.end, phi, held_out)
         assert torch.equal(loss, record.loss)

@@ -76,7 +76,7 @@ def hypergradient(
         total_steps=10,
         objective=objective_of(student),
     )
-    assert tutor.learner is not None
+    assert tutor.teacher_updater is not None
 
     def keep(grad: dict[str, Tensor]) -> None:
         assert {k: g.dtype for k, g in grad.items()}.keys() == dict(
@@ -85,8 +85,8 @@ def hypergradient(
         assert all(g.dtype not in (torch.bfloat16, torch.float16) for g in grad.values())
         found.append(torch.cat([g.double().flatten() for g in grad.values()]))
 
-    tutor.learner._step = keep  # type: ignore[method-assign]
-    for seed in range(tutor.learner.every):
+    tutor.teacher_updater._step = keep  # type: ignore[method-assign]
+    for seed in range(tutor.teacher_updater.every):
         taken, judge = batch_of(6, seed, torch.float32), batch_of(6, 99, torch.float32)
         tutor.step(as_kind(taken, kinds[0]), as_kind(judge, kinds[0]))
     return found[0]

@@ -111,6 +111,6 @@ def test_a_look_costs_one_message_more(found) -> None:
 
 def test_one_process_has_nothing_to_tell() -> None:
     x = torch.ones(2)
-    assert SingleProcess().total(x) is x
+    assert SingleProcess().all_reduce(x) is x
     batches = list(islice(stream(), 2))
     assert list(even(batches, SingleProcess())) == batches

@@ -22,7 +22,7 @@ from tutelage.signals import (
     Unrolled,
 )
 from tutelage.teachers import KeepOrDrop, Permuted, Plain
-from tutelage.training.forward import shown
+from tutelage.training.forward import prediction_lesson
 from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, as_lesson
@@ -223,7 +223,7 @@ def test_a_teachers_buffers_are_renewed_once_by_each_step_that_it_teaches(signal
     tutor = stepped(tutor_of(fresh(Body), teacher, signal, **settings), 4)
     taught = 2 if plain_between else 4
     assert float(teacher.weighed) == float(teacher.prepared) == taught
-    shown(tutor.problem, rows_of(0))
+    prediction_lesson(tutor.problem, rows_of(0))
     assert float(teacher.prepared) == taught
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tutelage.errors import UsageError
-from tutelage.integrations.columns import TrainersLoss
+from tutelage.integrations.columns import TrainerLoss
 from tutelage.losses.objectives import (
     Auxiliary,
     TokenCrossEntropy,
@@ -35,7 +35,7 @@ from tutelage.teachers import (
     UniformCopies,
     WorstCase,
 )
-from tutelage.training.accuracy_reward import share_right
+from tutelage.training.accuracy_reward import held_out_accuracy
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
@@ -46,8 +46,8 @@ OBJECTIVES: dict[str, Any] = {
     "ours": CrossEntropy(ignored=(-100,)),
     "torch's module": nn.CrossEntropyLoss(reduction="none"),
     "torch's function": partial(F.cross_entropy, reduction="none"),
-    "the Trainer's": TrainersLoss(),
-    "smoothed": TrainersLoss(smoothing=0.1),
+    "the Trainer's": TrainerLoss(),
+    "smoothed": TrainerLoss(smoothing=0.1),
     "around another": Auxiliary(CrossEntropy(ignored=(-100,))),
 }
 
@@ -247,7 +247,7 @@ def spoken(objective: Any, rows: list[int]) -> tuple[float, Tensor]:
 
 
 @pytest.mark.parametrize(
-    "objective", [TokenCrossEntropy(), TrainersLoss(), TrainersLoss(shifts=True)]
+    "objective", [TokenCrossEntropy(), TrainerLoss(), TrainerLoss(shifts=True)]
 )
 def test_sequences_without_a_token_count_in_no_mean(objective) -> None:
     found, wanted = spoken(objective, [0, 1, 2, 3]), spoken(objective, [0, 2, 3])
@@ -261,7 +261,7 @@ def test_the_mean_of_the_trainer_s_loss_is_that_over_all_tokens(shifts) -> None:
     logits = Speaker().double()(batch([0] * 4).inputs)
     seen, known = (logits[:, :-1], TOKENS[:, 1:]) if shifts else (logits, TOKENS)
     wanted = F.cross_entropy(seen.reshape(-1, C), known.reshape(-1))
-    assert spoken(TrainersLoss(shifts=shifts), [0, 1, 2, 3])[0] == pytest.approx(
+    assert spoken(TrainerLoss(shifts=shifts), [0, 1, 2, 3])[0] == pytest.approx(
         float(wanted.detach())
     )
 
@@ -289,6 +289,8 @@ def test_an_accuracy_is_over_those_with_a_label() -> None:
     marked = batch(LABELS)
     with torch.no_grad():
         right = student(marked.inputs).argmax(1) == marked.targets
-    assert share_right(tutor, [marked]) == pytest.approx(float(right[KEPT].double().mean()))
+    assert held_out_accuracy(tutor, [marked]) == pytest.approx(
+        float(right[KEPT].double().mean())
+    )
     soft = marked._replace(targets=F.one_hot(torch.tensor([0, 1, 2, 0, 1, 2]), C).double())
-    assert 0 <= share_right(tutor, [soft]) <= 1
+    assert 0 <= held_out_accuracy(tutor, [soft]) <= 1

@@ -239,12 +239,12 @@ def test_a_teacher_step_that_raises_does_not_spoil_the_next_window() -> None:
     tutor = teaching(signal)
     batches = stream()
     tutor.step(next(batches))
-    assert tutor.learner is not None
-    tutor.learner.signal = Unrolled(2)
+    assert tutor.teacher_updater is not None
+    tutor.teacher_updater.signal = Unrolled(2)
     bad = next(batches)
     with pytest.raises(IndexError):
         tutor.step(bad, bad._replace(targets=bad.targets + 100))
-    tutor.learner.signal = signal
+    tutor.teacher_updater.signal = signal
     before = tutor.problem.student.snapshot()
     for _ in range(2):
         tutor.step(next(batches), next(batches))

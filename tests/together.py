@@ -14,7 +14,7 @@ from torch.optim import SGD
 
 from tests.cases import OPTIMIZERS, STUDENTS, C, D, InputWeigher, Shifter, stream
 from tests.cases import build as of_the_table
-from tutelage.distributed.groups import Group, Processes, even, nothing_of
+from tutelage.distributed.groups import Group, Processes, empty_like, even
 from tutelage.errors import UnsupportedStudentError
 from tutelage.signals import (
     GradientAlignment,
@@ -233,7 +233,7 @@ def ending(rank: int) -> dict[str, Any]:
     batch = next(stream())
     own = part(batch, 3, rank)
     rows = [part(part(own, n, 1), 1, 0) for n in range(3 - rank)]
-    clean = part(batch, 1, 0) if rank == 0 else nothing_of(batch)
+    clean = part(batch, 1, 0) if rank == 0 else empty_like(batch)
     student = DistributedDataParallel(build("relu network"))
     teacher = InputWeigher().double()
     tutor = Tutor(

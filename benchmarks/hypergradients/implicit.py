@@ -15,7 +15,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Implicit, Neumann
-from tutelage.training.loops import whole_run
+from tutelage.training.loops import planned_steps
 from tutelage.types import Batch, Lesson, Window, as_lesson
 
 RATE = 0.05
@@ -96,7 +96,7 @@ def ours(terms: int, dtype: torch.dtype) -> Once:
     student, teacher, train, held_out = parts(dtype)
     optimizer = torch.optim.SGD(student.parameters(), RATE)
     problem = BilevelProblem(StudentView(student, optimizer), teacher, cross_entropy)
-    window = Window(None, whole_run(problem.student, [train], 0), problem.student.state())
+    window = Window(None, planned_steps(problem.student, [train], 0), problem.student.state())
     signal = Implicit(Neumann(terms, RATE))
 
     def once() -> Tensor:

@@ -19,7 +19,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Replayed, Reversible, Unrolled, WholeRun
-from tutelage.training.loops import whole_run
+from tutelage.training.loops import planned_steps
 from tutelage.types import Batch, Lesson, Observation, Params
 
 RATE = 1e-3
@@ -189,13 +189,13 @@ def ours(
         StudentView(run.student, make(run.student)), teacher, cross_entropy
     )
     batches = [Batch(x, y, ids[:8]) for x, y in zip(run.inputs, run.targets, strict=True)]
-    taken = whole_run(problem.student, batches, 0)
+    taken = planned_steps(problem.student, batches, 0)
     start = problem.student.snapshot()
     held_out = Batch(run.held_inputs, run.held_targets, ids)
 
     def once() -> Tensor:
         phi: Params = dict(teacher.named_parameters())
-        return signal.whole(problem, phi, start, taken, held_out)[0].grad["logits"]
+        return signal.estimate_run(problem, phi, start, taken, held_out)[0].grad["logits"]
 
     return once
 

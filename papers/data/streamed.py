@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from tutelage.data.order import Ask, batch_count, drawn, in_order, shuffled
+from tutelage.data.order import BatchRequest, batch_count, in_order, random_rows, shuffled
 from tutelage.errors import UsageError
-from tutelage.randomness import each_from, mixed_seed
+from tutelage.randomness import mixed_seed, seeded_generators
 from tutelage.types import Batch
 from tutelage_cli.data.batches import normalised
 
@@ -62,12 +62,12 @@ class Reader(Dataset[Batch | UsageError]):
     """int64 [N]"""
     making: Making
 
-    def __getitem__(self, ask: Ask) -> Batch | UsageError:
+    def __getitem__(self, ask: BatchRequest) -> Batch | UsageError:
         """Read a batch; torch's loader hands on what its sampler yields."""
         ids = self.ids[ask.rows]
         pairs = []
         try:
-            with each_from() as draw_from:
+            with seeded_generators() as draw_from:
                 for row, own in zip(ask.rows.tolist(), ids.tolist(), strict=True):
                     draw_from(mixed_seed(ask.world, own))
                     pairs.append(_pair(self.examples[row], own))
@@ -202,7 +202,7 @@ class Streamed:
 
     def draw(self, number: int) -> Batch:
         """A batch drawn uniformly, without the same example twice; read by this process."""
-        ask = drawn(len(self.examples), self.size, self.seed, number)
+        ask = random_rows(len(self.examples), self.size, self.seed, number)
         found = self._reader[ask]
         if isinstance(found, Batch):
             return self._here(found)
@@ -235,7 +235,7 @@ class Streamed:
             generator=torch.Generator(),  # so that no number is drawn from torch's own
         )
 
-    def _read(self, asks: Iterable[Ask]) -> Iterator[Batch]:
+    def _read(self, asks: Iterable[BatchRequest]) -> Iterator[Batch]:
         asked = self._loader.sampler
         assert isinstance(asked, _Asked)
         asked.asks, wrong = asks, None
@@ -258,13 +258,13 @@ class Streamed:
         return Batch(inputs, targets, ids, found.seed)
 
 
-class _Asked(Sampler[Ask]):
+class _Asked(Sampler[BatchRequest]):
     """Hands on what was asked for; it lives in the process that asks."""
 
     def __init__(self) -> None:
-        self.asks: Iterable[Ask] = ()
+        self.asks: Iterable[BatchRequest] = ()
 
-    def __iter__(self) -> Iterator[Ask]:
+    def __iter__(self) -> Iterator[BatchRequest]:
         return iter(self.asks)
 
 

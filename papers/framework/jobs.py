@@ -23,7 +23,7 @@ from papers.framework.plan import Job, Plan
 from papers.framework.recipe import Outcome, Run
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.storage.atomic_files import write_atomically
-from tutelage.storage.checkpoint import telling_damage
+from tutelage.storage.checkpoint import name_damaged_file
 from tutelage.storage.json_files import as_json, environment, write_json
 from tutelage_cli.runner.workers import keep_loaded
 
@@ -115,7 +115,7 @@ def finished(job: Job, metrics: Sequence[str]) -> Mapping[str, Any] | None:
         text = job.file.read_bytes()
     except FileNotFoundError:
         return None
-    with telling_damage(job.file, "Delete it to run that job again."):
+    with name_damaged_file(job.file, "Delete it to run that job again."):
         record = json.loads(text)
         _require_parts(record)
     if set(record["metrics"]) != set(metrics):

@@ -18,7 +18,7 @@ from papers.framework.plan import Job, Plan, plan
 from papers.framework.recipe import Recipe
 from papers.framework.results import result, store
 from tutelage.errors import UsageError
-from tutelage.storage.json_files import unwritten
+from tutelage.storage.json_files import write_error
 from tutelage_cli.runner.run_folder import sweep
 from tutelage_cli.terminal import Pace, clock, listed, say
 
@@ -131,7 +131,7 @@ def reproduce(recipe: Recipe, args: Reproduce, console: Console) -> Found:
         return _carry_out(todo, jobs, args, console)
     except OSError as error:
         then = "then give the same command again: it goes on with what is missing"
-        raise UsageError(unwritten(error, error.filename or todo.root, then)) from error
+        raise UsageError(write_error(error, error.filename or todo.root, then)) from error
 
 
 def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -> Found:

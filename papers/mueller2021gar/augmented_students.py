@@ -126,7 +126,7 @@ class Tallied:
     ) -> Estimate:
         """Estimate the policy gradient."""
         assert isinstance(problem.teacher, LearnedAugmentation)
-        earned, verdict = self.inner.earned(problem, teacher, window, held_out)
+        earned, verdict = self.inner.sampled_step(problem, teacher, window, held_out)
         reward = earned.rewards()
         weights, step = normalised(reward, "standard"), earned.step
         self.effect.add(problem.teacher, step.batch, weights)

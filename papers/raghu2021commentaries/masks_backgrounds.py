@@ -20,7 +20,7 @@ from tutelage.models import MaskUNet
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask, Plain, RandomMask
-from tutelage.training.forward import shown
+from tutelage.training.forward import prediction_lesson
 from tutelage.training.tutor import Tutor
 from tutelage.validation.ranges import above_zero, at_least_one, not_negative
 from tutelage_cli.claims import Claim
@@ -149,7 +149,7 @@ def _evaluate(tutor: Tutor, held_out: Batches, test: Batches) -> dict[str, float
     found = {}
     for name, batches in (("held_out", held_out), ("test", test)):
         seen = (
-            batch._replace(inputs=shown(tutor.problem, batch).inputs)
+            batch._replace(inputs=prediction_lesson(tutor.problem, batch).inputs)
             for batch in batches.whole(AT_ONCE)
         )
         logits, true = predictions(tutor.student, seen)

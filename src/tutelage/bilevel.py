@@ -7,17 +7,23 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.distributed.groups import Processes, SingleProcess
-from tutelage.distributed.reduce import summed_over
+from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.functional.differentiable import require_hessian, require_steps_with_derivative
 from tutelage.functional.flat_params import update_jointly
 from tutelage.functional.module_state import attributes_kept
 from tutelage.functional.optim import UpdateRule, rule_for
-from tutelage.functional.replay_context import copied, cut, detach, joined, replay_context
+from tutelage.functional.replay_context import (
+    clone_rows,
+    concatenate_observations,
+    detach,
+    replay_context,
+    split_lesson,
+)
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import detached, grads_of_both, leaves, reached_grad
 from tutelage.losses.objectives import Objective, logits_of, losses_of, weighted_loss
-from tutelage.losses.reduction import counted_mean, counts_of, counts_to_judge
-from tutelage.losses.targets import of_labelled, of_labelled_examples, with_classes
+from tutelage.losses.reduction import counted_mean, counts_of, held_out_counts
+from tutelage.losses.targets import apply_to_labelled, apply_to_labelled_examples, with_classes
 from tutelage.precision import autocast_to, wide
 from tutelage.randomness import mixed_seed
 from tutelage.teacher import (
@@ -71,7 +77,7 @@ class BilevelProblem:
     def lesson(self, teacher: Params, batch: Batch) -> Lesson:
         """What the teacher makes of a batch; the same again for the same seed."""
         if implements(self.teacher, "prepare"):
-            batch = copied(batch)
+            batch = clone_rows(batch)
         with replay_context(batch, batch.seed):
             return prepare(self.teacher, teacher, batch)
 
@@ -79,74 +85,80 @@ class BilevelProblem:
         self, state: StudentState, lesson: Lesson, step: Step
     ) -> tuple[Observation, Params]:
         """Run the student on a lesson, with the dropout of that step."""
-        buffers, seen = state.buffers, []
-        for number, rows in enumerate(self.parts(lesson)):
-            part, seed = copied(rows), self.own(step.batch.seed + 1, number)
+        buffers, observation = state.buffers, []
+        for number, rows in enumerate(self.micro_batches(lesson)):
+            part, seed = clone_rows(rows), self.local_seed(step.batch.seed + 1, number)
             with replay_context(part, seed), attributes_kept(self.student.module):
                 outputs, features, buffers = self.student.evaluate(
                     state.params, buffers, part.inputs, taps_of(self.teacher)
                 )
                 losses = losses_of(self.objective, outputs, part)
-            seen.append(Observation(losses, logits_of(outputs), features, step.progress))
-        return joined(seen), buffers
+            observation.append(Observation(losses, logits_of(outputs), features, step.progress))
+        return concatenate_observations(observation), buffers
 
-    def parts(self, lesson: Lesson) -> list[Lesson]:
+    def micro_batches(self, lesson: Lesson) -> list[Lesson]:
         """A lesson's rows, as many at a time as the student sees together."""
-        return [lesson] if self.micro_batch is None else cut(lesson, self.micro_batch)
+        return [lesson] if self.micro_batch is None else split_lesson(lesson, self.micro_batch)
 
-    def shown(
-        self, state: StudentState, lesson: Lesson, step: Step, seen: Observation
+    def teacher_observation(
+        self, state: StudentState, lesson: Lesson, step: Step, observation: Observation
     ) -> Observation:
         """What the teacher weighs by: blind to the student's graph unless the teacher is deep.
 
         It keeps the path from what the teacher has prepared, through the student as it is.
         """
         if weighs_deeply(self.teacher):
-            return seen
+            return observation
         made = lesson.inputs, lesson.targets, lesson.aux
         followed = any(part is not None and part.requires_grad for part in made)
         if not followed or not implements(self.teacher, "weigh"):
-            return detach(seen)
+            return detach(observation)
         return self.observe(state._replace(params=detached(state.params)), lesson, step)[0]
 
     def weights(
         self,
         teacher: Params,
         lesson: Lesson,
-        seen: Observation,
+        observation: Observation,
         seed: int,
         *,
         attached: bool = False,
-        renewed: Params | None = None,
+        buffers_out: Params | None = None,
     ) -> Tensor:
         """How much each row counts; blind to the student's graph unless the teacher is deep."""
-        shown = seen if attached or weighs_deeply(self.teacher) else detach(seen)
+        visible = (
+            observation if attached or weighs_deeply(self.teacher) else detach(observation)
+        )
         counts = counts_of(self.objective, lesson.targets)
         if not implements(self.teacher, "weigh"):
-            ones = torch.ones_like(shown.losses)
+            ones = torch.ones_like(visible.losses)
             return ones if counts is None else ones.where(counts > 0, 0)
-        with replay_context(lesson, self.own(seed + 2)):
-            own = partial(weigh, self.teacher, teacher, renewed=renewed)
-            return of_labelled(own, lesson, shown, counts)
+        with replay_context(lesson, self.local_seed(seed + 2)):
+            own = partial(weigh, self.teacher, teacher, buffers_out=buffers_out)
+            return apply_to_labelled(own, lesson, visible, counts)
 
-    def descended(
+    def row_losses(
         self,
         teacher: Params,
         lesson: Lesson,
-        seen: Observation,
+        observation: Observation,
         seed: int,
-        renewed: Params | None = None,
+        buffers_out: Params | None = None,
     ) -> Tensor:
         """What the student descends for each row, before weights."""
         if not implements(self.teacher, "grade"):
-            return seen.losses
+            return observation.losses
         counts = counts_of(self.objective, lesson.targets)
-        with replay_context(lesson, self.own(seed + 2)):
-            own = partial(grade, self.teacher, teacher, renewed=renewed)
-            return of_labelled(own, lesson, seen, counts)
+        with replay_context(lesson, self.local_seed(seed + 2)):
+            own = partial(grade, self.teacher, teacher, buffers_out=buffers_out)
+            return apply_to_labelled(own, lesson, observation, counts)
 
     def log_prob(
-        self, teacher: Params, step: Step, seen: Observation, lesson: Lesson | None = None
+        self,
+        teacher: Params,
+        step: Step,
+        observation: Observation,
+        lesson: Lesson | None = None,
     ) -> Tensor:
         """The log-probability of what the teacher sampled at a step."""
         lesson = self.lesson(teacher, step.batch) if lesson is None else lesson
@@ -155,9 +167,9 @@ class BilevelProblem:
         drawn = lesson.log_prob  # in a lesson, an example's action counts without a label, too
         if drawn is not None and not implements(self.teacher, "log_prob"):
             return drawn
-        with replay_context(lesson, self.own(step.batch.seed + 2)):
+        with replay_context(lesson, self.local_seed(step.batch.seed + 2)):
             alone = lesson._replace(log_prob=None)
-            chosen = of_labelled_examples(own, alone, seen, counts)
+            chosen = apply_to_labelled_examples(own, alone, observation, counts)
         return chosen if drawn is None else drawn + chosen
 
     def counted(self, lesson: Lesson, examples: int) -> Tensor | None:
@@ -169,24 +181,27 @@ class BilevelProblem:
 
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
         """The weighted loss, or the same reduction of any other quantity per row."""
-        rule, total = normalise_of(self.teacher), self.processes.total
+        rule, total = normalise_of(self.teacher), self.processes.all_reduce
         counts = counts_of(self.objective, lesson.targets)
         return weighted_loss(values, weights, lesson.group, rule, total, counts)
 
-    def own(self, seed: int, part: int = 0) -> int:
+    def local_seed(self, seed: int, part: int = 0) -> int:
         """A seed that no two processes or micro-batches share, since they have other rows."""
         place = self.processes.rank, part
         return seed if place == (0, 0) else mixed_seed(seed, *place)
 
-    def taught_loss(
+    def training_loss(
         self, state: StudentState, teacher: Params, step: Step
     ) -> tuple[Tensor, Params]:
         """The loss that the student descends at a step."""
         lesson = self.lesson(teacher, step.batch)
-        seen, buffers = self.observe(state, lesson, step)
-        shown, seed = self.shown(state, lesson, step, seen), step.batch.seed
-        weights = self.weights(teacher, lesson, shown, seed, attached=True)
-        losses = self.descended(teacher, lesson, seen, step.batch.seed)
+        observation, buffers = self.observe(state, lesson, step)
+        visible, seed = (
+            self.teacher_observation(state, lesson, step, observation),
+            step.batch.seed,
+        )
+        weights = self.weights(teacher, lesson, visible, seed, attached=True)
+        losses = self.row_losses(teacher, lesson, observation, step.batch.seed)
         return self.reduce(losses, weights, lesson), buffers
 
     def differentiable_step(
@@ -198,12 +213,12 @@ class BilevelProblem:
         self.student.require(require_hessian)
         own = {name: p.view_as(p) for name, p in state.params.items()}
         state = state._replace(params=own)
-        loss, buffers = self.taught_loss(state, teacher, step)
+        loss, buffers = self.training_loss(state, teacher, step)
         moved = {name: state.params[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
             own_grads = reached_grad(loss, moved, create_graph=True)
             self.student.require_second_derivatives(own_grads)
-            grads = summed_over(self.processes, own_grads, moved)
+            grads = all_reduce_gradients(self.processes, own_grads, moved)
         return update_jointly(self.rule, state, grads, step.settings)._replace(buffers=buffers)
 
     def gradient(
@@ -211,16 +226,20 @@ class BilevelProblem:
     ) -> tuple[Params, Params]:
         """The gradient that the student's optimiser sees at a step."""
         theta = leaves(state.params)
-        loss, buffers = self.taught_loss(state._replace(params=theta), detached(teacher), step)
+        loss, buffers = self.training_loss(
+            state._replace(params=theta), detached(teacher), step
+        )
         moved = {name: theta[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
-            return summed_over(self.processes, reached_grad(loss, moved), moved), buffers
+            return all_reduce_gradients(
+                self.processes, reached_grad(loss, moved), moved
+            ), buffers
 
-    def take(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
+    def step(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
         """Take one student step, keeping no graph."""
-        return self.take_planned(state, teacher, step)[0]
+        return self.step_planned(state, teacher, step)[0]
 
-    def take_planned(
+    def step_planned(
         self, state: StudentState, teacher: Params, step: Step
     ) -> tuple[StudentState, Step]:
         """``take`` a step of which it is not known yet which parameters its loss reaches."""
@@ -234,17 +253,19 @@ class BilevelProblem:
 
         Of several processes' examples: this one's share of the mean.
         """
-        shown = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
-        lesson, seed = copied(shown), self.own(held_out.seed + 1)
+        visible = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
+        lesson, seed = clone_rows(visible), self.local_seed(held_out.seed + 1)
         metric = self.metric or self.objective
-        counts = counts_to_judge(self.objective, self.metric, lesson.targets)
-        judged = as_lesson(held_out)._replace(inputs=lesson.inputs, targets=lesson.targets)
+        counts = held_out_counts(self.objective, self.metric, lesson.targets)
+        rows = as_lesson(held_out)._replace(inputs=lesson.inputs, targets=lesson.targets)
         if self.metric is not None:
-            judged = with_classes(judged, counts_of(self.objective, lesson.targets))
+            rows = with_classes(rows, counts_of(self.objective, lesson.targets))
         with replay_context(held_out, seed), attributes_kept(self.student.module):
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
-            found = losses_of(metric, out, judged)
-        return counted_mean(wide(found), counts, self.processes.total)  # half counts to 256
+            found = losses_of(metric, out, rows)
+        return counted_mean(
+            wide(found), counts, self.processes.all_reduce
+        )  # half counts to 256
 
     def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> HeldOutLoss:
         """The held-out loss with its gradients."""
@@ -252,4 +273,6 @@ class BilevelProblem:
         loss = self.held_out_loss(state._replace(params=theta), teacher, held_out)
         student, own = grads_of_both(loss, theta, teacher)
         everywhere = self.processes
-        return HeldOutLoss(everywhere.total(loss.detach()), everywhere.summed(student), own)
+        return HeldOutLoss(
+            everywhere.all_reduce(loss.detach()), everywhere.all_reduce_params(student), own
+        )

@@ -42,7 +42,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def each_from() -> Iterator[Callable[[int], None]]:
+def seeded_generators() -> Iterator[Callable[[int], None]]:
     """Let code that draws from global generators draw from a seed, again and again."""
     python, numpy, own = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - other people's code draws from it
     try:

@@ -161,7 +161,7 @@ TRAITS = (
 """those that a teacher made of others has from them"""
 
 
-class _Moment(nn.Module):
+class _HookCall(nn.Module):
     """Makes a teacher's method reachable for ``functional_call``, which calls ``forward``."""
 
     def __init__(self, teacher: nn.Module, method: str) -> None:
@@ -188,10 +188,12 @@ def prepare(teacher: nn.Module, params: Params, batch: Batch) -> Lesson:
     buffers = batch.teacher_buffers
     if not implements(teacher, "prepare"):
         return as_lesson(batch)._replace(teacher_buffers=buffers)
-    renewed: Params = {}
-    lesson = _call(teacher, "prepare", params, batch, buffers=buffers or {}, renewed=renewed)
-    if renewed:
-        buffers = {**(buffers or {}), **renewed}
+    buffers_out: Params = {}
+    lesson = _call(
+        teacher, "prepare", params, batch, buffers=buffers or {}, buffers_out=buffers_out
+    )
+    if buffers_out:
+        buffers = {**(buffers or {}), **buffers_out}
     lesson = lesson._replace(autocast=batch.autocast, teacher_buffers=buffers)
     if lesson.inputs.dtype == batch.inputs.dtype or not batch.inputs.is_floating_point():
         return lesson
@@ -203,7 +205,7 @@ def weigh(
     params: Params,
     lesson: Lesson,
     observation: Observation,
-    renewed: Params | None = None,
+    buffers_out: Params | None = None,
 ) -> Tensor:
     """How much each row of the lesson counts.
 
@@ -220,7 +222,9 @@ def weigh(
     if not implements(teacher, "weigh"):
         return torch.ones_like(observation.losses)
     at = _buffers_at(lesson, observation)
-    return _call(teacher, "weigh", params, lesson, observation, buffers=at, renewed=renewed)
+    return _call(
+        teacher, "weigh", params, lesson, observation, buffers=at, buffers_out=buffers_out
+    )
 
 
 def grade(
@@ -228,7 +232,7 @@ def grade(
     params: Params,
     lesson: Lesson,
     observation: Observation,
-    renewed: Params | None = None,
+    buffers_out: Params | None = None,
 ) -> Tensor:
     """What the student descends for each row of the lesson.
 
@@ -245,7 +249,9 @@ def grade(
     if not implements(teacher, "grade"):
         return observation.losses
     at = _buffers_at(lesson, observation)
-    return _call(teacher, "grade", params, lesson, observation, buffers=at, renewed=renewed)
+    return _call(
+        teacher, "grade", params, lesson, observation, buffers=at, buffers_out=buffers_out
+    )
 
 
 def log_prob(
@@ -301,7 +307,7 @@ def _call(  # noqa: ANN202 - the method's own
     params: Params,
     *args: Batch | Lesson | Observation,
     buffers: Mapping[str, Tensor] = MappingProxyType({}),
-    renewed: Params | None = None,
+    buffers_out: Params | None = None,
 ):
     kind = _wider(teacher, params, args)
     if kind is not None:
@@ -309,31 +315,31 @@ def _call(  # noqa: ANN202 - the method's own
         params = {k: p.to(kind) for k, p in (dict(teacher.named_parameters()) | params).items()}
     if not params and next(teacher.buffers(), None) is None:
         return getattr(teacher, method)(*args)
-    own = {f"teacher.{name}": tensor for name, tensor in params.items()}
+    state = {f"teacher.{name}": tensor for name, tensor in params.items()}
     now = dict(teacher.named_buffers()) | dict(buffers)
     given = {name: b.clone() for name, b in now.items()}
     if kind is not None:
         given = {k: b.to(kind) if b.is_floating_point() else b for k, b in given.items()}
-    written = renewed is not None and not torch.is_inference_mode_enabled()
+    written = buffers_out is not None and not torch.is_inference_mode_enabled()
     versions = {name: b._version for name, b in given.items()} if written else {}
     counted = _running_statistics(teacher) if written else frozenset()
-    own |= {f"teacher.{name}": b for name, b in given.items()}
-    found = replay(_Moment(teacher, method), own, args, within=_as_it_is)
+    state |= {f"teacher.{name}": b for name, b in given.items()}
+    found = replay(_HookCall(teacher, method), state, args, within=_as_it_is)
     for name, version in versions.items():
-        after = own[f"teacher.{name}"]
+        after = state[f"teacher.{name}"]
         written = after is not given[name] or after._version != version or name in counted
-        if renewed is not None and written:
-            renewed[name] = after.detach().to(now[name].dtype)
+        if buffers_out is not None and written:
+            buffers_out[name] = after.detach().to(now[name].dtype)
     return found
 
 
 def _running_statistics(teacher: nn.Module) -> frozenset[str]:
     # torch writes these without a trace in the tensor's version
     return frozenset(
-        f"{name}.{own}" if name else own
+        f"{name}.{state}" if name else state
         for name, part in teacher.named_modules()
         if isinstance(part, _NormBase) and part.training and part.track_running_stats
-        for own in ("running_mean", "running_var")
+        for state in ("running_mean", "running_var")
     )
 
 
@@ -355,9 +361,9 @@ def _wider(
     if first is None or autocast_now(first.device) != FULL:
         return None
     revealed = [shown for shown in args if isinstance(shown, Observation)]
-    own = {first.dtype}.union(*(dtypes_in(shown) for shown in revealed or args))
-    wider = reduce(torch.promote_types, own)
-    kinds = own.union(*(dtypes_in(shown) for shown in args)) - {wider}
+    state = {first.dtype}.union(*(dtypes_in(shown) for shown in revealed or args))
+    wider = reduce(torch.promote_types, state)
+    kinds = state.union(*(dtypes_in(shown) for shown in args)) - {wider}
     return wider if any(torch.promote_types(k, wider) == wider for k in kinds) else None
 
 

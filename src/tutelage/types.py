@@ -128,7 +128,7 @@ class StepObservation(NamedTuple):
     """A real step as it was seen while it was taken."""
 
     lesson: Lesson
-    seen: Observation
+    observation: Observation
     """detached"""
     recorded: Recorded | None
     """its passes, where the signal records them"""
@@ -156,7 +156,7 @@ class Window:
     """after the last of ``steps``"""
     observed: StepObservation | None = None
     """of the last step, where the signal looks at it"""
-    judgement: HeldOutLoss | None = None
+    held_out_loss: HeldOutLoss | None = None
     """on ``end``, where it is known without a held-out batch"""
     gradient: Params | None = None
     """of the loss at the last step, where the optimiser has yet to take it"""

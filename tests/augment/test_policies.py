@@ -20,7 +20,7 @@ from tutelage.augment import (
     random_crop,
     random_flip,
 )
-from tutelage.augment.draws import Draws
+from tutelage.augment.draws import ExampleRandom
 from tutelage.augment.operations import OPERATIONS
 from tutelage.augment.published import POLICIES
 from tutelage.errors import UsageError
@@ -149,7 +149,7 @@ def test_workers_draw_what_one_process_draws_and_each_epoch_anew(workers):
 
 def test_rand_augment_does_what_its_actions_say_one_after_the_other():
     images, policy = photos(40), RandAugment(2, 9, "wide-long")
-    actions = policy.draw(Draws(8, None, 40))
+    actions = policy.draw(ExampleRandom(8, None, 40))
     values = policy.space.values(32, 32)
     for row, changed in enumerate(policy(images, seed=8)):
         image = images[row]
@@ -162,7 +162,7 @@ def test_rand_augment_does_what_its_actions_say_one_after_the_other():
 
 
 def test_probabilities_are_the_published_ones():
-    draws = Draws(0, None, 5000)
+    draws = ExampleRandom(0, None, 5000)
     uniform = UniformAugment().draw(draws)
     assert (uniform.operation[:, 0] != uniform.operation[:, 1]).all()
     assert abs(uniform.kept.mean() - 0.5) < 0.025

@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.trained import unchecked
 from tutelage.commentaries import commentary, load_commentary, save_commentary
-from tutelage.commentaries.weights import fill, packed_weights, unpacked_weights
+from tutelage.commentaries.weights import load_tied, packed_weights, unpacked_weights
 from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.storage import replace_folder as exchange
@@ -50,7 +50,7 @@ def test_a_tied_module_is_stored_once_and_tied_when_it_is_loaded(tmp_path):
     with torch.device("meta"):
         made = Tied()
         made.answer.weight = nn.Parameter(torch.empty(3, 2))  # as a fresh one may be
-    fill(made, unpacked_weights(file))
+    load_tied(made, unpacked_weights(file))
     assert made.answer.weight is made.words.weight
     assert len(list(made.parameters())) == 1
     assert made.words.weight.requires_grad

@@ -8,7 +8,7 @@ from torch.optim import SGD, Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.cases import C, D, InputWeigher
-from tutelage.data.loaders import Draws, Numbered, as_batch
+from tutelage.data.loaders import RandomBatches, WithIds, as_batch
 from tutelage.integrations import Teaching
 from tutelage.losses.objectives import Objective
 from tutelage.signals import Lookahead, Signal, Unrolled
@@ -26,7 +26,7 @@ def examples(seed: int, count: int) -> TensorDataset:
 
 
 def loader() -> DataLoader[tuple[Tensor, Tensor, Tensor]]:
-    return DataLoader(Numbered(examples(0, 6 * BATCHES)), batch_size=6)
+    return DataLoader(WithIds(examples(0, 6 * BATCHES)), batch_size=6)
 
 
 def epochs(number: int) -> Iterator[Batch]:
@@ -58,7 +58,7 @@ def teaching(
         teacher,
         None if signal is None else SGD(teacher.parameters(), lr=0.5, momentum=0.9),
         signal=signal,
-        held_out=Draws(examples(1, 12), 6),
+        held_out=RandomBatches(examples(1, 12), 6),
         teacher_every=1 if isinstance(signal, Lookahead) else 4,
         max_norm=0.5,
         micro_batch=micro_batch,

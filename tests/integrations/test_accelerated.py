@@ -30,7 +30,7 @@ pytest.importorskip("accelerate")
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
 
-from tutelage.integrations.accelerate import InFolder, taught
+from tutelage.integrations.accelerate import CheckpointFile, taught
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +165,7 @@ def test_a_full_disk_leaves_the_checkpoint_that_there_was(tmp_path: Path) -> Non
     file = tmp_path / "checkpoint_1" / "tutelage-0.0.pt"
     before = file.read_bytes()
     with full_disk(100), pytest.raises(OSError, match=f"File too large: '{file}'"):
-        InFolder(tutor, file.name).write(None, None, str(file.parent))
+        CheckpointFile(tutor, file.name).write(None, None, str(file.parent))
     assert file.read_bytes() == before
 
 

@@ -21,7 +21,7 @@ from tests.integrations.small import (
     own_loop,
     teaching,
 )
-from tutelage.data.loaders import Numbered
+from tutelage.data.loaders import WithIds
 from tutelage.errors import UsageError
 from tutelage.integrations import Teaching
 from tutelage.signals import Lookahead
@@ -226,4 +226,4 @@ def test_a_module_without_teacher_or_ids_is_refused() -> None:
     bare = DataLoader(examples(0, 6), batch_size=6)
     with pytest.raises(UsageError, match=r"data.loaders.Numbered\(examples\)"):
         trainer(1).fit(module, bare)
-    assert len(Numbered(examples(0, 6))[2]) == 3
+    assert len(WithIds(examples(0, 6))[2]) == 3

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from tests.cases import C, D
 from tests.integrations.small import BATCHES, examples, loader, momentum, teaching
-from tutelage.data.loaders import Draws, Numbered
+from tutelage.data.loaders import RandomBatches, WithIds
 from tutelage.integrations import Teaching
 from tutelage.signals import Lookahead
 from tutelage.teachers import LossWeigher
@@ -40,7 +40,7 @@ class Judged(Taught):
         self.log("earliness", -float(self.current_epoch))
 
     def train_dataloader(self) -> Any:
-        return DataLoader(Numbered(examples(0, 6 * BATCHES)), batch_size=self.batch_size)
+        return DataLoader(WithIds(examples(0, 6 * BATCHES)), batch_size=self.batch_size)
 
     def val_dataloader(self) -> Any:
         return DataLoader(examples(1, 12), batch_size=6)
@@ -82,7 +82,7 @@ class Watching(LossWeigher):
 def watched() -> tuple[Judged, Watching]:
     teacher, module = Watching(), Judged()
     rule = torch.optim.SGD(teacher.parameters(), lr=0.1)
-    module.teach(Teaching(teacher, rule, Lookahead(), Draws(examples(1, 12), 6)))
+    module.teach(Teaching(teacher, rule, Lookahead(), RandomBatches(examples(1, 12), 6)))
     return module, teacher
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.cases import close
 from tutelage.errors import UsageError
 from tutelage.integrations import Teaching
-from tutelage.integrations.columns import TrainersLoss, stacked
+from tutelage.integrations.columns import TrainerLoss, stacked
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teachers import LossWeigher
 from tutelage.types import Lesson, Observation
@@ -277,7 +277,7 @@ def test_padding_counts_in_no_loss_and_smoothing_is_the_trainer_s() -> None:
     logits = torch.randn(3, 8, WORDS, generator=generator)
     targets = torch.randint(WORDS, (3, 8), generator=generator)
     for shifts in (False, True):
-        loss = TrainersLoss(shifts=shifts, smoothing=0.1)
+        loss = TrainerLoss(shifts=shifts, smoothing=0.1)
         want = LabelSmoother(0.1)({"logits": logits}, targets, shift_labels=shifts)
         assert float(loss(logits, targets).mean()) == pytest.approx(float(want), rel=1e-6)
         short = loss(logits, targets)
@@ -291,11 +291,11 @@ def test_the_loss_is_that_of_the_model_s_task() -> None:
     inputs = torch.randint(WORDS, (4, LENGTH), generator=torch.Generator().manual_seed(0))
     labels = torch.tensor([[0.0, 1, 1], [0, 0, 1], [1, 0, 0], [0, 0, 0]])
     found = several.eval()(inputs, labels=labels)
-    mean = TrainersLoss.of(several, 0.0)(found.logits, labels).mean()
+    mean = TrainerLoss.of(several, 0.0)(found.logits, labels).mean()
     assert float(mean.detach()) == pytest.approx(float(found.loss.detach()), rel=1e-5)
     number = model(num_labels=1).eval()
     found = number(inputs, labels=labels[:, 0])
-    mean = TrainersLoss.of(number, 0.0)(found.logits, labels[:, 0]).mean()
+    mean = TrainerLoss.of(number, 0.0)(found.logits, labels[:, 0]).mean()
     assert float(mean.detach()) == pytest.approx(float(found.loss.detach()), rel=1e-5)
 
 
@@ -404,7 +404,7 @@ def test_labels_that_cannot_be_smoothed_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"label_smoothing_factor is 0\.1.*regression"):
         teach(run).train()
     with pytest.raises(UsageError, match=r"Unknown problem_type 'single'.*single_label"):
-        TrainersLoss("single")
+        TrainerLoss("single")
 
 
 def test_the_first_look_at_a_model_leaves_no_trace(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tests.per_example.oracle import direction_for
 from tutelage.errors import UnsupportedStudentError
 from tutelage.per_example import Recorder
 from tutelage.per_example import gradient_dots as gradient_dots
-from tutelage.per_example.coupling import CHECKED, FIRST, Checked, graph_of
+from tutelage.per_example.coupling import FIRST, KNOWN, KnownGraphs, graph_of
 from tutelage.types import Batch
 
 F64 = torch.float64
@@ -94,7 +94,7 @@ def test_gradients_are_those_of_the_loss_alone_whatever_is_checked() -> None:
 
 
 def test_what_is_known_is_checked_at_powers_of_two_and_what_is_new_always() -> None:
-    checked = Checked()
+    checked = KnownGraphs()
     due = [number for number in range(1, 41) if checked.due((0, 8))]
     assert due == [*range(1, FIRST + 1), 8, 16, 32]
     assert checked.due((1, 8))
@@ -116,10 +116,10 @@ def test_graphs_of_other_operators_have_other_numbers() -> None:
 def test_a_student_that_goes_leaves_nothing_behind() -> None:
     student, batch = Body().double(), coupled("Centred")[1]
     gradient_dots(student, batch, direction_for(student))
-    assert student in CHECKED
-    before = len(CHECKED)
+    assert student in KNOWN
+    before = len(KNOWN)
     del student
-    assert len(CHECKED) < before
+    assert len(KNOWN) < before
 
 
 def test_a_single_row_depends_on_no_other() -> None:

@@ -122,7 +122,7 @@ def whole(signal, module: nn.Module, optimizer, steps: int):
     """A whole run from the student's first step, and the window that holds it."""
     teacher = teacher_for("inputs", module)
     problem, phi, window, held_out = watched(module, optimizer, teacher, steps=steps)
-    return signal.whole(problem, phi, window.start, window.steps, held_out)
+    return signal.estimate_run(problem, phi, window.start, window.steps, held_out)
 
 
 @pytest.mark.parametrize("optimizer", REVERSIBLE)
@@ -158,7 +158,7 @@ def test_every_state_comes_back_bit_for_bit_over_1000_steps(momentum) -> None:
         seen.append({
             k: (t.clone(), history.velocity[k].clone()) for k, t in history.theta.items()
         })
-        history.take(step, gradient(history.params))
+        history.step(step, gradient(history.params))
     bits = history.bits(1000)
     assert bits <= -1.5 * torch.log2(torch.tensor(momentum)) + 0.2
     for before in reversed(seen):
@@ -210,7 +210,7 @@ def dense(problem, phi, window, held_out):
     step = window.steps[-1]
     theta = leaves(window.end.params)
     state = window.end._replace(params=theta)
-    loss, _ = problem.taught_loss(state, phi, step)
+    loss, _ = problem.training_loss(state, phi, step)
     loss = loss + 0.05 * sum((p**2).sum() for p in theta.values())
     flat = torch.autograd.grad(loss, list(theta.values()), create_graph=True)
     g = torch.cat([part.flatten() for part in flat])

@@ -75,8 +75,8 @@ def test_parameters_of_any_size_give_what_unrolling_gives(scale, dtype, toleranc
     student = regression(scale, dtype)
     call = window(student, SGD(student.parameters(), lr=0.1, momentum=0.9), X, Y * scale)
     (got, end), (want, truth) = (
-        Reversible(STEPS, exact=True).whole(*call),
-        Unrolled(STEPS).whole(*call),
+        Reversible(STEPS, exact=True).estimate_run(*call),
+        Unrolled(STEPS).estimate_run(*call),
     )
     close(got.grad, want.grad, tolerance)
     close(end.params, truth.params, tolerance)
@@ -92,16 +92,16 @@ def test_parameters_of_any_size_give_what_unrolling_gives(scale, dtype, toleranc
 def test_features_and_velocities_of_any_size_give_what_unrolling_gives(features, rate) -> None:
     student, x = regression(1.0), X * features
     call = window(student, SGD(student.parameters(), lr=rate, momentum=0.9), x, Y)
-    got, _ = Reversible(STEPS, exact=True).whole(*call)
-    close(got.grad, Unrolled(STEPS).whole(*call)[0].grad, 1e-10)
+    got, _ = Reversible(STEPS, exact=True).estimate_run(*call)
+    close(got.grad, Unrolled(STEPS).estimate_run(*call)[0].grad, 1e-10)
 
 
 def test_a_parameter_that_shrinks_by_nine_digits_keeps_enough_of_them() -> None:
     student = regression(1e9)
     optimizer = SGD(student.parameters(), lr=0.1, momentum=0.2, weight_decay=7.0)
     call = window(student, optimizer, X, Y, steps=30)
-    got, _ = Reversible(30, exact=True).whole(*call)
-    close(got.grad, Unrolled(30).whole(*call)[0].grad, 1e-7)
+    got, _ = Reversible(30, exact=True).estimate_run(*call)
+    close(got.grad, Unrolled(30).estimate_run(*call)[0].grad, 1e-7)
 
 
 def episode(signal: WholeRun, x: Tensor, scale: float = 1.0, rate: float = 0.1) -> Episode:
@@ -155,7 +155,7 @@ def test_a_momentum_that_whole_numbers_cannot_hold_is_refused() -> None:
     student = regression(1.0)
     call = window(student, SGD(student.parameters(), lr=0.1, momentum=1e-8), X, Y)
     with pytest.raises(UnsupportedStudentError, match="momentum from 1e-6"):
-        Reversible(STEPS, exact=True).whole(*call)
+        Reversible(STEPS, exact=True).estimate_run(*call)
 
 
 def test_numbers_that_got_another_last_bit_come_back_bit_for_bit() -> None:
@@ -172,7 +172,7 @@ def test_numbers_that_got_another_last_bit_come_back_bit_for_bit() -> None:
         seen.append({
             k: (t.clone(), history.velocity[k].clone()) for k, t in history.theta.items()
         })
-        assert history.take(step, gradient(history.params, number))
+        assert history.step(step, gradient(history.params, number))
     assert history.refits
     for number in reversed(range(60)):
         at = history.params_before(step)

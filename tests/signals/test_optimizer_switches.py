@@ -133,7 +133,7 @@ def last_step(run: Run) -> Window:
     assert run.window.start is not None
     state = run.window.start
     for step in run.window.steps[:-1]:
-        state = run.problem.take(state, run.teacher, step)
+        state = run.problem.step(state, run.teacher, step)
     return Window(state, run.window.steps[-1:], run.window.end)
 
 

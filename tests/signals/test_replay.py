@@ -46,7 +46,7 @@ def test_a_replayed_step_draws_what_the_step_drew(teacher, objective) -> None:
     record = tutor.step(batch, batch)
     problem, phi, window, _ = seen.calls[0]
     assert window.start is not None
-    replayed, _ = problem.taught_loss(window.start, phi, window.steps[0])
+    replayed, _ = problem.training_loss(window.start, phi, window.steps[0])
     torch.testing.assert_close(replayed.detach(), record.loss, rtol=1e-14, atol=0)
     assert torch.equal(torch.get_rng_state(), before)
 

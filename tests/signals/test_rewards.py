@@ -12,7 +12,7 @@ from torch.optim import SGD, Adam
 from tests.cases import C, D, InputWeigher, build, stream
 from tests.tutoring import WithoutForwardMode, live_tensors, same, teaching
 from tutelage.signals import GradientAlignment, Lookahead, NextStepLoss, Signal
-from tutelage.signals.policy_gradients import normalised, require_sound
+from tutelage.signals.policy_gradients import normalised, require_options
 from tutelage.signals.products import Alignment
 from tutelage.teachers import KeepOrDrop, SplitSampler
 from tutelage.training.tutor import Tutor
@@ -287,9 +287,9 @@ def test_an_operator_without_forward_mode_has_rewards_too() -> None:
 
 def test_unknown_words_are_refused() -> None:
     with pytest.raises(ValueError, match="judge must be one of held-out, next, plain, got no"):
-        require_sound("no", "mean", 0.0)
+        require_options("no", "mean", 0.0)
     with pytest.raises(ValueError, match="normalise must be one of standard, mean, none, got"):
-        require_sound("next", "std", 0.0)
+        require_options("next", "std", 0.0)
 
 
 def test_what_cannot_be_rewarded_is_refused() -> None:

@@ -10,7 +10,7 @@ from torch.optim import SGD, Adam
 from tests.cases import B, C, build, stream
 from tests.teachers.finite import assert_exact, train
 from tutelage.bilevel import BilevelProblem
-from tutelage.distributed.groups import nothing_of
+from tutelage.distributed.groups import empty_like
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import leaves
 from tutelage.losses.objectives import cross_entropy
@@ -21,7 +21,7 @@ from tutelage.signals.products import (
 )
 from tutelage.teacher import is_deep
 from tutelage.teachers import DynamicLoss
-from tutelage.training.loops import whole_run
+from tutelage.training.loops import planned_steps
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 
@@ -63,7 +63,7 @@ def test_it_is_its_formula_for_every_example() -> None:
 
 def test_a_batch_without_a_row_has_a_gradient_of_zero() -> None:
     teacher, logits = fresh(), torch.zeros(0, C, dtype=torch.float64)
-    lesson = as_lesson(nothing_of(next(stream())))
+    lesson = as_lesson(empty_like(next(stream())))
     teacher.grade(lesson, Observation(logits[:, 0], logits, {}, Progress())).sum().backward()
     assert all(bool((p.grad == 0).all()) for p in teacher.parameters())
 
@@ -123,7 +123,7 @@ def test_through_a_whole_run_it_is_the_slope_of_the_held_out_loss(momentum: floa
     rule = SGD(student.parameters(), lr=0.5, momentum=momentum)
     problem = BilevelProblem(StudentView(student, rule), teacher, cross_entropy)
     *taught, held_out = batches(5)
-    steps, start = whole_run(problem.student, taught, 0), problem.student.snapshot()
+    steps, start = planned_steps(problem.student, taught, 0), problem.student.snapshot()
 
     def run(phi: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
         estimate, _ = Replayed(4).whole(problem, leaves(phi), start, steps, held_out)

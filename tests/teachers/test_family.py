@@ -281,7 +281,7 @@ def weights_of(teacher: nn.Module, student: nn.Module) -> Tensor:
     losses = losses_of(objective, outputs, lesson)
     seen = Observation(losses, logits_of(outputs), features, Progress(0.5, 1.0, 0.25))
     weights = problem.weights(phi, lesson, seen, 0).reshape(losses.shape)
-    return (weights * problem.descended(phi, lesson, seen, 0)).detach()
+    return (weights * problem.row_losses(phi, lesson, seen, 0)).detach()
 
 
 @pytest.mark.parametrize("name", TEACHERS)

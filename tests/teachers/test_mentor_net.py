@@ -12,7 +12,7 @@ from torch.optim import SGD
 
 from tests.cases import B, C, build, stream
 from tests.teachers.finite import assert_exact, train
-from tutelage.distributed.groups import nothing_of
+from tutelage.distributed.groups import empty_like
 from tutelage.functional.replay_context import replay_context
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.teachers import MentorNetDD, MentorNetPD
@@ -45,7 +45,7 @@ def test_the_level_is_a_moving_average_of_the_nearest_percentile(percentile) -> 
 def test_a_batch_without_a_row_leaves_the_level_as_it_is() -> None:
     average = LossPercentile(percentile=0.7, decay=0.5).double()
     average.level.fill_(0.4)
-    nothing = nothing_of(next(stream()))
+    nothing = empty_like(next(stream()))
     level = average.remember(as_lesson(nothing), seen(some(0)[:0], 0.0))["level"]
     assert level.item() == 0.4
 

@@ -22,7 +22,7 @@ from tutelage.teachers import (
 )
 from tutelage.teachers.within import softmax_within
 from tutelage.teachers.worst_case import worst_case_loss
-from tutelage.training.forward import prepared
+from tutelage.training.forward import prepare_lesson
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, Observation, Progress
 
@@ -137,7 +137,7 @@ def taken(
 
 def shown(tutor: Tutor, batch: Batch) -> Lesson:
     """The lesson of the tutor's first step."""
-    return prepared(tutor.problem, batch._replace(seed=mixed_seed(tutor.seed, 0)))
+    return prepare_lesson(tutor.problem, batch._replace(seed=mixed_seed(tutor.seed, 0)))
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0])

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64, Shaped
 from torch import Tensor
 
-from tutelage.augment.draws import Draws
+from tutelage.augment.draws import ExampleRandom
 from tutelage.augment.operations import applied, from_bytes, require_images, to_bytes
 from tutelage.augment.spaces import Space
 from tutelage.errors import UsageError
@@ -32,7 +32,7 @@ class Actions(NamedTuple):
 
 
 def with_signs(
-    draws: Draws,
+    draws: ExampleRandom,
     operation: Int64[np.ndarray, "B S"],
     level: Int64[np.ndarray, "B S"],
     kept: Bool[np.ndarray, "B S"],

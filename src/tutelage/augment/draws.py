@@ -11,7 +11,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(30), 0xBF58476D1CE4E5B9), (np.uint64(27), 0x94D049BB133111EB)
 
 
-class Draws:
+class ExampleRandom:
     """Numbers that depend on a seed, on an example's id and on what they are for, alone.
 
     However examples are split into batches or among worker processes, and in whatever order
@@ -34,8 +34,8 @@ class Draws:
         if ids is not None and ids.shape != (count,):
             raise UsageError(f"ids of shape {list(ids.shape)} came with {count} images.")
         own = np.arange(count) if ids is None else ids.detach().cpu().numpy()
-        start = mixed(np.array([seed & 0xFFFFFFFFFFFFFFFF], np.uint64))
-        self._state = mixed(start + (own.astype(np.int64).view(np.uint64) + 1) * GOLDEN)
+        start = splitmix64(np.array([seed & 0xFFFFFFFFFFFFFFFF], np.uint64))
+        self._state = splitmix64(start + (own.astype(np.int64).view(np.uint64) + 1) * GOLDEN)
 
     def uniform(self, stream: int, width: int) -> Float64[np.ndarray, "B n"]:
         """Numbers in [0, 1).
@@ -48,8 +48,8 @@ class Draws:
             The numbers, multiples of ``2**-53``.
         """
         columns = np.arange(1, width + 1, dtype=np.uint64) * GOLDEN
-        state = mixed(self._state + np.array([stream + 1], np.uint64) * GOLDEN)
-        return (mixed(state[:, None] + columns) >> np.uint64(11)) * 2.0**-53
+        state = splitmix64(self._state + np.array([stream + 1], np.uint64) * GOLDEN)
+        return (splitmix64(state[:, None] + columns) >> np.uint64(11)) * 2.0**-53
 
     def whole(self, stream: int, width: int, below: int) -> Int64[np.ndarray, "B n"]:
         """Whole numbers, each as likely as any other."""
@@ -69,7 +69,7 @@ class Draws:
         return self.uniform(stream, below).argsort(axis=1)[:, :width]
 
 
-def mixed(state: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
+def splitmix64(state: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
     """SplitMix64's finaliser: a bijection whose every bit depends on every bit.
 
     Args:
@@ -83,7 +83,7 @@ def mixed(state: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
     return state ^ (state >> np.uint64(31))
 
 
-def seed_of_now() -> int:
+def random_seed() -> int:
     """A seed from torch's own generator, for where none is given: another one every time.
 
     Returns:

@@ -21,8 +21,8 @@ SPOTS = [(2 * k + 1) / 8 for k in range(4)]
 
 def _affine(move: tuple[int, int], shear: tuple[float, float], *, corner: bool) -> Call:
     degrees = [math.degrees(math.atan(value)) for value in shear]
-    asked = {"angle": 0.0, "translate": list(move), "scale": 1.0, "shear": degrees}
-    return "affine", asked | ({"center": [0, 0]} if corner else {})
+    parameters = {"angle": 0.0, "translate": list(move), "scale": 1.0, "shear": degrees}
+    return "affine", parameters | ({"center": [0, 0]} if corner else {})
 
 
 _CALLS: dict[str, Callable[[float], Call]] = {

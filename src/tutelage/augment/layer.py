@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tutelage.augment.draws import seed_of_now
+from tutelage.augment.draws import random_seed
 from tutelage.augment.standard import crop_and_flip, cutout
 from tutelage.errors import UsageError
 
@@ -55,7 +55,7 @@ class StandardAugmentation(nn.Module):
         """Augment, where in training mode, and normalise."""
         if not self.training:
             return (images - self.mean) / self.std
-        seed = seed_of_now()
+        seed = random_seed()
         moved = crop_and_flip(images, seed=seed, pad=self.pad, mode="zeros", flip=self.flip)
         inputs = (moved - self.mean) / self.std
         return cutout(inputs, seed=seed, side=self.side) if self.side else inputs

@@ -8,7 +8,7 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from tutelage.augment.actions import Actions, performed, with_signs
-from tutelage.augment.draws import Draws, seed_of_now
+from tutelage.augment.draws import ExampleRandom, random_seed
 from tutelage.augment.published import POLICIES
 from tutelage.augment.spaces import Space, space_named
 from tutelage.errors import UsageError, nearest
@@ -26,7 +26,7 @@ class Policy(ABC):
         """The operations with their strengths."""
 
     @abstractmethod
-    def draw(self, draws: Draws) -> Actions:
+    def draw(self, draws: ExampleRandom) -> Actions:
         """Draw what is done.
 
         Args:
@@ -47,7 +47,7 @@ class Policy(ABC):
 
         Note: raises ``UsageError`` for other images.
         """
-        draws = Draws(seed_of_now() if seed is None else seed, ids, len(images))
+        draws = ExampleRandom(random_seed() if seed is None else seed, ids, len(images))
         return performed(images, self.space, self.draw(draws))
 
 
@@ -78,7 +78,7 @@ class RandAugment(Policy):
         """The operations with their strengths."""
         return space_named(self.space_name)
 
-    def draw(self, draws: Draws) -> Actions:
+    def draw(self, draws: ExampleRandom) -> Actions:
         """Draw what is done.
 
         Args:
@@ -112,7 +112,7 @@ class TrivialAugment(Policy):
         """The operations with their strengths."""
         return space_named(self.space_name)
 
-    def draw(self, draws: Draws) -> Actions:
+    def draw(self, draws: ExampleRandom) -> Actions:
         """Draw what is done.
 
         Args:
@@ -152,7 +152,7 @@ class UniformAugment(Policy):
         """The operations with their strengths."""
         return space_named(self.space_name)
 
-    def draw(self, draws: Draws) -> Actions:
+    def draw(self, draws: ExampleRandom) -> Actions:
         """Draw what is done.
 
         Args:
@@ -190,7 +190,7 @@ class AutoAugment(Policy):
         """The operations with their strengths."""
         return space_named("auto-augment")
 
-    def draw(self, draws: Draws) -> Actions:
+    def draw(self, draws: ExampleRandom) -> Actions:
         """Draw what is done.
 
         Args:

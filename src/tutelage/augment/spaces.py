@@ -132,7 +132,7 @@ def _even(most: float, start: float = 0.0, *, signed: bool, whole: bool = False)
 
 def _enhanced(most: float) -> Strength:
     inner = _even(most, signed=True)
-    return Strength(lambda *asked: 1 + inner.at(*asked), signed=True)
+    return Strength(lambda *place: 1 + inner.at(*place), signed=True)
 
 
 def _of_side(share: float, axis: int) -> Strength:
@@ -192,7 +192,7 @@ def _torchvision(
         "rotate": _even(turn, signed=True),
         **{name: _enhanced(factor) for name in enhanced},
         "posterize": _rounded_bits(8, fewest),
-        "solarize": Strength(lambda *asked: 255 * _even(0.0, 1.0, signed=False).at(*asked)),
+        "solarize": Strength(lambda *place: 255 * _even(0.0, 1.0, signed=False).at(*place)),
         "auto_contrast": _NONE,
         "equalize": _NONE,
     }

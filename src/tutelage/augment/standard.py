@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Bool, Int64, Shaped
 from torch import Tensor
 
-from tutelage.augment.draws import Draws
+from tutelage.augment.draws import ExampleRandom
 from tutelage.augment.geometry import cut_out
 from tutelage.errors import UsageError, nearest
 
@@ -121,7 +121,7 @@ def cutout(
     """
     if side < 0:
         raise UsageError(f"side is {side}; allowed: 0 and above.")
-    spot = Draws(seed, ids, len(images)).uniform(SPOT, 2)
+    spot = ExampleRandom(seed, ids, len(images)).uniform(SPOT, 2)
     return cut_out(images, np.full(len(images), float(side)), spot, colour=colour)
 
 
@@ -133,7 +133,7 @@ def _drawn(
         generator = torch.Generator().manual_seed(seed)
         shift = torch.randint(-pad, pad + 1, (2, count, 1), generator=generator)
         return shift, torch.randint(0, 2, (count, 1), generator=generator).bool()
-    draws = Draws(seed, ids, count)
+    draws = ExampleRandom(seed, ids, count)
     shift = torch.from_numpy(draws.whole(SHIFT, 2, 2 * pad + 1) - pad).T.unsqueeze(2)
     return shift, torch.from_numpy(draws.uniform(MIRROR, 1) < 0.5)
 

@@ -17,8 +17,8 @@ BY_CLASS = (
 
 def classes_learnt_on(card: Mapping[str, Any]) -> tuple[str, ...]:
     """The class names that a commentary was learnt on, in the order of their numbers."""
-    came = card.get("learnt_on")
-    names = came.get("classes") if isinstance(came, dict) else None
+    provenance = card.get("learnt_on")
+    names = provenance.get("classes") if isinstance(provenance, dict) else None
     return tuple(map(str, names)) if isinstance(names, list) else ()
 
 

@@ -15,14 +15,14 @@ from tutelage.commentaries.classes import classes_learnt_on, require_same_classe
 from tutelage.commentaries.described import check, describe, rebuild, sizes_of
 from tutelage.commentaries.kinds import KINDS
 from tutelage.commentaries.weights import (
-    fill,
+    load_tied,
     packed_weights,
     require_finite,
     unpacked_weights,
 )
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.atomic_files import write_atomically
-from tutelage.storage.json_files import environment, unwritten, write_json
+from tutelage.storage.json_files import environment, write_error, write_json
 from tutelage.storage.replace_folder import fresh_folder, replace_folder
 from tutelage.storage.state_dicts import require_tensors
 from tutelage.teachers import InternalState, for_other_classes
@@ -86,7 +86,7 @@ def save_commentary(
         _refuse_foreign(folder)
         _save(teacher, folder, Provenance() if provenance is None else provenance)
     except OSError as error:
-        raise UsageError(unwritten(error, folder, "or name another folder")) from error
+        raise UsageError(write_error(error, folder, "or name another folder")) from error
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -98,20 +98,20 @@ def _refuse_foreign(folder: Path) -> None:
     raise UsageError(f"{folder} holds something that is not a commentary; name another.")
 
 
-def _save(teacher: nn.Module, folder: Path, came: Provenance) -> None:
+def _save(teacher: nn.Module, folder: Path, provenance: Provenance) -> None:
     name, settings = describe(teacher)
     content = {
         "schema": SCHEMA,
         "teacher": name,
         "settings": settings,
-        "learnt_on": came._asdict() | {"metrics": dict(came.metrics)},
+        "learnt_on": provenance._asdict() | {"metrics": dict(provenance.metrics)},
         "environment": environment(),
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = fresh_folder(folder)
     try:
         write_atomically(fresh / WEIGHTS, packed_weights(teacher))
-        write_atomically(fresh / "README.md", _card(name, settings, came).encode())
+        write_atomically(fresh / "README.md", _card(name, settings, provenance).encode())
         write_json(fresh / CARD, content)
         replace_folder(fresh, folder)
     finally:
@@ -183,7 +183,7 @@ def _filled(
         teacher = rebuild(name, settings, student)
     require_tensors(tensors, teacher.state_dict(), "teacher", kinds=True)
     require_finite(tensors)
-    fill(teacher, tensors)
+    load_tied(teacher, tensors)
     return teacher
 
 
@@ -222,8 +222,10 @@ def _require_schema(folder: Path, content: Mapping[str, Any]) -> None:
     schema = content.get("schema")
     if type(schema) is int and schema == SCHEMA:
         return
-    came = content.get("environment")
-    wrote = reprlib.repr(came.get("tutelage", "?")) if isinstance(came, dict) else "?"
+    provenance = content.get("environment")
+    wrote = (
+        reprlib.repr(provenance.get("tutelage", "?")) if isinstance(provenance, dict) else "?"
+    )
     way = f"Install the version of tutelage that wrote it ({wrote})"
     if type(schema) is int and schema > SCHEMA:
         way = f"A newer version of tutelage wrote it ({wrote}): install that or a later one"
@@ -241,16 +243,18 @@ def _meant(folder: Path) -> str:
     return ""
 
 
-def _card(name: str, settings: Mapping[str, Any], came: Provenance) -> str:
+def _card(name: str, settings: Mapping[str, Any], provenance: Provenance) -> str:
     facts = "\n".join(f"- {key}: `{value}`" for key, value in settings.items())
-    metrics = "\n".join(f"- {key}: {value:.4g}" for key, value in came.metrics) or "- none"
+    metrics = (
+        "\n".join(f"- {key}: {value:.4g}" for key, value in provenance.metrics) or "- none"
+    )
     return f"""# Commentary: {name}
 
 A learned teacher for `tutelage`: what is shown of each training example, or how much it counts.
 
-Learnt on {came.data or "unnamed data"} with the student {came.student or "unnamed"}.
-Classes: {", ".join(came.classes) or "unnamed"}.
-Learnt by: `{came.command or "not recorded"}`
+Learnt on {provenance.data or "unnamed data"} with the student {provenance.student or "unnamed"}.
+Classes: {", ".join(provenance.classes) or "unnamed"}.
+Learnt by: `{provenance.command or "not recorded"}`
 
 Use it:
 

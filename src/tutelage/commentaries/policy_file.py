@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tutelage.augment.exported import exported
 from tutelage.errors import UsageError
-from tutelage.storage.json_files import unwritten, write_json
+from tutelage.storage.json_files import write_error, write_json
 from tutelage.teachers import LearnedAugmentation
 
 
@@ -23,4 +23,4 @@ def write_policy(
     try:
         write_json(Path(file), plain)
     except OSError as error:
-        raise UsageError(unwritten(error, file, "or name another file")) from error
+        raise UsageError(write_error(error, file, "or name another file")) from error

@@ -50,7 +50,7 @@ def require_finite(stored: Mapping[str, Tensor]) -> None:
             )
 
 
-def fill(teacher: nn.Module, tensors: dict[str, Tensor]) -> None:
+def load_tied(teacher: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Give a teacher stored weights; names that share one tensor become one parameter."""
     learnt = {name for name, _ in teacher.named_parameters(remove_duplicate=False)}
     made: dict[int, nn.Parameter] = {}

@@ -22,7 +22,7 @@ class Indexed(Protocol):
     def __getitem__(self, place: int, /) -> Any: ...
 
 
-class Numbered(Dataset[tuple[Any, ...]]):
+class WithIds(Dataset[tuple[Any, ...]]):
     """A data set whose examples also give their own place in it, last.
 
     A loader of it gives inputs, targets and ids, which ``as_batch`` takes.
@@ -45,7 +45,7 @@ class Numbered(Dataset[tuple[Any, ...]]):
 
 
 @dataclass(frozen=True)
-class Draws:
+class RandomBatches:
     """Batches drawn uniformly, without the same example twice in one; such as judge a student.
 
     A batch depends on its number and the seed alone, so that training which is resumed sees

@@ -13,7 +13,7 @@ _ORDER, _EPOCH, _DRAW, _WHOLE = 1, 2, 3, 4
 """first part of a seed: keeps the streams of random numbers apart"""
 
 
-class Ask(NamedTuple):
+class BatchRequest(NamedTuple):
     """What one batch is made of."""
 
     rows: Tensor
@@ -26,7 +26,9 @@ class Ask(NamedTuple):
     """whether augmentation is left away"""
 
 
-def shuffled(rows: Int64[Tensor, "N"], size: int, seed: int, number: int) -> Iterator[Ask]:
+def shuffled(
+    rows: Int64[Tensor, "N"], size: int, seed: int, number: int
+) -> Iterator[BatchRequest]:
     """Every row once, in an order of this epoch's own.
 
     Args:
@@ -41,10 +43,10 @@ def shuffled(rows: Int64[Tensor, "N"], size: int, seed: int, number: int) -> Ite
     world = mixed_seed(_ORDER, seed, number)
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(world))
     for place, span in enumerate(_spans(len(rows), size)):
-        yield Ask(rows[order[span]], mixed_seed(_EPOCH, seed, number, place), world)
+        yield BatchRequest(rows[order[span]], mixed_seed(_EPOCH, seed, number, place), world)
 
 
-def drawn(count: int, size: int, seed: int, number: int) -> Ask:
+def random_rows(count: int, size: int, seed: int, number: int) -> BatchRequest:
     """Some rows, drawn uniformly and without repetition.
 
     Args:
@@ -59,10 +61,10 @@ def drawn(count: int, size: int, seed: int, number: int) -> Ask:
     own = mixed_seed(_DRAW, seed, number)
     world = mixed_seed(_ORDER, own)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(world))
-    return Ask(order[:size], own, world)
+    return BatchRequest(order[:size], own, world)
 
 
-def in_order(count: int, size: int, seed: int) -> Iterator[Ask]:
+def in_order(count: int, size: int, seed: int) -> Iterator[BatchRequest]:
     """Every row once, from the first to the last, and as it is.
 
     Args:
@@ -75,7 +77,9 @@ def in_order(count: int, size: int, seed: int) -> Iterator[Ask]:
     """
     for place, span in enumerate(_spans(count, size)):
         rows = torch.arange(span.start, span.stop)
-        yield Ask(rows, mixed_seed(_WHOLE, seed, place), mixed_seed(_WHOLE, seed), plain=True)
+        yield BatchRequest(
+            rows, mixed_seed(_WHOLE, seed, place), mixed_seed(_WHOLE, seed), plain=True
+        )
 
 
 def batch_count(count: int, size: int) -> int:

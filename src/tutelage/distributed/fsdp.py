@@ -16,18 +16,18 @@ def is_sharded(module: nn.Module) -> bool:
     return fsdp is not None and isinstance(module, fsdp.FSDPModule)
 
 
-def whole(x: Tensor) -> Tensor:
+def full_tensor(x: Tensor) -> Tensor:
     """All of a tensor of which every process has a part; a message where it is one."""
     gather = getattr(x, "full_tensor", None)  # of a DTensor
     return x if gather is None else gather()
 
 
-def all_whole(params: Params) -> Params:
+def full_tensors(params: Params) -> Params:
     """The same for named tensors."""
-    return {name: whole(x) for name, x in params.items()}
+    return {name: full_tensor(x) for name, x in params.items()}
 
 
-def as_stored(module: nn.Module) -> None:
+def reshard(module: nn.Module) -> None:
     """Let go of whole parameters that a pass without a gradient has left behind."""
     if is_sharded(module):
         for part in module.modules():

@@ -38,11 +38,11 @@ class Processes(Protocol):
         """How many there are."""
         ...
 
-    def total(self, x: Tensor) -> Tensor:
+    def all_reduce(self, x: Tensor) -> Tensor:
         """The sum of a tensor over all processes, differentiable as often as one likes."""
         ...
 
-    def summed(self, params: Params) -> Params:
+    def all_reduce_params(self, params: Params) -> Params:
         """The same for named tensors, by one message."""
         ...
 
@@ -55,11 +55,11 @@ class SingleProcess:
     averages: bool = False
     size: int = 1
 
-    def total(self, x: Tensor) -> Tensor:
+    def all_reduce(self, x: Tensor) -> Tensor:
         """The tensor itself."""
         return x
 
-    def summed(self, params: Params) -> Params:
+    def all_reduce_params(self, params: Params) -> Params:
         """The tensors themselves."""
         return params
 
@@ -87,24 +87,24 @@ class Group:
         """How many there are."""
         return dist.get_world_size(self.group)
 
-    def total(self, x: Tensor) -> Tensor:
+    def all_reduce(self, x: Tensor) -> Tensor:
         """The sum over all processes, by one message."""
-        found = _Total.apply(x, self.group)
+        found = _AllReduce.apply(x, self.group)
         assert isinstance(found, Tensor)
         return found
 
-    def summed(self, params: Params) -> Params:
+    def all_reduce_params(self, params: Params) -> Params:
         """The sums over all processes, by one message for each type of number."""
         sums: Params = {}
         for dtype in sorted({x.dtype for x in params.values()}, key=str):
             names = [name for name, x in params.items() if x.dtype == dtype]
-            flat = self.total(torch.cat([params[name].reshape(-1) for name in names]))
+            flat = self.all_reduce(torch.cat([params[name].reshape(-1) for name in names]))
             parts = flat.split([params[name].numel() for name in names])
             sums |= {k: x.view(params[k].shape) for k, x in zip(names, parts, strict=True)}
         return {name: sums[name] for name in params}
 
 
-class _Total(torch.autograd.Function):
+class _AllReduce(torch.autograd.Function):
     """Each process differentiates its share of a sum, so derivatives are summed as well."""
 
     @staticmethod
@@ -119,11 +119,11 @@ class _Total(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, None]:
-        return _Total.apply(grads[0], ctx.group), None
+        return _AllReduce.apply(grads[0], ctx.group), None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        return _Total.apply(tangents[0], ctx.group)
+        return _AllReduce.apply(tangents[0], ctx.group)
 
 
 def processes_of(student: nn.Module) -> Processes:
@@ -154,8 +154,10 @@ def even(
     own, last = iter(batches), None
     while True:
         batch = next(own, None)
-        told = [batch is not None, batch is None and last is None]
-        some, missing = processes.total(torch.tensor(told, dtype=torch.float32, device=device))
+        flags = [batch is not None, batch is None and last is None]
+        some, missing = processes.all_reduce(
+            torch.tensor(flags, dtype=torch.float32, device=device)
+        )
         if float(some) and float(missing):
             raise ValueError(
                 f"{int(missing)} of {processes.size} processes have no batch at all, so that "
@@ -167,11 +169,11 @@ def even(
             last = batch
         else:
             assert last is not None
-            last = nothing_of(last)
+            last = empty_like(last)
         yield last
 
 
-def nothing_of(batch: Batch) -> Batch:
+def empty_like(batch: Batch) -> Batch:
     """A batch without a row."""
     none = (batch.inputs[:0], batch.targets[:0], batch.ids[:0])
     return batch._replace(inputs=none[0], targets=none[1], ids=none[2])

@@ -13,15 +13,15 @@ from tutelage.types import Params
 _REACHED = "reached by any process"
 
 
-def summed_over(processes: Processes, found: Params, moved: Params) -> Params:
+def all_reduce_gradients(processes: Processes, found: Params, moved: Params) -> Params:
     """The sums of gradients over all processes, for parameters that some process reaches."""
     if processes.size == 1:
         return found
     zeros = {k: torch.zeros_like(p) for k, p in moved.items() if k not in found}
-    return processes.summed({k: zeros[k] if k in zeros else found[k] for k in moved})
+    return processes.all_reduce_params({k: zeros[k] if k in zeros else found[k] for k in moved})
 
 
-def leave_sums(processes: Processes, parameters: Iterable[Tensor]) -> None:
+def all_reduce_grads(processes: Processes, parameters: Iterable[Tensor]) -> None:
     """Leave the sum of all processes' gradients in the parameters, by one message."""
     own = list(parameters)
     if processes.size == 1 or not own:
@@ -30,15 +30,15 @@ def leave_sums(processes: Processes, parameters: Iterable[Tensor]) -> None:
         str(n): torch.zeros_like(p) if p.grad is None else p.grad for n, p in enumerate(own)
     }
     flags = own[0].new_tensor([p.grad is not None for p in own])
-    sums = processes.summed({_REACHED: flags, **known})
+    sums = processes.all_reduce_params({_REACHED: flags, **known})
     for n, (p, reached) in enumerate(zip(own, sums[_REACHED].tolist(), strict=True)):
         p.grad = sums[str(n)] if reached else None
 
 
-def gather(processes: Processes, parameters: Iterable[Tensor]) -> None:
+def sum_wrapper_grads(processes: Processes, parameters: Iterable[Tensor]) -> None:
     """Leave the sum of all processes' gradients in the parameters."""
     if not processes.averages:
-        leave_sums(processes, parameters)
+        all_reduce_grads(processes, parameters)
     elif processes.size > 1:
         for p in parameters:
             if p.grad is not None:
@@ -56,7 +56,7 @@ def require_no_static_graph(student: nn.Module) -> None:
         )
 
 
-def tried_together(
+def all_reduce_backward(
     processes: Processes, loss: Tensor, parameters: Iterable[nn.Parameter]
 ) -> None:
     """Leave the sum of all processes' gradients in the parameters, and the graph as it is."""
@@ -69,4 +69,4 @@ def tried_together(
     grads = torch.autograd.grad(loss, own, retain_graph=True, allow_unused=True)
     for p, grad in zip(own, grads, strict=True):
         p.grad = grad
-    leave_sums(processes, own)
+    all_reduce_grads(processes, own)

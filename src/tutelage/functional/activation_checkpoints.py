@@ -35,35 +35,35 @@ _THREAD = threading.local()
 
 
 @runtime_checkable
-class Running(Protocol):
+class ActiveReplay(Protocol):
     """A module that is being run on other parameters than its own, see ``replays.Replay``."""
 
     module: nn.Module
     open: int
 
-    def copies(self) -> Params:
+    def buffer_copies(self) -> Params:
         """The buffers as they are now."""
         ...
 
-    def changed(self) -> list[str]:
+    def changed_buffers(self) -> list[str]:
         """The buffers that have changed since."""
         ...
 
-    def again(self, function: Callable[..., Any], buffers: Params) -> Callable[..., Any]:
+    def recompute(self, function: Callable[..., Any], buffers: Params) -> Callable[..., Any]:
         """A part of the module, to be run from buffers as they once were."""
         ...
 
 
 @contextmanager
-def checkpoints_of(running: Running) -> Iterator[None]:
+def checkpoints_of(active: ActiveReplay) -> Iterator[None]:
     """Have the checkpoints that are reached inside recompute on the parameters of this run."""
     before = getattr(_THREAD, "running", None)
-    _THREAD.running = running
+    _THREAD.active = active
     try:
         with _exchanged():
             yield
     finally:
-        _THREAD.running = before
+        _THREAD.active = before
 
 
 class Checkpoint:
@@ -74,14 +74,14 @@ class Checkpoint:
         given: What torch's own generator was given, by name.
     """
 
-    def __init__(self, running: Running, given: Mapping[str, Any]) -> None:
-        self.running = running
+    def __init__(self, active: ActiveReplay, given: Mapping[str, Any]) -> None:
+        self.active = active
         self.function: Callable[..., Any] = given["fn"]
         self.args = tuple(given["args"])
         self.kwargs = dict(given["kwargs"])
         self.contexts: Callable[[], tuple[Any, Any]] = given["context_fn"]
         self.preserves: bool = given["preserve_rng_state"]
-        self.before = running.copies()
+        self.before = active.buffer_copies()
         self.drawn = torch.get_rng_state()
         self.devices, self.drawn_there = torch_checkpoint.get_device_states(*self.args)
 
@@ -97,18 +97,18 @@ class Checkpoint:
                 "numbers, so that its backward pass sees others than its forward pass, and no "
                 "step can be taken again. Leave preserve_rng_state at True."
             )
-        changed = [] if self.running.open else self.running.changed()
+        changed = [] if self.active.open else self.active.changed_buffers()
         if not changed:
             return
         for name in changed:  # the forward pass's graph may hold the one there is
             home, _, own = name.rpartition(".")
-            part = self.running.module.get_submodule(home)
+            part = self.active.module.get_submodule(home)
             setattr(part, own, getattr(part, own).clone())
         with torch.no_grad():
             second = self._run(self.function)
             if all(self._is_blind(name) for name in changed):
                 return
-            first = self._run(self.running.again(self.function, self.before))
+            first = self._run(self.active.recompute(self.function, self.before))
         if not _agree(first, second):
             raise UnsupportedStudentError(
                 "A checkpointed part of the student gives other numbers each time it is run, "
@@ -128,7 +128,7 @@ class Checkpoint:
 
     def _is_blind(self, name: str) -> bool:
         # these layers do not see the statistics that they are changing
-        module = self.running.module.get_submodule(name.rpartition(".")[0])
+        module = self.active.module.get_submodule(name.rpartition(".")[0])
         return isinstance(module, _BatchNorm | _InstanceNorm)
 
 
@@ -171,7 +171,7 @@ def _exchanged() -> Iterator[None]:
 def _checkpointed(
     original: Callable[..., Generator[None]], *given: Any, **options: Any
 ) -> Generator[None]:
-    current: Running | None = getattr(_THREAD, "running", None)
+    current: ActiveReplay | None = getattr(_THREAD, "running", None)
     if current is None:
         yield from original(*given, **options)
         return
@@ -180,7 +180,7 @@ def _checkpointed(
     known = bound.arguments
     call, contexts = Checkpoint(current, known), known["context_fn"]
     if contexts is torch_checkpoint.noop_context_fn:
-        known["fn"] = current.again(call.function, call.before)
+        known["fn"] = current.recompute(call.function, call.before)
         known["debug"] = False
         around = original(*bound.args, **bound.kwargs)
     else:

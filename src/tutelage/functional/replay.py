@@ -51,7 +51,7 @@ def replay(
         return functional_call(module, own, args, given, tie_weights=tie_weights)
 
 
-class Kept(NamedTuple):
+class BufferSnapshot(NamedTuple):
     """A buffer as it was."""
 
     tensor: Tensor
@@ -69,17 +69,17 @@ class Replay:
     tie_weights: bool
     open: int = 0
     """checkpoints that are being run"""
-    kept: dict[str, Kept] = field(default_factory=dict)
+    kept: dict[str, BufferSnapshot] = field(default_factory=dict)
     """the buffers at the last checkpoint"""
 
-    def copies(self) -> Params:
+    def buffer_copies(self) -> Params:
         """The buffers as they are now, while the module is run."""
         for name, x in self.module.named_buffers():
             if not self._is_kept(name, x):
-                self.kept[name] = Kept(x, x._version, x.detach().clone())
+                self.kept[name] = BufferSnapshot(x, x._version, x.detach().clone())
         return {name: kept.copy for name, kept in self.kept.items()}
 
-    def changed(self) -> list[str]:
+    def changed_buffers(self) -> list[str]:
         """The buffers that have changed since they were copied."""
         return [k for k, x in self.module.named_buffers() if not self._is_kept(k, x)]
 
@@ -87,21 +87,21 @@ class Replay:
         kept = self.kept.get(name)
         return kept is not None and kept.tensor is now and kept.version == now._version
 
-    def again(self, function: Callable[..., Any], buffers: Params) -> Callable[..., Any]:
+    def recompute(self, function: Callable[..., Any], buffers: Params) -> Callable[..., Any]:
         """A part of the module, to be run from buffers as they once were."""
 
         def run(*args: object, **kwargs: object) -> Any:
             own = {**self.own, **cloned(buffers)}
             inner = Replay(self.module, own, self.within, self.tie_weights, open=1)
             named = {f"module.{name}": x for name, x in own.items()}
-            part, ties = Part(self.module, function), self.tie_weights
+            part, ties = CheckpointedPart(self.module, function), self.tie_weights
             with _ONE_AT_A_TIME, recomputing(), self.within(self.module), checkpoints_of(inner):
                 return functional_call(part, named, args, kwargs, tie_weights=ties)
 
         return run
 
 
-class Part(nn.Module):
+class CheckpointedPart(nn.Module):
     """A function that calls some of a module's parts.
 
     Args:

@@ -14,7 +14,7 @@ from tutelage.types import Batch, Lesson, Observation
 Rows = TypeVar("Rows", bound=Batch | Lesson)
 
 
-def copied(rows: Rows) -> Rows:
+def clone_rows(rows: Rows) -> Rows:
     """The same rows in memory of their own, which no later write to the others reaches."""
     own = {name: x.clone() for name, x in rows._asdict().items() if isinstance(x, Tensor)}
     return rows._replace(**own)
@@ -35,28 +35,28 @@ def replay_context(rows: Batch | Lesson, seed: int) -> Iterator[None]:
         yield
 
 
-def detach(seen: Observation) -> Observation:
+def detach(observation: Observation) -> Observation:
     """An observation without its graph."""
-    features = {name: feature.detach() for name, feature in seen.features.items()}
-    losses, logits = seen.losses.detach(), seen.logits.detach()
-    return seen._replace(losses=losses, logits=logits, features=features)
+    features = {name: feature.detach() for name, feature in observation.features.items()}
+    losses, logits = observation.losses.detach(), observation.logits.detach()
+    return observation._replace(losses=losses, logits=logits, features=features)
 
 
-def joined(parts: list[Observation]) -> Observation:
+def concatenate_observations(parts: list[Observation]) -> Observation:
     """What a student's passes over parts of a lesson revealed of all of it."""
     if len(parts) == 1:
         return parts[0]
     return parts[0]._replace(
-        losses=torch.cat([seen.losses for seen in parts]),
-        logits=torch.cat([seen.logits for seen in parts]),
+        losses=torch.cat([observation.losses for observation in parts]),
+        logits=torch.cat([observation.logits for observation in parts]),
         features={
-            name: torch.cat([seen.features[name] for seen in parts])
+            name: torch.cat([observation.features[name] for observation in parts])
             for name in parts[0].features
         },
     )
 
 
-def cut(lesson: Lesson, most: int) -> list[Lesson]:
+def split_lesson(lesson: Lesson, most: int) -> list[Lesson]:
     """A lesson's rows in order, a few at a time."""
     if len(lesson.ids) <= most:
         return [lesson]

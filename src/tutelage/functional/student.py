@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tutelage.distributed.fsdp import all_whole, as_stored, whole
+from tutelage.distributed.fsdp import full_tensor, full_tensors, reshard
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.functional.derivatives import require_second_derivatives
 from tutelage.functional.differentiable import eager, original, overwritten
@@ -43,13 +43,13 @@ class StudentView:
     @property
     def names(self) -> dict[Tensor, str]:
         """The name of each of the module's parameters, as they are now."""
-        as_stored(self.module)
+        reshard(self.module)
         return {p: name for name, p in self.module.named_parameters()}
 
     @property
     def params(self) -> dict[str, nn.Parameter]:
         """The parameters that the optimiser holds now, frozen for the moment or not."""
-        as_stored(self.module)
+        reshard(self.module)
         moved = {p for group in self.optimizer.param_groups for p in group["params"]}
         return {name: p for name, p in self.module.named_parameters() if p in moved}
 
@@ -62,14 +62,16 @@ class StudentView:
         """The state as it stands, sharing the module's and the optimiser's memory."""
         buffers = dict(self.module.named_buffers())
         slots = slots_of(self.optimizer, self.names)
-        known = {k: all_whole(detached(v)) for k, v in slots.items()}
-        params = all_whole(detached(dict(self.params)))
+        known = {k: full_tensors(detached(v)) for k, v in slots.items()}
+        params = full_tensors(detached(dict(self.params)))
         return StudentState(params, detached(buffers), known)
 
     def gradient(self) -> Params:
         """The gradient that the optimiser is about to use."""
         own = {k: p for k, p in self.params.items() if p.requires_grad}.items()
-        return {k: whole(torch.zeros_like(p) if p.grad is None else p.grad) for k, p in own}
+        return {
+            k: full_tensor(torch.zeros_like(p) if p.grad is None else p.grad) for k, p in own
+        }
 
     def completed(self, state: StudentState, names: Collection[str]) -> StudentState:
         """A state with parameters added that the optimiser came to hold, or no longer holds."""
@@ -82,10 +84,10 @@ class StudentView:
                 f"The student's steps moved {', '.join(gone)}, which it has no longer: change "
                 "its modules between two looks of the signal, not within a window."
             )
-        params = cloned(all_whole({k: own[k] for k in missing}))
+        params = cloned(full_tensors({k: own[k] for k in missing}))
         slots = dict(state.slots)
         for slot, memory in slots_of(self.optimizer, self.names).items():
-            known = cloned(all_whole({k: memory[k] for k in missing if k in memory}))
+            known = cloned(full_tensors({k: memory[k] for k in missing if k in memory}))
             if known:
                 slots[slot] = known | slots.get(slot, {})
         return StudentState(state.params | params, state.buffers, slots)

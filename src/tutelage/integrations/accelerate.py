@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.integrations.checkpoint_folder import read_kept
+from tutelage.integrations.checkpoint_folder import read_tutor_file
 from tutelage.integrations.teaching import BesideStudent, Teaching
-from tutelage.storage.checkpoint import save_checkpoint, telling_damage
+from tutelage.storage.checkpoint import name_damaged_file, save_checkpoint
 from tutelage.training.step_strategy import require_norm, scale_gradient
 from tutelage.training.tutor import Tutor
 
@@ -52,7 +52,7 @@ def taught(
             "taught step is taken on one batch: set it to 1, load so much larger batches, and "
             "give Teaching(micro_batch=...), the rows that the student sees at a time."
         )
-    step_strategy = Accelerated(accelerator, prepared(optimizer), teaching.max_norm)
+    step_strategy = AcceleratedStep(accelerator, require_prepared(optimizer), teaching.max_norm)
     tutor = teaching.tutor(
         student,
         step_strategy.optimizer.optimizer,
@@ -65,14 +65,14 @@ def taught(
 
 def _keep(accelerator: Accelerator, tutor: Tutor) -> None:
     number = len(accelerator._custom_objects)
-    kept = InFolder(tutor, f"tutelage-{number}.{accelerator.process_index}.pt")
+    kept = CheckpointFile(tutor, f"tutelage-{number}.{accelerator.process_index}.pt")
     accelerator.register_save_state_pre_hook(kept.write)
     accelerator.register_load_state_pre_hook(kept.read)
     accelerator.register_for_checkpointing(kept)
 
 
 @dataclass
-class InFolder:
+class CheckpointFile:
     """A tutor's state in a checkpoint folder: a whole file of each process, read by its name.
 
     What Accelerate itself keeps of a registered object, one pickle of the main process, says
@@ -101,7 +101,7 @@ class InFolder:
         """
         self.found = Path(folder) / self.name
         for file in sorted(Path(folder).glob("custom_checkpoint_*.pkl")):
-            with telling_damage(file, "Load another checkpoint."):
+            with name_damaged_file(file, "Load another checkpoint."):
                 zipfile.ZipFile(file).close()
 
     def state_dict(self) -> dict[str, Any]:
@@ -112,11 +112,11 @@ class InFolder:
         """Go on from the file that was found."""
         if "file" in state:
             assert self.found is not None
-            state = read_kept(self.found)
+            state = read_tutor_file(self.found)
         BesideStudent(self.tutor).load_state_dict(state)
 
 
-def prepared(optimizer: object) -> AcceleratedOptimizer:
+def require_prepared(optimizer: object) -> AcceleratedOptimizer:
     """An optimiser that was prepared.
 
     Args:
@@ -137,7 +137,7 @@ def prepared(optimizer: object) -> AcceleratedOptimizer:
 
 
 @dataclass
-class Accelerated:
+class AcceleratedStep:
     """A step by ``accelerator.backward`` and a prepared optimiser, clipped by the accelerator.
 
     A scaled gradient is unscaled by the accelerator when it clips or steps. The gradient is
@@ -164,7 +164,7 @@ class Accelerated:
         """Whether the accelerator scales the loss."""
         return self.accelerator.scaler is not None
 
-    def backward(self, loss: Tensor, optimizer: Optimizer, *, again: bool) -> None:
+    def backward(self, loss: Tensor, optimizer: Optimizer, *, retain_graph: bool) -> None:
         """Leave the gradient in the parameters, without the scale.
 
         Args:
@@ -172,7 +172,7 @@ class Accelerated:
             optimizer: The student's own.
             again: Whether the graph is needed for another backward pass.
         """
-        self.accelerator.backward(loss, retain_graph=again)
+        self.accelerator.backward(loss, retain_graph=retain_graph)
         if self.accelerator.scaler is not None:
             scale_gradient(optimizer, 1 / self.accelerator.scaler.get_scale())
 

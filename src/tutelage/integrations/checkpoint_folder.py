@@ -7,20 +7,20 @@ from typing import Any
 import torch
 
 from tutelage.errors import UsageError
-from tutelage.storage.checkpoint import DAMAGE, load_checkpoint, telling_damage
+from tutelage.storage.checkpoint import DAMAGE, load_checkpoint, name_damaged_file
 
 _CPU = torch.device("cpu")
 _NUMBERED = re.compile(r"(.*\D)(\d+)")
 """a folder of checkpoints, such as checkpoint-200 or checkpoint_3"""
 
 
-def read_kept(file: Path) -> dict[str, Any]:
+def read_tutor_file(file: Path) -> dict[str, Any]:
     """What ``checkpoints.save_checkpoint`` wrote into a checkpoint folder."""
     if not file.is_file():
         raise UsageError(
             f"{file} is missing: that checkpoint knows of no teacher. {_another(file)}"
         )
-    with telling_damage(file, _another(file)):
+    with name_damaged_file(file, _another(file)):
         return load_checkpoint(file, _CPU)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.errors import UnsupportedStudentError, UsageError
-from tutelage.integrations.trainer_loss import TrainersLoss as TrainersLoss
+from tutelage.integrations.trainer_loss import TrainerLoss as TrainerLoss
 from tutelage.randomness import seeded
 from tutelage.types import Batch
 
@@ -80,7 +80,7 @@ def stacked(
 
 
 @contextmanager
-def at_rest(model: nn.Module, device: torch.device) -> Iterator[None]:
+def evaluation_mode(model: nn.Module, device: torch.device) -> Iterator[None]:
     """Look at a model without leaving a trace: in evaluation mode, without a graph."""
     modes = {part: part.training for part in model.modules()}
     model.eval()

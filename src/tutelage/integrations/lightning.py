@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from tutelage.data.loaders import as_batch, without_ids
 from tutelage.distributed.groups import Group, Processes, SingleProcess
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.integrations.lightning_step import ByLightning
+from tutelage.integrations.lightning_step import LightningStep
 from tutelage.integrations.teaching import BesideStudent, Teaching
 from tutelage.training.forward import Record
 from tutelage.training.tutor import Tutor
@@ -114,7 +114,7 @@ class TeachingModule(L.LightningModule):
             self,
             optimizer,
             total_steps=total,
-            step_strategy=ByLightning(self, self.teaching.max_norm),
+            step_strategy=LightningStep(self, self.teaching.max_norm),
             processes=self._processes(),
         )
         self._go_on(tutor, before)

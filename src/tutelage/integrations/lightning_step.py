@@ -16,7 +16,7 @@ except ImportError as error:
 
 
 @dataclass(frozen=True)
-class ByLightning:
+class LightningStep:
     """A step by ``manual_backward`` and Lightning's optimiser, in whatever precision it runs.
 
     Lightning unscales a scaled gradient when its optimiser steps. The gradient is seen without
@@ -35,9 +35,9 @@ class ByLightning:
         """Whether Lightning scales the loss."""
         return self._scale() is not None
 
-    def backward(self, loss: Tensor, optimizer: Optimizer, *, again: bool) -> None:
+    def backward(self, loss: Tensor, optimizer: Optimizer, *, retain_graph: bool) -> None:
         """Leave the gradient in the parameters, without the scale."""
-        self.module.manual_backward(loss, retain_graph=again)
+        self.module.manual_backward(loss, retain_graph=retain_graph)
         if (scale := self._scale()) is not None:
             scale_gradient(optimizer, 1 / scale)
 

@@ -26,7 +26,7 @@ IGNORED = -100
 
 
 @dataclass(frozen=True)
-class TrainersLoss:
+class TrainerLoss:
     """What the Trainer trains a model by, for each example: its kind of task and smoothing.
 
     Classes and tokens: cross entropy with label smoothing; regression: squared error; several
@@ -116,11 +116,11 @@ class TrainersLoss:
         return self.problem or (SEVERAL if targets.is_floating_point() else SINGLE)
 
 
-def trainers_loss(
+def find_trainer_loss(
     model: nn.Module, smoothing: float, batch: Batch, logits: Tensor, wanted: Tensor
-) -> TrainersLoss:
+) -> TrainerLoss:
     """The loss of a model that gives what the framework's own gives for a batch."""
-    guess = TrainersLoss.of(model, smoothing, batch.targets)
+    guess = TrainerLoss.of(model, smoothing, batch.targets)
     half = torch.float16, torch.bfloat16
     near = 5e-3 if logits.dtype in half or wanted.dtype in half else 2e-5
     found = float("nan")

@@ -7,18 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tutelage.data.loaders import Draws, Indexed
+from tutelage.data.loaders import Indexed, RandomBatches
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.functional.differentiable import original
-from tutelage.integrations.checkpoint_folder import read_kept
+from tutelage.integrations.checkpoint_folder import read_tutor_file
 from tutelage.integrations.columns import (
-    at_rest,
     by_columns,
+    evaluation_mode,
     logits_without_labels,
     stacked,
 )
 from tutelage.integrations.teaching import BesideStudent, Teaching
-from tutelage.integrations.trainer_loss import TrainersLoss, trainers_loss
+from tutelage.integrations.trainer_loss import TrainerLoss, find_trainer_loss
 from tutelage.losses.objectives import Objective
 from tutelage.storage.checkpoint import save_checkpoint
 from tutelage.training.tutor import Tutor
@@ -28,7 +28,7 @@ try:
     from transformers import Trainer, TrainerCallback
 except ImportError as error:
     raise MissingExtraError("transformers", "transformers") from error
-from tutelage.integrations.accelerate import Accelerated, prepared
+from tutelage.integrations.accelerate import AcceleratedStep, require_prepared
 
 _FILE = "tutelage.{}.pt"
 """where a checkpoint folder keeps the tutor of each process"""
@@ -39,7 +39,7 @@ class TeachingTrainer(Trainer):
 
     The training set has a column of whole numbers by which the teacher knows examples again;
     it is kept with ``remove_unused_columns=True``, too, and never reaches the model. The loss
-    is the teacher's weighted mean of what the Trainer trains by (see ``TrainersLoss``), or
+    is the teacher's weighted mean of what the Trainer trains by (see ``TrainerLoss``), or
     ``Teaching.objective``; clipping is the Trainer's (``max_grad_norm``), and so are precision,
     schedule, logs (with ``held_out_loss`` beside the rest) and checkpoints, which keep all that
     the tutor needs: training that is resumed goes on where it was, and the best model comes
@@ -100,7 +100,7 @@ class TeachingTrainer(Trainer):
         self.remove_callback(_StepTaken)
         self.add_callback(_StepTaken(self))
 
-    def draws(self, examples: Indexed, size: int) -> Draws:
+    def draws(self, examples: Indexed, size: int) -> RandomBatches:
         """Batches that judge the student, by the Trainer's own collator.
 
         Args:
@@ -111,7 +111,7 @@ class TeachingTrainer(Trainer):
             For ``Teaching.held_out``.
         """
         collate = self._get_collator_with_removed_columns(self.data_collator)
-        return Draws(examples, size, self.args.seed, collate)
+        return RandomBatches(examples, size, self.args.seed, collate)
 
     def training_step(
         self,
@@ -208,13 +208,13 @@ class TeachingTrainer(Trainer):
         columns: Sequence[str],
         batch: Batch,
         items: Tensor | int | None,
-    ) -> TrainersLoss:
+    ) -> TrainerLoss:
         # by what the Trainer itself makes of the first batch
         student = original(model)
         smoothing = self.args.label_smoothing_factor if self.label_smoother else 0.0
-        TrainersLoss.of(student, smoothing, batch.targets)  # refuses what cannot be smoothed
+        TrainerLoss.of(student, smoothing, batch.targets)  # refuses what cannot be smoothed
         items = items if self.args.world_size == 1 else None  # of all processes otherwise
-        with at_rest(student, batch.inputs.device), self.compute_loss_context_manager():
+        with evaluation_mode(student, batch.inputs.device), self.compute_loss_context_manager():
             wanted, outputs = self.compute_loss(
                 student,
                 self._without_ids(inputs),
@@ -222,10 +222,12 @@ class TeachingTrainer(Trainer):
                 num_items_in_batch=items,
             )
             logits = logits_without_labels(student, columns, batch, outputs)
-        return trainers_loss(student, smoothing, batch, logits, wanted.detach())
+        return find_trainer_loss(student, smoothing, batch, logits, wanted.detach())
 
     def _tutor(self, teaching: Teaching, student: nn.Module, objective: Objective) -> Tutor:
-        step_strategy = Accelerated(self.accelerator, prepared(self.optimizer), self._max_norm)
+        step_strategy = AcceleratedStep(
+            self.accelerator, require_prepared(self.optimizer), self._max_norm
+        )
         tutor = teaching.tutor(
             student,
             step_strategy.optimizer.optimizer,
@@ -265,7 +267,7 @@ class TeachingTrainer(Trainer):
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor | None:  # noqa: ARG002 - done already
         step_strategy = None if self.tutor is None else self.tutor.step_strategy
-        return step_strategy.norm if isinstance(step_strategy, Accelerated) else None
+        return step_strategy.norm if isinstance(step_strategy, AcceleratedStep) else None
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         return grad_norm if grad_norm is not None else self._clip_grad_norm(model)
@@ -285,7 +287,7 @@ class TeachingTrainer(Trainer):
         if checkpoint is None or self.teaching is None:
             return
         file = self._file_in(checkpoint)
-        self._kept = read_kept(file)
+        self._kept = read_tutor_file(file)
         if "steps" not in self._kept:
             raise UsageError(
                 f"{file} holds the teacher alone, as save_only_model=True asks for: training "
@@ -296,7 +298,7 @@ class TeachingTrainer(Trainer):
         super()._load_best_model()
         best = self.state.best_model_checkpoint
         if self.teaching is not None and best is not None:
-            self.teaching.load_state_dict(read_kept(self._file_in(best)))
+            self.teaching.load_state_dict(read_tutor_file(self._file_in(best)))
 
 
 class _StepTaken(TrainerCallback):

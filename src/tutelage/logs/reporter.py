@@ -44,7 +44,7 @@ class Reporter:
         self._held_out_loss: Tensor | None = None
         self._norm: Tensor | None = None
         self._hook = None
-        if logs and (learner := tutor.learner) is not None:
+        if logs and (learner := tutor.teacher_updater) is not None:
             self._hook = learner.optimizer.register_step_pre_hook(self._seen)
 
     def __call__(self, record: Record) -> None:
@@ -83,12 +83,12 @@ class Reporter:
         there = {k: x.detach().float() for k, x in seen.items() if x is not None}
         device = record.loss.device
         values = torch.stack([x.to(device) for x in there.values()]).tolist()
-        told = dict(zip(there, values, strict=True))
-        if told["weights/entropy"] != told["weights/entropy"]:
-            del told["weights/entropy"]
-        if self.tutor.learner is not None:
-            told["teacher/skipped_steps"] = float(self.tutor.skipped_teacher_steps)
-        return told
+        found = dict(zip(there, values, strict=True))
+        if found["weights/entropy"] != found["weights/entropy"]:
+            del found["weights/entropy"]
+        if self.tutor.teacher_updater is not None:
+            found["teacher/skipped_steps"] = float(self.tutor.skipped_teacher_steps)
+        return found
 
     def close(self) -> None:
         """Look at the teacher's steps no longer, and close the logs that can be closed."""

@@ -123,7 +123,7 @@ def _ignore_index(objective: Callable[..., Tensor]) -> int | None:
     return getattr(objective, "ignore_index", None)
 
 
-def counts_to_judge(
+def held_out_counts(
     objective: Callable[..., Tensor], metric: Callable[..., Tensor] | None, targets: Tensor
 ) -> Tensor | None:
     """How much each held-out row counts: as the metric counts, but for rows without a label.

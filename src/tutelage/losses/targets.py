@@ -55,11 +55,11 @@ def with_classes(rows: Rows, counts: Tensor | None) -> Rows:
     return rows._replace(targets=rows.targets.where(counts > 0, 0))
 
 
-Moment = Callable[[Lesson, Observation], Tensor]
+Hook = Callable[[Lesson, Observation], Tensor]
 
 
-def of_labelled(
-    moment: Moment, lesson: Lesson, seen: Observation, counts: Tensor | None
+def apply_to_labelled(
+    hook: Hook, lesson: Lesson, observation: Observation, counts: Tensor | None
 ) -> Tensor:
     """What a teacher gives for each row, made for those that have a label; 0 for the others.
 
@@ -67,46 +67,48 @@ def of_labelled(
     of its own. Where some may be without a label, this waits for a GPU.
     """
     if counts is None:
-        return moment(lesson, seen)
+        return hook(lesson, observation)
     rows = (counts > 0).nonzero().squeeze(1)
     if len(rows) == len(counts):
-        return moment(lesson, seen)
+        return hook(lesson, observation)
     if not len(rows):
-        return seen.losses  # all 0, on the student's graph where grades are asked for
-    found = moment(*_only(rows, lesson, seen)).reshape(len(rows))
+        return observation.losses  # all 0, on the student's graph where grades are asked for
+    found = hook(*_only(rows, lesson, observation)).reshape(len(rows))
     return found.new_zeros(len(counts)).index_copy(0, rows, found)
 
 
-def of_labelled_examples(
-    moment: Moment, lesson: Lesson, seen: Observation, counts: Tensor | None
+def apply_to_labelled_examples(
+    hook: Hook, lesson: Lesson, observation: Observation, counts: Tensor | None
 ) -> Tensor:
     """The same of a moment that gives a number for each example of the batch."""
     if counts is None:
-        return moment(lesson, seen)
+        return hook(lesson, observation)
     rows = (counts > 0).nonzero().squeeze(1)
     if len(rows) == len(counts):
-        return moment(lesson, seen)
+        return hook(lesson, observation)
     examples = int(lesson.group.max()) + 1
     if not len(rows):
-        return seen.losses.new_zeros(examples)
-    found = moment(*_only(rows, lesson, seen))
+        return observation.losses.new_zeros(examples)
+    found = hook(*_only(rows, lesson, observation))
     return found.new_zeros(examples).index_copy(0, lesson.group[rows].unique(), found)
 
 
 def counted_rows(
-    lesson: Lesson, seen: Observation, counts: Tensor | None
+    lesson: Lesson, observation: Observation, counts: Tensor | None
 ) -> tuple[Lesson, Observation]:
     """The rows of a lesson that have a label, and what was seen of them."""
     if counts is None:
-        return lesson, seen
+        return lesson, observation
     rows = (counts > 0).nonzero().squeeze(1)
-    return (lesson, seen) if len(rows) == len(counts) else _only(rows, lesson, seen)
+    return (
+        (lesson, observation) if len(rows) == len(counts) else _only(rows, lesson, observation)
+    )
 
 
-def _only(rows: Tensor, lesson: Lesson, seen: Observation) -> tuple[Lesson, Observation]:
+def _only(rows: Tensor, lesson: Lesson, observation: Observation) -> tuple[Lesson, Observation]:
     examples, group = lesson.group[rows].unique(return_inverse=True)
     log_prob = None if lesson.log_prob is None else lesson.log_prob[examples]
-    shown = lesson._replace(
+    visible = lesson._replace(
         inputs=lesson.inputs[rows],
         targets=lesson.targets[rows],
         ids=lesson.ids[rows],
@@ -114,16 +116,18 @@ def _only(rows: Tensor, lesson: Lesson, seen: Observation) -> tuple[Lesson, Obse
         log_prob=log_prob,
         aux=None if lesson.aux is None else lesson.aux[rows],
     )
-    revealed = seen._replace(
-        losses=seen.losses[rows],
-        logits=seen.logits[rows],
-        features={name: feature[rows] for name, feature in seen.features.items()},
-        alignments=None if seen.alignments is None else seen.alignments[rows],
+    revealed = observation._replace(
+        losses=observation.losses[rows],
+        logits=observation.logits[rows],
+        features={name: feature[rows] for name, feature in observation.features.items()},
+        alignments=None if observation.alignments is None else observation.alignments[rows],
     )
-    return shown, revealed
+    return visible, revealed
 
 
-def answered_rightly(outputs: Outputs, targets: Tensor, counts: Tensor | None = None) -> Tensor:
+def correct_predictions(
+    outputs: Outputs, targets: Tensor, counts: Tensor | None = None
+) -> Tensor:
     """Which examples a student names the class of; those without a label are left out."""
     logits = logits_of(outputs)
     labels = targets.argmax(1) if targets.ndim == 2 else targets

@@ -10,11 +10,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tutelage.functional.module_state import attributes_kept
 from tutelage.functional.replay import replay
 from tutelage.functional.trees import cloned
-from tutelage.per_example.coupling import varied
-from tutelage.per_example.inputs import Given
-from tutelage.per_example.row_arithmetic import mapped, tensors_in
-from tutelage.per_example.units import Unit, takes_statistics
-from tutelage.randomness import each_from, seeded
+from tutelage.per_example.coupling import fixed_projection
+from tutelage.per_example.inputs import ModuleInputs
+from tutelage.per_example.row_arithmetic import map_tensors, tensors_in
+from tutelage.per_example.units import Unit, uses_batch_statistics
+from tutelage.randomness import seeded, seeded_generators
 
 Places = Mapping[tuple[str, int], Sequence[int | None]]
 """row dimension of every output, by the module's name and the number of its call"""
@@ -29,18 +29,18 @@ UNKNOWN = -1
 
 
 def find_places(
-    student: nn.Module, units: Sequence[Unit], given: Given, rows: int
+    student: nn.Module, units: Sequence[Unit], given: ModuleInputs, rows: int
 ) -> Places | None:
     """Run a few rows through the student and see what scales with each row's own loss.
 
     Where the loss of row i is multiplied, row i of every gradient is, and nothing else: that
     tells positions from examples where their numbers agree, and finds modules that mix rows.
     """
-    few = min(rows, MANY if any(map(takes_statistics, student.modules())) else FEW)
+    few = min(rows, MANY if any(map(uses_batch_statistics, student.modules())) else FEW)
     outputs: dict[tuple[str, int], list[Tensor]] = {}
     device = next(student.parameters()).device
     try:
-        with ExitStack() as stack, each_from(), seeded(0, device), torch.enable_grad():
+        with ExitStack() as stack, seeded_generators(), seeded(0, device), torch.enable_grad():
             stack.enter_context(without_statistics(student))
             stack.enter_context(attributes_kept(student))
             for unit in units:
@@ -50,13 +50,13 @@ def find_places(
         return None  # a student may insist on whole batches
 
 
-def run(student: nn.Module, given: Given, rows: int, few: int) -> object:
+def run(student: nn.Module, given: ModuleInputs, rows: int, few: int) -> object:
     """What the student gives for a few rows, on copies of these and of its buffers."""
 
     def sliced(tensor: Tensor) -> Tensor:
         return (tensor[:few] if tensor.shape[:1] == (rows,) else tensor).clone()
 
-    args, kwargs = mapped(given.args, sliced), mapped(given.kwargs, sliced)
+    args, kwargs = map_tensors(given.args, sliced), map_tensors(given.kwargs, sliced)
     assert isinstance(args, tuple)
     assert isinstance(kwargs, dict)
     own = {**dict(student.named_parameters()), **cloned(dict(student.named_buffers()))}
@@ -122,7 +122,7 @@ def row_scores(result: object, sizes: tuple[int, int]) -> Tensor | None:
     for rows in sizes:
         fitting = [t for t in tensors_in(result) if t.requires_grad and t.shape[:1] == (rows,)]
         if fitting:
-            return torch.stack([varied(t.reshape(rows, -1)) for t in fitting]).sum(0)
+            return torch.stack([fixed_projection(t.reshape(rows, -1)) for t in fitting]).sum(0)
     return None
 
 

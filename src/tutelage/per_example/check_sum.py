@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tutelage.errors import UnsupportedStudentError
 from tutelage.per_example.module_calls import Call
-from tutelage.per_example.row_arithmetic import inner_of
+from tutelage.per_example.row_arithmetic import gradient_dot
 from tutelage.types import Params
 
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
@@ -21,7 +21,9 @@ def check_sums(
     calls: Sequence[Call], shares: Sequence[Tensor], gradient: Params, direction: Params
 ) -> Tensor:
     """Hold the rows' sums, layer by layer, against the gradient's dot product."""
-    groups = together([set(call.unit.params.values()) & set(direction) for call in calls])
+    groups = merge_overlapping([
+        set(call.unit.params.values()) & set(direction) for call in calls
+    ])
     groups = [g for g in groups if g <= set(gradient)]
     if not groups:
         return torch.zeros((), device=shares[0].device)
@@ -29,7 +31,7 @@ def check_sums(
     inside = torch.tensor(members, dtype=torch.float64, device=shares[0].device)
     sums = torch.stack([share.double().sum() for share in shares])
     sizes = torch.stack([share.double().abs().sum() for share in shares])
-    wholes = torch.stack([whole(group, gradient, direction) for group in groups])
+    wholes = torch.stack([group_dot(group, gradient, direction) for group in groups])
     gaps = (inside @ sums - wholes).abs()
     bounds = tolerance(calls, gradient) * (inside @ sizes + NOISE * sizes.sum()) + 1e-30
     missed = gaps.isfinite() & (gaps > bounds)
@@ -44,9 +46,9 @@ def check_sums(
     return (gaps - gaps).sum()
 
 
-def whole(group: set[str], gradient: Params, direction: Params) -> Tensor:
+def group_dot(group: set[str], gradient: Params, direction: Params) -> Tensor:
     """Dot product of the gradient of some parameters with the direction."""
-    return torch.stack([inner_of(gradient[k], direction[k]).double() for k in group]).sum()
+    return torch.stack([gradient_dot(gradient[k], direction[k]).double() for k in group]).sum()
 
 
 def tolerance(calls: Sequence[Call], gradient: Params) -> float:
@@ -56,7 +58,7 @@ def tolerance(calls: Sequence[Call], gradient: Params) -> float:
     return max(TOLERANCE.get(kind, ROUNDED) for kind in kinds)
 
 
-def together(sets: list[set[str]]) -> list[set[str]]:
+def merge_overlapping(sets: list[set[str]]) -> list[set[str]]:
     """Unite sets that have a name in common."""
     found: list[set[str]] = []
     for names in filter(None, sets):

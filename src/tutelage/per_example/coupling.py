@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tutelage.functional.module_state import on_state, state_of
 from tutelage.per_example.row_arithmetic import tensors_in
-from tutelage.per_example.units import scales_by_frequency, takes_statistics
+from tutelage.per_example.units import scales_by_frequency, uses_batch_statistics
 from tutelage.precision import wide
 
 FIRST = 4
@@ -27,7 +27,7 @@ STUDENT = "what the student gives for a row depends on other rows"
 
 
 @dataclass
-class Checked:
+class KnownGraphs:
     """What is known of a student's graphs."""
 
     passes: int = 0
@@ -48,13 +48,13 @@ class Checked:
 
 def couples_rows(student: nn.Module) -> bool:
     """Whether the gradient of one example depends on the others of its batch, where known."""
-    found = CHECKED.get(student)
+    found = KNOWN.get(student)
     return (found is not None and bool(found.coupled)) or any(
-        takes_statistics(m) or scales_by_frequency(m) for m in student.modules()
+        uses_batch_statistics(m) or scales_by_frequency(m) for m in student.modules()
     )
 
 
-CHECKED: WeakKeyDictionary[nn.Module, Checked] = WeakKeyDictionary()
+KNOWN: WeakKeyDictionary[nn.Module, KnownGraphs] = WeakKeyDictionary()
 
 
 class RowCheck:
@@ -82,7 +82,7 @@ class RowCheck:
         self.reason = ""
         """why rows cannot be told apart; empty where they can"""
 
-    def gave(self, result: object) -> None:
+    def keep_outputs(self, result: object) -> None:
         """Keep what a call of the student gave."""
         self.outputs += [t for t in tensors_in(result) if t.requires_grad]
 
@@ -103,7 +103,7 @@ class RowCheck:
             return
         if self.rows == 1:
             return
-        checked = CHECKED.setdefault(self.student, Checked())
+        checked = KNOWN.setdefault(self.student, KnownGraphs())
         key = graph_of(losses), self.rows
         if key in checked.coupled:
             self.reason = checked.coupled[key]
@@ -126,14 +126,14 @@ class RowCheck:
             t for t in tensors_in(result) if t.requires_grad and t.shape[:1] == (self.rows,)
         ]
         if fitting:
-            numbers = [varied(t.reshape(self.rows, -1)) for t in fitting]
+            numbers = [fixed_projection(t.reshape(self.rows, -1)) for t in fitting]
             scores = torch.stack([n.to(numbers[0].dtype) for n in numbers]).sum(0)
             self.verify(scores, row_by_row=True)
         elif not self.reason:
             self.reason = UNKNOWN
 
     def _reason(
-        self, losses: Tensor, checked: Checked, key: tuple[int, int], *, row_by_row: bool
+        self, losses: Tensor, checked: KnownGraphs, key: tuple[int, int], *, row_by_row: bool
     ) -> str:
         due = checked.due(key)
         if row_by_row and not due:
@@ -141,7 +141,7 @@ class RowCheck:
         factors = factors_for(losses, checked.passes, digits=2 if due else 1)
         if reason := self._reason_in_objective(losses, factors):
             return reason
-        if not due or any(map(takes_statistics, self.student.modules())):
+        if not due or any(map(uses_batch_statistics, self.student.modules())):
             return ""  # each row's share of batch statistics is what is wanted there
         if len(checked.graphs) > MOST:
             return UNKNOWN
@@ -213,7 +213,7 @@ def factors_for(losses: Tensor, number: int, digits: int) -> list[Tensor]:
     return [torch.ones_like(losses), *(p.to(losses) for p in powers)]
 
 
-def varied(values: Tensor) -> Tensor:
+def fixed_projection(values: Tensor) -> Tensor:
     """Sums with fixed, all different factors, so that none is trivially constant."""
     steps = torch.arange(1, values.shape[1] + 1, dtype=values.dtype, device=values.device)
     return (values * torch.cos(steps)).sum(1)

@@ -19,8 +19,8 @@ def central_dots(
 ) -> Tensor:
     """``(l_i(theta + e g) - l_i(theta - e g)) / 2 e``: two forward passes without a graph."""
     with torch.no_grad():
-        here, direction = full(params, direction)
-        scale = step_of(direction, size)
+        here, direction = full_precision(params, direction)
+        scale = step_size(direction, size)
         if scale == 0.0:
             return torch.zeros_like(losses(params))
         up = losses(params | plus(here, direction, scale))
@@ -33,14 +33,14 @@ def forward_difference_dots(
 ) -> Tensor:
     """``(l_i(theta + e g) - l_i(theta)) / e``: one forward pass, with losses known already."""
     with torch.no_grad():
-        scale = step_of(direction, size)
+        scale = step_size(direction, size)
         if scale == 0.0:
             return torch.zeros_like(here)
-        start, direction = full(params, direction)
+        start, direction = full_precision(params, direction)
         return (losses(params | plus(start, direction, scale)) - here) / scale
 
 
-def full(params: Params, direction: Params) -> tuple[Params, Params]:
+def full_precision(params: Params, direction: Params) -> tuple[Params, Params]:
     """Where a difference starts from and goes to, in float32 or better.
 
     Half precision cannot tell two students apart that are so near.
@@ -50,7 +50,7 @@ def full(params: Params, direction: Params) -> tuple[Params, Params]:
     }
 
 
-def step_of(direction: Params, size: float) -> float:
+def step_size(direction: Params, size: float) -> float:
     """``e`` such that ``e g`` has the given norm."""
     norm = float(inner(direction, direction).sqrt()) if direction else 0.0
     if not isfinite(norm):

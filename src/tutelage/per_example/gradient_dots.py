@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.functional.differentiable import original
 from tutelage.functional.module_state import attributes_kept
-from tutelage.functional.replay_context import copied
+from tutelage.functional.replay_context import clone_rows
 from tutelage.functional.student import evaluate
 from tutelage.functional.trees import detached, leaves
 from tutelage.losses.objectives import cross_entropy, losses_of
@@ -69,11 +69,11 @@ def gradient_dots(
         raise UsageError(f"There is no method '{method}'. {nearest(method, get_args(Method))}")
     student = original(student)
     names = selected(student, layers)
-    g = without_padding(student, wanted(student, direction, names))
+    g = without_padding(student, direction_for(student, direction, names))
     own = detached({k: p for k, p in student.named_parameters() if k in names})
 
     def losses(params: Params) -> Tensor:
-        rows = copied(batch)
+        rows = clone_rows(batch)
         with seeded(batch.seed, batch.inputs.device), attributes_kept(student):
             buffers = dict(student.named_buffers())
             logits, _, _ = evaluate(student, params, buffers, rows.inputs)
@@ -83,13 +83,13 @@ def gradient_dots(
         return central_dots(losses, own, g)
     if method == "forward" or (method == "auto" and couples_rows(student)):
         return forward_dots(losses, own, g)
-    recording = recorded(student, losses, own, layers, len(batch.ids))
+    recording = record_gradients(student, losses, own, layers, len(batch.ids))
     if method == "ghost":
         return recording.dots(g, recording.ones())
     return dots_or_forward(recording, losses, own, g)
 
 
-def wanted(student: nn.Module, direction: Params, names: Collection[str]) -> Params:
+def direction_for(student: nn.Module, direction: Params, names: Collection[str]) -> Params:
     """The part of a direction that counts, in the parameters' types.
 
     Args:
@@ -110,7 +110,7 @@ def wanted(student: nn.Module, direction: Params, names: Collection[str]) -> Par
     return {k: v.detach().to(own[k].dtype) for k, v in direction.items() if k in names}
 
 
-def recorded(
+def record_gradients(
     student: nn.Module,
     losses: Losses,
     params: Params,

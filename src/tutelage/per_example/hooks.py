@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from tutelage.per_example.batch_dimension import UNKNOWN, Places
 from tutelage.per_example.coupling import RowCheck
-from tutelage.per_example.inputs import Given, given_to
+from tutelage.per_example.inputs import ModuleInputs, capture_inputs
 from tutelage.per_example.module_calls import Call, Output, open_call
-from tutelage.per_example.output_tangents import Before
+from tutelage.per_example.output_tangents import ModuleSnapshot
 from tutelage.per_example.recording import Recording
-from tutelage.per_example.row_arithmetic import apart, tensors_in
+from tutelage.per_example.row_arithmetic import separate_views, tensors_in
 from tutelage.per_example.row_gradients import CONVS
 from tutelage.per_example.units import CHANNEL_NORMS, Unit
 
@@ -27,7 +27,7 @@ BATCH_FIRST = (
 """modules whose first dimension counts what the second has channels of"""
 
 
-class Watch:
+class RecordingHooks:
     """Fills a recording from the calls of a student's modules.
 
     Args:
@@ -79,7 +79,7 @@ class Watch:
             _module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], out: object
         ) -> None:
             if self._counts(out):
-                call = open_call(unit, self.rows, self.store, given_to(args, kwargs), out)
+                call = open_call(unit, self.rows, self.store, capture_inputs(args, kwargs), out)
                 self._keep(call, tensors_in(out), stack)
 
         # the layer's own output: hooks of the user may change it afterwards
@@ -87,13 +87,13 @@ class Watch:
         stack.callback(hook.remove)
 
     def _general(self, unit: Unit, stack: ExitStack) -> None:
-        opened: list[tuple[Given, Before]] = []
+        opened: list[tuple[ModuleInputs, ModuleSnapshot]] = []
 
         def before(
             module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
         ) -> None:
             if not self.paused and torch.is_grad_enabled():
-                opened.append((given_to(args, kwargs), Before(module)))
+                opened.append((capture_inputs(args, kwargs), ModuleSnapshot(module)))
 
         def after(_module: nn.Module, _args: object, out: object) -> object:
             if self.paused or not opened:
@@ -102,7 +102,9 @@ class Watch:
             if not self._counts(out):
                 return None
             if len(tensors_in(out)) > 1:
-                out = apart(out)  # else a gradient may reach one output through another
+                out = separate_views(
+                    out
+                )  # else a gradient may reach one output through another
             self._keep(Call(unit, self.rows, given, None, was), tensors_in(out), stack)
             return out
 

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tutelage.per_example.row_arithmetic import all_tensors, mapped
+from tutelage.per_example.row_arithmetic import all_tensors, map_tensors
 
 
 @dataclass
-class Given:
+class ModuleInputs:
     """Arguments of one call."""
 
     args: tuple[Any, ...]
@@ -30,23 +30,26 @@ class Given:
         def floating(tensor: Tensor) -> Tensor:
             return change(tensor) if tensor.is_floating_point() else tensor
 
-        args, kwargs = mapped(self.args, floating), mapped(self.kwargs, floating)
+        args, kwargs = map_tensors(self.args, floating), map_tensors(self.kwargs, floating)
         assert isinstance(args, tuple)
         assert isinstance(kwargs, dict)
         same = {id(t) for t in all_tensors((args, kwargs))}
-        return Given(args, kwargs, [(t, v) for t, v in self.versions if id(t) in same])
+        return ModuleInputs(args, kwargs, [(t, v) for t, v in self.versions if id(t) in same])
 
     def stored_as(self, kind: torch.dtype) -> "Given":
         """The arguments with floating-point tensors of another type."""
         return self.changed(lambda t: t.to(kind))
 
 
-def given_to(args: tuple[object, ...], kwargs: dict[str, object]) -> Given:
+def capture_inputs(args: tuple[object, ...], kwargs: dict[str, object]) -> ModuleInputs:
     """Arguments without history, in the memory they came in."""
-    kept_args, kept_kwargs = mapped(args, Tensor.detach), mapped(kwargs, Tensor.detach)
+    kept_args, kept_kwargs = (
+        map_tensors(args, Tensor.detach),
+        map_tensors(kwargs, Tensor.detach),
+    )
     assert isinstance(kept_args, tuple)
     assert isinstance(kept_kwargs, dict)
     tensors = all_tensors((kept_args, kept_kwargs))
     # a detached tensor counts along when the original is written to
     versions = [(t, t._version) for t in tensors if not t.is_inference()]
-    return Given(kept_args, kept_kwargs, versions)
+    return ModuleInputs(kept_args, kept_kwargs, versions)

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from tutelage.per_example.inputs import Given
+from tutelage.per_example.inputs import ModuleInputs
 from tutelage.per_example.output_tangents import (
-    Before,
+    ModuleSnapshot,
     dots_by_rows,
     moved_forward,
     moved_linearly,
 )
 from tutelage.per_example.row_arithmetic import row_dots
-from tutelage.per_example.row_gradients import keeps_sums, row_gradients
+from tutelage.per_example.row_gradients import keeps_row_gradients, row_gradients
 from tutelage.per_example.units import Unit
 from tutelage.types import Params
 
@@ -33,10 +33,10 @@ class Call:
 
     unit: Unit
     rows: int
-    given: Given
+    given: ModuleInputs
     store: torch.dtype | None
     """how to keep tensors; None: as they are"""
-    before: Before | None = None
+    before: ModuleSnapshot | None = None
     """the module as it was, where a derivative will be taken there"""
     saved: tuple[Tensor, Tensor] | None = None
     """a batch normalisation's mean and 1 / standard deviation"""
@@ -61,20 +61,22 @@ class Call:
         self.repeated = bool(self.sums)  # without inputs nothing can be made of a second one
         if self.repeated:
             return
-        if self.before is None and keeps_sums(self.unit, self.given, delta, out.row_dim):
-            self.take_sums(delta, out.row_dim)
+        if self.before is None and keeps_row_gradients(
+            self.unit, self.given, delta, out.row_dim
+        ):
+            self.keep_row_gradients(delta, out.row_dim)
             return
         if self.before is None and self.store is not None:
             delta = delta.to(self.store)
             self.given = self.given.stored_as(self.store)
         out.delta = delta if out.delta is None else out.delta + delta
 
-    def take_sums(self, delta: Tensor, row_dim: int) -> None:
+    def keep_row_gradients(self, delta: Tensor, row_dim: int) -> None:
         """Keep the parameters' gradients of every row, and nothing else."""
         device = delta.device.type
         with torch.no_grad(), torch.autocast(device, enabled=False):
             self.sums = row_gradients(self.unit, self.given, delta, row_dim, self.saved)
-        self.given, self.saved = Given((), {}), None
+        self.given, self.saved = ModuleInputs((), {}), None
 
     def dots(self, direction: Params) -> Tensor:
         """This call's share of every row's dot product."""
@@ -130,7 +132,7 @@ def saved_statistics(output: object) -> tuple[Tensor, Tensor] | None:
 
 
 def open_call(
-    unit: Unit, rows: int, store: torch.dtype | None, given: Given, output: object
+    unit: Unit, rows: int, store: torch.dtype | None, given: ModuleInputs, output: object
 ) -> Call:
     """Keep a layer's inputs."""
     norm = isinstance(unit.module, nn.modules.batchnorm._BatchNorm)

@@ -11,8 +11,8 @@ from torch.func import functional_call
 
 from tutelage.functional.replay import replay
 from tutelage.per_example.forward import as_constants, load_forward_mode
-from tutelage.per_example.inputs import Given
-from tutelage.per_example.row_arithmetic import inner_of, tensors_in
+from tutelage.per_example.inputs import ModuleInputs
+from tutelage.per_example.row_arithmetic import gradient_dot, tensors_in
 from tutelage.per_example.units import scales_by_frequency
 from tutelage.precision import wide
 from tutelage.types import Params
@@ -30,7 +30,7 @@ class Direct(nn.Module):
         return self.module.forward(*args, **kwargs)
 
 
-class Before:
+class ModuleSnapshot:
     """A module as it was when it was called, so that the call can be made again.
 
     Args:
@@ -51,7 +51,7 @@ class Before:
         self.cuda_state = torch.cuda.get_rng_state(self.device) if cuda else None
         self.autocast = torch.is_autocast_enabled(self.device.type)
 
-    def arguments(self, given: Given) -> Given:
+    def arguments(self, given: ModuleInputs) -> ModuleInputs:
         """Arguments in the type of the parameters, where autocast would have seen to that."""
         return given.stored_as(next(self.module.parameters()).dtype) if self.autocast else given
 
@@ -77,12 +77,12 @@ def set_modes(modes: list[tuple[nn.Module, bool]]) -> None:
         part.training = training
 
 
-def moved_linearly(module: nn.Module, given: Given, local: Params) -> Tensor:
+def moved_linearly(module: nn.Module, given: ModuleInputs, local: Params) -> Tensor:
     """A layer evaluated at the direction."""
     local = {k: wide(v) for k, v in local.items()}
     with torch.no_grad():
         if isinstance(module, nn.Embedding):
-            return looked_up(module, given.args[0], local["weight"])
+            return embedding_rows(module, given.args[0], local["weight"])
         own = {
             f"module.{k}": local[k] if k in local else zeros_like(p, local)
             for k, p in module.named_parameters(recurse=False)
@@ -98,7 +98,7 @@ def zeros_like(parameter: Tensor, local: Params) -> Tensor:
     return torch.zeros_like(parameter, dtype=next(iter(local.values())).dtype)
 
 
-def looked_up(module: nn.Embedding, tokens: Tensor, table: Tensor) -> Tensor:
+def embedding_rows(module: nn.Embedding, tokens: Tensor, table: Tensor) -> Tensor:
     """Rows of a table; zeros for padding, which gets no gradient."""
     moved = table[tokens]
     if module.padding_idx is not None:
@@ -109,7 +109,7 @@ def looked_up(module: nn.Embedding, tokens: Tensor, table: Tensor) -> Tensor:
     return moved
 
 
-def moved_forward(before: Before, given: Given, local: Params) -> list[Tensor]:
+def moved_forward(before: ModuleSnapshot, given: ModuleInputs, local: Params) -> list[Tensor]:
     """The forward-mode derivative of any module in its own parameters.
 
     Note: Raises NotImplementedError where torch has no forward-mode formula.
@@ -118,18 +118,21 @@ def moved_forward(before: Before, given: Given, local: Params) -> list[Tensor]:
     fitting = before.arguments(given)
     with torch.no_grad(), before.again() as own, dual_level(), as_constants():
         duals = {k: make_dual(own[k], v.to(own[k].dtype)) for k, v in local.items()}
-        given_back = called(before.module, own | duals, fitting)
+        given_back = call_module(before.module, own | duals, fitting)
         pairs = [unpack_dual(out) for out in tensors_in(given_back)]
         return [torch.zeros_like(p) if t is None else t.clone() for p, t in pairs]
 
 
 def dots_by_rows(
-    before: Before, given: Given, local: Params, outputs: list[tuple[Tensor | None, int]]
+    before: ModuleSnapshot,
+    given: ModuleInputs,
+    local: Params,
+    outputs: list[tuple[Tensor | None, int]],
 ) -> Tensor:
     """One backward pass through a module per row: for modules without a forward mode."""
     with torch.enable_grad(), before.again() as own:
         own = {k: v.requires_grad_(k in local) for k, v in own.items()}
-        tensors = tensors_in(called(before.module, own, before.arguments(given)))
+        tensors = tensors_in(call_module(before.module, own, before.arguments(given)))
         known = [
             (out.movedim(dim, 0), delta.to(out.dtype).movedim(dim, 0))
             for out, (delta, dim) in zip(tensors, outputs, strict=True)
@@ -148,10 +151,10 @@ def row_dot(row: list[tuple[Tensor, Tensor]], own: Params, local: Params) -> Ten
     leaves = [own[k] for k in local]
     grads = torch.autograd.grad(outs, leaves, deltas, retain_graph=True, allow_unused=True)
     pairs = zip(grads, local.values(), strict=True)
-    parts = [inner_of(g, v) for g, v in pairs if g is not None]
+    parts = [gradient_dot(g, v) for g, v in pairs if g is not None]
     return torch.stack(parts).sum()
 
 
-def called(module: nn.Module, own: dict[str, Any], given: Given) -> object:
+def call_module(module: nn.Module, own: dict[str, Any], given: ModuleInputs) -> object:
     """What a module gives on other parameters and buffers."""
     return replay(module, own, given.args, given.kwargs, tie_weights=False)

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from tutelage.functional.differentiable import original
 from tutelage.per_example.batch_dimension import Places, find_places
 from tutelage.per_example.coupling import UNKNOWN, RowCheck
-from tutelage.per_example.hooks import Watch
-from tutelage.per_example.inputs import Given, given_to
+from tutelage.per_example.hooks import RecordingHooks
+from tutelage.per_example.inputs import ModuleInputs, capture_inputs
 from tutelage.per_example.recording import Recording
-from tutelage.per_example.units import selected, takes_statistics, units_of
+from tutelage.per_example.units import selected, units_of, uses_batch_statistics
 from tutelage.types import Params
 
 
@@ -89,29 +89,31 @@ class Recorder:
             # hooks set after compiling are not run by compiled code
             stack.enter_context(torch.compiler.set_stance("force_eager"))
             for name in names:
-                keep = keeper(recording, name)
+                keep = gradient_hook(recording, name)
                 stack.callback(own[name].register_hook(keep).remove)
-            watch = Watch(recording, self.store, self._places or {}, check)
+            watch = RecordingHooks(recording, self.store, self._places or {}, check)
             for unit in units_of(self.student, names):
                 watch.module(unit, stack)
             self._watch_student(watch, stack, verified=verified)
             yield recording
         recording.finish()
 
-    def _watch_student(self, watch: Watch, stack: ExitStack, *, verified: bool) -> None:
+    def _watch_student(
+        self, watch: RecordingHooks, stack: ExitStack, *, verified: bool
+    ) -> None:
         def before(
             student: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
         ) -> None:
             if watch.paused:
                 return  # the probe calls the student, too
             if self._places is None and watch.rows > 1 and torch.is_grad_enabled():
-                self._probe(watch, student, given_to(args, kwargs))
+                self._probe(watch, student, capture_inputs(args, kwargs))
             watch.start()
 
         def after(_student: nn.Module, _args: object, out: object) -> None:
             if watch.paused or not torch.is_grad_enabled():
                 return
-            watch.check.gave(out)
+            watch.check.keep_outputs(out)
             if not verified and watch.rows > 1:
                 watch.check.verify_outputs(out)
 
@@ -121,15 +123,15 @@ class Recorder:
         ):
             stack.callback(hook.remove)
 
-    def _probe(self, watch: Watch, student: nn.Module, given: Given) -> None:
+    def _probe(self, watch: RecordingHooks, student: nn.Module, given: ModuleInputs) -> None:
         with watch.pause():
             self._places = find_places(student, watch.units, given, watch.rows)
         watch.places = self._places or {}
-        if self._places is None and any(map(takes_statistics, student.modules())):
+        if self._places is None and any(map(uses_batch_statistics, student.modules())):
             watch.check.reason = UNKNOWN  # the check leaves batch statistics out
 
 
-def keeper(recording: Recording, name: str) -> Callable[[Tensor], None]:
+def gradient_hook(recording: Recording, name: str) -> Callable[[Tensor], None]:
     """A hook that adds up a parameter's gradient.
 
     Args:

@@ -121,10 +121,12 @@ class Recording:
         return coefficients.detach()
 
     def _why_missing(self, missing: list[str]) -> str:
-        told = f"The student uses {', '.join(missing)} outside of its modules' forward passes"
+        message = (
+            f"The student uses {', '.join(missing)} outside of its modules' forward passes"
+        )
         if self.unplaced:
-            told += (
+            message += (
                 f", or where no dimension counts the {self.rows} recorded rows for sure "
                 f"(modules: {', '.join(sorted(self.unplaced))})"
             )
-        return f"{told}. Use method='forward', or leave them out by layers=."
+        return f"{message}. Use method='forward', or leave them out by layers=."

@@ -24,7 +24,7 @@ def row_dots(kept: Tensor, fresh: Tensor, row_dim: int) -> Tensor:
     return sum_over(wide(fresh).mul_(kept), others)
 
 
-def inner_of(gradient: Tensor, direction: Tensor) -> Tensor:
+def gradient_dot(gradient: Tensor, direction: Tensor) -> Tensor:
     """Inner product of a gradient, dense or sparse, with a dense tensor."""
     if gradient.is_sparse:
         found = direction[tuple(gradient._indices())]
@@ -53,25 +53,27 @@ def all_tensors(given: object) -> list[Tensor]:
     return [t for part in parts for t in all_tensors(part)]
 
 
-def mapped(given: object, change: Callable[[Tensor], Tensor]) -> object:
+def map_tensors(given: object, change: Callable[[Tensor], Tensor]) -> object:
     """Something nested with every tensor in it changed."""
     if isinstance(given, Tensor):
         return change(given)
     if type(given) is dict:
-        return {k: mapped(v, change) for k, v in given.items()}
+        return {k: map_tensors(v, change) for k, v in given.items()}
     if isinstance(given, tuple):
-        parts = [mapped(part, change) for part in given]
+        parts = [map_tensors(part, change) for part in given]
         kind: Any = type(given)
         return kind(*parts) if hasattr(kind, "_fields") else tuple(parts)
     if type(given) is list:
-        return [mapped(part, change) for part in given]
+        return [map_tensors(part, change) for part in given]
     if is_dataclass(given) and not isinstance(given, type):
         held = {f.name: getattr(given, f.name) for f in fields(given) if f.init}
-        return replace(given, **{name: mapped(part, change) for name, part in held.items()})
+        return replace(
+            given, **{name: map_tensors(part, change) for name, part in held.items()}
+        )
     return given
 
 
-def apart(given: object) -> object:
+def separate_views(given: object) -> object:
     """The same tensors as views, of which none is computed from another."""
     views: dict[int, Tensor] = {}
 
@@ -80,4 +82,4 @@ def apart(given: object) -> object:
             return tensor
         return views.setdefault(id(tensor), tensor.view_as(tensor))
 
-    return mapped(given, view)
+    return map_tensors(given, view)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from tutelage.per_example.inputs import Given
+from tutelage.per_example.inputs import ModuleInputs
 from tutelage.per_example.row_arithmetic import sum_over
 from tutelage.per_example.units import CHANNEL_NORMS, TRAILING_NORMS, Unit
 from tutelage.precision import wide
@@ -17,7 +17,7 @@ SMALLER = 0.6
 forming it costs about as much as reading a dot product off, later, from the other two"""
 
 
-def keeps_sums(unit: Unit, given: Given, delta: Tensor, row_dim: int) -> bool:
+def keeps_row_gradients(unit: Unit, given: ModuleInputs, delta: Tensor, row_dim: int) -> bool:
     """Whether a layer's gradients are kept row by row."""
     module = unit.module
     if isinstance(module, CHANNEL_NORMS + TRAILING_NORMS):
@@ -45,7 +45,11 @@ def own_dims(module: nn.Module, ndim: int) -> set[int]:
 
 
 def row_gradients(
-    unit: Unit, given: Given, delta: Tensor, row_dim: int, saved: tuple[Tensor, Tensor] | None
+    unit: Unit,
+    given: ModuleInputs,
+    delta: Tensor,
+    row_dim: int,
+    saved: tuple[Tensor, Tensor] | None,
 ) -> Params:
     """Every row's gradient of a layer's parameters."""
     module, delta = unit.module, wide(delta)
@@ -139,13 +143,13 @@ def statistics(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     assert isinstance(module, CHANNEL_NORMS)
     assert not isinstance(module, nn.GroupNorm)
     mean, variance = module.running_mean, module.running_var
-    if takes_own(module) or mean is None or variance is None:
+    if normalises_by_input(module) or mean is None or variance is None:
         first = 0 if isinstance(module, _BatchNorm) else 1
         over = [d for d in range(x.ndim) if d != 1 and d >= first]
         variance, mean = torch.var_mean(x, over, correction=0)
     return mean, torch.rsqrt(variance + module.eps)
 
 
-def takes_own(module: _BatchNorm | _InstanceNorm) -> bool:
+def normalises_by_input(module: _BatchNorm | _InstanceNorm) -> bool:
     """Whether it normalises by what it is given."""
     return module.training or not module.track_running_stats

@@ -67,7 +67,7 @@ def units_of(student: nn.Module, wanted: Collection[str]) -> list[Unit]:
     for name, module in student.named_modules():
         if any(name.startswith(above) for above in whole):
             continue
-        entire = is_entire(module)
+        entire = owns_children_parameters(module)
         if entire:
             whole.append(f"{name}." if name else "")
         own = {
@@ -80,7 +80,7 @@ def units_of(student: nn.Module, wanted: Collection[str]) -> list[Unit]:
     return units
 
 
-def is_entire(module: nn.Module) -> bool:
+def owns_children_parameters(module: nn.Module) -> bool:
     """Whether a module uses parameters that lie in its children, without calling these."""
     return isinstance(module, nn.MultiheadAttention) or is_parametrized(module)
 
@@ -95,7 +95,7 @@ def is_linear(module: nn.Module) -> bool:
     return plain and type(module).forward in LINEAR_FORWARDS and not (own_forward or chosen)
 
 
-def takes_statistics(module: nn.Module) -> bool:
+def uses_batch_statistics(module: nn.Module) -> bool:
     """Whether it is a batch normalisation that normalises by the batch it is given."""
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
 
@@ -127,7 +127,7 @@ def within(name: str, layers: Collection[str]) -> bool:
     return any(name.startswith(f"{layer}.") for layer in layers)
 
 
-def own_of(module: nn.Module) -> list[nn.Parameter]:
+def direct_parameters(module: nn.Module) -> list[nn.Parameter]:
     """A module's parameters, without those of its children."""
     return list(module.parameters(recurse=False))
 
@@ -139,7 +139,9 @@ def without_padding(student: nn.Module, direction: Params) -> Params:
     for module in student.modules():
         if isinstance(module, nn.Embedding) and module.padding_idx is not None:
             name = names[module.weight]
-            uses = sum(module.weight is p for m in student.modules() for p in own_of(m))
+            uses = sum(
+                module.weight is p for m in student.modules() for p in direct_parameters(m)
+            )
             if name in found and uses == 1:
                 found[name] = found[name].clone()
                 found[name][module.padding_idx] = 0.0

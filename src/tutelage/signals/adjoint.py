@@ -34,7 +34,7 @@ class Adjoint(NamedTuple):
         return cls(direct, slots, teacher)
 
 
-class Link(NamedTuple):
+class ReplayedStep(NamedTuple):
     """A step that was taken, ready to be gone through backwards."""
 
     rule: UpdateRule
@@ -50,7 +50,7 @@ class Link(NamedTuple):
             after = update_jointly(self.rule, self.state, self._moving, self.step.settings)
         return after._replace(buffers=self.linearised.buffers)
 
-    def through(self, adjoint: Adjoint) -> Adjoint:
+    def backward(self, adjoint: Adjoint) -> Adjoint:
         """Carry an adjoint back through the step.
 
         The update rule is differentiated elementwise, which gives the adjoint of the step's
@@ -61,7 +61,7 @@ class Link(NamedTuple):
         d = joint.placed(at_rule, StudentState(adjoint.params, {}, adjoint.slots))
         before = {slot: self.state.slots.get(slot, {}) for slot in d.slots}
         d_slots = {slot: {k: d.slots[slot][k] for k in ks} for slot, ks in before.items()}
-        mixed, hessian = self.linearised.both(joint.part(g_bar, self.state.params))
+        mixed, hessian = self.linearised.mixed_and_hessian(joint.part(g_bar, self.state.params))
         return Adjoint(plus(d.params, hessian), d_slots, plus(adjoint.teacher, mixed))
 
     @property
@@ -70,12 +70,14 @@ class Link(NamedTuple):
         return {k: g for k, g in self.linearised.gradient.items() if k in self.step.settings}
 
 
-def link(
+def replay_step(
     problem: BilevelProblem, product: Product, state: StudentState, teacher: Params, step: Step
-) -> Link:
+) -> ReplayedStep:
     """Take a step so that it can be gone through backwards."""
     problem.student.require(require_steps_with_derivative)
-    return Link(problem.rule, state, step, product.linearise(problem, state, teacher, step))
+    return ReplayedStep(
+        problem.rule, state, step, product.linearise(problem, state, teacher, step)
+    )
 
 
 def _through_rule(

@@ -10,7 +10,7 @@ from tutelage.functional.trees import detached
 from tutelage.per_example import forward_difference_dots, forward_dots
 from tutelage.precision import FULL, wide
 from tutelage.signals.products import Alignment, Automatic
-from tutelage.signals.products.gradient_dots import CLOSE, losses_near
+from tutelage.signals.products.gradient_dots import CLOSE, losses_function
 from tutelage.types import Lesson, Params, Recorded, Step, StepObservation, StudentState
 
 
@@ -61,9 +61,9 @@ def one_sided(
     One forward pass, where central differences take two; both are taken anew in float32 where
     the step was in half precision, whose losses are no good for differences.
     """
-    lesson, here = observed.lesson, observed.seen.losses
+    lesson, here = observed.lesson, observed.observation.losses
     half = lesson.autocast != FULL or any(p.dtype != wide(p).dtype for p in v.values())
-    losses, _ = losses_near(problem, start, lesson._replace(autocast=FULL), step)
+    losses, _ = losses_function(problem, start, lesson._replace(autocast=FULL), step)
     if half:
         with torch.no_grad():
             here = losses({k: wide(p) for k, p in start.params.items()})
@@ -83,32 +83,32 @@ def weighted_slopes(
 
     def values(params: Params) -> Tensor:
         moved = start._replace(params=start.params | params)
-        seen, _ = problem.observe(moved, lesson, step)
-        losses = problem.descended(phi, lesson, seen, step.batch.seed)
-        weights = problem.weights(phi, lesson, seen, step.batch.seed)
+        observation, _ = problem.observe(moved, lesson, step)
+        losses = problem.row_losses(phi, lesson, observation, step.batch.seed)
+        weights = problem.weights(phi, lesson, observation, step.batch.seed)
         return torch.cat([losses, weights.reshape(losses.shape).to(losses.dtype)])
 
     losses, weights = forward_dots(values, start.params, v).chunk(2)
     return losses, weights
 
 
-def seen_again(
+def observe_step(
     problem: BilevelProblem, teacher: Params, start: StudentState, step: Step
 ) -> StepObservation:
     """What was seen of a step, from the state before it."""
     with torch.no_grad():
         lesson = problem.lesson(detached(teacher), step.batch)
-        seen, _ = problem.observe(start, lesson, step)
-    return StepObservation(lesson, detach(seen), None)
+        observation, _ = problem.observe(start, lesson, step)
+    return StepObservation(lesson, detach(observation), None)
 
 
 def row_coefficients(
     problem: BilevelProblem, teacher: Params, step: Step, observed: StepObservation
 ) -> Tensor:
     """The derivative of the student's loss by each row's loss."""
-    lesson, seen = observed.lesson, observed.seen
-    weights = problem.weights(detached(teacher), lesson, seen, step.batch.seed)
-    losses = seen.losses.detach().requires_grad_()
+    lesson, observation = observed.lesson, observed.observation
+    weights = problem.weights(detached(teacher), lesson, observation, step.batch.seed)
+    losses = observation.losses.detach().requires_grad_()
     return torch.autograd.grad(problem.reduce(losses, weights, lesson), losses)[0]
 
 

@@ -32,7 +32,7 @@ def _places(p: Tensor) -> Tensor | slice:
     return torch.randint(p.numel(), (ENTRIES,), generator=generator).to(p.device)
 
 
-class Undone(NamedTuple):
+class UndoneWindow(NamedTuple):
     """A window that was gone through backwards."""
 
     steps: Sequence[Step]
@@ -64,11 +64,11 @@ class Undone(NamedTuple):
         return error if all(map(math.isfinite, lengths)) else math.nan
 
     def _off(self, start: Params) -> float:
-        came, reached = entries_of(self.undone), entries_of(self.end)
+        restored, reached = entries_of(self.undone), entries_of(self.end)
         rows = []
         for name in start.keys() & self.undone.keys():
             was = start[name]
-            parts = came[name].double() - was, was.double(), reached[name].double() - was
+            parts = restored[name].double() - was, was.double(), reached[name].double() - was
             counted = self.undone[name].numel() / max(was.numel(), 1)
             off, size, moved = (counted**0.5 * torch.linalg.vector_norm(x) for x in parts)
             sensitive = torch.linalg.vector_norm(self.adjoint[name].double())
@@ -111,7 +111,7 @@ def require_little_drift(steps: Sequence[Step], params: Params) -> None:
         )
 
 
-def require_undone(estimate: Estimate, undone: Undone, end: StudentState) -> Estimate:
+def require_undone(estimate: Estimate, undone: UndoneWindow, end: StudentState) -> Estimate:
     """Refuse an estimate whose steps did not come back as they were."""
     nothing = {k: torch.full_like(g, torch.nan) for k, g in estimate.grad.items()}
     error = undone.error()

@@ -11,7 +11,7 @@ from tutelage.signals.fixed_point import UNSET, fixed, power, refitted, value_of
 from tutelage.types import Params
 
 
-class Numbers(NamedTuple):
+class FixedPointState(NamedTuple):
     """The fixed-point state of some parameters, joined."""
 
     theta: Tensor
@@ -36,10 +36,10 @@ class Refit(NamedTuple):
     velocity_exponent: Tensor
 
 
-class Change(NamedTuple):
+class FixedPointStep(NamedTuple):
     """What a step does to some joined parameters, in floating point."""
 
-    numbers: Numbers
+    numbers: FixedPointState
     theta: Tensor
     """float64: the parameters before it"""
     velocity: Tensor
@@ -50,11 +50,13 @@ class Change(NamedTuple):
     lr: float
 
     @classmethod
-    def of(cls, now: Numbers, gradient: Params, names: list[str], s: Settings) -> "Change":
+    def of(
+        cls, now: FixedPointState, gradient: Params, names: list[str], s: Settings
+    ) -> "Change":
         """The change."""
         theta = value_of(now.theta, now.theta_exponent)
         velocity = value_of(now.velocity, now.velocity_exponent)
-        added = whole_gradient(join(gradient, names).double(), theta, s)
+        added = decayed_gradient(join(gradient, names).double(), theta, s)
         return cls(now, theta, velocity, added, s["momentum"], s["lr"])
 
     @property
@@ -79,7 +81,7 @@ class Change(NamedTuple):
         largest = torch.maximum(self.velocity.abs(), self.added.abs())
         return moved, torch.maximum(largest, after.abs())
 
-    def refitted(self) -> tuple[Numbers, Refit | None]:
+    def refitted(self) -> tuple[FixedPointState, Refit | None]:
         """The numbers with last bits that the step can be taken with."""
         now, (theta_size, velocity_size) = self.numbers, self.sizes
         theta_exponent = refitted(theta_size, now.theta_exponent)
@@ -99,15 +101,15 @@ class Change(NamedTuple):
             refit = Refit(places, *(x[places] for x in kept))
             theta = torch.where(another, fixed(self.theta, theta_exponent), theta)
             velocity = torch.where(another, fixed(self.velocity, velocity_exponent), velocity)
-        return Numbers(theta, velocity, now.buffer, *exponents), refit
+        return FixedPointState(theta, velocity, now.buffer, *exponents), refit
 
 
-def move_of(now: Numbers, lr: float) -> Tensor:
+def parameter_change(now: FixedPointState, lr: float) -> Tensor:
     """What a step takes from the parameters; the same for the same arguments."""
     return fixed(value_of(now.velocity, now.velocity_exponent) * lr, now.theta_exponent)
 
 
-def whole_gradient(gradient: Tensor, param: Tensor, s: Settings) -> Tensor:
+def decayed_gradient(gradient: Tensor, param: Tensor, s: Settings) -> Tensor:
     """The gradient as the optimiser adds it to the velocity."""
     g = -gradient if s["maximize"] else gradient
     return g + s["weight_decay"] * param if s["weight_decay"] else g

@@ -16,7 +16,13 @@ from tutelage.signals.fixed_point import (
     shrink,
     value_of,
 )
-from tutelage.signals.fixed_steps import Change, Numbers, Refit, move_of, whole_gradient
+from tutelage.signals.fixed_steps import (
+    FixedPointState,
+    FixedPointStep,
+    Refit,
+    decayed_gradient,
+    parameter_change,
+)
 from tutelage.types import Params, Step
 
 
@@ -38,7 +44,7 @@ class FloatHistory:
     def undo_velocity(self, step: Step, gradient: Params) -> None:
         """``v = (v' - g) / mu``."""
         for k, s in step.settings.items():
-            g = whole_gradient(gradient[k], self.params[k], s)
+            g = decayed_gradient(gradient[k], self.params[k], s)
             self.velocity = self.velocity | {k: (self.velocity[k] - g) / s["momentum"]}
 
 
@@ -95,10 +101,12 @@ class ExactHistory:
         """The momentum buffers in the parameters' own types."""
         return self._seen(self.velocity, self.velocity_exponents)
 
-    def take(self, step: Step, gradient: Params) -> bool:
+    def step(self, step: Step, gradient: Params) -> bool:
         """Take a step: ``v' = mu v + g``, ``theta' = theta - eta v'``."""
         groups = self._groups([k for k in step.settings if k in gradient], step)
-        changes = [Change.of(self._of(n), gradient, n, step.settings[n[0]]) for n in groups]
+        changes = [
+            FixedPointStep.of(self._of(n), gradient, n, step.settings[n[0]]) for n in groups
+        ]
         if not all(change.finite for change in changes):  # before anything is changed
             return False
         for names, change in zip(groups, changes, strict=True):
@@ -113,7 +121,7 @@ class ExactHistory:
             velocity, buffer = shrink(now.velocity, buffer, mu)
             velocity = velocity + fixed(change.added, now.velocity_exponent)
             now = now._replace(velocity=velocity, buffer=buffer)
-            self._put(names, now._replace(theta=now.theta - move_of(now, s["lr"])))
+            self._put(names, now._replace(theta=now.theta - parameter_change(now, s["lr"])))
         self.taken += 1
         return True
 
@@ -121,7 +129,9 @@ class ExactHistory:
         """Undo the step's change of the parameters."""
         for names in self._groups(step.settings, step):
             now = self._of(names)
-            now = now._replace(theta=now.theta + move_of(now, step.settings[names[0]]["lr"]))
+            now = now._replace(
+                theta=now.theta + parameter_change(now, step.settings[names[0]]["lr"])
+            )
             if refit := self.refits.get((self.taken - 1, names[0])):
                 theta = now.theta.index_put(refit.places, refit.theta)
                 exponent = now.theta_exponent.index_put(refit.places, refit.theta_exponent)
@@ -135,7 +145,7 @@ class ExactHistory:
         for names in self._groups(step.settings, step):
             s, mu = step.settings[names[0]], ratio(step.settings[names[0]]["momentum"])
             now = self._of(names)
-            change = Change.of(now, gradient, names, s)
+            change = FixedPointStep.of(now, gradient, names, s)
             velocity = now.velocity - fixed(change.added, now.velocity_exponent)
             velocity, buffer = grow(velocity, now.buffer, mu)
             exponent = now.velocity_exponent
@@ -168,9 +178,9 @@ class ExactHistory:
         exponents = self.theta_exponents, self.velocity_exponents
         return self.theta, self.velocity, self.buffers, *exponents
 
-    def _of(self, names: list[str]) -> Numbers:
-        return Numbers(*(join(kept, names) for kept in self._parts()))
+    def _of(self, names: list[str]) -> FixedPointState:
+        return FixedPointState(*(join(kept, names) for kept in self._parts()))
 
-    def _put(self, names: list[str], numbers: Numbers) -> None:
+    def _put(self, names: list[str], numbers: FixedPointState) -> None:
         for kept, new in zip(self._parts(), numbers, strict=True):
             kept |= part(new, names, kept)

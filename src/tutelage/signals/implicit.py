@@ -36,14 +36,14 @@ class Implicit:
         """Estimate the hypergradient."""
         step = window.steps[-1]
         decay, sign = stationary_terms(step)
-        loss, sought, direct = problem.judge(window.end, teacher, held_out)
+        loss, gradient, direct = problem.judge(window.end, teacher, held_out)
         linearised = self.product.linearise(problem, window.end, teacher, step)
 
         def matvec(u: Params) -> Params:
             image = linearised.hessian(u)
             return {k: sign * image[k] + decay[k] * u[k] for k in u}
 
-        solved = self.solve(matvec, {k: sought[k] for k in decay})
+        solved = self.solve(matvec, {k: gradient[k] for k in decay})
         return Estimate(plus(direct, linearised.mixed(solved), -sign), loss)
 
 

@@ -11,7 +11,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import leaves, named_grad, plus
 from tutelage.signals.dots import dots_of
 from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
-from tutelage.signals.protocol import Judge, judging_gradient
+from tutelage.signals.protocol import Judge, held_out_gradient
 from tutelage.types import (
     Batch,
     Estimate,
@@ -86,13 +86,13 @@ class Lookahead:
         assert window.start is not None
         step = window.steps[-1]
         virtual = self.mode == "virtual"
-        end = plainly_after(window) if virtual else window.end
-        verdict = window.judgement or problem.judge(end, teacher, held_out)
-        back = plainly_before if virtual else through_update
-        v = back(problem, window, teacher, judging_gradient(verdict, step))
+        end = virtual_step(window) if virtual else window.end
+        evaluation = window.held_out_loss or problem.judge(end, teacher, held_out)
+        back = virtual_step_adjoint if virtual else update_adjoint
+        v = back(problem, window, teacher, held_out_gradient(evaluation, step))
         mixed = self._mixed(problem, window.start, teacher, step, v, window.observed)
-        total = {k: torch.zeros_like(p) for k, p in teacher.items()} | verdict.teacher
-        return Estimate(plus(total, mixed), verdict.loss)
+        total = {k: torch.zeros_like(p) for k, p in teacher.items()} | evaluation.teacher
+        return Estimate(plus(total, mixed), evaluation.loss)
 
     def _mixed(
         self,
@@ -108,10 +108,10 @@ class Lookahead:
         if observed is None or not reads or not only_weighs(problem, lesson):
             return product.mixed(problem, start, teacher, step, v)
         dots = dots_of(problem, product, start, teacher, step, v, observed)
-        return weighed(problem, teacher, step, observed, dots)
+        return mixed_from_dots(problem, teacher, step, observed, dots)
 
 
-def weighed(
+def mixed_from_dots(
     problem: BilevelProblem,
     teacher: Params,
     step: Step,
@@ -130,11 +130,11 @@ def weighed(
     Returns:
         Keyed like the teacher.
     """
-    weights = problem.weights(teacher, observed.lesson, observed.seen, step.batch.seed)
+    weights = problem.weights(teacher, observed.lesson, observed.observation, step.batch.seed)
     return named_grad(problem.reduce(dots, weights, observed.lesson), teacher)
 
 
-def plainly_after(window: Window) -> StudentState:
+def virtual_step(window: Window) -> StudentState:
     """The student after a step of plain SGD, ``theta - lr g``, in place of its optimiser's.
 
     Args:
@@ -150,7 +150,9 @@ def plainly_after(window: Window) -> StudentState:
     return window.end._replace(params=plus(start.params, params))  # with buffers renewed
 
 
-def plainly_before(_: BilevelProblem, window: Window, __: Params, adjoint: Params) -> Params:
+def virtual_step_adjoint(
+    _: BilevelProblem, window: Window, __: Params, adjoint: Params
+) -> Params:
     """Carry an adjoint of the new parameters back to the gradient of a step of plain SGD.
 
     Args:
@@ -170,7 +172,7 @@ def _rate(settings: Mapping[str, float | bool]) -> float:
     return -settings["lr"] if settings["maximize"] else settings["lr"]
 
 
-def through_update(
+def update_adjoint(
     problem: BilevelProblem, window: Window, teacher: Params, adjoint: Params
 ) -> Params:
     """Carry an adjoint of the new parameters back to the step's gradient.
@@ -190,7 +192,9 @@ def through_update(
     if problem.rule.linear:  # the derivative does not depend on the gradient's value
         grads = {k: torch.zeros_like(start.params[k]) for k in step.settings}
     elif recorded is not None and _shows_all(problem, step, recorded):
-        grads = problem.processes.summed({k: recorded.gradient[k] for k in step.settings})
+        grads = problem.processes.all_reduce_params({
+            k: recorded.gradient[k] for k in step.settings
+        })
     else:  # nothing recorded, or looked at again after some parameters were frozen
         grads, _ = problem.gradient(start, teacher, step)
     grads = leaves(grads)
@@ -205,5 +209,5 @@ def _shows_all(problem: BilevelProblem, step: Step, recorded: Recorded) -> bool:
     missing = len(step.settings.keys() - recorded.gradient.keys())
     if problem.processes.size == 1:
         return missing == 0
-    told = torch.tensor(float(missing), device=problem.student.device)
-    return float(problem.processes.total(told)) == 0
+    count = torch.tensor(float(missing), device=problem.student.device)
+    return float(problem.processes.all_reduce(count)) == 0

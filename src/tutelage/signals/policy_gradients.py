@@ -11,7 +11,7 @@ from tutelage.errors import UsageError
 from tutelage.functional.trees import named_grad, plus
 from tutelage.losses.reduction import nonzero
 from tutelage.precision import wide
-from tutelage.signals.dots import seen_again
+from tutelage.signals.dots import observe_step
 from tutelage.signals.protocol import Judge
 from tutelage.teacher import acts_at_test, entropy
 from tutelage.types import (
@@ -31,14 +31,18 @@ TINY = 1e-8
 """keeps the deviation of rewards that are all alike from dividing by zero"""
 
 
-def judged(
+def evaluated_step(
     problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
 ) -> tuple[Step, HeldOutLoss, StepObservation]:
     """The step that is rewarded, what came of it, and what was seen of it."""
     assert window.start is not None
     step = window.steps[-1]
-    verdict = window.judgement or problem.judge(window.end, teacher, held_out)
-    return step, verdict, window.observed or seen_again(problem, teacher, window.start, step)
+    evaluation = window.held_out_loss or problem.judge(window.end, teacher, held_out)
+    return (
+        step,
+        evaluation,
+        window.observed or observe_step(problem, teacher, window.start, step),
+    )
 
 
 def policy_gradient(
@@ -53,7 +57,7 @@ def policy_gradient(
 
     Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
     """
-    chosen = wide(problem.log_prob(teacher, step, observed.seen, lesson))
+    chosen = wide(problem.log_prob(teacher, step, observed.observation, lesson))
     if chosen.shape != reward.shape:  # which might broadcast
         raise ValueError(
             f"{type(problem.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
@@ -61,7 +65,7 @@ def policy_gradient(
         )
     counted = counted_actions(problem, observed.lesson, len(chosen))
     reward = reward.to(chosen.dtype).where(counted, 0)
-    number = nonzero(problem.processes.total(counted.sum().to(chosen.dtype)))
+    number = nonzero(problem.processes.all_reduce(counted.sum().to(chosen.dtype)))
     return named_grad(-(reward * chosen).sum() / number, teacher)
 
 
@@ -120,7 +124,7 @@ def with_entropy(
     return plus(grad, named_grad(entropy(problem.teacher, teacher), teacher), -weight)
 
 
-def require_sound(judge: str, normalise: str, entropy: float) -> None:
+def require_options(judge: str, normalise: str, entropy: float) -> None:
     """Refuse words that nobody knows, which would pass for others, and a descended entropy."""
     for name, value, allowed in (
         ("judge", judge, get_args(Judge)),

@@ -42,7 +42,7 @@ Judge = Literal["held-out", "next", "plain"]
 anyway; the same, with every step that is not itself judged taken without the teacher"""
 
 
-def judging_gradient(verdict: HeldOutLoss, step: Step) -> Params:
+def held_out_gradient(evaluation: HeldOutLoss, step: Step) -> Params:
     """The judging loss's gradient in what a step moved.
 
     Args:
@@ -56,13 +56,13 @@ def judging_gradient(verdict: HeldOutLoss, step: Step) -> Params:
         UnsupportedStudentError: If a parameter that it moved has been frozen, or taken from the
             optimiser, by the time the next step judged it.
     """
-    if missing := [k for k in step.settings if k not in verdict.student]:
+    if missing := [k for k in step.settings if k not in evaluation.student]:
         raise UnsupportedStudentError(
             f"The step that judges the one before has no gradient for {', '.join(missing)}, "
             "which that one moved and which is frozen now, or no longer the optimiser's. Give "
             "judge='held-out', or freeze between two looks of the signal."
         )
-    return {k: verdict.student[k] for k in step.settings}
+    return {k: evaluation.student[k] for k in step.settings}
 
 
 @runtime_checkable
@@ -123,7 +123,7 @@ class Combining(Protocol):
 class WholeRun(Protocol):
     """A signal that can take all of a student's steps itself, from its first one."""
 
-    def whole(
+    def estimate_run(
         self,
         problem: BilevelProblem,
         teacher: Params,
@@ -150,7 +150,7 @@ class WholeRun(Protocol):
 class FromStart(Protocol):
     """A signal that can also say how a student should have started."""
 
-    def to_start(
+    def start_gradient(
         self,
         problem: BilevelProblem,
         teacher: Params,

@@ -27,7 +27,7 @@ def pseudo_values(
     weights = weights.reshape(values.shape).to(values.dtype)
     own, mass = _by_example(problem, values, weights, lesson, len(counted))
     number = counted.sum().to(values.dtype)
-    number, whole, whole_mass = problem.processes.total(
+    number, whole, whole_mass = problem.processes.all_reduce(
         torch.stack([number, own.sum(), mass.sum()])
     ).unbind()
     others = (whole - own) / nonzero(whole_mass - mass)

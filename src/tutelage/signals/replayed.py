@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 
 from tutelage.bilevel import BilevelProblem
-from tutelage.signals.adjoint import Adjoint, Link, link
+from tutelage.signals.adjoint import Adjoint, ReplayedStep, replay_step
 from tutelage.signals.paths import facts_of
 from tutelage.signals.products import Automatic, Product
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
@@ -56,9 +56,9 @@ class Replayed:
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
-        return self.whole(problem, teacher, window.start, window.steps, held_out)[0]
+        return self.estimate_run(problem, teacher, window.start, window.steps, held_out)[0]
 
-    def whole(
+    def estimate_run(
         self,
         problem: BilevelProblem,
         teacher: Params,
@@ -67,10 +67,10 @@ class Replayed:
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
         """Take the steps and estimate the hypergradient of the student they give."""
-        judged, end = self.to_start(problem, teacher, start, steps, held_out)
-        return Estimate(judged.teacher, judged.loss, facts_of(problem, steps)), end
+        evaluation, end = self.start_gradient(problem, teacher, start, steps, held_out)
+        return Estimate(evaluation.teacher, evaluation.loss, facts_of(problem, steps)), end
 
-    def to_start(
+    def start_gradient(
         self,
         problem: BilevelProblem,
         teacher: Params,
@@ -86,9 +86,9 @@ class Replayed:
         del direct
         reached = end.params
         for segment in segments:
-            links = replay.links(segment, reached)
-            while links:
-                adjoint = links.pop().through(adjoint)
+            replayed = replay.replayed(segment, reached)
+            while replayed:
+                adjoint = replayed.pop().backward(adjoint)
             reached = segment.start.params
         return HeldOutLoss(loss, adjoint.params, adjoint.teacher), end
 
@@ -136,7 +136,7 @@ class Replay:
         marks = self._marked(Segment(0, start, steps))
         return self._end(marks[-1]), self._backwards(marks)
 
-    def links(self, segment: Segment, reached: Params) -> list[Link]:
+    def replayed(self, segment: Segment, reached: Params) -> list[ReplayedStep]:
         """Take a segment's steps again, keeping their graphs.
 
         Args:
@@ -146,12 +146,12 @@ class Replay:
         Returns:
             One link per step.
         """
-        links, state = [], segment.start
+        replayed, state = [], segment.start
         for step in segment.steps:
-            links.append(link(self.problem, self.product, state, self.teacher, step))
-            state = links[-1].after()
+            replayed.append(replay_step(self.problem, self.product, state, self.teacher, step))
+            state = replayed[-1].after()
         require_same(state.params, reached, segment)
-        return links
+        return replayed
 
     def _marked(self, segment: Segment) -> list[Segment]:
         # the segment in at most ``arity`` parts, each of whole widths
@@ -167,7 +167,7 @@ class Replay:
         # round differently
         state = segment.start
         for step in segment.steps:
-            state = link(self.problem, self.product, state, self.teacher, step).after()
+            state = replay_step(self.problem, self.product, state, self.teacher, step).after()
         return state
 
     def _backwards(self, marks: list[Segment]) -> Iterator[Segment]:

@@ -13,7 +13,12 @@ from tutelage.functional.optim import MomentumSGD, Settings, UpdateRule
 from tutelage.functional.trees import is_finite, plus
 from tutelage.precision import wide
 from tutelage.signals.drift import WORST_DRIFT as WORST_DRIFT
-from tutelage.signals.drift import Undone, entries_of, require_little_drift, require_undone
+from tutelage.signals.drift import (
+    UndoneWindow,
+    entries_of,
+    require_little_drift,
+    require_undone,
+)
 from tutelage.signals.histories import ExactHistory, FloatHistory
 from tutelage.signals.paths import facts_of
 from tutelage.signals.products import Automatic, Product
@@ -82,7 +87,7 @@ class Reversible:
         )
         return require_undone(estimate, undone._replace(start=start), window.end)
 
-    def whole(
+    def estimate_run(
         self,
         problem: BilevelProblem,
         teacher: Params,
@@ -96,7 +101,7 @@ class Reversible:
             require_little_drift(steps, start.params)
             end, taken = start, []
             for step in steps:
-                end, moved = problem.take_planned(end, teacher, step)
+                end, moved = problem.step_planned(end, teacher, step)
                 taken.append(moved)
             history = FloatHistory(end.params, end.slots.get("momentum_buffer", {}))
             estimate, undone = self._back(problem, teacher, end, taken, held_out, history)
@@ -124,7 +129,7 @@ class Reversible:
             same = reached.keys() == step.settings.keys()
             settings = step.settings if same else {k: step.settings[k] for k in reached}
             taken.append(step._replace(settings=settings))
-            if not history.take(taken[-1], reached):
+            if not history.step(taken[-1], reached):
                 before = end._replace(slots={"momentum_buffer": history.velocities})
                 return _without_estimate(problem, teacher, before, steps[number:], held_out)
             end = StudentState(history.params, linearised.buffers, {})
@@ -144,14 +149,14 @@ class Reversible:
         steps: Sequence[Step],
         held_out: Batch,
         history: FloatHistory | ExactHistory,
-    ) -> tuple[Estimate, Undone]:
+    ) -> tuple[Estimate, UndoneWindow]:
         loss, d_theta, total = problem.judge(end, teacher, held_out)
         lengths, terms = [_length(d_theta)], [_length(total)]
         d_velocity = _through_params({}, d_theta, steps[-1])
         for step, earlier in zip(steps[:0:-1], steps[-2::-1], strict=True):
             state = end._replace(params=history.params_before(step))
             linearised = self.product.linearise(problem, state, teacher, step)
-            mixed, hessian = linearised.both(_signed(d_velocity, step))
+            mixed, hessian = linearised.mixed_and_hessian(_signed(d_velocity, step))
             history.undo_velocity(step, linearised.gradient)
             del linearised  # before the next one is made
             total = plus(total, mixed)
@@ -166,9 +171,9 @@ class Reversible:
         else:
             last = self.product.mixed(problem, state, teacher, steps[0], direction)
         total, everywhere = plus(total, last), problem.processes
-        parts = everywhere.total(torch.stack([*terms, _length(last)]).sum())
-        left = parts / _length(everywhere.summed(total))
-        undone = Undone(steps, None, state.params, end.params, lengths, d_theta, left)
+        parts = everywhere.all_reduce(torch.stack([*terms, _length(last)]).sum())
+        left = parts / _length(everywhere.all_reduce_params(total))
+        undone = UndoneWindow(steps, None, state.params, end.params, lengths, d_theta, left)
         return Estimate(total, loss, facts_of(problem, steps)), undone
 
 
@@ -186,9 +191,9 @@ def _without_estimate(
 ) -> tuple[Estimate, StudentState]:
     # a run that does not stay finite: its end, and NaN, which a teacher step is skipped for
     for step in steps:
-        state = problem.take(state, teacher, step)
+        state = problem.step(state, teacher, step)
     with torch.no_grad():
-        loss = problem.processes.total(problem.held_out_loss(state, teacher, held_out))
+        loss = problem.processes.all_reduce(problem.held_out_loss(state, teacher, held_out))
     nothing = {k: torch.full_like(p, torch.nan) for k, p in teacher.items()}
     return Estimate(nothing, loss), state
 

@@ -12,16 +12,16 @@ from tutelage.losses.reduction import nonzero
 from tutelage.precision import wide
 from tutelage.signals.policy_gradients import (
     Normalise,
-    judged,
+    evaluated_step,
     normalised,
     policy_gradient,
+    require_options,
     require_rewarding,
-    require_sound,
     weighted_mean,
     with_entropy,
 )
 from tutelage.signals.products import Alignment, Automatic
-from tutelage.signals.protocol import Judge, judging_gradient
+from tutelage.signals.protocol import Judge, held_out_gradient
 from tutelage.signals.sampled_step import SampledStep
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Window
 
@@ -71,7 +71,7 @@ class GradientAlignment:
     recomputes_step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require_sound(self.judge, self.normalise, self.entropy)
+        require_options(self.judge, self.normalise, self.entropy)
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether the step's passes are to be recorded, the student being what it now is."""
@@ -81,16 +81,16 @@ class GradientAlignment:
         self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient."""
-        earned, verdict = self.earned(problem, teacher, window, held_out)
-        reward, total = wide(earned.rewards()), problem.processes.total
-        step, observed, counted = earned.step, earned.observed, earned.counted
+        sampled, evaluation = self.sampled_step(problem, teacher, window, held_out)
+        reward, total = wide(sampled.rewards()), problem.processes.all_reduce
+        step, observed, counted = sampled.step, sampled.observed, sampled.counted
         weights = normalised(reward, self.normalise, total, counted)
-        found = policy_gradient(problem, teacher, step, observed, weights, earned.lesson)
+        found = policy_gradient(problem, teacher, step, observed, weights, sampled.lesson)
         rows, summed = total(torch.stack([counted.sum().to(reward), reward.sum()]))
         facts = {"reward": float(summed / nonzero(rows))}
-        return Estimate(plus(found, earned.derivative(), -1.0), verdict.loss, facts)
+        return Estimate(plus(found, sampled.derivative(), -1.0), evaluation.loss, facts)
 
-    def earned(
+    def sampled_step(
         self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> tuple[SampledStep, HeldOutLoss]:
         """A step as it was taken, and the verdict that it is rewarded by.
@@ -105,11 +105,11 @@ class GradientAlignment:
             The step, whose ``rewards()`` are those before they are normalised; the verdict.
         """
         require_rewarding(problem, self.judge)
-        step, verdict, observed = judged(problem, teacher, window, held_out)
-        gradient = judging_gradient(verdict, step)
+        step, evaluation, observed = evaluated_step(problem, teacher, window, held_out)
+        gradient = held_out_gradient(evaluation, step)
         return SampledStep.at(
             self.product, problem, teacher, window, gradient, observed
-        ), verdict
+        ), evaluation
 
     def combine(
         self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]
@@ -147,7 +147,7 @@ class NextStepLoss:
     recomputes_step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require_sound(self.judge, self.normalise, self.entropy)
+        require_options(self.judge, self.normalise, self.entropy)
 
     def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - the seam
         """Whether the step's passes are to be recorded."""
@@ -158,10 +158,10 @@ class NextStepLoss:
     ) -> Estimate:
         """Estimate the policy gradient for a reward of one."""
         require_rewarding(problem, self.judge)
-        step, verdict, observed = judged(problem, teacher, window, held_out)
-        one = torch.ones(len(step.batch.ids), device=verdict.loss.device)
+        step, evaluation, observed = evaluated_step(problem, teacher, window, held_out)
+        one = torch.ones(len(step.batch.ids), device=evaluation.loss.device)
         found = policy_gradient(problem, teacher, step, observed, one)
-        return Estimate(found, verdict.loss, {"reward": -float(verdict.loss)})
+        return Estimate(found, evaluation.loss, {"reward": -float(evaluation.loss)})
 
     def combine(
         self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]

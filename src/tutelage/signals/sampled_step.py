@@ -61,9 +61,9 @@ class SampledStep:
         assert window.start is not None
         step = window.steps[-1]
         lesson = problem.lesson(teacher, step.batch)
-        weights = problem.weights(teacher, lesson, observed.seen, step.batch.seed)
+        weights = problem.weights(teacher, lesson, observed.observation, step.batch.seed)
         if lesson.log_prob is not None:
-            require_own_weights(problem, teacher, lesson, observed.seen, step)
+            require_own_weights(problem, teacher, lesson, observed.observation, step)
         counted = counted_actions(problem, lesson, len(step.batch.ids))
         v = by_rates(gradient, step)
         start = window.start
@@ -79,7 +79,7 @@ class SampledStep:
         phi, lesson, seed = detached(self.teacher), self.observed.lesson, self.step.batch.seed
         slopes = weighted_slopes(self.problem, phi, self.start, self.step, self.v, lesson)
         with torch.no_grad():
-            losses = self.problem.descended(phi, lesson, self.observed.seen, seed)
+            losses = self.problem.row_losses(phi, lesson, self.observed.observation, seed)
             weights = weights.reshape(losses.shape).to(losses.dtype)
         load_forward_mode()
         with torch.no_grad(), dual_level():
@@ -128,20 +128,24 @@ def by_rates(gradient: Params, step: Step) -> Params:
 
 
 def require_own_weights(
-    problem: BilevelProblem, teacher: Params, lesson: Lesson, seen: Observation, step: Step
+    problem: BilevelProblem,
+    teacher: Params,
+    lesson: Lesson,
+    observation: Observation,
+    step: Step,
 ) -> None:
     """Refuse weights that change with what was sampled for other examples.
 
     Half of the examples get another one's place, the one of the highest loss and that of the
     lowest; the other half's weights are to stay as they are.
     """
-    if not implements(problem.teacher, "weigh") or len(seen.losses) < 2:
+    if not implements(problem.teacher, "weigh") or len(observation.losses) < 2:
         return
     kept = lesson.group < (lesson.group.max() + 1) // 2
-    before = _own(problem, teacher, lesson, seen, step, kept)
-    for row in (seen.losses.argmax(), seen.losses.argmin()):
+    before = _own(problem, teacher, lesson, observation, step, kept)
+    for row in (observation.losses.argmax(), observation.losses.argmin()):
         places = torch.arange(len(kept), device=kept.device).where(kept, row)
-        other = _rows(lesson, places), _seen(seen, places)
+        other = _rows(lesson, places), _seen(observation, places)
         after = _own(problem, teacher, *other, step, kept)
         rounding = torch.finfo(after.dtype).eps ** 0.5
         if not torch.allclose(after, before, rounding, rounding, equal_nan=True):
@@ -157,15 +161,15 @@ def _own(
     problem: BilevelProblem,
     teacher: Params,
     lesson: Lesson,
-    seen: Observation,
+    observation: Observation,
     step: Step,
     kept: Tensor,
 ) -> Tensor:
     # the weights of some rows, and the log-probabilities of their examples
     phi, examples = detached(teacher), int(lesson.group[kept].max()) + 1 if kept.any() else 0
     with torch.no_grad():
-        weights = problem.weights(phi, lesson, seen, step.batch.seed)
-        chosen = problem.log_prob(phi, step, seen, lesson)
+        weights = problem.weights(phi, lesson, observation, step.batch.seed)
+        chosen = problem.log_prob(phi, step, observation, lesson)
     return torch.cat([wide(weights)[kept].flatten(), wide(chosen)[:examples].flatten()])
 
 
@@ -175,8 +179,8 @@ def _rows(lesson: Lesson, places: Tensor) -> Lesson:
     return lesson._replace(inputs=inputs, targets=targets, ids=ids, aux=aux)
 
 
-def _seen(seen: Observation, places: Tensor) -> Observation:
-    features = {name: feature[places] for name, feature in seen.features.items()}
-    return seen._replace(
-        losses=seen.losses[places], logits=seen.logits[places], features=features
+def _seen(observation: Observation, places: Tensor) -> Observation:
+    features = {name: feature[places] for name, feature in observation.features.items()}
+    return observation._replace(
+        losses=observation.losses[places], logits=observation.logits[places], features=features
     )

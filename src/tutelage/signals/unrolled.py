@@ -43,9 +43,9 @@ class Unrolled:
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
-        return self.whole(problem, teacher, window.start, window.steps, held_out)[0]
+        return self.estimate_run(problem, teacher, window.start, window.steps, held_out)[0]
 
-    def whole(
+    def estimate_run(
         self,
         problem: BilevelProblem,
         teacher: Params,
@@ -55,10 +55,10 @@ class Unrolled:
     ) -> tuple[Estimate, StudentState]:
         """Take the steps and estimate the hypergradient of the student they give."""
         loss, end = _run(problem, teacher, _leaf(start), steps, held_out)
-        judged = problem.processes.total(loss.detach())
-        return Estimate(named_grad(loss, teacher), judged, facts_of(problem, steps)), end
+        held_out_loss = problem.processes.all_reduce(loss.detach())
+        return Estimate(named_grad(loss, teacher), held_out_loss, facts_of(problem, steps)), end
 
-    def to_start(
+    def start_gradient(
         self,
         problem: BilevelProblem,
         teacher: Params,
@@ -71,8 +71,8 @@ class Unrolled:
         loss, end = _run(problem, teacher, start, steps, held_out)
         student, own = grads_of_both(loss, start.params, teacher)
         everywhere = problem.processes
-        judged = everywhere.total(loss.detach())
-        return HeldOutLoss(judged, everywhere.summed(student), own), end
+        held_out_loss = everywhere.all_reduce(loss.detach())
+        return HeldOutLoss(held_out_loss, everywhere.all_reduce_params(student), own), end
 
 
 def _leaf(start: StudentState) -> StudentState:

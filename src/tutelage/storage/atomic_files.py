@@ -22,16 +22,16 @@ _NUMBERED = re.compile(r"\[Errno (\d+)\]", re.IGNORECASE)
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file's content in one go, and wait until it is on the disk.
 
-    Note: raises ``OSError`` as ``written_whole`` does.
+    Note: raises ``OSError`` as ``atomic_path`` does.
     """
-    with written_whole(path) as part, part.open("wb") as file:
+    with atomic_path(path) as part, part.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path) -> Iterator[Path]:
     """Write a file beside another one, whose place it takes when it is whole.
 
     What dead processes left of the same file is removed first.
@@ -40,10 +40,10 @@ def written_whole(path: Path) -> Iterator[Path]:
     no regular file; the error names ``path``, where everything stays as it was.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    with naming(path):
+    with name_in_error(path):
         require_regular(path)
         try:
-            for left in left_beside(path):
+            for left in leftovers(path):
                 left.unlink(missing_ok=True)
             yield part
             part.replace(path)
@@ -52,7 +52,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def name_in_error(path: Path) -> Iterator[None]:
     """Let an error of the system name the file that was asked for, not one beside it."""
     try:
         yield
@@ -74,11 +74,11 @@ def require_regular(path: Path) -> None:
         return
     if kind != stat.S_IFREG:
         what = _KINDS.get(kind, "no regular file")
-        told = f"There is {what}, and only a regular file is replaced"
-        raise FileExistsError(errno.EEXIST, told, str(path))
+        reason = f"There is {what}, and only a regular file is replaced"
+        raise FileExistsError(errno.EEXIST, reason, str(path))
 
 
-def left_beside(path: Path) -> list[Path]:
+def leftovers(path: Path) -> list[Path]:
     """What dead processes left beside a path: ``.NAME.PROCESS``, perhaps with ``.old``."""
     start = f".{path.name}."
     found = [other for other in path.parent.iterdir() if other.name.startswith(start)]

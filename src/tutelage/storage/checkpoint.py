@@ -67,12 +67,12 @@ def load_checkpoint(file: Path, device: torch.device) -> dict[str, Any]:
     return state
 
 
-def sealed(part: str, content: Any) -> dict[str, Any]:
+def with_checksum(part: str, content: Any) -> dict[str, Any]:
     """A part of a state with its checksum beside it."""
     return {part: content, DIGEST: digest(content)}
 
 
-def unsealed(part: str, state: Mapping[str, Any]) -> Any:
+def check_checksum(part: str, state: Mapping[str, Any]) -> Any:
     """A part of a state that ``sealed`` gave."""
     content = state[part]
     if state.get(DIGEST, found := digest(content)) != found:
@@ -106,7 +106,7 @@ def _add(made: "hashlib.blake2b", content: Any) -> None:
 
 
 @contextmanager
-def telling_damage(file: Path, remedy: str, *, what: str = "is damaged") -> Iterator[None]:
+def name_damaged_file(file: Path, remedy: str, *, what: str = "is damaged") -> Iterator[None]:
     """Turn what comes of a damaged file into one clear error.
 
     Only reading goes inside: what is raised by code that runs later, such as a student's, is

@@ -19,7 +19,7 @@ WAYS = {
 PACKAGES = ("tutelage", "torch", "torchvision", "numpy", "datasets", "scikit-learn")
 
 
-def unwritten(error: OSError, place: Path | str, then: str) -> str:
+def write_error(error: OSError, place: Path | str, then: str) -> str:
     """What to say where the system refuses to write."""
     reason = error.strerror or " ".join(str(error).split())
     way = WAYS.get(error.errno or 0, "Mend that")

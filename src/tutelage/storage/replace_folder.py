@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tutelage.storage.atomic_files import left_beside
+from tutelage.storage.atomic_files import leftovers
 
 _HERE = -100
 """AT_FDCWD: paths are relative to the working folder"""
@@ -17,14 +17,14 @@ def replace_folder(fresh: Path, folder: Path) -> None:
     """Give a folder the name of another one, which is removed; killed, one of the two is there.
 
     Where the system cannot swap two names (not Linux, or some network drives) there is a
-    moment with neither; ``take_back`` mends what is killed just then.
+    moment with neither; ``restore_folder`` mends what is killed just then.
 
     Note: raises ``OSError`` where it cannot; the old folder is then in its place.
     """
     if not folder.exists():
         fresh.rename(folder)
         return
-    if swapped(fresh, folder):
+    if swap_names(fresh, folder):
         shutil.rmtree(fresh, ignore_errors=True)
         return
     old = fresh.with_name(f"{fresh.name}.old")
@@ -37,7 +37,7 @@ def replace_folder(fresh: Path, folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def swapped(one: Path, other: Path) -> bool:
+def swap_names(one: Path, other: Path) -> bool:
     """Swap two names at one moment."""
     try:
         rename = ctypes.CDLL(None).renameat2
@@ -48,16 +48,16 @@ def swapped(one: Path, other: Path) -> bool:
 
 def fresh_folder(folder: Path) -> Path:
     """Make the folder, beside another, that is to replace it; what dead processes left goes."""
-    take_back(folder)
+    restore_folder(folder)
     fresh = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     return fresh
 
 
-def take_back(folder: Path) -> None:
+def restore_folder(folder: Path) -> None:
     """Put things as they were before a killed ``replace_folder``."""
-    for left in filter(Path.is_dir, left_beside(folder)):
+    for left in filter(Path.is_dir, leftovers(folder)):
         if left.suffix == ".old" and not folder.exists():
             left.rename(folder)
         else:

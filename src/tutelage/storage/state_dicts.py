@@ -26,19 +26,19 @@ def require_tensors(
     """Refuse stored tensors whose names or shapes are not those of a module."""
     if not isinstance(stored, Mapping):
         raise ValueError(f"the stored state of the {what} is a {type(stored).__name__}.")
-    told = _names(stored, wanted, what)
+    mismatch = _names(stored, wanted, what)
     for name in stored.keys() & wanted.keys():
         found, own = stored[name], wanted[name]
-        if not isinstance(own, Tensor) or told:
+        if not isinstance(own, Tensor) or mismatch:
             continue
         if not isinstance(found, Tensor):
-            told = f"'{name}' is no tensor but a {type(found).__name__}"
+            mismatch = f"'{name}' is no tensor but a {type(found).__name__}"
         elif found.shape != own.shape:
-            told = f"'{name}' has shape {list(found.shape)}, the {what}'s {list(own.shape)}"
+            mismatch = f"'{name}' has shape {list(found.shape)}, the {what}'s {list(own.shape)}"
         elif kinds and found.is_floating_point() != own.is_floating_point():
-            told = f"'{name}' is of type {found.dtype}, the {what}'s {own.dtype}"
-    if told:
-        raise ValueError(f"the stored state is not that of the {what}: {told}.")
+            mismatch = f"'{name}' is of type {found.dtype}, the {what}'s {own.dtype}"
+    if mismatch:
+        raise ValueError(f"the stored state is not that of the {what}: {mismatch}.")
 
 
 def _names(stored: Mapping[str, Any], wanted: Mapping[str, Any], what: str) -> str:
@@ -48,9 +48,9 @@ def _names(stored: Mapping[str, Any], wanted: Mapping[str, Any], what: str) -> s
         return f"its names lack '{prefix}', with which those of the wrapped {what} begin"
     missing = [name for name in wanted if name not in stored]
     unknown = [name for name in stored if name not in wanted]
-    told = [f"it lacks {_listed(missing)}"] * bool(missing)
-    told += [f"it holds {_listed(unknown)}, which the {what} has not"] * bool(unknown)
-    return "; ".join(told)
+    mismatch = [f"it lacks {_listed(missing)}"] * bool(missing)
+    mismatch += [f"it holds {_listed(unknown)}, which the {what} has not"] * bool(unknown)
+    return "; ".join(mismatch)
 
 
 def _prefix(longer: Mapping[str, Any], shorter: Mapping[str, Any]) -> str:

@@ -64,8 +64,8 @@ class DynamicLoss(Teacher):
         hits = (logits.argmax(1) == labels.argmax(1)).to(logits.dtype)
         right = hits.mean() if len(hits) else logits.new_zeros(())
         progress = observation.progress
-        told = (progress.fraction, progress.mean_loss, progress.best_accuracy)
-        w, b = self.coefficients(torch.cat([logits.new_tensor(told), right.unsqueeze(0)]))
+        facts = (progress.fraction, progress.mean_loss, progress.best_accuracy)
+        w, b = self.coefficients(torch.cat([logits.new_tensor(facts), right.unsqueeze(0)]))
         with autocast_to(
             FULL, logits.device
         ):  # a loss in half precision would not fall smoothly

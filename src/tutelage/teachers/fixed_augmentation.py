@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tutelage.augment import Policy, performed_on, require_statistics
-from tutelage.augment.draws import Draws
+from tutelage.augment.draws import ExampleRandom
 from tutelage.teacher import Teacher
 from tutelage.types import Batch, Lesson, as_lesson
 
@@ -32,6 +32,6 @@ class FixedAugmentation(Teacher):
 
     def prepare(self, batch: Batch) -> Lesson:
         """Augment."""
-        actions = self.policy.draw(Draws(batch.seed, batch.ids, len(batch.ids)))
+        actions = self.policy.draw(ExampleRandom(batch.seed, batch.ids, len(batch.ids)))
         changed = performed_on(batch.inputs, self.policy.space, actions, self.mean, self.std)
         return as_lesson(batch)._replace(inputs=changed)

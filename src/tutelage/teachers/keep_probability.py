@@ -40,11 +40,11 @@ class KeepProbability(Teacher):
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
         """How likely each row is kept."""
-        logits, targets, told = observation.logits, lesson.targets, observation.progress
+        logits, targets, progress = observation.logits, lesson.targets, observation.progress
         soft = targets.is_floating_point()
         labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)
         labels = labels.to(logits.dtype)
-        facts = (told.fraction, told.mean_loss, told.best_accuracy)
+        facts = (progress.fraction, progress.mean_loss, progress.best_accuracy)
         columns = [
             labels,
             logits.new_tensor(facts).expand(len(logits), -1),

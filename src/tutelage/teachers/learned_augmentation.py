@@ -17,7 +17,7 @@ from tutelage.augment import (
     space_named,
     with_signs,
 )
-from tutelage.augment.draws import Draws
+from tutelage.augment.draws import ExampleRandom
 from tutelage.teacher import Teacher
 from tutelage.types import Batch, Lesson, Observation, Params, as_lesson
 
@@ -140,7 +140,7 @@ class LearnedAugmentation(Teacher):
             How many operations each was given, [B] in 1..R; the actions, R of them, ``kept``
             where they are given and done.
         """
-        draws, policy = Draws(seed, ids, len(ids)), self.policy()
+        draws, policy = ExampleRandom(seed, ids, len(ids)), self.policy()
         count = 1 + _chosen(draws.uniform(COUNT, 1), policy.how_many[None, None])[:, 0]
         operation = draws.distinct(OPERATION, self.most, len(policy.keep))
         level = _chosen(draws.uniform(LEVEL, self.most), policy.strength[operation])

@@ -13,10 +13,10 @@ from tutelage.errors import UsageError
 from tutelage.functional.trees import is_finite, plus
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.losses.reduction import counts_of
-from tutelage.losses.targets import answered_rightly
+from tutelage.losses.targets import correct_predictions
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Score
-from tutelage.training.forward import shown
+from tutelage.training.forward import prediction_lesson
 from tutelage.training.teacher_update import step_if_finite
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Params
@@ -126,14 +126,14 @@ def _run(
     tutor: Tutor, batches: Iterable[Batch], held_out: Sequence[Batch], goal: Goal
 ) -> tuple[Params, bool]:
     # the score of all that was sampled, and whether the goal was reached
-    learner = tutor.learner
+    learner = tutor.teacher_updater
     assert learner is not None
     score = {k: torch.zeros_like(p) for k, p in learner.params.items()}
     for batch in batches:
         tutor.step(batch, batch)
         score = plus(score, learner.estimates.pop().grad)
         if tutor.steps % goal.every == 0 or tutor.steps == goal.steps:
-            found = share_right(tutor, held_out)
+            found = held_out_accuracy(tutor, held_out)
             tutor.best_accuracy = max(tutor.best_accuracy, found)
             if found >= goal.accuracy:
                 return score, True
@@ -146,7 +146,7 @@ def _run(
 
 
 @torch.no_grad()
-def share_right(tutor: Tutor, held_out: Sequence[Batch]) -> float:
+def held_out_accuracy(tutor: Tutor, held_out: Sequence[Batch]) -> float:
     """Accuracy of a student in evaluation mode, which it then leaves again.
 
     Examples without a label are not counted; 0 where none has one.
@@ -161,8 +161,8 @@ def share_right(tutor: Tutor, held_out: Sequence[Batch]) -> float:
     student, mode = tutor.student, tutor.student.training
     student.eval()
     right = [
-        answered_rightly(
-            student(shown(tutor.problem, batch).inputs),
+        correct_predictions(
+            student(prediction_lesson(tutor.problem, batch).inputs),
             batch.targets,
             counts_of(tutor.problem.objective, batch.targets),
         )

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import InexactWindowError
 from tutelage.functional.optim import settings_of
-from tutelage.functional.replay_context import copied
+from tutelage.functional.replay_context import clone_rows
 from tutelage.functional.student import StudentView, in_full_precision
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.precision import FULL, autocast_now, autocast_to
@@ -75,13 +75,15 @@ def episodic(
     while True:
         module, optimizer = make_student(number)
         problem = BilevelProblem(StudentView(module, optimizer), teacher, objective)
-        steps = whole_run(problem.student, all_of(batches(number)), mixed_seed(seed, number))
+        steps = planned_steps(
+            problem.student, collect_batches(batches(number)), mixed_seed(seed, number)
+        )
         now = autocast_now(problem.student.device)
         judge = held_out(number)._replace(seed=mixed_seed(seed, number, 1), autocast=now)
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
         start = in_full_precision(problem.student.snapshot())
         with autocast_to(FULL, problem.student.device):
-            run = partial(signal.whole, problem, dict(params), start, steps, judge)
+            run = partial(signal.estimate_run, problem, dict(params), start, steps, judge)
             estimate, end = _estimated(run, first=number == 0)
         skipped = not step_if_finite(teacher_optimizer, params, estimate.grad)
         yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts), skipped)
@@ -99,7 +101,7 @@ def _estimated(
         return error.estimate, error.end
 
 
-def all_of(batches: Iterable[Batch]) -> list[Batch]:
+def collect_batches(batches: Iterable[Batch]) -> list[Batch]:
     """Every batch of a run at once.
 
     Args:
@@ -110,10 +112,10 @@ def all_of(batches: Iterable[Batch]) -> list[Batch]:
     """
     if isinstance(batches, Sequence):
         return list(batches)
-    return [copied(batch) for batch in batches]
+    return [clone_rows(batch) for batch in batches]
 
 
-def whole_run(student: StudentView, batches: list[Batch], seed: int) -> list[Step]:
+def planned_steps(student: StudentView, batches: list[Batch], seed: int) -> list[Step]:
     """The steps of a run that has not been taken yet, at the optimiser's present settings.
 
     Args:

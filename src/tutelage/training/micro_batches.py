@@ -10,7 +10,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.fsdp import is_sharded
 from tutelage.distributed.wrappers import data_parallel
 from tutelage.functional.module_state import ModuleState, on_state, state_of
-from tutelage.functional.replay_context import copied, replay_context
+from tutelage.functional.replay_context import clone_rows, replay_context
 from tutelage.losses.objectives import losses_of
 from tutelage.signals.products import Alignment
 from tutelage.teacher import drop_below_of, is_deep
@@ -18,22 +18,24 @@ from tutelage.training.forward import ForwardPass, run_forward
 from tutelage.types import Lesson, Step
 
 
-def look_first(
+def forward_without_graph(
     problem: BilevelProblem,
     student: nn.Module,
     step: Step,
     lesson: Lesson,
     alignments: Tensor | None = None,
-    given: Lesson | None = None,
+    student_lesson: Lesson | None = None,
 ) -> ForwardPass:
     """A forward pass without a graph, for all rows' losses and weights.
 
     A weight may count by what the other rows' are, so no micro-batch's share of the loss can be
     told before all have been seen. ``shares`` gives the gradient.
     """
-    kept = copied(lesson) if given is None or given is lesson else lesson
+    kept = clone_rows(lesson) if student_lesson is None or student_lesson is lesson else lesson
     with torch.no_grad(), starting_state(problem, student) as states:
-        forward_pass = run_forward(problem, student, step, kept, alignments, given or lesson)
+        forward_pass = run_forward(
+            problem, student, step, kept, alignments, student_lesson or lesson
+        )
     return forward_pass._replace(before=states[-1])
 
 
@@ -57,7 +59,7 @@ def starting_state(problem: BilevelProblem, student: nn.Module) -> Iterator[list
         handle.remove()
 
 
-def shares(
+def micro_batch_losses(
     problem: BilevelProblem, student: nn.Module, step: Step, forward_pass: ForwardPass
 ) -> Iterator[Tensor]:
     """Each micro-batch's share of a step's loss, by a second pass that draws the same.
@@ -65,14 +67,14 @@ def shares(
     It starts from the buffers that the first one started from, and leaves those alone that the
     first one left.
     """
-    losses = forward_pass.seen.losses.detach().requires_grad_()
+    losses = forward_pass.observation.losses.detach().requires_grad_()
     with torch.enable_grad():
         whole = problem.reduce(losses, forward_pass.weights, forward_pass.lesson)
     (counts,) = torch.autograd.grad(whole, losses)
     done, state = 0, forward_pass.before
     assert state is not None
-    for number, rows in enumerate(problem.parts(forward_pass.lesson)):
-        part, seed = copied(rows), problem.own(step.batch.seed + 1, number)
+    for number, rows in enumerate(problem.micro_batches(forward_pass.lesson)):
+        part, seed = clone_rows(rows), problem.local_seed(step.batch.seed + 1, number)
         with replay_context(part, seed), on_state(problem.student.module, state):
             found = losses_of(problem.objective, student(part.inputs), part)
         yield (counts[done : done + len(found)] * found).sum()
@@ -80,7 +82,7 @@ def shares(
 
 
 @contextmanager
-def unsummed(student: nn.Module) -> Iterator[None]:
+def no_gradient_sync(student: nn.Module) -> Iterator[None]:
     """Leave the gradients of several processes apart, to be summed once, after all passes."""
     wrapper = data_parallel(student)
     if wrapper is None:
@@ -92,7 +94,7 @@ def unsummed(student: nn.Module) -> Iterator[None]:
     wrapper.require_forward_param_sync = True
 
 
-def require_parts(
+def require_micro_batch(
     problem: BilevelProblem, student: nn.Module, *, tries: bool, product: object = None
 ) -> None:
     """Refuse what cannot be done a few rows at a time."""

@@ -10,7 +10,7 @@ from tutelage.functional.trees import moved_to
 from tutelage.types import Batch, Params, Progress, Step, StudentState, Window
 
 
-def packed(step: Step) -> dict[str, Any]:
+def step_to_dict(step: Step) -> dict[str, Any]:
     """A step as ``torch.load`` reads it safely."""
     settings = {name: dict(own) for name, own in step.settings.items()}
     *numbers, memory = step.progress
@@ -20,7 +20,7 @@ def packed(step: Step) -> dict[str, Any]:
     return {"batch": [*rows, kept], "progress": progress, "settings": settings}
 
 
-def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
+def step_from_dict(plain: Mapping[str, Any], device: torch.device) -> Step:
     """The step that ``packed`` gave."""
     inputs, targets, ids, *drawn = plain["batch"]
     batch = Batch(inputs.to(device), targets.to(device), ids.to(device), *drawn)
@@ -32,7 +32,7 @@ def unpacked(plain: Mapping[str, Any], device: torch.device) -> Step:
     return Step(batch, progress, plain["settings"])
 
 
-def unpacked_state(plain: Sequence[Any], device: torch.device) -> StudentState:
+def state_from_list(plain: Sequence[Any], device: torch.device) -> StudentState:
     """The student's state that a list holds."""
     params, buffers, slots = plain
     kept = {k: x if k == "step" else moved_to(device, x) for k, x in slots.items()}
@@ -67,16 +67,16 @@ def _renamed_step(plain: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
     return {**plain, "settings": renamed(plain["settings"], rename)}
 
 
-def packed_window(window: Window, teacher: Params) -> list[Any]:
+def window_to_list(window: Window, teacher: Params) -> list[Any]:
     """A window of one step that waits for its judge."""
     assert window.start is not None
-    return [list(window.start), packed(window.steps[-1]), teacher]
+    return [list(window.start), step_to_dict(window.steps[-1]), teacher]
 
 
-def unpacked_window(
+def window_from_list(
     plain: list[Any], end: StudentState, device: torch.device
 ) -> tuple[Window, Params]:
-    """The window that ``packed_window`` gave; what was seen of its step is left out."""
+    """The window that ``window_to_list`` gave; what was seen of its step is left out."""
     start, step, teacher = plain
-    window = Window(unpacked_state(start, device), (unpacked(step, device),), end)
+    window = Window(state_from_list(start, device), (step_from_dict(step, device),), end)
     return window, moved_to(device, teacher)

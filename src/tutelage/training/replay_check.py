@@ -44,7 +44,7 @@ def require_no_norm(student: nn.Module) -> None:
 
 
 def require_reproducible(
-    problem: BilevelProblem, start: Start, lesson: Lesson, step: Step, seen: Observation
+    problem: BilevelProblem, start: Start, lesson: Lesson, step: Step, observation: Observation
 ) -> None:
     """Refuse a student whose step cannot be taken again with the same numbers."""
     _require_same_parameters(problem, start.state)
@@ -61,7 +61,9 @@ def require_reproducible(
             "what its forward pass (or the objective) counts in buffers (register_buffer), and "
             "draw random numbers from torch's own generator."
         )
-    if compiled_parts(problem.student.module) and (off := _apart(now.losses, seen.losses)):
+    if compiled_parts(problem.student.module) and (
+        off := _apart(now.losses, observation.losses)
+    ):
         raise UnsupportedStudentError(
             f"The compiled {name} does not give the numbers of its original code for the same "
             f"seed: its losses differ by up to {off:.3g}. If it has dropout, set "

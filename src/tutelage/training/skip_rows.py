@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.module_state import on_state, state_of
-from tutelage.functional.replay_context import copied, detach, replay_context
+from tutelage.functional.replay_context import clone_rows, detach, replay_context
 from tutelage.losses.objectives import losses_of
 from tutelage.teacher import drop_below_of, taps_of, uses_alignments
-from tutelage.training.batch_statistics import normalising
-from tutelage.training.forward import ForwardPass, run_forward, weighed
+from tutelage.training.batch_statistics import batch_norms_in_training
+from tutelage.training.forward import ForwardPass, apply_weights, run_forward
 from tutelage.types import Lesson, Observation, Step
 
 _FEWEST = 2
@@ -24,7 +24,7 @@ def forward_or_skip_rows(
     step: Step,
     lesson: Lesson,
     alignments: Tensor | None = None,
-    given: Lesson | None = None,
+    student_lesson: Lesson | None = None,
 ) -> ForwardPass:
     """A forward pass; with ``drop_below``, a cheaper one with nearly the same gradient.
 
@@ -44,34 +44,36 @@ def forward_or_skip_rows(
     teacher = problem.teacher
     share = drop_below_of(teacher)
     if not share or taps_of(teacher) or uses_alignments(teacher):
-        return run_forward(problem, student, step, lesson, alignments, given)
-    batch, given = step.batch, given or lesson
-    lesson = copied(lesson) if given is lesson else lesson
-    with replay_context(batch, problem.own(batch.seed + 1)), torch.no_grad():
+        return run_forward(problem, student, step, lesson, alignments, student_lesson)
+    batch, student_lesson = step.batch, student_lesson or lesson
+    lesson = clone_rows(lesson) if student_lesson is lesson else lesson
+    with replay_context(batch, problem.local_seed(batch.seed + 1)), torch.no_grad():
         before = state_of(problem.student.module)
-        outputs = student(given.inputs)
+        outputs = student(student_lesson.inputs)
     if not isinstance(outputs, Tensor):
         raise UnsupportedStudentError(
             f"A student that gives a {type(outputs).__name__} has no single gradient of each "
             "row's logits: leave drop_below at 0."
         )
     logits = outputs.detach().requires_grad_()
-    with replay_context(batch, problem.own(batch.seed + 1)):
+    with replay_context(batch, problem.local_seed(batch.seed + 1)):
         losses = losses_of(problem.objective, logits, lesson)
-    forward_pass = weighed(
+    forward_pass = apply_weights(
         problem, batch, lesson, Observation(losses, logits, {}, step.progress)
     )
     (pull,) = torch.autograd.grad(forward_pass.loss, logits)
     rows, left_out = rows_that_matter(pull.flatten(1).norm(dim=1), share)
     with (
-        replay_context(batch, problem.own(batch.seed + 1)),
+        replay_context(batch, problem.local_seed(batch.seed + 1)),
         on_state(problem.student.module, before),
     ):
         again = student(lesson.inputs[rows])
     _require_same(problem.student.module, again, outputs[rows])
     moved = (again * pull[rows]).sum()
     loss = forward_pass.loss.detach() + moved - moved.detach()
-    return forward_pass._replace(seen=detach(forward_pass.seen), loss=loss, left_out=left_out)
+    return forward_pass._replace(
+        observation=detach(forward_pass.observation), loss=loss, left_out=left_out
+    )
 
 
 def rows_that_matter(
@@ -87,7 +89,7 @@ def rows_that_matter(
 
 
 def _require_same(module: nn.Module, again: Tensor, before: Tensor) -> None:
-    if normalising(module):
+    if batch_norms_in_training(module):
         return
     rounding = torch.finfo(again.dtype).eps ** 0.5
     found = again.detach()

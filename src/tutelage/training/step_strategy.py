@@ -28,7 +28,7 @@ class StepStrategy(Protocol):
         """Whether ``backward`` differentiates a multiple of the loss."""
         ...
 
-    def backward(self, loss: Tensor, optimizer: Optimizer, *, again: bool) -> None:
+    def backward(self, loss: Tensor, optimizer: Optimizer, *, retain_graph: bool) -> None:
         """Leave the loss's own gradient, neither scaled nor clipped, in the parameters.
 
         Args:
@@ -70,7 +70,7 @@ class PlainStep:
         loss: Tensor,
         optimizer: Optimizer,  # noqa: ARG002 - the seam
         *,
-        again: bool,
+        retain_graph: bool,
     ) -> None:
         """Leave the gradient in the parameters.
 
@@ -79,7 +79,7 @@ class PlainStep:
             optimizer: The student's.
             again: Whether the graph is needed for another backward pass.
         """
-        loss.backward(retain_graph=again)
+        loss.backward(retain_graph=retain_graph)
 
     def step(self, optimizer: Optimizer) -> bool:
         """Move the student.
@@ -117,7 +117,7 @@ class AmpStep:
     def __post_init__(self) -> None:
         require_norm(self.max_norm)
 
-    def backward(self, loss: Tensor, optimizer: Optimizer, *, again: bool) -> None:
+    def backward(self, loss: Tensor, optimizer: Optimizer, *, retain_graph: bool) -> None:
         """Leave the gradient in the parameters, without the scale.
 
         Args:
@@ -125,7 +125,7 @@ class AmpStep:
             optimizer: The student's.
             again: Whether the graph is needed for another backward pass.
         """
-        self.scaler.scale(loss).backward(retain_graph=again)
+        self.scaler.scale(loss).backward(retain_graph=retain_graph)
         scale_gradient(optimizer, 1 / self.scaler.get_scale())
 
     def step(self, optimizer: Optimizer) -> bool:

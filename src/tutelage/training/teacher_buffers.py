@@ -41,7 +41,7 @@ class BufferCopies:
 
 
 @torch.no_grad()
-def renew_buffers(
+def update_buffers(
     teacher: nn.Module, batch: Batch, lesson: Lesson, weighed: Mapping[str, Tensor]
 ) -> None:
     """Keep what a real step's moments wrote to the teacher's buffers."""

@@ -75,7 +75,7 @@ class TeacherUpdater:
         self.aggregate = aggregate
         self.skipped = 0
         self.estimates: list[Estimate] = []
-        self._looked = self._warned = False
+        self._has_estimated = self._warned = False
         if self.plain_between and every < 2:
             raise ValueError(
                 "judge='plain' needs a step without the teacher between two with it: give "
@@ -93,7 +93,7 @@ class TeacherUpdater:
         return self.one_step is not None and self.one_step.recomputes_step
 
     @property
-    def judged_by_next_step(self) -> bool:
+    def uses_next_step_loss(self) -> bool:
         """Whether the next step's loss takes the place of a held-out batch."""
         return self.one_step is not None and self.one_step.judge != "held-out"
 
@@ -110,7 +110,7 @@ class TeacherUpdater:
         """Whether the coming student step is one that the signal judges."""
         return (steps + 1) % self.every == 0
 
-    def watches(self, steps: int) -> bool:
+    def in_window(self, steps: int) -> bool:
         """Whether the coming student step is one that the signal will look back over."""
         return steps % self.every >= self.every - self.signal.steps
 
@@ -130,18 +130,18 @@ class TeacherUpdater:
         device = held_out.inputs.device
         held_out = held_out._replace(autocast=autocast_now(device))
         with autocast_to(FULL, device):  # sums and products in full precision
-            estimate = self._look(problem, window, held_out, phi)
-            grad = problem.processes.summed(estimate.grad)
-            if not self._looked:
-                self._looked = True
-                self._tell_of_nothing(grad)
+            estimate = self._estimate(problem, window, held_out, phi)
+            grad = problem.processes.all_reduce_params(estimate.grad)
+            if not self._has_estimated:
+                self._has_estimated = True
+                self._warn_if_zero(grad)
             self.estimates.append(estimate._replace(grad=grad))
             judged = self.estimates[-1].held_out_loss
             if len(self.estimates) >= self.aggregate:  # more where fewer were wanted before
                 self._step(self._combined(problem, phi))
         return judged
 
-    def _in_full(self, window: Window) -> Window:
+    def _in_full_precision(self, window: Window) -> Window:
         # one step's passes are the student's own; Reversible must know how its steps rounded
         many = self.signal.keeps_start or isinstance(self.signal, Implicit)
         if self.one_step is not None or not many:
@@ -149,20 +149,20 @@ class TeacherUpdater:
         start = None if window.start is None else in_full_precision(window.start)
         return replace(window, start=start, end=in_full_precision(window.end))
 
-    def _look(
+    def _estimate(
         self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
     ) -> Estimate:
         try:
-            return self.signal(problem, phi, self._in_full(window), held_out)
+            return self.signal(problem, phi, self._in_full_precision(window), held_out)
         except InexactWindowError as error:
-            if not self._looked:  # nothing is lost yet
+            if not self._has_estimated:  # nothing is lost yet
                 raise
             if not self._warned:
                 self._warned = True
                 _LOG.warning("%s This teacher step is left out.", error)
             return error.estimate
 
-    def _tell_of_nothing(self, grad: Params) -> None:
+    def _warn_if_zero(self, grad: Params) -> None:
         if any(bool(g.count_nonzero()) for g in grad.values()):
             return
         name, signal = type(self.teacher).__name__, type(self.signal).__name__
@@ -192,7 +192,7 @@ class TeacherUpdater:
         return {
             "optimizer": self.optimizer.state_dict(),
             "skipped": self.skipped,
-            "looked": self._looked,
+            "looked": self._has_estimated,
             "estimates": [[e.grad, e.held_out_loss, dict(e.facts)] for e in self.estimates],
         }
 
@@ -200,7 +200,7 @@ class TeacherUpdater:
         """Continue from a state that ``state_dict`` gave."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.skipped = state["skipped"]
-        self._looked = state.get("looked", True)  # a state of an older version lacks it
+        self._has_estimated = state.get("looked", True)  # a state of an older version lacks it
         device = next(self.teacher.parameters()).device
         self.estimates = [
             Estimate(moved_to(device, grad), loss.to(device), facts)

@@ -20,7 +20,7 @@ from tutelage.functional.portable_state import (
     plain_names,
     state_of,
 )
-from tutelage.functional.replay_context import copied, detach, write_back
+from tutelage.functional.replay_context import clone_rows, detach, write_back
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import cloned, leaves
 from tutelage.losses.objectives import Objective, cross_entropy, is_row_by_row
@@ -30,21 +30,21 @@ from tutelage.per_example import Recorder
 from tutelage.precision import autocast_now
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Signal
-from tutelage.signals.dots import seen_again
+from tutelage.signals.dots import observe_step
 from tutelage.teacher import reads_rows, uses_alignments, uses_progress
 from tutelage.teachers.plain import Plain
 from tutelage.training.forward import (
     ForwardPass,
     Record,
-    ahead,
-    alignments_with,
-    begun,
+    apply_weights,
+    current_settings,
+    gradient_alignments,
+    prepare_step,
     recompute_step,
-    record,
-    settings_now,
-    weighed,
+    step_record,
+    tentative_window,
 )
-from tutelage.training.micro_batches import require_parts
+from tutelage.training.micro_batches import require_micro_batch
 from tutelage.training.plain_state import renamed_steps
 from tutelage.training.replay_check import require_no_norm
 from tutelage.training.running_loss import RunningLoss
@@ -55,7 +55,7 @@ from tutelage.training.teacher_buffers import (
     has_memory,
     memory_of,
     remember,
-    renew_buffers,
+    update_buffers,
 )
 from tutelage.training.teacher_update import TeacherUpdater
 from tutelage.training.window_buffer import WindowBuffer
@@ -136,9 +136,9 @@ class Tutor:
                 f"{type(teacher).__name__} weighs by the held-out gradient of each real step, "
                 "which a signal cannot take again: leave signal away."
             )
-        self.learner: TeacherUpdater | None = None
+        self.teacher_updater: TeacherUpdater | None = None
         if signal is not None and teacher_optimizer is not None:
-            self.learner = TeacherUpdater(
+            self.teacher_updater = TeacherUpdater(
                 teacher, signal, teacher_optimizer, teacher_every, aggregate
             )
             rule_for(optimizer)  # refuses optimisers that cannot be differentiated
@@ -151,8 +151,8 @@ class Tutor:
         self.problem = BilevelProblem(
             view, teacher, objective, metric, norm, everywhere, micro_batch
         )
-        tries = self.learner is not None and self.learner.recomputes_step
-        require_parts(
+        tries = self.teacher_updater is not None and self.teacher_updater.recomputes_step
+        require_micro_batch(
             self.problem, student, tries=tries, product=getattr(signal, "product", None)
         )
         self.steps = 0
@@ -162,7 +162,7 @@ class Tutor:
         if retaken:
             require_no_norm(view.module)
         self._passes = StudentStep(
-            student, view, step_strategy, self.processes, proven=not retaken
+            student, view, step_strategy, self.processes, reproducible=not retaken
         )
         self._recorder = Recorder(view.module)
         self._trail = WindowBuffer()
@@ -171,15 +171,15 @@ class Tutor:
     @property
     def wants_held_out(self) -> bool:
         """Whether the coming step needs a held-out batch, which has to be given."""
-        learner = self.learner
+        learner = self.teacher_updater
         if learner is None:
             return uses_alignments(self.teacher)
-        return learner.due(self.steps) and not learner.judged_by_next_step
+        return learner.due(self.steps) and not learner.uses_next_step_loss
 
     @property
     def skipped_teacher_steps(self) -> int:
         """Teacher steps left out because their gradient was not finite."""
-        return 0 if self.learner is None else self.learner.skipped
+        return 0 if self.teacher_updater is None else self.teacher_updater.skipped
 
     @property
     def progress(self) -> Progress:
@@ -215,25 +215,25 @@ class Tutor:
         now = autocast_now(batch.inputs.device)
         batch = batch._replace(seed=mixed_seed(self.seed, self.steps), autocast=now)
         self._passes.begin()
-        learner = self.learner
-        if learner is not None and learner.watches(self.steps):
+        learner = self.teacher_updater
+        if learner is not None and learner.in_window(self.steps):
             return self._watched(learner, batch, held_out)
         plain = learner is not None and learner.plain_between
         problem = replace(self.problem, teacher=Plain()) if plain else self.problem
         keep = (
             reads_rows(problem.teacher)
             or has_memory(problem.teacher)
-            or not self._passes.proven
+            or not self._passes.reproducible
         )
-        step, lesson, given = begun(problem, batch, self.progress, keep=keep)
+        step, lesson, given = prepare_step(problem, batch, self.progress, keep=keep)
         alignments = None
         if uses_alignments(problem.teacher) and held_out is not None:
-            alignments = alignments_with(problem, lesson, step, self._judging(held_out))
+            alignments = gradient_alignments(problem, lesson, step, self._judging(held_out))
         forward_pass = self._passes.run_forward(problem, step, lesson, alignments, given)
         forward_pass = self._passes.run_backward(problem, forward_pass, step)
         judged = self._pass_on(forward_pass.loss, batch)
         self._move(problem, forward_pass, step)
-        return record(forward_pass, judged)
+        return step_record(forward_pass, judged)
 
     def _checked(self, name: str, batch: Batch) -> Batch:
         batch = require_batch(name, batch, empty=self.processes.size > 1)
@@ -242,7 +242,7 @@ class Tutor:
 
     def _watched(self, learner: TeacherUpdater, batch: Batch, held_out: Batch | None) -> Record:
         due, phi = learner.due(self.steps), learner.params
-        if learner.judged_by_next_step:  # the teacher moves on before this step's turn comes
+        if learner.uses_next_step_loss:  # the teacher moves on before this step's turn comes
             phi = cloned(phi)
         if not self._trail.steps and not learner.recomputes_step:
             self._trail.begin(learner.signal, self.problem.student)
@@ -252,15 +252,15 @@ class Tutor:
         self._trail.reach(step, self.problem.student)
         judged = self._pass_on(forward_pass.loss, batch)
         if learner.recomputes_step and held_out is not None:
-            window = ahead(self.problem, step, observed, before)
+            window = tentative_window(self.problem, step, observed, before)
             judged = self._learn(learner, window, held_out, phi)
-            forward_pass = weighed(
-                self.problem, step.batch, forward_pass.lesson, forward_pass.seen
+            forward_pass = apply_weights(
+                self.problem, step.batch, forward_pass.lesson, forward_pass.observation
             )
             forward_pass = self._passes.run_backward(self.problem, forward_pass, step)
         moved = self._move(self.problem, forward_pass, step)
         if learner.recomputes_step:
-            return record(forward_pass, judged)
+            return step_record(forward_pass, judged)
         if moved:
             self._trail.steps.append(step)
         if due and moved:
@@ -268,43 +268,47 @@ class Tutor:
         elif due:  # there is nothing to judge
             self._trail.forget()
             learner.skipped += 1
-        return record(forward_pass, judged)
+        return step_record(forward_pass, judged)
 
     def _see(
         self, learner: TeacherUpdater, batch: Batch, *, due: bool
     ) -> tuple[ForwardPass, Step, StepObservation]:
         problem, passes = self.problem, self._passes
-        step, lesson, theirs = begun(problem, batch, self.progress, keep=True)
+        step, lesson, theirs = prepare_step(problem, batch, self.progress, keep=True)
         # what is recorded until the next step must not lie in memory that a loop fills again
-        given = copied(theirs) if learner.judged_by_next_step else theirs
+        given = clone_rows(theirs) if learner.uses_next_step_loss else theirs
         recorder, rows = self._recorder, len(lesson.ids)
-        recording = due and learner.records(problem) and passes.show_rows(problem)
+        recording = due and learner.records(problem) and passes.records_rows(problem)
         with recorder.record(rows, verified=True) if recording else nullcontext() as recorded:
             forward_pass = passes.run_forward(problem, step, lesson, given=given)
             if given is not theirs:
                 write_back(given, theirs)
             if recorded is not None:
                 known = is_row_by_row(problem.objective)
-                recorded.verify(forward_pass.seen.losses, row_by_row=known)
+                recorded.verify(forward_pass.observation.losses, row_by_row=known)
             forward_pass = passes.run_backward(
                 problem, forward_pass, step, again=learner.recomputes_step
             )
-        step = step._replace(settings=settings_now(problem))
-        return forward_pass, step, StepObservation(lesson, detach(forward_pass.seen), recorded)
+        step = step._replace(settings=current_settings(problem))
+        return (
+            forward_pass,
+            step,
+            StepObservation(lesson, detach(forward_pass.observation), recorded),
+        )
 
     def _move(self, problem: BilevelProblem, forward_pass: ForwardPass, step: Step) -> bool:
         moved = self.step_strategy.step(self.optimizer)
         written = forward_pass.teacher_buffers or {}
-        renew_buffers(problem.teacher, step.batch, forward_pass.lesson, written)
+        update_buffers(problem.teacher, step.batch, forward_pass.lesson, written)
         if has_memory(problem.teacher):
             counts = counts_of(problem.objective, forward_pass.lesson.targets)
             remember(
                 problem.teacher,
-                *counted_rows(forward_pass.lesson, detach(forward_pass.seen), counts),
+                *counted_rows(forward_pass.lesson, detach(forward_pass.observation), counts),
             )
         self.steps += 1
         self._tally.add(
-            forward_pass.loss, self.processes.total(forward_pass.weights.detach().sum())
+            forward_pass.loss, self.processes.all_reduce(forward_pass.weights.detach().sum())
         )
         return moved
 
@@ -316,26 +320,28 @@ class Tutor:
         phi: Params,
         judged: Tensor | None,
     ) -> Tensor | None:
-        seen = observed if learner.one_step is not None else None
-        window = self._trail.window(self.problem.student, seen)
-        if learner.judged_by_next_step:
+        observation = observed if learner.one_step is not None else None
+        window = self._trail.window(self.problem.student, observation)
+        if learner.uses_next_step_loss:
             self._trail.waiting = window, phi
         elif held_out is not None:
             return self._learn(learner, window, held_out, phi)
         return judged
 
     def _pass_on(self, loss: Tensor, batch: Batch) -> Tensor | None:
-        if self._trail.waiting is None or self.learner is None:
+        if self._trail.waiting is None or self.teacher_updater is None:
             return None
         window, phi = self._trail.judged(loss.detach(), self.problem.student.gradient())
         start, step = window.start, window.steps[-1]
         if window.observed is None and start is not None:  # training was resumed in between
-            if self.learner.records(self.problem) and self._passes.show_rows(self.problem):
+            if self.teacher_updater.records(self.problem) and self._passes.records_rows(
+                self.problem
+            ):
                 again = recompute_step(self.problem, self._recorder, phi, start, step)
             else:
-                again = seen_again(self.problem, phi, start, step)
+                again = observe_step(self.problem, phi, start, step)
             window = replace(window, observed=again)
-        return self._learn(self.learner, window, batch, leaves(phi))
+        return self._learn(self.teacher_updater, window, batch, leaves(phi))
 
     def _learn(
         self, learner: TeacherUpdater, window: Window, held_out: Batch, phi: Params
@@ -358,7 +364,9 @@ class Tutor:
             "student": state_of(self.student),
             "optimizer": optimizer_state_of(self.optimizer, self.student),
             "teacher": state_of(self.teacher),
-            "learner": {} if self.learner is None else self.learner.state_dict(),
+            "learner": {}
+            if self.teacher_updater is None
+            else self.teacher_updater.state_dict(),
             "steps": self.steps,
             "best_accuracy": self.best_accuracy,
             **self._tally.state_dict(),
@@ -374,8 +382,8 @@ class Tutor:
         load_state(self.student, state["student"], "student")
         load_optimizer_state(self.optimizer, state["optimizer"])
         load_state(self.teacher, state["teacher"], "teacher")
-        if self.learner is not None:
-            self.learner.load_state_dict(state["learner"])
+        if self.teacher_updater is not None:
+            self.teacher_updater.load_state_dict(state["learner"])
         self.steps = state["steps"]
         self.best_accuracy = state["best_accuracy"]
         self._tally.load_state_dict(state)

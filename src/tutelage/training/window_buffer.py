@@ -12,11 +12,11 @@ from tutelage.functional.trees import moved_to
 from tutelage.signals import Signal, Undoing
 from tutelage.signals.drift import entries_of
 from tutelage.training.plain_state import (
-    packed,
-    packed_window,
-    unpacked,
-    unpacked_state,
-    unpacked_window,
+    state_from_list,
+    step_from_dict,
+    step_to_dict,
+    window_from_list,
+    window_to_list,
 )
 from tutelage.types import HeldOutLoss, Params, Step, StepObservation, StudentState, Window
 
@@ -63,24 +63,24 @@ class WindowBuffer:
         """What waited for the next step, now that this has come; nothing waits any more."""
         assert self.waiting is not None
         (window, teacher), self.waiting = self.waiting, None
-        return replace(window, judgement=HeldOutLoss(loss, gradient, {})), teacher
+        return replace(window, held_out_loss=HeldOutLoss(loss, gradient, {})), teacher
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         return {
             "start": [] if self.start is None else list(self.start),
             "entries": self.entries,
-            "window": [packed(step) for step in self.steps],
-            "pending": [] if self.waiting is None else packed_window(*self.waiting),
+            "window": [step_to_dict(step) for step in self.steps],
+            "pending": [] if self.waiting is None else window_to_list(*self.waiting),
         }
 
     def load_state_dict(
         self, state: Mapping[str, Any], now: StudentState, device: torch.device
     ) -> None:
         """Go on from a state that ``state_dict`` gave."""
-        self.start = unpacked_state(state["start"], device) if state["start"] else None
+        self.start = state_from_list(state["start"], device) if state["start"] else None
         entries = state["entries"]
         self.entries = None if entries is None else moved_to(device, entries)
-        self.steps = [unpacked(step, device) for step in state["window"]]
+        self.steps = [step_from_dict(step, device) for step in state["window"]]
         waiting = state["pending"]
-        self.waiting = unpacked_window(waiting, now, device) if waiting else None
+        self.waiting = window_from_list(waiting, now, device) if waiting else None

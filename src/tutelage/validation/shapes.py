@@ -16,11 +16,11 @@ def require_batch(name: str, batch: Batch, *, empty: bool = True) -> Batch:
     """Refuse a batch whose parts do not belong together. Costs no wait for a device."""
     for part, value in zip(("inputs", "targets", "ids"), batch, strict=False):
         if not isinstance(value, Tensor) or value.ndim == 0:
-            came = (
+            received = (
                 f"of shape {tuple(value.shape)}" if isinstance(value, Tensor) else kind(value)
             )
             raise UsageError(
-                f"{name}.{part} is {came}; allowed: a tensor with a row for each example."
+                f"{name}.{part} is {received}; allowed: a tensor with a row for each example."
             )
     _require_ids(name, batch.ids)
     require_rows(name, batch)
@@ -82,10 +82,10 @@ def require_losses(
     if fits:
         assert isinstance(losses, Tensor)
         return losses
-    came = described(losses) if isinstance(losses, Tensor) else kind(losses)
+    received = described(losses) if isinstance(losses, Tensor) else kind(losses)
     first = outputs if isinstance(outputs, Tensor) else outputs[0]
     raise UsageError(
-        f"The losses of {named(objective)} are {came}, for outputs of shape "
+        f"The losses of {named(objective)} are {received}, for outputs of shape "
         f"{tuple(first.shape)} and targets of shape {tuple(rows.targets.shape)}; allowed: one "
         f"floating-point number for each row, shape {wanted}. Torch's own losses give it with "
         "reduction='none'."

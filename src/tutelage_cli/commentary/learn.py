@@ -11,13 +11,13 @@ from pathlib import Path
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.errors import UsageError
 from tutelage.storage.checkpoint import (
+    check_checksum,
     load_checkpoint,
+    name_damaged_file,
     save_checkpoint,
-    sealed,
-    telling_damage,
-    unsealed,
+    with_checksum,
 )
-from tutelage.storage.json_files import unwritten
+from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.course import COURSES, Course
 from tutelage_cli.commentary.settings import LearnSettings
 from tutelage_cli.config.settings_files import to_plain
@@ -60,7 +60,7 @@ def learn(settings: LearnSettings, out: Path, tell: Tell) -> Path:
         shutil.rmtree(kept)
     except OSError as error:
         then = "then give the same command again: it goes on after the last whole round"
-        raise UsageError(unwritten(error, error.filename or kept, then)) from error
+        raise UsageError(write_error(error, error.filename or kept, then)) from error
     return out
 
 
@@ -70,7 +70,7 @@ def _rounds(
     sweep(kept)
     file, losses, seconds = kept / STATE, [], 0.0
     if file.exists():
-        with telling_damage(file, f"Delete {kept} to learn anew."):
+        with name_damaged_file(file, f"Delete {kept} to learn anew."):
             losses, seconds = _resume(file, course)
     for number in range(len(losses), settings.rounds):
         started = time.perf_counter()
@@ -83,7 +83,7 @@ def _rounds(
                 f"Learning diverged in round {number + 1}: the held-out loss is {losses[-1]}. "
                 f"Lower --lr (now {settings.lr:g}) or --teacher-lr."
             )
-        state = sealed("course", course.state_dict())
+        state = with_checksum("course", course.state_dict())
         save_checkpoint(file, state | {"losses": losses, "seconds": seconds})
         tell(number + 1, losses[-1])
     return losses, seconds
@@ -130,7 +130,7 @@ def _telling_misfit(settings: LearnSettings) -> Iterator[None]:
 
 def _resume(file: Path, course: Course) -> tuple[list[float], float]:
     state = load_checkpoint(file, next(course.teacher.parameters()).device)
-    course.load_state_dict(unsealed("course", state))
+    course.load_state_dict(check_checksum("course", state))
     losses = [float(loss) for loss in state["losses"]]
     if not losses or not all(map(math.isfinite, losses)):
         raise ValueError(f"its losses are {losses}")

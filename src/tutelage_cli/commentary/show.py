@@ -10,7 +10,7 @@ from torch import nn
 
 from tutelage.commentaries import caution, load_commentary, read_card
 from tutelage.errors import UsageError
-from tutelage.storage.json_files import unwritten
+from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.image_sections import Exhibit
 from tutelage_cli.commentary.pictures import drawn
 from tutelage_cli.data.batches import Batches, statistics
@@ -52,7 +52,7 @@ def show(folder: Path, data: str | None, out: Path, *, reading: Reading = STRICT
         out.parent.mkdir(parents=True, exist_ok=True)
         write_page(page, out)
     except OSError as error:
-        raise UsageError(unwritten(error, out, "or name another file with --out")) from error
+        raise UsageError(write_error(error, out, "or name another file with --out")) from error
     return told
 
 

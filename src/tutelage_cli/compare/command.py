@@ -1,7 +1,7 @@
 """``tutelage report``: what is printed and what is written."""
 
 from tutelage.errors import UsageError
-from tutelage.storage.json_files import unwritten
+from tutelage.storage.json_files import write_error
 from tutelage_cli.compare.args import Report
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.terminal import say
@@ -26,7 +26,7 @@ def report(asked: Report) -> None:
         write_page(page(compared), asked.out)
     except OSError as error:
         then = "or name another file with --out"
-        raise UsageError(unwritten(error, asked.out, then)) from error
+        raise UsageError(write_error(error, asked.out, then)) from error
     result = asked.speech.result()
     tell(result, compared)
     say(result, f"Page: {asked.out}")

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from tutelage.data.order import Ask
+from tutelage.data.order import BatchRequest
 from tutelage.errors import UsageError
 from tutelage.types import Batch
 from tutelage_cli.data.images import ImageSet
@@ -47,7 +47,7 @@ class Batches(InMemory):
         """N."""
         return len(self.images)
 
-    def batch(self, ask: Ask) -> Batch:
+    def batch(self, ask: BatchRequest) -> Batch:
         """One batch."""
         chosen = self.images.rows(ask.rows)
         pixels = chosen.images.to(self.device)

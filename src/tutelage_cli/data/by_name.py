@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tutelage.errors import UsageError, first_few
-from tutelage.storage.atomic_files import written_whole
+from tutelage.storage.atomic_files import atomic_path
 from tutelage_cli.data.classes import ClassLookup
 from tutelage_cli.data.columns import pick
 from tutelage_cli.data.csv_files import CsvColumns, read_csv
@@ -59,7 +59,7 @@ def write_by_name(path: Path, images: Labelled, columns: Mapping[str, Any]) -> N
         CONTENT: fingerprints(images),
         LABEL: [images.classes[label] for label in images.labels.tolist()],
     }
-    with written_whole(path) as part:
+    with atomic_path(path) as part:
         pq.write_table(pa.table(dict(columns) | about), part)
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 import torch
 
-from tutelage.data.order import Ask, batch_count, drawn, in_order, shuffled
+from tutelage.data.order import BatchRequest, batch_count, in_order, random_rows, shuffled
 from tutelage.errors import UsageError
 from tutelage.types import Batch
 
@@ -25,7 +25,7 @@ class InMemory(ABC):
         """N."""
 
     @abstractmethod
-    def batch(self, ask: Ask) -> Batch:
+    def batch(self, ask: BatchRequest) -> Batch:
         """One batch."""
 
     def require_some(self, name: str, what: str) -> None:
@@ -45,7 +45,7 @@ class InMemory(ABC):
 
     def draw(self, number: int) -> Batch:
         """A batch drawn uniformly, without the same example twice."""
-        return self.batch(drawn(self.count, self.size, self.seed, number))
+        return self.batch(random_rows(self.count, self.size, self.seed, number))
 
     def whole(self, size: int) -> Iterator[Batch]:
         """Every example once, in the order of the set and never augmented."""

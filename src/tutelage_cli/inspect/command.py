@@ -2,7 +2,7 @@
 
 from tutelage.errors import UsageError
 from tutelage.storage.atomic_files import write_atomically
-from tutelage.storage.json_files import unwritten
+from tutelage.storage.json_files import write_error
 from tutelage_cli.inspect.args import Inspect, check
 from tutelage_cli.terminal import say
 
@@ -39,7 +39,7 @@ def inspect(asked: Inspect) -> None:
         write_page(drawn.html, files["page"])
     except OSError as error:
         then = "or name another folder with --out"
-        raise UsageError(unwritten(error, error.filename or out, then)) from error
+        raise UsageError(write_error(error, error.filename or out, then)) from error
     result = asked.speech.result()
     tell(result, found, asked.top)
     for note in drawn.notes:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tutelage.errors import UsageError, nearest
-from tutelage.storage.checkpoint import telling_damage
+from tutelage.storage.checkpoint import name_damaged_file
 from tutelage_cli.data.by_name import CONTENT, LABEL, NAME
 from tutelage_cli.inspect.opinions import Judges, Opinions
 from tutelage_cli.runner.run_folder import exists
@@ -123,7 +123,7 @@ NUMBERS = {"id": "iu", "given": "iu", "predicted": "iu", "loss": "f", "weight": 
 
 def _table(job: Job, name: str, classes: ClassNames) -> dict[str, Any]:
     file = job.folder / name
-    with telling_damage(file, _again(job)):
+    with name_damaged_file(file, _again(job)):
         try:
             table = pq.read_table(file)
         except OSError as error:  # pyarrow's, of damage
@@ -148,7 +148,7 @@ def _past(job: Job, ids: np.ndarray) -> tuple[list[int], Mapping[str, np.ndarray
     file = job.folder / HISTORY
     if not exists(file):
         return [], {}
-    with telling_damage(file, _again(job)):
+    with name_damaged_file(file, _again(job)):
         return read_tracked(file, ids)
 
 

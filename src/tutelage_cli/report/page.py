@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from tutelage.storage.atomic_files import written_whole
+from tutelage.storage.atomic_files import atomic_path
 from tutelage_cli.report import (
     augmentation,
     copies,
@@ -108,5 +108,5 @@ def write(content: RunContent, path: Path) -> None:
 
 def write_page(text: str, path: Path) -> None:
     """Write a page to a file, all of it or nothing."""
-    with written_whole(path) as part:
+    with atomic_path(path) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tutelage.errors import UsageError
-from tutelage.storage.json_files import environment, unwritten, write_json
+from tutelage.storage.json_files import environment, write_error, write_json
 
 SETTINGS, ENVIRONMENT = "settings.json", "environment.json"
 
@@ -27,7 +27,7 @@ def create_run(
             (folder / ENVIRONMENT).unlink(missing_ok=True)
             folder.rmdir()
         raise UsageError(
-            unwritten(error, folder, "or name another folder with --out")
+            write_error(error, folder, "or name another folder with --out")
         ) from error
 
 

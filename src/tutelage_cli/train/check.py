@@ -92,7 +92,7 @@ def _check_arm(arm: str, settings: TrainSettings, material: Material, streams: S
         raise
     except ValueError as error:  # the tutor's own: look_back and teacher_every do not fit
         raise UsageError(f"look_back or teacher_every does not fit: {error}") from error
-    every = 1 if tutor.learner is None else tutor.learner.every
+    every = 1 if tutor.teacher_updater is None else tutor.teacher_updater.every
     if steps < every:
         raise UsageError(
             f"The run has {steps} student steps, but the teacher {arm} learns after every "

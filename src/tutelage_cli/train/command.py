@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tutelage.errors import UsageError
-from tutelage.storage.json_files import unwritten
+from tutelage.storage.json_files import write_error
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.runner.run_folder import (
     create_run,
@@ -55,7 +55,7 @@ def train(asked: Train) -> bool:
         summary = None
     except OSError as error:
         then = f"then go on with: {_way(asked, run)}"
-        raise UsageError(unwritten(error, error.filename or run, then)) from error
+        raise UsageError(write_error(error, error.filename or run, then)) from error
     if summary is None:
         way = _way(asked, run)
         say(console, f"Stopped. Continue with: {way}")

@@ -14,11 +14,11 @@ from tutelage.commentaries import Provenance, save_commentary
 from tutelage.functional.student import tapped
 from tutelage.losses.objectives import cross_entropy, logits_of, losses_of
 from tutelage.losses.reduction import counts_of
-from tutelage.losses.targets import answered_rightly
+from tutelage.losses.targets import correct_predictions
 from tutelage.storage.json_files import write_json
 from tutelage.teacher import taps_of, uses_alignments
 from tutelage.teachers import GivenWeights, OutOfFoldTargets
-from tutelage.training.forward import alignments_with, shown
+from tutelage.training.forward import gradient_alignments, prediction_lesson
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Step
 from tutelage_cli.data.batches import Batches
@@ -27,7 +27,7 @@ from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.material import Material, Streams
 from tutelage_cli.train.texts import Data
-from tutelage_cli.train.texts import shown as shown_as
+from tutelage_cli.train.texts import prediction_lesson as shown_as
 
 AT_ONCE = 500
 """images in a batch that is only looked at"""
@@ -65,8 +65,8 @@ def accuracy(tutor: Tutor, batches: InMemory) -> float:
     student, mode = tutor.student, tutor.student.training
     student.eval()
     right = [
-        answered_rightly(
-            student(shown(tutor.problem, batch).inputs),
+        correct_predictions(
+            student(prediction_lesson(tutor.problem, batch).inputs),
             batch.targets,
             counts_of(tutor.problem.objective, batch.targets),
         )
@@ -83,7 +83,9 @@ def log_likelihood(tutor: Tutor, batches: InMemory) -> float:
     student, mode = tutor.student, tutor.student.training
     student.eval()
     losses = [
-        cross_entropy(logits_of(student(shown(tutor.problem, batch).inputs)), batch.targets)
+        cross_entropy(
+            logits_of(student(prediction_lesson(tutor.problem, batch).inputs)), batch.targets
+        )
         for batch in batches.whole(AT_ONCE)
     ]
     student.train(mode)
@@ -105,14 +107,14 @@ def opinion(
     student.eval()
     parts = []
     for batch in batches.whole(AT_ONCE):
-        lesson = shown(task, batch)
+        lesson = prediction_lesson(task, batch)
         with tapped(student, taps_of(tutor.teacher)) as features:
             outputs = student(lesson.inputs)
         logits, losses = logits_of(outputs), losses_of(task.objective, outputs, batch)
         seen = Observation(losses, logits, features, tutor.progress)
         if uses_alignments(tutor.teacher) and held_out is not None:
             step = Step(batch, tutor.progress, {})
-            alignments = alignments_with(task, lesson, step, held_out)
+            alignments = gradient_alignments(task, lesson, step, held_out)
             seen = seen._replace(alignments=alignments)
         weights = torch.full_like(losses, float("nan"))
         if weighed:
@@ -162,7 +164,7 @@ def judge(
         result["memory"] = taken.memory
     if material.wrong is not None:
         result |= trust(seen.weights, material.wrong)
-    if tutor.learner is not None:
+    if tutor.teacher_updater is not None:
         came = Provenance(
             student=type(tutor.student).__name__,
             data=material.train.name,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tutelage.storage.checkpoint import telling_damage
+from tutelage.storage.checkpoint import name_damaged_file
 from tutelage_cli.train.controls.stages import epochs_of
 from tutelage_cli.train.evaluation import read_examples
 from tutelage_cli.train.tracked import HISTORY, read_tracked
@@ -24,7 +24,7 @@ NUMBERS = {"id": "iu", "given": "iu", "predicted": "iu", "loss": "f", "weight": 
 def result_of(job: Job) -> dict[str, float | int]:
     """What a student came to."""
     file = job.folder / "result.json"
-    with telling_damage(file, _again(job)):
+    with name_damaged_file(file, _again(job)):
         result = json.loads(_text(file))
         _require_numbers(result, "test_accuracy", "held_out_accuracy", "seconds")
         if not result["seconds"] > 0:
@@ -35,7 +35,7 @@ def result_of(job: Job) -> dict[str, float | int]:
 def history_of(job: Job) -> list[dict[str, float | int]]:
     """What was measured of a student after each epoch."""
     file = job.folder / "metrics.jsonl"
-    with telling_damage(file, _again(job)):
+    with name_damaged_file(file, _again(job)):
         lines = _text(file).splitlines()
         history = [json.loads(line) for line in lines]
         least, most = epochs_of(job)
@@ -50,7 +50,7 @@ def history_of(job: Job) -> list[dict[str, float | int]]:
 def table_of(job: Job, rows: int | None, classes: int) -> dict[str, np.ndarray]:
     """What student and teacher make of each training example."""
     file = job.folder / "examples.parquet"
-    with telling_damage(file, _again(job)):
+    with name_damaged_file(file, _again(job)):
         try:
             table = read_examples(file)
         except OSError as error:  # pyarrow's, of damage
@@ -74,7 +74,7 @@ def tracked_of(job: Job, ids: np.ndarray) -> tuple[list[int], np.ndarray] | None
     file = job.folder / HISTORY
     if not file.exists():
         return None
-    with telling_damage(file, _again(job)):
+    with name_damaged_file(file, _again(job)):
         epochs, found = read_tracked(file, ids)
     return epochs, found["weights"]
 

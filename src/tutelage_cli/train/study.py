@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tutelage.storage.atomic_files import naming
+from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
 from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
 from tutelage_cli.data.images import ImageSet, Splits
@@ -178,6 +178,6 @@ def _keep_commentary(run: Path, settings: TrainSettings) -> None:
     if first is not None and not (run / "commentary").exists():
         fresh = run / ".commentary"
         shutil.rmtree(fresh, ignore_errors=True)
-        with naming(run / "commentary"):
+        with name_in_error(run / "commentary"):
             shutil.copytree(first, fresh)
             fresh.rename(run / "commentary")

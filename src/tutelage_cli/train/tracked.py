@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from tutelage.storage.atomic_files import written_whole
+from tutelage.storage.atomic_files import atomic_path
 from tutelage.training.forward import Record
 from tutelage_cli.train.texts import Data
 
@@ -69,7 +69,7 @@ def write_tracked(folder: Path, images: Data, tracked: Tensor, epochs: int) -> N
     for name, values in zip(COLUMNS, tracked.numpy(), strict=True):
         columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), len(kept))
     table = pa.table(columns).replace_schema_metadata({EPOCHS: json.dumps(kept)})
-    with written_whole(folder / HISTORY) as part:
+    with atomic_path(folder / HISTORY) as part:
         pq.write_table(table, part)
 
 

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from tutelage.functional.portable_state import state_of
 from tutelage.logs import Reporter, TensorBoard
-from tutelage.storage.atomic_files import write_atomically, written_whole
+from tutelage.storage.atomic_files import atomic_path, write_atomically
 from tutelage.storage.checkpoint import (
+    check_checksum,
     load_checkpoint,
+    name_damaged_file,
     save_checkpoint,
-    sealed,
-    telling_damage,
-    unsealed,
+    with_checksum,
 )
 from tutelage.training.forward import Record
 from tutelage.training.tutor import Tutor
@@ -64,7 +64,7 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
         return False
     standing = course.start
     if job.checkpoint.exists():
-        with telling_damage(
+        with name_damaged_file(
             job.checkpoint,
             "Delete it to train this student anew.",
             what="is damaged, or training cannot go on from it",
@@ -170,7 +170,7 @@ def _train_epoch(
         standing.batch += 1
         if time.monotonic() - told > TOLD_EVERY:
             told = time.monotonic()
-            with written_whole(job.folder / "progress") as part:
+            with atomic_path(job.folder / "progress") as part:
                 part.write_text(f"{tutor.steps}", encoding="ascii")
             if stopped() and standing.batch < len(course.train):
                 break
@@ -236,7 +236,7 @@ def _finish_epoch(job: Job, course: Course, streams: Streams, standing: Standing
 def _keep_best(job: Job, tutor: Tutor, standing: Standing, entry: Mapping[str, float]) -> None:
     # the same again where the run is killed before the epoch is saved
     if all(entry[CHECKED] > before[CHECKED] for before in standing.history):
-        state = sealed("student", state_of(tutor.student))
+        state = with_checksum("student", state_of(tutor.student))
         save_checkpoint(job.best, state | {"epoch": entry["epoch"]})
 
 
@@ -246,14 +246,14 @@ def _write_history(job: Job, standing: Standing) -> None:
 
 
 def _save(job: Job, tutor: Tutor, standing: Standing) -> None:
-    state = sealed("tutor", tutor.state_dict()) | {"standing": vars(standing)}
+    state = with_checksum("tutor", tutor.state_dict()) | {"standing": vars(standing)}
     save_checkpoint(job.checkpoint, state)
 
 
 def _resume(job: Job, course: Course) -> Standing:
     tutor, new, batches = course.tutor, course.start, len(course.train)
     state = load_checkpoint(job.checkpoint, next(tutor.student.parameters()).device)
-    tutor.load_state_dict(unsealed("tutor", state))
+    tutor.load_state_dict(check_checksum("tutor", state))
     standing = Standing(**state["standing"])
     standing.require_numbers()
     places = standing.epoch, standing.batch, tutor.steps

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from tutelage.data.loaders import Draws, Numbered, as_batch, without_ids
+from tutelage.data.loaders import RandomBatches, WithIds, as_batch, without_ids
 from tutelage.errors import UsageError
 from tutelage.types import Batch
 
@@ -12,7 +12,7 @@ TEN = TensorDataset(torch.arange(10.0)[:, None], torch.arange(10) % 3)
 
 
 def test_a_shuffled_loader_gives_each_example_with_its_own_id() -> None:
-    seen = [as_batch(loaded) for loaded in DataLoader(Numbered(TEN), 4, shuffle=True)]
+    seen = [as_batch(loaded) for loaded in DataLoader(WithIds(TEN), 4, shuffle=True)]
     ids = torch.cat([batch.ids for batch in seen])
     assert ids.dtype == torch.int64
     assert sorted(ids.tolist()) == list(range(10))
@@ -22,13 +22,13 @@ def test_a_shuffled_loader_gives_each_example_with_its_own_id() -> None:
 
 
 def test_a_draw_depends_on_its_number_and_seed_alone() -> None:
-    draws = Draws(TEN, 4)
-    first, again = draws(7), Draws(TEN, 4)(7)
+    draws = RandomBatches(TEN, 4)
+    first, again = draws(7), RandomBatches(TEN, 4)(7)
     assert torch.equal(first[0], again[0])
     assert len(set(first[0].flatten().tolist())) == 4
     assert len({tuple(draws(n)[0].flatten().tolist()) for n in range(20)}) > 10
-    assert not torch.equal(Draws(TEN, 4, seed=1)(7)[0], first[0])
-    assert len(Draws(TEN, 99)(0)[0]) == 10
+    assert not torch.equal(RandomBatches(TEN, 4, seed=1)(7)[0], first[0])
+    assert len(RandomBatches(TEN, 99)(0)[0]) == 10
 
 
 def test_a_batch_is_made_of_what_a_loader_gives() -> None:
@@ -45,6 +45,6 @@ def test_what_is_no_batch_is_refused() -> None:
     with pytest.raises(UsageError, match="4 parts"):
         as_batch([torch.zeros(1)] * 4)
     with pytest.raises(UsageError, match="no examples"):
-        Draws(TensorDataset(torch.zeros(0, 1)), 4)
+        RandomBatches(TensorDataset(torch.zeros(0, 1)), 4)
     with pytest.raises(UsageError, match="size must be 1 or above, got 0"):
-        Draws(TEN, 0)
+        RandomBatches(TEN, 0)

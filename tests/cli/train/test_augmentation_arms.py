@@ -111,12 +111,12 @@ def test_policies_know_what_batches_are_normalised_by(arm):
     teacher = tutor.teacher
     assert isinstance(teacher, LearnedAugmentation | FixedAugmentation)
     assert (teacher.mean, teacher.std) == tuple(v.tolist() for v in statistics(some_images()))
-    assert (tutor.learner is not None) == (arm == OLA)
+    assert (tutor.teacher_updater is not None) == (arm == OLA)
 
 
 def test_the_learned_policy_alternates_at_the_paper_s_rate():
     settings = from_plain(TrainSettings, {"held_out": 3, "teacher": [OLA]})
-    learner = build_tutor(OLA, 0, some_images(), settings, 10).learner
+    learner = build_tutor(OLA, 0, some_images(), settings, 10).teacher_updater
     assert learner is not None
     assert (learner.every, learner.plain_between) == (2, True)
     assert isinstance(learner.signal, GradientAlignment)

@@ -67,6 +67,6 @@ def test_the_learned_loss_learns_slower_unless_told_otherwise(given, rates) -> N
         settings = from_plain(
             TrainSettings, {"held_out": 3, "teacher": [arm], "teacher_lr": given}
         )
-        learner = build_tutor(arm, 0, some_images(), settings, 10).learner
+        learner = build_tutor(arm, 0, some_images(), settings, 10).teacher_updater
         assert learner is not None
         assert [group["lr"] for group in learner.optimizer.param_groups] == [rate]

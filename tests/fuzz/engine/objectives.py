@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tutelage.integrations.columns import TrainersLoss
+from tutelage.integrations.columns import TrainerLoss
 from tutelage.losses import objectives
 from tutelage.losses.targets import CrossEntropy
 
@@ -123,7 +123,7 @@ def sequences_that_count(targets: Tensor) -> Tensor:
     return (targets != -100).any(1)
 
 
-TRAINER = TrainersLoss()
+TRAINER = TrainerLoss()
 OBJECTIVES: Mapping[str, Objective] = {
     "cross entropy": Objective(objectives.cross_entropy, entropy, classes),
     "own function": Objective(
@@ -177,10 +177,10 @@ OBJECTIVES: Mapping[str, Objective] = {
         TRAINER, without(-100), marked(-100), kind="marked", counts=lambda t: t != -100
     ),
     "trainer's several labels": Objective(
-        TrainersLoss("multi_label_classification"), binary, several, kind="several"
+        TrainerLoss("multi_label_classification"), binary, several, kind="several"
     ),
     "trainer's numbers": Objective(
-        TrainersLoss("regression"),
+        TrainerLoss("regression"),
         lambda z, t: (z - t).square().mean(1),
         some_numbers,
         kind="several",

@@ -39,7 +39,7 @@ def test_the_teacher_has_learnt_and_teaching_another_student_leaves_it_as_it_is(
     assert any(v.any() for v in before.values())
     tutor = train(transfer.frozen(teacher), 3, settings, CPU).tutor
     assert tutor.teacher is teacher
-    assert tutor.learner is None
+    assert tutor.teacher_updater is None
     assert all(torch.equal(v, before[k]) for k, v in teacher.state_dict().items())
 
 

@@ -6,7 +6,7 @@ import torch
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.groups import Processes
-from tutelage.distributed.reduce import summed_over
+from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.functional.derivatives import second_derivatives
 from tutelage.functional.differentiable import require_hessian
 from tutelage.functional.recomputation import no_other_recomputation
@@ -28,12 +28,12 @@ class DoubleBackward:
     ) -> "GradientGraph":
         """The step's gradient with its graph."""
         theta = leaves(state.params)
-        loss, buffers = problem.taught_loss(state._replace(params=theta), teacher, step)
+        loss, buffers = problem.training_loss(state._replace(params=theta), teacher, step)
         with autocast_to(step.batch.autocast, loss.device):
             attached = reached_grad(loss, theta, create_graph=True)
         problem.student.require_second_derivatives(attached)
         everywhere, own = problem.processes, detached(attached)
-        gradient = summed_over(everywhere, own, {k: theta[k] for k in step.settings})
+        gradient = all_reduce_gradients(everywhere, own, {k: theta[k] for k in step.settings})
         student = problem.student
         return GradientGraph(attached, theta, teacher, buffers, gradient, everywhere, student)
 
@@ -63,13 +63,13 @@ class GradientGraph:
     processes: Processes
     student: StudentView
 
-    def both(self, v: Params) -> tuple[Params, Params]:
+    def mixed_and_hessian(self, v: Params) -> tuple[Params, Params]:
         """Both products in one backward pass."""
         self.student.require(require_hessian)
         named = {f"teacher/{k}": p for k, p in self.teacher.items()}
         grads = self._backward(v, named | self.theta)
         mixed = {k: grads[f"teacher/{k}"] for k in self.teacher}
-        return mixed, self.processes.summed({k: grads[k] for k in self.theta})
+        return mixed, self.processes.all_reduce_params({k: grads[k] for k in self.theta})
 
     def mixed(self, v: Params) -> Params:
         """``M v`` alone."""
@@ -78,7 +78,7 @@ class GradientGraph:
     def hessian(self, v: Params) -> Params:
         """``H v`` alone."""
         self.student.require(require_hessian)
-        return self.processes.summed(self._backward(v, self.theta))
+        return self.processes.all_reduce_params(self._backward(v, self.theta))
 
     def _backward(self, v: Params, params: Params) -> Params:
         # the gradient of <dL/dtheta, v>; the inner product itself is not worth a graph

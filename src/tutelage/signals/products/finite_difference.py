@@ -8,11 +8,11 @@ from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.groups import Processes
-from tutelage.distributed.reduce import summed_over
+from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.errors import UsageError
 from tutelage.functional.trees import detached, grads_of_both, inner, leaves, plus, reached_grad
 from tutelage.precision import wide
-from tutelage.signals.products.view import Loss, loss_near
+from tutelage.signals.products.view import Loss, loss_function
 from tutelage.types import Params, Step, StudentState
 from tutelage.validation.ranges import above_zero
 
@@ -43,13 +43,13 @@ class FiniteDifference:
         self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> "Differences":
         """The step's gradient."""
-        loss, buffers = loss_near(problem, state, teacher, step)
+        loss, buffers = loss_function(problem, state, teacher, step)
         # the gradient of what the step moves; it may depend on what an earlier step moved
         theta = {k: wide(p.detach()) for k, p in state.params.items()}  # not in half
         phi = detached(teacher)
         moved = leaves({k: theta[k] for k in step.settings})
         everywhere = problem.processes
-        here = summed_over(everywhere, reached_grad(loss(moved, phi), moved), moved)
+        here = all_reduce_gradients(everywhere, reached_grad(loss(moved, phi), moved), moved)
         return Differences(self, loss, theta, phi, here, buffers, everywhere)
 
     def mixed(
@@ -76,7 +76,7 @@ class Differences:
     buffers: Params
     processes: Processes
 
-    def both(self, v: Params) -> tuple[Params, Params]:
+    def mixed_and_hessian(self, v: Params) -> tuple[Params, Params]:
         """Both products from the same four gradients."""
         known = {k: v[k] for k in self.theta if k in v}
         norm = float(inner(known, known).sqrt()) if known else 0.0
@@ -85,9 +85,14 @@ class Differences:
             return {k: torch.zeros_like(p) for k, p in self.phi.items()}, zeros
         near = self._difference(known, self.how.size / norm)
         far = self._difference(known, 2 * self.how.size / norm)
-        near = near[0], self.processes.summed(near[1])
-        far = far[0], self.processes.summed(far[1])
-        shares = [(self.processes.summed(near[0]), self.processes.summed(far[0]))]
+        near = near[0], self.processes.all_reduce_params(near[1])
+        far = far[0], self.processes.all_reduce_params(far[1])
+        shares = [
+            (
+                self.processes.all_reduce_params(near[0]),
+                self.processes.all_reduce_params(far[0]),
+            )
+        ]
         for name, (a, b) in zip(("M v", "H v"), [*shares, (near[1], far[1])], strict=True):
             error = disagreement(a, b)  # of all, so that no process stops alone
             if isfinite(error) and error > self.how.bound:
@@ -100,11 +105,11 @@ class Differences:
 
     def mixed(self, v: Params) -> Params:
         """``M v`` alone."""
-        return self.both(v)[0]
+        return self.mixed_and_hessian(v)[0]
 
     def hessian(self, v: Params) -> Params:
         """``H v``."""
-        return self.both(v)[1]
+        return self.mixed_and_hessian(v)[1]
 
     def _difference(self, v: Params, scale: float) -> tuple[Params, Params]:
         up_theta, up_phi = gradients(self.loss, plus(self.theta, v, scale), self.phi)

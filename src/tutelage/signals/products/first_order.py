@@ -31,7 +31,7 @@ class FirstOrder:
         """The step's gradient at a student."""
         if teacher:
             return WithoutHessian(self.exact.linearise(problem, state, teacher, step), state)
-        return WithoutHessian(Taken(*problem.gradient(state, teacher, step)), state)
+        return WithoutHessian(DetachedGradient(*problem.gradient(state, teacher, step)), state)
 
     def mixed(
         self,
@@ -46,7 +46,7 @@ class FirstOrder:
 
 
 @dataclass(frozen=True)
-class Taken:
+class DetachedGradient:
     """A gradient without a graph, of a step in which no teacher learns."""
 
     gradient: Params
@@ -62,7 +62,7 @@ class Taken:
 class WithoutHessian:
     """A gradient that does not follow the student."""
 
-    known: Linearised | Taken
+    known: Linearised | DetachedGradient
     state: StudentState
 
     @property
@@ -75,7 +75,7 @@ class WithoutHessian:
         """The student's buffers after the step."""
         return self.known.buffers
 
-    def both(self, v: Params) -> tuple[Params, Params]:
+    def mixed_and_hessian(self, v: Params) -> tuple[Params, Params]:
         """Both products."""
         return self.mixed(v), self.hessian(v)
 

@@ -7,11 +7,11 @@ from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.groups import Processes
-from tutelage.distributed.reduce import summed_over
+from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.functional.derivatives import named_operators
 from tutelage.functional.trees import detached, leaves, named_grad, reached_grad
 from tutelage.per_example import load_forward_mode
-from tutelage.signals.products.view import Loss, loss_near
+from tutelage.signals.products.view import Loss, loss_function
 from tutelage.types import Params, Step, StudentState
 
 _INSTEAD = "Use DoubleBackward or FiniteDifference in place of ForwardOverReverse."
@@ -31,12 +31,12 @@ class ForwardOverReverse:
         self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> "AlongDirections":
         """The step's gradient."""
-        loss, buffers = loss_near(problem, state, teacher, step)
+        loss, buffers = loss_function(problem, state, teacher, step)
         # the gradient of what the step moves; it may depend on what an earlier step moved
         theta, phi = detached(state.params), detached(teacher)
         moved = leaves({k: theta[k] for k in step.settings})
         everywhere = problem.processes
-        here = summed_over(everywhere, reached_grad(loss(moved, phi), moved), moved)
+        here = all_reduce_gradients(everywhere, reached_grad(loss(moved, phi), moved), moved)
         return AlongDirections(loss, theta, phi, here, buffers, everywhere)
 
     def mixed(
@@ -62,7 +62,7 @@ class AlongDirections:
     buffers: Params
     processes: Processes
 
-    def both(self, v: Params) -> tuple[Params, Params]:
+    def mixed_and_hessian(self, v: Params) -> tuple[Params, Params]:
         """Both products in one pass."""
         load_forward_mode()
         with named_operators("derivative in forward mode", _INSTEAD), dual_level():
@@ -76,13 +76,13 @@ class AlongDirections:
             slopes = {
                 k: torch.zeros_like(grads[k]) if t is None else t for k, t in found.items()
             }
-        hessian = self.processes.summed({k: slopes[k].detach() for k in self.theta})
+        hessian = self.processes.all_reduce_params({k: slopes[k].detach() for k in self.theta})
         return {k: slopes[f"teacher/{k}"].detach() for k in self.phi}, hessian
 
     def mixed(self, v: Params) -> Params:
         """``M v`` alone."""
-        return self.both(v)[0]
+        return self.mixed_and_hessian(v)[0]
 
     def hessian(self, v: Params) -> Params:
         """``H v``."""
-        return self.both(v)[1]
+        return self.mixed_and_hessian(v)[1]

@@ -70,7 +70,7 @@ class Alignment:
         v: Params,
     ) -> Tensor:
         """Dot product of every row's gradient with a direction: ``<dl_i/dtheta, v>``."""
-        losses, _ = losses_near(problem, state, lesson, step)
+        losses, _ = losses_function(problem, state, lesson, step)
         return self._dots(problem, losses, state.params, v, len(lesson.ids))
 
     def _dots(
@@ -104,12 +104,12 @@ class Alignment:
                 "products "
                 "are not enough. Use DoubleBackward."
             )
-        losses, sights = losses_near(problem, state, lesson, step)
+        losses, observations = losses_function(problem, state, lesson, step)
         if self.method == "difference":
             with torch.no_grad():
                 losses({})
         dots = self._dots(problem, losses, state.params, v, len(lesson.ids))
-        weights = problem.weights(teacher, lesson, sights[0], step.batch.seed)
+        weights = problem.weights(teacher, lesson, observations[0], step.batch.seed)
         return named_grad(problem.reduce(dots, weights, lesson), teacher)
 
 
@@ -123,13 +123,13 @@ def only_weighs(problem: BilevelProblem, lesson: Lesson) -> bool:
     Returns:
         False where the lesson depends on them, or weights on the student's parameters.
     """
-    shown = (lesson.inputs, lesson.targets, lesson.aux)
+    visible = (lesson.inputs, lesson.targets, lesson.aux)
     return not is_deep(problem.teacher) and not any(
-        part is not None and part.requires_grad for part in shown
+        part is not None and part.requires_grad for part in visible
     )
 
 
-def losses_near(
+def losses_function(
     problem: BilevelProblem, state: StudentState, lesson: Lesson, step: Step
 ) -> tuple[Losses, list[Observation]]:
     """The student's losses as a function of its parameters.
@@ -143,17 +143,20 @@ def losses_near(
     Returns:
         From parameters to losses [L]; what was observed at each call, without tangents.
     """
-    sights: list[Observation] = []
+    observations: list[Observation] = []
 
     def losses(params: Params) -> Tensor:
         moved = state._replace(params=state.params | params)
-        seen, _ = problem.observe(moved, lesson, step)
-        features = {k: unpack_dual(f).primal for k, f in seen.features.items()}
-        values, logits = unpack_dual(seen.losses).primal, unpack_dual(seen.logits).primal
-        sights.append(detach(Observation(values, logits, features, step.progress)))
-        return seen.losses
+        observation, _ = problem.observe(moved, lesson, step)
+        features = {k: unpack_dual(f).primal for k, f in observation.features.items()}
+        values, logits = (
+            unpack_dual(observation.losses).primal,
+            unpack_dual(observation.logits).primal,
+        )
+        observations.append(detach(Observation(values, logits, features, step.progress)))
+        return observation.losses
 
-    return losses, sights
+    return losses, observations
 
 
 def ghost(

@@ -24,7 +24,7 @@ class Linearised(Protocol):
         """The student's buffers after the step."""
         ...
 
-    def both(self, v: Params) -> tuple[Params, Params]:
+    def mixed_and_hessian(self, v: Params) -> tuple[Params, Params]:
         """Both products; may be asked again.
 
         Args:

@@ -13,7 +13,7 @@ from tutelage.types import Params, Step, StudentState
 Loss = Callable[[Params, Params], Tensor]
 
 
-def loss_near(
+def loss_function(
     problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
 ) -> tuple[Loss, Params]:
     """The loss around a student, for products that evaluate it elsewhere.
@@ -36,14 +36,16 @@ def loss_near(
 
     def loss(theta: Params, phi: Params) -> Tensor:
         lesson = problem.lesson(phi, step.batch)
-        seen, _ = problem.observe(state._replace(params=state.params | theta), lesson, step)
-        shown = (
-            seen
-            if weighs_deeply(problem.teacher)
-            else problem.shown(state, lesson, step, fixed)
+        observation, _ = problem.observe(
+            state._replace(params=state.params | theta), lesson, step
         )
-        losses = problem.descended(phi, lesson, seen, step.batch.seed)
-        weights = problem.weights(phi, lesson, shown, step.batch.seed, attached=True)
+        visible = (
+            observation
+            if weighs_deeply(problem.teacher)
+            else problem.teacher_observation(state, lesson, step, fixed)
+        )
+        losses = problem.row_losses(phi, lesson, observation, step.batch.seed)
+        weights = problem.weights(phi, lesson, visible, step.batch.seed, attached=True)
         return problem.reduce(losses, weights, lesson)
 
     return loss, buffers

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tutelage.data.order import Ask
+from tutelage.data.order import BatchRequest
 from tutelage.types import Batch
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.in_memory import InMemory
@@ -36,7 +36,7 @@ class FeatureBatches(InMemory):
         """N."""
         return len(self.features)
 
-    def batch(self, ask: Ask) -> Batch:
+    def batch(self, ask: BatchRequest) -> Batch:
         """One batch."""
         chosen = self.features
         inputs = (chosen.features[ask.rows] - self.mean) / self.std

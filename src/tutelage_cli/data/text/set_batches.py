@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tutelage.data.order import Ask
+from tutelage.data.order import BatchRequest
 from tutelage.types import Batch
 from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.data.text.text_set import TextSet
@@ -31,7 +31,7 @@ class SetBatches(InMemory):
         """N."""
         return len(self.texts)
 
-    def batch(self, ask: Ask) -> Batch:
+    def batch(self, ask: BatchRequest) -> Batch:
         """One batch."""
         tokens = self.texts.tokens[ask.rows].long()
         longest = max(1, int(tokens[:, 2].sum(1).max()))

@@ -12,7 +12,7 @@ import torch
 from tutelage.crossfit import stratified_folds
 from tutelage.functional.portable_state import load_state
 from tutelage.randomness import mixed_seed
-from tutelage.storage.checkpoint import telling_damage
+from tutelage.storage.checkpoint import name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.rows import Repeated, fed
@@ -122,5 +122,5 @@ def _judged(
 
 
 def _read(file: Path) -> Choice:
-    with telling_damage(file, "Delete it, and it is made again."):
+    with name_damaged_file(file, "Delete it, and it is made again."):
         return Choice(**json.loads(file.read_text(encoding="utf-8")))

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from tutelage.crossfit import ForwardCorrected, label_issues, label_posterior
 from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
-from tutelage.storage.checkpoint import load_checkpoint, telling_damage, unsealed
+from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage.teachers import OutOfFoldTargets
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.in_memory import InMemory
@@ -155,7 +155,7 @@ def _fine_tuned(case: Case) -> Course:
 def _untaught(case: Case) -> tuple[Standing, dict[str, Tensor]]:
     """Read where the untaught student of the seed ended."""
     job = case.job.of("untaught")
-    with telling_damage(job.checkpoint, f"Delete {job.folder}, then go on with --resume."):
+    with name_damaged_file(job.checkpoint, f"Delete {job.folder}, then go on with --resume."):
         state = load_checkpoint(job.checkpoint, device_of(case.job.settings))
         standing = Standing(**state["standing"])
         standing.require_numbers()
@@ -164,15 +164,17 @@ def _untaught(case: Case) -> tuple[Standing, dict[str, Tensor]]:
             {name: value for name, value in entry.items() if name not in WEIGHTS}
             for entry in standing.history
         ]
-        return standing, unsealed("tutor", state)["student"]
+        return standing, check_checksum("tutor", state)["student"]
 
 
 def _early_stopped(case: Case) -> Course:
     job, untaught = case.job, case.job.of("untaught")
     before, _ = _untaught(case)
-    with telling_damage(untaught.best, f"Delete {untaught.folder}, then go on with --resume."):
+    with name_damaged_file(
+        untaught.best, f"Delete {untaught.folder}, then go on with --resume."
+    ):
         kept = load_checkpoint(untaught.best, device_of(job.settings))
-        epoch, student = kept["epoch"], unsealed("student", kept)
+        epoch, student = kept["epoch"], check_checksum("student", kept)
     train, settings = case.material.train, job.settings
     tutor = build_tutor("untaught", job.seed, train, settings, 1)
     load_state(tutor.student, student, "student")

@@ -14,8 +14,8 @@ from torch import Tensor
 from tutelage.crossfit import estimate_transitions, refined_transitions, stratified_folds
 from tutelage.losses.objectives import logits_of
 from tutelage.randomness import mixed_seed
-from tutelage.storage.atomic_files import written_whole
-from tutelage.storage.checkpoint import digest, telling_damage
+from tutelage.storage.atomic_files import atomic_path
+from tutelage.storage.checkpoint import digest, name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.in_memory import InMemory
@@ -75,7 +75,7 @@ def write_unseen(
     ours = probabilities(tutor, streams.train)[mine].numpy()
     checked = probabilities(tutor, streams.held_out).numpy()
     content = np.array(_content(material))
-    with written_whole(job.folder / UNSEEN) as part, part.open("wb") as file:
+    with atomic_path(job.folder / UNSEEN) as part, part.open("wb") as file:
         np.savez(file, train=ours, checked=checked, content=content)
     write_json(job.folder / "result.json", {"seconds": seconds})
 
@@ -119,7 +119,7 @@ def _content(material: Material) -> str:
 def _read(folder: Path, content: str) -> tuple[Tensor, Tensor, float]:
     file = folder / UNSEEN
     remedy = f"Delete {folder / 'result.json'}, then go on: it is made again."
-    with telling_damage(file, remedy):
+    with name_damaged_file(file, remedy):
         try:
             held = io.BytesIO(file.read_bytes())  # numpy leaves damaged files open
             with np.load(held, allow_pickle=False) as stored:

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from tutelage.errors import UsageError
-from tutelage.storage.checkpoint import telling_damage
+from tutelage.storage.checkpoint import name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.job import Job
 
@@ -50,7 +50,7 @@ def with_chosen_rate(job: Job) -> Job:
 
 def _said(job: Job) -> float | None:
     file = job.folder / "result.json"
-    with telling_damage(file, f"Delete {job.folder}, then go on with --resume {job.run}."):
+    with name_damaged_file(file, f"Delete {job.folder}, then go on with --resume {job.run}."):
         try:
             return json.loads(file.read_text(encoding="utf-8"))[SAID]
         except OSError as error:

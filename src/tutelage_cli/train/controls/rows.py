@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tutelage.crossfit import ForwardCorrected
-from tutelage.data.order import Ask
+from tutelage.data.order import BatchRequest
 from tutelage.losses.objectives import cross_entropy
 from tutelage.types import Batch
 from tutelage_cli.data.batches import Batches
@@ -85,7 +85,7 @@ class Targeted(InMemory):
         """N."""
         return self.inner.count
 
-    def batch(self, ask: Ask) -> Batch:
+    def batch(self, ask: BatchRequest) -> Batch:
         """One batch."""
         found = self.inner.batch(ask)
         return found._replace(targets=self.targets[ask.rows].to(found.targets.device))
