@@ -16,7 +16,7 @@ test: $(VENV)/.dev check  ## Lint, types and the whole test suite, on two proces
 check: $(VENV)/.dev  ## Lint and types only.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pyright --threads 2 --pythonpath $(BIN)/python
 
 fuzz: $(VENV)/.dev  ## Random training situations, tables and folders against slow oracles.
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)

@@ -10,7 +10,6 @@ from torch.optim import SGD, Adam
 from torch.utils.data import DataLoader
 
 import tutelage as tl
-from tutelage.data.loaders import RandomBatches, WithIds
 from tutelage.integrations import Teaching
 from tutelage.integrations.accelerate import taught
 
@@ -19,7 +18,7 @@ EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
 torch.manual_seed(0)
 student = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
-loader = DataLoader(WithIds(train), batch_size=50, shuffle=True)
+loader = DataLoader(tl.data.WithIds(train), batch_size=50, shuffle=True)
 teacher = tl.teachers.InternalState(
     student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
     level="centred",
@@ -28,7 +27,7 @@ teaching = Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
     tl.Lookahead(),
-    RandomBatches(clean, 64),
+    tl.data.RandomBatches(clean, 64),
     teacher_every=5,
 )
 accelerator = Accelerator()

@@ -10,7 +10,6 @@ from torch.optim import SGD, Adam
 from torch.utils.data import DataLoader
 
 import tutelage as tl
-from tutelage.data.loaders import RandomBatches, WithIds
 from tutelage.integrations import Teaching
 from tutelage.integrations.lightning import TeachingModule
 
@@ -35,7 +34,7 @@ class Digits(TeachingModule):
 
 torch.manual_seed(0)
 student = Digits()
-loader = DataLoader(WithIds(train), batch_size=50, shuffle=True)
+loader = DataLoader(tl.data.WithIds(train), batch_size=50, shuffle=True)
 teacher = tl.teachers.InternalState(
     student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
     level="centred",
@@ -44,7 +43,7 @@ teaching = Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
     tl.Lookahead(),
-    RandomBatches(clean, 64),
+    tl.data.RandomBatches(clean, 64),
     teacher_every=5,
 )
 student.teach(teaching)

@@ -9,7 +9,6 @@ from torch.optim import SGD, Adam
 from torch.utils.data import ConcatDataset, default_collate
 
 import tutelage as tl
-from tutelage.data.loaders import RandomBatches, WithIds
 from tutelage.integrations import Teaching
 
 EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
@@ -17,14 +16,14 @@ EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
 torch.manual_seed(0)
 student = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
-examples = WithIds(ConcatDataset(sources))
+examples = tl.data.WithIds(ConcatDataset(sources))
 drawn = torch.Generator().manual_seed(0)
 teacher = tl.teachers.SplitSampler([len(source) for source in sources], policy="softmax")
 teaching = Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
     tl.signals.GradientAlignment(judge="held-out"),
-    RandomBatches(clean, 64),
+    tl.data.RandomBatches(clean, 64),
 )
 tutor = teaching.tutor(student, optimizer)
 

@@ -8,7 +8,6 @@ from torch.optim import Adam, AdamW
 from torch.utils.data import DataLoader
 
 import tutelage as tl
-from tutelage.data.loaders import RandomBatches, WithIds
 from tutelage.integrations import Teaching
 from tutelage.models.text_classifier import text_classifier
 
@@ -17,7 +16,7 @@ EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
 torch.manual_seed(0)
 student = text_classifier(CONFIG, classes=4)
 optimizer = AdamW(student.parameters(), lr=1e-3)
-loader = DataLoader(WithIds(train), batch_size=50, shuffle=True)
+loader = DataLoader(tl.data.WithIds(train), batch_size=50, shuffle=True)
 teacher = tl.teachers.InternalState(
     student, classes=4, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
     level="centred",
@@ -26,7 +25,7 @@ teaching = Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
     tl.Lookahead(),
-    RandomBatches(clean, 64),
+    tl.data.RandomBatches(clean, 64),
     teacher_every=5,
 )
 tutor = teaching.tutor(student, optimizer)

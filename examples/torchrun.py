@@ -11,7 +11,6 @@ from torch.optim import SGD, Adam
 from torch.utils.data import DataLoader, DistributedSampler
 
 import tutelage as tl
-from tutelage.data.loaders import RandomBatches, WithIds
 from tutelage.integrations import Teaching
 
 EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
@@ -22,7 +21,7 @@ student = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(1
 student = DistributedDataParallel(student)
 optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
 sampler = DistributedSampler(train)
-loader = DataLoader(WithIds(train), batch_size=50 // dist.get_world_size(), sampler=sampler)
+loader = DataLoader(tl.data.WithIds(train), 50 // dist.get_world_size(), sampler=sampler)
 teacher = tl.teachers.InternalState(
     student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
     level="centred",
@@ -31,7 +30,7 @@ teaching = Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
     tl.Lookahead(),
-    RandomBatches(clean, 64),
+    tl.data.RandomBatches(clean, 64),
     teacher_every=5,
 )
 tutor = teaching.tutor(student, optimizer)

@@ -100,7 +100,7 @@ SIGNALS = {
     "implicit": Implicit(Neumann(2, 0.05)),
 }
 STEPS = 4
-REFUSED = {
+REFUSED: dict[Any, Any] = {
     (Spectral, SIGNALS[name]): (UnsupportedStudentError, "a second derivative would be off")
     for name in ("unrolled", "replayed", "reversible", "implicit")
 } | {(ByBuffer, SIGNALS["reversible"]): (InexactWindowError, "Undoing 2 steps is off")}

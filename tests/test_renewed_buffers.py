@@ -318,7 +318,7 @@ def test_buffers_that_are_not_written_to_are_kept_once_for_all_steps() -> None:
 
     tutor = tutor_of(fresh(Body), Table(), Unrolled(4))
     stepped(tutor, 3)
-    kept = [step.batch.teacher_buffers for step in tutor._trail.steps]
+    kept = [step.batch.teacher_buffers for step in tutor._window.steps]
     assert len(kept) == 3
     assert len({buffers["table"].data_ptr() for buffers in kept if buffers}) == 1
     assert copy.deepcopy(tutor.teacher.state_dict()).keys() == {"phi", "table"}

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tutelage.errors import UsageError
+from tutelage.storage.atomic_files import write_atomically
 from tutelage.storage.json_files import environment, write_json
 from tutelage_cli.runner.run_folder import (
     create_run,
     free_folder,
     run_settings,
-    write_atomically,
 )
 
 

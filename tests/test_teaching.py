@@ -7,16 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from tests.cases import D, InputWeigher, Shifter, stream
+from tutelage.hooks import prepare, weigh
 from tutelage.losses.objectives import Normalise
-from tutelage.teacher import (
-    acts_at_test,
-    is_deep,
-    normalise_of,
-    prepare,
-    taps_of,
-    uses_progress,
-    weigh,
-)
+from tutelage.teacher import acts_at_test, is_deep, normalise_of, taps_of, uses_progress
 from tutelage.teachers import Curriculum, LossWeigher, Plain, Together
 from tutelage.types import Batch, Lesson, Observation, Params, Progress, as_lesson
 

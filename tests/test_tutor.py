@@ -300,7 +300,7 @@ def untaught(**settings: Any) -> Tutor:
         ({"teacher_optimizer": SGD([torch.zeros(1)], lr=1)}, "both signal and teacher_opti"),
         (
             {"teacher_optimizer": SGD([torch.zeros(1)], lr=1), "signal": Unrolled(3)},
-            "looks back over 3 steps, but teacher_every is 1: give teacher_every=3 or more",
+            "needs a window of 3 steps, but teacher_every is 1: give teacher_every=3 or more",
         ),
         (
             {"teacher": InternalState(nn.Linear(1, 1), classes=C, surface=["progress"])},
@@ -513,4 +513,4 @@ def test_a_teacher_that_no_derivative_reaches_is_told_of_once(caplog, teacher, s
     for _ in range(3):
         tutor.step(next(batches), next(held_out))
     assert caplog.text.count("is zero in every parameter") == said
-    assert ("take GradientAlignment or NextStepLoss" in caplog.text) == bool(said)
+    assert ("use GradientAlignment or NextStepLoss" in caplog.text) == bool(said)

@@ -46,7 +46,7 @@ class Iteration:
         """
         return F.cross_entropy(student(self.inputs), self.targets, reduction="none")
 
-    def training_loss(self, student: Callable[[Tensor], Tensor]) -> Tensor:
+    def taught_loss(self, student: Callable[[Tensor], Tensor]) -> Tensor:
         """The weighted training loss.
 
         Args:
@@ -132,7 +132,7 @@ def by_hand(norm: Norm, dtype: torch.dtype) -> Once:
     named = dict(it.student.named_parameters())
 
     def once() -> Tensor:
-        loss = it.training_loss(it.student)
+        loss = it.taught_loss(it.student)
         grads = torch.autograd.grad(loss, list(named.values()), create_graph=True)
         ahead = {k: p - RATE * g for (k, p), g in zip(named.items(), grads, strict=True)}
         found = it.finish(it.held_out_loss(lambda x: functional_call(it.student, ahead, (x,))))
@@ -158,7 +158,7 @@ def with_higher(norm: Norm, dtype: torch.dtype) -> Once:
 
     def once() -> Tensor:
         with higher.innerloop_ctx(it.student, optimizer) as (student, differentiable):
-            differentiable.step(it.training_loss(student))
+            differentiable.step(it.taught_loss(student))
             found = it.finish(it.held_out_loss(student))
         del student, differentiable
         it.real_step()
@@ -183,7 +183,7 @@ def with_torchopt(norm: Norm, dtype: torch.dtype) -> Once:
     def once() -> Tensor:
         student = torchopt.extract_state_dict(it.student)
         memory = torchopt.extract_state_dict(optimizer)
-        optimizer.step(it.training_loss(it.student))
+        optimizer.step(it.taught_loss(it.student))
         found = it.finish(it.held_out_loss(it.student))
         torchopt.recover_state_dict(it.student, student)
         torchopt.recover_state_dict(optimizer, memory)

@@ -1,4 +1,4 @@
-"""A student learning under a teacher, as pure functions of both their parameters."""
+"""``BilevelProblem``: student and teacher as pure functions of both parameters."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -21,22 +21,13 @@ from tutelage.functional.replay_context import (
 )
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import detached, grads_of_both, leaves, reached_grad
+from tutelage.hooks import grade, prepare, weigh
 from tutelage.losses.objectives import Objective, logits_of, losses_of, weighted_loss
 from tutelage.losses.reduction import counted_mean, counts_of, held_out_counts
-from tutelage.losses.targets import apply_to_labelled, apply_to_labelled_examples, with_classes
+from tutelage.losses.targets import apply_to_labelled, with_classes
 from tutelage.precision import autocast_to, wide
 from tutelage.randomness import mixed_seed
-from tutelage.teacher import (
-    acts_at_test,
-    grade,
-    implements,
-    log_prob,
-    normalise_of,
-    prepare,
-    taps_of,
-    weigh,
-    weighs_deeply,
-)
+from tutelage.teacher import acts_at_test, implements, normalise_of, taps_of, weighs_deeply
 from tutelage.types import (
     Batch,
     HeldOutLoss,
@@ -53,7 +44,7 @@ ALONE = SingleProcess()
 
 @dataclass(frozen=True)
 class BilevelProblem:
-    """What learning signals differentiate; nothing here changes the user's modules."""
+    """Training and held-out loss as functions of student and teacher parameters."""
 
     student: StudentView
     teacher: nn.Module
@@ -71,11 +62,11 @@ class BilevelProblem:
 
     @property
     def rule(self) -> UpdateRule:
-        """The pure update rule of the student's optimiser, clipping included."""
+        """The update rule of the student's optimiser, clipping included."""
         return rule_for(self.student.optimizer, self.max_norm)
 
     def lesson(self, teacher: Params, batch: Batch) -> Lesson:
-        """What the teacher makes of a batch; the same again for the same seed."""
+        """The teacher's lesson of a batch, by the batch's seed."""
         if implements(self.teacher, "prepare"):
             batch = clone_rows(batch)
         with replay_context(batch, batch.seed):
@@ -84,7 +75,7 @@ class BilevelProblem:
     def observe(
         self, state: StudentState, lesson: Lesson, step: Step
     ) -> tuple[Observation, Params]:
-        """Run the student on a lesson, with the dropout of that step."""
+        """Losses and outputs of the student on a lesson, and its buffers after."""
         buffers, observation = state.buffers, []
         for number, rows in enumerate(self.micro_batches(lesson)):
             part, seed = clone_rows(rows), self.local_seed(step.batch.seed + 1, number)
@@ -97,13 +88,13 @@ class BilevelProblem:
         return concatenate_observations(observation), buffers
 
     def micro_batches(self, lesson: Lesson) -> list[Lesson]:
-        """A lesson's rows, as many at a time as the student sees together."""
+        """Split a lesson into the rows of each forward pass."""
         return [lesson] if self.micro_batch is None else split_lesson(lesson, self.micro_batch)
 
     def teacher_observation(
         self, state: StudentState, lesson: Lesson, step: Step, observation: Observation
     ) -> Observation:
-        """What the teacher weighs by: blind to the student's graph unless the teacher is deep.
+        """What ``weigh`` sees, detached from the student unless the teacher is deep.
 
         It keeps the path from what the teacher has prepared, through the student as it is.
         """
@@ -125,10 +116,9 @@ class BilevelProblem:
         attached: bool = False,
         buffers_out: Params | None = None,
     ) -> Tensor:
-        """How much each row counts; blind to the student's graph unless the teacher is deep."""
-        visible = (
-            observation if attached or weighs_deeply(self.teacher) else detach(observation)
-        )
+        """Weights [L] of the rows, detached from the student unless the teacher is deep."""
+        keeps_graph = attached or weighs_deeply(self.teacher)
+        visible = observation if keeps_graph else detach(observation)
         counts = counts_of(self.objective, lesson.targets)
         if not implements(self.teacher, "weigh"):
             ones = torch.ones_like(visible.losses)
@@ -145,7 +135,7 @@ class BilevelProblem:
         seed: int,
         buffers_out: Params | None = None,
     ) -> Tensor:
-        """What the student descends for each row, before weights."""
+        """Losses [L] that the student minimises, before weighting."""
         if not implements(self.teacher, "grade"):
             return observation.losses
         counts = counts_of(self.objective, lesson.targets)
@@ -153,61 +143,32 @@ class BilevelProblem:
             own = partial(grade, self.teacher, teacher, buffers_out=buffers_out)
             return apply_to_labelled(own, lesson, observation, counts)
 
-    def log_prob(
-        self,
-        teacher: Params,
-        step: Step,
-        observation: Observation,
-        lesson: Lesson | None = None,
-    ) -> Tensor:
-        """The log-probability of what the teacher sampled at a step."""
-        lesson = self.lesson(teacher, step.batch) if lesson is None else lesson
-        counts = counts_of(self.objective, lesson.targets)
-        own = partial(log_prob, self.teacher, teacher)
-        drawn = lesson.log_prob  # in a lesson, an example's action counts without a label, too
-        if drawn is not None and not implements(self.teacher, "log_prob"):
-            return drawn
-        with replay_context(lesson, self.local_seed(step.batch.seed + 2)):
-            alone = lesson._replace(log_prob=None)
-            chosen = apply_to_labelled_examples(own, alone, observation, counts)
-        return chosen if drawn is None else drawn + chosen
-
-    def counted(self, lesson: Lesson, examples: int) -> Tensor | None:
-        """Which examples of a batch count: those of which a row has a label."""
-        counts = counts_of(self.objective, lesson.targets)
-        if counts is None:
-            return None
-        return counts.new_zeros(examples).index_add(0, lesson.group, counts) > 0
-
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
-        """The weighted loss, or the same reduction of any other quantity per row."""
+        """Reduce values of the rows as the weighted loss reduces losses."""
         rule, total = normalise_of(self.teacher), self.processes.all_reduce
         counts = counts_of(self.objective, lesson.targets)
         return weighted_loss(values, weights, lesson.group, rule, total, counts)
 
     def local_seed(self, seed: int, part: int = 0) -> int:
-        """A seed that no two processes or micro-batches share, since they have other rows."""
+        """A seed of this process and micro-batch."""
         place = self.processes.rank, part
         return seed if place == (0, 0) else mixed_seed(seed, *place)
 
     def training_loss(
         self, state: StudentState, teacher: Params, step: Step
     ) -> tuple[Tensor, Params]:
-        """The loss that the student descends at a step."""
+        """The weighted training loss of a step, and the student's buffers after it."""
         lesson = self.lesson(teacher, step.batch)
         observation, buffers = self.observe(state, lesson, step)
-        visible, seed = (
-            self.teacher_observation(state, lesson, step, observation),
-            step.batch.seed,
-        )
-        weights = self.weights(teacher, lesson, visible, seed, attached=True)
+        visible = self.teacher_observation(state, lesson, step, observation)
+        weights = self.weights(teacher, lesson, visible, step.batch.seed, attached=True)
         losses = self.row_losses(teacher, lesson, observation, step.batch.seed)
         return self.reduce(losses, weights, lesson), buffers
 
     def differentiable_step(
         self, state: StudentState, teacher: Params, step: Step
     ) -> StudentState:
-        """Take one differentiable student step."""
+        """One student step, differentiable in state and teacher."""
         # tensors of this step's own: one that it leaves alone must not lead into earlier steps
         self.student.require(require_steps_with_derivative)
         self.student.require(require_hessian)
@@ -224,7 +185,7 @@ class BilevelProblem:
     def gradient(
         self, state: StudentState, teacher: Params, step: Step
     ) -> tuple[Params, Params]:
-        """The gradient that the student's optimiser sees at a step."""
+        """The gradient that the optimiser uses at a step, and the buffers after it."""
         theta = leaves(state.params)
         loss, buffers = self.training_loss(
             state._replace(params=theta), detached(teacher), step
@@ -236,20 +197,20 @@ class BilevelProblem:
             ), buffers
 
     def step(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
-        """Take one student step, keeping no graph."""
+        """One student step without a graph."""
         return self.step_planned(state, teacher, step)[0]
 
     def step_planned(
         self, state: StudentState, teacher: Params, step: Step
     ) -> tuple[StudentState, Step]:
-        """``take`` a step of which it is not known yet which parameters its loss reaches."""
+        """One student step, and the step with only those parameters that its loss reaches."""
         grads, buffers = self.gradient(state, teacher, step)
         with torch.no_grad():
             after = update_jointly(self.rule, state, grads, step.settings)
         return after._replace(buffers=buffers), step.moving(grads.keys())
 
     def held_out_loss(self, state: StudentState, teacher: Params, held_out: Batch) -> Tensor:
-        """The mean metric on held-out examples, unweighted and without auxiliary targets.
+        """Mean metric of held-out examples, unweighted and without auxiliary targets.
 
         Of several processes' examples: this one's share of the mean.
         """
@@ -267,8 +228,8 @@ class BilevelProblem:
             wide(found), counts, self.processes.all_reduce
         )  # half counts to 256
 
-    def judge(self, state: StudentState, teacher: Params, held_out: Batch) -> HeldOutLoss:
-        """The held-out loss with its gradients."""
+    def evaluate(self, state: StudentState, teacher: Params, held_out: Batch) -> HeldOutLoss:
+        """The held-out loss with its gradients in student and teacher."""
         theta = leaves(state.params)
         loss = self.held_out_loss(state._replace(params=theta), teacher, held_out)
         student, own = grads_of_both(loss, theta, teacher)

@@ -1,4 +1,4 @@
-"""What can go wrong and be mended by the person who asked."""
+"""Errors that the user can mend."""
 
 import sys
 from collections.abc import Iterable
@@ -18,15 +18,15 @@ class UsageError(ValueError):
 
 
 class UnknownLabelError(UsageError, IndexError):
-    """A label that is no class; an ``IndexError`` too, as torch's own losses raise of it."""
+    """A label outside the classes; also an ``IndexError``, as torch's losses raise."""
 
 
 class UnsupportedStudentError(TypeError):
-    """A student or optimiser that a method cannot treat; the message names the repair."""
+    """A student or optimiser that a method does not support; the message says why."""
 
 
 class InexactWindowError(ValueError):
-    """Steps that could not be undone well enough to be looked back over.
+    """A window that could not be reversed accurately.
 
     Args:
         message: What was lost, and the way out.
@@ -61,7 +61,7 @@ class MissingExtraError(ImportError):
 
 
 def require_module(module: str, extra: str) -> None:
-    """Refuse to go on without an optional dependency; imports nothing.
+    """Raise if an optional dependency is not installed; imports nothing.
 
     Args:
         module: Its name.
@@ -75,7 +75,7 @@ def require_module(module: str, extra: str) -> None:
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
-    """Finish a sentence about an unknown name: the nearest allowed one, then all of them.
+    """The end of a message about an unknown name: the closest allowed name, then all names.
 
     Args:
         name: What came.
@@ -91,7 +91,7 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 
 
 def first_few(items: Iterable[object], most: int = 5) -> str:
-    """The first of some things as they stand in a message, and how many more there are.
+    """The first items of a list for a message, and the number of the others.
 
     Args:
         items: What is named.
@@ -106,14 +106,7 @@ def first_few(items: Iterable[object], most: int = 5) -> str:
 
 
 def interrupted(error: BaseException | None) -> bool:
-    """Whether an error is an interrupt, or what a package that was being imported made of one.
-
-    Args:
-        error: What was raised.
-
-    Returns:
-        Whether it is.
-    """
+    """Whether an error is a ``KeyboardInterrupt`` or was caused by one."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -1,4 +1,4 @@
-"""Precision as an argument: a step that is taken again runs under the autocast it ran under."""
+"""The autocast type of a step, so that recomputed steps round the same."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ FULL = torch.float32
 
 
 def autocast_now(device: torch.device) -> torch.dtype:
-    """The type to which ``torch.autocast`` casts where the caller stands."""
+    """The present autocast type; float32 where autocast is off."""
     if not torch.amp.is_autocast_available(device.type):
         return FULL
     on = torch.is_autocast_enabled(device.type)
@@ -20,10 +20,10 @@ def autocast_now(device: torch.device) -> torch.dtype:
 
 @contextmanager
 def autocast_to(dtype: torch.dtype, device: torch.device) -> Iterator[None]:
-    """Cast as ``torch.autocast`` does inside, whatever the caller's own setting is.
+    """Autocast to a type inside, whatever the present setting.
 
     No cast is kept: inside an autocast region around a whole loop, kept casts of the weights
-    would survive the optimiser's steps, and hold on to the graphs of steps taken again.
+    would survive the optimiser's steps, and hold on to the graphs of recomputed steps.
     """
     if autocast_now(device) == dtype == FULL:
         yield
@@ -35,5 +35,5 @@ def autocast_to(dtype: torch.dtype, device: torch.device) -> Iterator[None]:
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """A tensor in float32, or better if it is so already."""
+    """A tensor in float32 or better."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

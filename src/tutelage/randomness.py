@@ -1,4 +1,4 @@
-"""Randomness as an argument: a step that is taken again draws the same numbers."""
+"""Seeds of a step, so that recomputed steps draw the same numbers."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ import torch
 
 
 def mixed_seed(*parts: int) -> int:
-    """A seed that depends on every part, on their order and on how many there are.
+    """A seed from several integers, dependent on their order and number.
 
     Unlike a sum or a product, neighbouring parts give unrelated seeds, so the seed of
     epoch 1 of run 2 has nothing to do with that of epoch 2 of run 1.
@@ -26,7 +26,7 @@ def mixed_seed(*parts: int) -> int:
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Draw from ``seed`` inside, and leave the caller's random state as it was."""
+    """Seed torch inside and restore its random state afterwards."""
     generators = [torch.default_generator]
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
@@ -43,7 +43,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def seeded_generators() -> Iterator[Callable[[int], None]]:
-    """Let code that draws from global generators draw from a seed, again and again."""
+    """Seed Python, NumPy and torch inside, any number of times, and restore them."""
     python, numpy, own = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - other people's code draws from it
     try:
         yield _start_all

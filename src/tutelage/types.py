@@ -1,4 +1,4 @@
-"""The records that travel between data, teacher, student and learning signal."""
+"""Records of batches, lessons, observations, steps and windows."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Outputs = Tensor | tuple[Tensor, ...]
 
 
 class Batch(NamedTuple):
-    """One minibatch of B examples, before the teacher sees it."""
+    """A minibatch of B examples, before the teacher sees it."""
 
     inputs: Tensor
     """[B, ...]"""
@@ -23,24 +23,24 @@ class Batch(NamedTuple):
     ids: Tensor
     """[B] int64: stable identities of the examples in their data set"""
     seed: int = 0
-    """augmentation was drawn from it; the tutor sets its own for what a step draws"""
+    """seed of the step's random numbers, set by the tutor"""
     autocast: torch.dtype = torch.float32
-    """to what ``torch.autocast`` casts where it is seen, as the tutor finds it; float32: off"""
+    """type of ``torch.autocast`` at the step, set by the tutor; float32: off"""
     teacher_buffers: Mapping[str, Tensor] | None = None
-    """copies of the teacher's buffers before the step, set by the tutor; None: as they are"""
+    """copies of the teacher's buffers before the step, set by the tutor"""
 
 
 class Lesson(NamedTuple):
-    """What the teacher shows the student in place of a batch: L rows, L = B unless copied."""
+    """What the student sees of a batch: L rows, L = B unless copied."""
 
     inputs: Tensor
     """[L, ...]"""
     targets: Tensor
     """[L] class ids, or [L, C] soft labels"""
     ids: Tensor
-    """[L] int64: the example each row came from"""
+    """[L] int64: ids of the examples"""
     group: Tensor
-    """[L] int64 in 0..B-1: the place in the batch of the example each row came from"""
+    """[L] int64 in 0..B-1: the index in the batch of each row's example"""
     log_prob: Tensor | None = None
     """[B] log-probability of each example's sampled action; None where nothing is sampled"""
     aux: Tensor | None = None
@@ -48,24 +48,24 @@ class Lesson(NamedTuple):
     autocast: torch.dtype = torch.float32
     """the batch's"""
     teacher_buffers: Mapping[str, Tensor] | None = None
-    """the batch's, with what the teacher's ``prepare`` made of them"""
+    """the batch's, updated by ``prepare``"""
 
 
 class Progress(NamedTuple):
     """How far the student's training has come."""
 
     fraction: float = 0.0
-    """steps taken / steps of the whole run; above 1 where training goes on after it"""
+    """steps taken / ``total_steps``; above 1 for later steps"""
     mean_loss: float = 0.0
     """average training loss so far, nats"""
     best_accuracy: float = 0.0
     """best held-out accuracy so far, in 0..1"""
     memory: Mapping[str, Tensor] = MappingProxyType({})
-    """what the teacher remembers of the steps before this one, by the names of its buffers"""
+    """the teacher's buffers of ``Teacher.memory`` before the step, by name"""
 
 
 class Observation(NamedTuple):
-    """What the student's own forward pass revealed about a lesson of L rows."""
+    """The student's outputs on a lesson of L rows."""
 
     losses: Tensor
     """[L]"""
@@ -75,38 +75,31 @@ class Observation(NamedTuple):
     """output of every tapped module, [L, ...]"""
     progress: Progress
     alignments: Tensor | None = None
-    """[L]: inner product of each row's gradient with the held-out gradient, both at the student
-    before the step; None but at real steps of a teacher that uses them"""
+    """[L]: inner product of each row's gradient with the held-out gradient, before the step;
+    only at real steps of a teacher with ``uses_alignments``"""
 
 
 class StudentState(NamedTuple):
-    """Everything an update rule needs to take one more step."""
+    """Parameters, buffers and optimiser state of a student."""
 
     params: Params
     """trainable parameters, keyed by their name in the student"""
     buffers: Params
-    """running statistics and the like"""
+    """such as running statistics"""
     slots: dict[str, Params]
-    """the optimiser's memory by its name there: ``slots["momentum_buffer"]["fc.weight"]``"""
+    """optimiser state: ``slots["momentum_buffer"]["fc.weight"]``"""
 
 
 class Step(NamedTuple):
-    """One student step that was taken, with what is needed to take it again."""
+    """A student step, with what is needed to recompute it."""
 
     batch: Batch
     progress: Progress
     settings: Mapping[str, Mapping[str, float | bool]]
-    """the optimiser's settings at this step for each parameter that it moved"""
+    """the optimiser's settings, by the name of each parameter that the step moves"""
 
     def moving(self, names: Collection[str]) -> "Step":
-        """The step where it is found to move some of these parameters only.
-
-        Args:
-            names: Those that its loss reaches, among those of ``settings``.
-
-        Returns:
-            The step itself where it moves them all.
-        """
+        """The step restricted to some of the parameters that it moves."""
         if len(names) == len(self.settings):
             return self
         return self._replace(settings={k: self.settings[k] for k in names})
@@ -114,10 +107,10 @@ class Step(NamedTuple):
 
 @runtime_checkable
 class Recorded(Protocol):
-    """What a real step's passes revealed about every row's own gradient."""
+    """Per-example products of a real step's passes."""
 
     gradient: Params
-    """of the loss that the student descended"""
+    """of the training loss"""
 
     def dots(self, direction: Params, coefficients: Tensor) -> Tensor:
         """``<d l_i / d theta, direction>`` [L]; ``coefficients`` [L] are ``d loss / d l_i``."""
@@ -125,52 +118,52 @@ class Recorded(Protocol):
 
 
 class StepObservation(NamedTuple):
-    """A real step as it was seen while it was taken."""
+    """Lesson, observation and recording of a real step."""
 
     lesson: Lesson
     observation: Observation
     """detached"""
     recorded: Recorded | None
-    """its passes, where the signal records them"""
+    """recorded passes, where the signal uses them"""
 
 
 class HeldOutLoss(NamedTuple):
-    """The verdict on a student."""
+    """The held-out loss and its gradients."""
 
     loss: Tensor
     """scalar"""
     student: Params
     """gradient of the loss with respect to the student's parameters"""
     teacher: Params
-    """with respect to the teacher's, where these act on it directly; a missing one is zero"""
+    """direct gradient with respect to the teacher's; a missing one is zero"""
 
 
 @dataclass(frozen=True)
 class Window:
-    """The last steps of a student's training, which an estimate looks back over."""
+    """The last steps of a student's training, through which a signal differentiates."""
 
     start: StudentState | None
-    """before the first of ``steps``; None where the signal rebuilds it from ``end``"""
+    """before the first of ``steps``; None where the signal reconstructs it from ``end``"""
     steps: Sequence[Step]
     end: StudentState
     """after the last of ``steps``"""
     observed: StepObservation | None = None
-    """of the last step, where the signal looks at it"""
+    """of the last step, where the signal uses its passes"""
     held_out_loss: HeldOutLoss | None = None
     """on ``end``, where it is known without a held-out batch"""
     gradient: Params | None = None
-    """of the loss at the last step, where the optimiser has yet to take it"""
+    """of the training loss at the last step, if the step is tentative"""
     entries: Params | None = None
-    """some of the parameters' before the first step, where the signal rebuilds the start"""
+    """a sample of the parameters before the first step, where the signal reconstructs it"""
 
 
 class Estimate(NamedTuple):
-    """A hypergradient, and the held-out loss it lowers.
+    """A hypergradient and its held-out loss.
 
-    It follows the teacher's parameters through every step of its window; each step's batch,
-    settings, random numbers and plain numbers (``Progress``) are held fixed. Where a teacher
-    weighs by what the student reveals and is not ``deep``, it does not follow what an earlier
-    step does to the weights of a later one; ``facts`` has ``weights_fixed`` then.
+    It includes the paths of the teacher's parameters through every step of the window, with
+    each step's batch, settings, random numbers and ``Progress`` fixed. If the teacher weighs by
+    the student's outputs and is not ``deep``, the effect of earlier steps on later weights is
+    left out, and ``facts`` has ``weights_fixed``.
     """
 
     grad: Params
@@ -178,11 +171,11 @@ class Estimate(NamedTuple):
     held_out_loss: Tensor
     """scalar"""
     facts: Mapping[str, float] = MappingProxyType({})
-    """what the signal measured of itself, by name; each signal says what"""
+    """diagnostics by name; see each signal"""
 
 
 def as_lesson(batch: Batch) -> Lesson:
-    """The batch itself as a lesson: what a teacher that only weighs hands on.
+    """The batch itself as a lesson.
 
     Args:
         batch: A batch of B examples.

@@ -121,7 +121,7 @@ def test_killed_in_replacing_a_commentary_one_of_both_is_there(
 ):
     save_commentary(LossWeigher(width=4), tmp_path / "it")
     if not swaps:
-        monkeypatch.setattr(exchange, "swapped", lambda *_: False)
+        monkeypatch.setattr(exchange, "swap_names", lambda *_: False)
 
     def dying(*folders: Path) -> None:
         if when == "after":

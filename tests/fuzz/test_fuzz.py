@@ -28,13 +28,13 @@ def test_tables_are_read_as_they_were_written() -> None:
 
 
 def test_a_hypergradient_that_is_off_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Unrolled.whole
+    estimate_run = Unrolled.estimate_run
 
     def off(self, *args):
-        estimate, end = whole(self, *args)
+        estimate, end = estimate_run(self, *args)
         return estimate._replace(grad={k: 1.02 * g for k, g in estimate.grad.items()}), end
 
-    monkeypatch.setattr(Unrolled, "whole", off)
+    monkeypatch.setattr(Unrolled, "estimate_run", off)
     found = tried(ENGINE, Situation(window=2))
     assert (found.word, found.about) == ("failed", "hypergradient")
 

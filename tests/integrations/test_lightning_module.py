@@ -224,6 +224,6 @@ def test_a_module_without_teacher_or_ids_is_refused() -> None:
     module = Taught()
     module.teach(teaching())
     bare = DataLoader(examples(0, 6), batch_size=6)
-    with pytest.raises(UsageError, match=r"data.loaders.Numbered\(examples\)"):
+    with pytest.raises(UsageError, match=r"tl.data.WithIds\(examples\)"):
         trainer(1).fit(module, bare)
     assert len(WithIds(examples(0, 6))[2]) == 3

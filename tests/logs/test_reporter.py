@@ -39,9 +39,9 @@ class NeverFinite(Unrolled):
     """A signal whose gradient cannot be followed."""
 
     def __call__(
-        self, task: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
-        found = super().__call__(task, teacher, window, held_out)
+        found = super().__call__(problem, teacher, window, held_out)
         return found._replace(grad={k: g * torch.nan for k, g in found.grad.items()})
 
 
@@ -174,7 +174,7 @@ def test_other_numbers_are_told_at_the_step_just_taken():
     log, tutor = Kept(), plain()
     report = Reporter(tutor, log, every=10)
     steps(tutor, 4)
-    report.tell({"held_out_accuracy": 0.5})
+    report.log({"held_out_accuracy": 0.5})
     assert log.told == {4: {"held_out_accuracy": 0.5}}
 
 

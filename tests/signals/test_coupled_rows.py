@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tests.awkward import OBJECTIVES, STUDENTS, B, Body, C, D, contrastive, plain
-from tutelage.per_example.coupling import CHECKED
+from tutelage.per_example.coupling import KNOWN
 from tutelage.signals import GradientAlignment, Lookahead, Signal, Unrolled
 from tutelage.signals.products import Alignment
 from tutelage.teachers import KeepOrDrop
@@ -157,5 +157,5 @@ def test_independent_rows_are_still_read_off_the_real_pass() -> None:
     )
     for step in range(6):
         tutor.step(batch(step), batch(50 + step))
-    assert CHECKED[module].passes == 6
-    assert not CHECKED[module].coupled
+    assert KNOWN[module].passes == 6
+    assert not KNOWN[module].coupled

@@ -137,7 +137,7 @@ def test_a_later_window_is_left_out_counted_and_warned_of(caplog) -> None:
     assert torch.equal(learnt(tutor), before)
     warnings = [r.getMessage() for r in caplog.records if "Undoing 13 steps" in r.getMessage()]
     assert len(warnings) == 1
-    assert "This teacher step is left out" in warnings[0]
+    assert "This teacher step is skipped" in warnings[0]
     again = tutor_for(run, Reversible(run.steps))
     again.load_state_dict(copy.deepcopy(tutor.state_dict()))
     take(again, steep)  # resumed, it is no first look either

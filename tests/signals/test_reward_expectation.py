@@ -33,7 +33,7 @@ from tutelage.functional.student import StudentView
 from tutelage.per_example import forward
 from tutelage.signals import GradientAlignment, NextStepLoss, Signal
 from tutelage.signals.products import Alignment, Automatic
-from tutelage.signals.pseudo_values import pseudo_values
+from tutelage.signals.sampled_step import pseudo_values
 from tutelage.teachers import Plain, SelfPaced, Together
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, Observation, as_lesson

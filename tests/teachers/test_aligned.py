@@ -165,7 +165,7 @@ def test_elsewhere_than_at_a_real_step_it_is_refused() -> None:
 
 def test_no_signal_can_take_its_steps_again() -> None:
     student, teacher = build("linear"), Together(Blending(C).double(), Aligned())
-    with pytest.raises(ValueError, match="leave signal away"):
+    with pytest.raises(ValueError, match="leave out signal"):
         Tutor(
             student,
             SGD(student.parameters(), lr=RATE),

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from tests.cases import InputWeigher
 from tests.teachers.finite import assert_exact, direct_term, train
 from tutelage.functional.replay_context import replay_context
+from tutelage.hooks import prepare
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Lookahead, Unrolled
-from tutelage.teacher import acts_at_test, prepare
+from tutelage.teacher import acts_at_test
 from tutelage.teachers import Blending, LossWeigher, Mixup, RandomBlending, Shuffled, Together
 from tutelage.types import Batch, Lesson
 

@@ -126,7 +126,7 @@ def test_through_a_whole_run_it_is_the_slope_of_the_held_out_loss(momentum: floa
     steps, start = planned_steps(problem.student, taught, 0), problem.student.snapshot()
 
     def run(phi: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
-        estimate, _ = Replayed(4).whole(problem, leaves(phi), start, steps, held_out)
+        estimate, _ = Replayed(4).estimate_run(problem, leaves(phi), start, steps, held_out)
         return estimate.grad, estimate.held_out_loss
 
     phi = {k: p.detach() for k, p in teacher.named_parameters()}

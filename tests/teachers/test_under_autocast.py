@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.functional.replay_context import replay_context
+from tutelage.hooks import prepare
 from tutelage.losses.objectives import Auxiliary, cross_entropy
 from tutelage.signals import Unrolled
-from tutelage.teacher import prepare
 from tutelage.teachers import (
     Aligned,
     AttentionMask,

@@ -1,4 +1,4 @@
-"""What is to be done to every image of a batch, and doing it."""
+"""Operations drawn for every image of a batch, and their application."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,7 +37,7 @@ def with_signs(
     level: Int64[np.ndarray, "B S"],
     kept: Bool[np.ndarray, "B S"],
 ) -> Actions:
-    """Actions with signs and spots drawn uniformly.
+    """Actions with random signs and cutout positions.
 
     Args:
         draws: Where from.
@@ -59,7 +59,7 @@ def with_signs(
 def performed(
     images: Shaped[Tensor, "B ch H W"], space: Space, actions: Actions
 ) -> Shaped[Tensor, "B ch H W"]:
-    """The images after their actions.
+    """Apply actions to images.
 
     Args:
         images: uint8, or real numbers in 0..1; of one channel or three.
@@ -89,7 +89,7 @@ def performed_on(
     mean: Sequence[float],
     std: Sequence[float],
 ) -> Shaped[Tensor, "B ch H W"]:
-    """Normalised images after their actions.
+    """Apply actions to normalised images.
 
     Args:
         inputs: ``(x - mean) / std`` of images x in 0..1; x itself where there is no mean.
@@ -122,7 +122,7 @@ def performed_on(
 def require_statistics(
     mean: Sequence[float], std: Sequence[float]
 ) -> tuple[list[float], list[float]]:
-    """Refuse a mean and a deviation that no images are normalised by.
+    """Check a mean and a standard deviation per channel.
 
     Args:
         mean: Of every channel, in 0..1; nothing for images as they are.

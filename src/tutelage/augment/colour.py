@@ -1,4 +1,4 @@
-"""Changes of colour and sharpness of whole batches, with a strength for every image.
+"""Colour and sharpness operations on batches, with a strength for every image.
 
 Whole-number arithmetic or correctly rounded operations throughout, one at a time, so that an
 image does not depend on the others of its batch, nor on the device.
@@ -19,28 +19,12 @@ GREY = (2989.0, 5870.0, 1140.0)
 
 
 def brightness(images: Images, factor: Values) -> Images:
-    """``f x``, as by ``adjust_brightness`` of torchvision.
-
-    Args:
-        images: The images.
-        factor: f, at least 0.
-
-    Returns:
-        The images, changed.
-    """
+    """``f x``, as by ``adjust_brightness`` of torchvision."""
     return _bytes(images * _over(factor, images))
 
 
 def contrast(images: Images, factor: Values) -> Images:
-    """``f x + (1 - f) m`` with m the mean grey value, as by ``adjust_contrast`` of torchvision.
-
-    Args:
-        images: The images.
-        factor: f, at least 0.
-
-    Returns:
-        The images, changed.
-    """
+    """``f x + (1 - f) m``, m the mean grey value; ``adjust_contrast`` of torchvision."""
     grey = _grey(images) if images.shape[1] == 3 else images
     # a sum of whole numbers in float64 is exact in any order
     mean = grey.sum((1, 2, 3), keepdim=True, dtype=torch.float64).div_(grey[0].numel())
@@ -48,15 +32,7 @@ def contrast(images: Images, factor: Values) -> Images:
 
 
 def color(images: Images, factor: Values) -> Images:
-    """``f x + (1 - f) g`` with g the grey image, as by ``adjust_saturation`` of torchvision.
-
-    Args:
-        images: The images; grey ones are left as they are.
-        factor: f, at least 0.
-
-    Returns:
-        The images, changed.
-    """
+    """``f x + (1 - f) g`` with g the grey image, as by ``adjust_saturation`` of torchvision."""
     if images.shape[1] == 1:
         return images
     return _sum(images * _over(factor, images), _grey(images), 1 - factor)
@@ -67,13 +43,6 @@ def sharpness(images: Images, factor: Values) -> Images:
 
     Smoothed is the mean over 3x3 pixels, with the middle one counted five times; pixels at the
     edge stay.
-
-    Args:
-        images: The images; those of fewer than three pixels either way are left as they are.
-        factor: f, at least 0.
-
-    Returns:
-        The images, changed.
     """
     if min(images.shape[2:]) < 3:
         return images
@@ -83,15 +52,7 @@ def sharpness(images: Images, factor: Values) -> Images:
 
 
 def blur(images: Images, _: Values) -> Images:
-    """The mean of the sixteen pixels two steps away, as by ``ImageFilter.BLUR`` of Pillow.
-
-    Args:
-        images: The images; pixels up to two from the edge stay.
-        _: Ignored.
-
-    Returns:
-        The images, blurred.
-    """
+    """The mean of the sixteen pixels two steps away, as by ``ImageFilter.BLUR`` of Pillow."""
     if min(images.shape[2:]) < 5:
         return images
     ring = box(images, 5).sub_(box(images[:, :, 1:-1, 1:-1], 3))
@@ -99,57 +60,25 @@ def blur(images: Images, _: Values) -> Images:
 
 
 def posterize(images: Images, bits: Values) -> Images:
-    """All but the highest bits set to zero.
-
-    Args:
-        images: The images.
-        bits: How many are left, whole numbers in 0..8.
-
-    Returns:
-        The images, changed.
-    """
+    """All but the highest bits set to zero."""
     mask = np.minimum(256 - 256 // 2**bits, 255)  # 0b11110000 for four
     return images & _over(mask, images, np.uint8)
 
 
 def solarize(images: Images, threshold: Values) -> Images:
-    """Values from a threshold on inverted.
-
-    Args:
-        images: The images.
-        threshold: In 0..255.
-
-    Returns:
-        The images, changed.
-    """
+    """Values from a threshold on inverted."""
     first = np.ceil(threshold.astype(np.float32))  # rounded as torchvision compares
     inverted = images >= _over(first, images, np.uint8)
     return images ^ inverted.view(torch.uint8).neg_()  # with 255 where inverted
 
 
 def invert(images: Images, _: Values) -> Images:
-    """``255 - x``.
-
-    Args:
-        images: The images.
-        _: Ignored.
-
-    Returns:
-        The images, inverted.
-    """
+    """``255 - x``."""
     return images.bitwise_not()
 
 
 def auto_contrast(images: Images, _: Values) -> Images:
-    """Every channel stretched to 0..255, as by ``autocontrast`` of torchvision.
-
-    Args:
-        images: The images; a channel of a single value is left as it is.
-        _: Ignored.
-
-    Returns:
-        The images, changed.
-    """
+    """Every channel stretched to 0..255, as by ``autocontrast`` of torchvision."""
     low = images.amin((2, 3), keepdim=True).float()
     high = images.amax((2, 3), keepdim=True).float()
     flat = low == high
@@ -158,15 +87,7 @@ def auto_contrast(images: Images, _: Values) -> Images:
 
 
 def equalize(images: Images, _: Values) -> Images:
-    """Every channel's values spread evenly, as by ``ImageOps.equalize`` of Pillow.
-
-    Args:
-        images: The images; a channel with too few values below its highest is left.
-        _: Ignored.
-
-    Returns:
-        The images, changed.
-    """
+    """Every channel's values spread evenly, as by ``ImageOps.equalize`` of Pillow."""
     B, ch, H, W = images.shape
     table = torch.arange(B * ch, device=images.device, dtype=torch.int32) * 256
     place = (images.view(B * ch, H * W) + table[:, None]).flatten()
@@ -176,15 +97,7 @@ def equalize(images: Images, _: Values) -> Images:
 
 
 def box(images: Images, side: int) -> Tensor:
-    """Sums over squares of pixels.
-
-    Args:
-        images: The images.
-        side: Of a square, pixels, in 2..11.
-
-    Returns:
-        [B, ch, H - side + 1, W - side + 1] int16.
-    """
+    """Sums over squares of pixels."""
     H, W = images.shape[2] - side + 1, images.shape[3] - side + 1
     whole = images.to(torch.int16)
     rows = whole[..., :W] + whole[..., 1 : 1 + W]

@@ -1,4 +1,4 @@
-"""Random numbers by example, from a counter: they do not depend on the rest of the batch."""
+"""Counter-based random numbers for each example, independent of the rest of the batch."""
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ _MIX = (np.uint64(30), 0xBF58476D1CE4E5B9), (np.uint64(27), 0x94D049BB133111EB)
 
 
 class ExampleRandom:
-    """Numbers that depend on a seed, on an example's id and on what they are for, alone.
+    """Random numbers that depend on a seed, an example's id and a stream only.
 
     However examples are split into batches or among worker processes, and in whatever order
     they come, the same seed gives an example the same numbers; another seed, as of another
@@ -38,55 +38,27 @@ class ExampleRandom:
         self._state = splitmix64(start + (own.astype(np.int64).view(np.uint64) + 1) * GOLDEN)
 
     def uniform(self, stream: int, width: int) -> Float64[np.ndarray, "B n"]:
-        """Numbers in [0, 1).
-
-        Args:
-            stream: What they are for; another one gives unrelated numbers.
-            width: How many for each example.
-
-        Returns:
-            The numbers, multiples of ``2**-53``.
-        """
+        """Numbers in [0, 1)."""
         columns = np.arange(1, width + 1, dtype=np.uint64) * GOLDEN
         state = splitmix64(self._state + np.array([stream + 1], np.uint64) * GOLDEN)
         return (splitmix64(state[:, None] + columns) >> np.uint64(11)) * 2.0**-53
 
     def whole(self, stream: int, width: int, below: int) -> Int64[np.ndarray, "B n"]:
-        """Whole numbers, each as likely as any other."""
+        """Uniform integers in ``0..below - 1``."""
         return (self.uniform(stream, width) * below).astype(np.int64)
 
     def distinct(self, stream: int, width: int, below: int) -> Int64[np.ndarray, "B n"]:
-        """Whole numbers without repetition, in random order.
-
-        Args:
-            stream: As of ``uniform``.
-            width: How many for each example, ``below`` at most.
-            below: One more than the highest.
-
-        Returns:
-            The numbers.
-        """
+        """Distinct integers in random order."""
         return self.uniform(stream, below).argsort(axis=1)[:, :width]
 
 
 def splitmix64(state: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
-    """SplitMix64's finaliser: a bijection whose every bit depends on every bit.
-
-    Args:
-        state: Any numbers.
-
-    Returns:
-        As many.
-    """
+    """The finaliser of SplitMix64, a bijection on 64-bit integers."""
     for shift, factor in _MIX:
         state = (state ^ (state >> shift)) * np.uint64(factor)
     return state ^ (state >> np.uint64(31))
 
 
 def random_seed() -> int:
-    """A seed from torch's own generator, for where none is given: another one every time.
-
-    Returns:
-        A whole number in 0..2**63 - 1.
-    """
+    """A seed drawn from torch's default generator."""
     return int(torch.randint(2**63 - 1, ()))

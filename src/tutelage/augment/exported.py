@@ -1,4 +1,4 @@
-"""A policy as plain values that name functions of torchvision and their arguments."""
+"""Export of a policy as plain values that name functions of torchvision."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -54,20 +54,7 @@ def exported(
     strength: Sequence[Sequence[float]],
     size: tuple[int, int],
 ) -> dict[str, Any]:
-    """A learned policy as JSON holds it.
-
-    Args:
-        space: Its operations.
-        how_many: Probability of 1, 2, ... operations.
-        keep: Of every operation, if drawn.
-        strength: Of every operation's levels.
-        size: Height and width of the images that it is for, pixels.
-
-    Returns:
-        ``size``; ``count``: probabilities; ``approximate``: names; ``operations``: for each its
-        ``name``, ``keep``, ``strength`` and ``calls``, which hold for every level the calls
-        that are as likely as one another.
-    """
+    """A learned policy as plain values for JSON."""
     values = space.values(*size)
     operations = [
         {

@@ -1,4 +1,4 @@
-"""Images moved, turned, sheared, mirrored and cut out, each of a batch in its own way."""
+"""Geometric operations on batches: affine maps, flips and cutout, one for each image."""
 
 import math
 
@@ -21,22 +21,12 @@ MOVING = ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")
 
 
 def maps_of(which: Which, value: Values, height: int, width: int) -> Maps:
-    """Where pixels come from.
+    """Affine maps from the pixels of an image to their sources.
 
     ``shear_x`` takes a pixel from further right, by ``value`` times its distance from the
     upper edge; ``shear_y`` from further down, by that from the left edge; ``translate``
     moves by ``value`` pixels to the right or down; ``rotate`` turns by ``value`` degrees
     counter-clockwise about the middle.
-
-    Args:
-        which: Places in ``MOVING``, counted from 1.
-        value: Strengths.
-        height: Of the images.
-        width: Of the images.
-
-    Returns:
-        From a pixel's place, (x, y, 1) in pixels with the image's middle at (0, 0), to its
-        source's.
     """
     shear_x, shear_y, move_x, move_y, angle = (
         np.where(which == place, value, 0.0) for place in range(1, len(MOVING) + 1)
@@ -52,19 +42,12 @@ def maps_of(which: Which, value: Values, height: int, width: int) -> Maps:
 
 
 def sampled(images: Images, maps: Maps) -> Images:
-    """Every pixel taken from the nearest one to its source, black from outside the image.
+    """Resample images by affine maps, nearest neighbour, black outside the image.
 
     As by ``affine`` and ``rotate`` of torchvision in mode ``nearest``, where a source lies
     halfway between two pixels, too: numbers are rounded in the same order. They are sums of
     rounded products, not a matrix product, so that they depend neither on the batch nor on
     autocast; where torch's matrix products round less, its choice may be the other pixel.
-
-    Args:
-        images: The images.
-        maps: As of :func:`maps_of`.
-
-    Returns:
-        The images, changed.
     """
     grid = places(maps, *images.shape[2:], device=images.device)
     with torch.autocast(images.device.type, enabled=False):
@@ -75,17 +58,7 @@ def sampled(images: Images, maps: Maps) -> Images:
 def places(
     maps: Maps, height: int, width: int, *, device: torch.device
 ) -> Float32[Tensor, "B H W 2"]:
-    """Where every pixel of an image comes from.
-
-    Args:
-        maps: As of :func:`maps_of`.
-        height: Of the images.
-        width: Of the images.
-        device: Where they are wanted.
-
-    Returns:
-        x and y, -1 at the left and upper edge of the image and 1 at the others.
-    """
+    """Sampling grid of affine maps, as ``grid_sample`` takes it."""
     half = np.array([[width / 2], [height / 2]], dtype=np.float32)
     scaled = maps.astype(np.float32) / half
     x = np.arange(width, dtype=np.float32) - np.float32((width - 1) / 2)
@@ -100,48 +73,22 @@ def places(
 
 
 def flip_lr(images: Images, _: Values) -> Images:
-    """Mirrored left to right.
-
-    Args:
-        images: The images.
-        _: Ignored.
-
-    Returns:
-        The images, mirrored.
-    """
+    """Flip left to right."""
     return images.flip(3)
 
 
 def flip_ud(images: Images, _: Values) -> Images:
-    """Mirrored top to bottom.
-
-    Args:
-        images: The images.
-        _: Ignored.
-
-    Returns:
-        The images, mirrored.
-    """
+    """Flip top to bottom."""
     return images.flip(2)
 
 
 def cut_out(
     images: Tensor, side: Values, spot: Float64[np.ndarray, "B 2"], *, colour: float = 0.0
 ) -> Tensor:
-    """A square painted over about a pixel, which may lie at the edge.
+    """Paint a square over each image.
 
     Source: DeVries and Taylor 2017, Improved Regularization of Convolutional Neural Networks
     with Cutout.
-
-    Args:
-        images: [B, ch, H, W] of any type.
-        side: Of the square, whole pixels; the square of an even side has one pixel more before
-            its middle than after it.
-        spot: Where the middle is, in parts of height and of width, in [0, 1).
-        colour: What it is painted with.
-
-    Returns:
-        The images, changed.
     """
     first = np.floor(spot * images.shape[2:]) - np.floor(side / 2)[:, None]
     after = first + side[:, None]

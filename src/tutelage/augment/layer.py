@@ -1,4 +1,4 @@
-"""The standard augmentation as the first layer of a student."""
+"""Standard augmentation as a module, the first layer of a student."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ from tutelage.errors import UsageError
 
 
 class StandardAugmentation(nn.Module):
-    """Images shifted, mirrored, normalised and cut out while training; else normalised alone.
+    """Random crop, flip, normalisation and cutout; normalisation alone in evaluation mode.
 
     For teachers that change images which must not be cropped yet: batches hold images in 0..1,
     the teacher changes them, and this layer does the rest, at steps without the teacher, too.
-    It draws from torch's generator, so that a step that is taken again sees the same.
+    It draws from torch's generator, so that a step that is recomputed sees the same.
 
     Args:
         mean: Of every channel, in 0..1.
@@ -52,7 +52,7 @@ class StandardAugmentation(nn.Module):
         self.pad, self.flip, self.side = pad, flip, side
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """Augment, where in training mode, and normalise."""
+        """Augment in training mode, and normalise."""
         if not self.training:
             return (images - self.mean) / self.std
         seed = random_seed()

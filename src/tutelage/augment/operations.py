@@ -1,4 +1,4 @@
-"""Every image of a batch changed by an operation of its own, group by group."""
+"""Application of a different operation to every image of a batch, grouped by operation."""
 
 from collections.abc import Callable, Iterator
 
@@ -45,7 +45,7 @@ def apply_operations(
     value: Float64[np.ndarray, "B"],
     spot: Float64[np.ndarray, "B 2"],
 ) -> Shaped[Tensor, "B ch H W"]:
-    """Images each changed by one operation, with a strength of its own.
+    """Apply one operation to each image, each with a strength of its own.
 
     All images of an operation are changed at once; those that are moved, turned or sheared by
     one sampling. Operations are defined on bytes: images of real numbers in 0..1 are
@@ -70,17 +70,7 @@ def apply_operations(
 def applied(
     images: Tensor, operation: np.ndarray, value: np.ndarray, spot: np.ndarray
 ) -> Tensor:
-    """Bytes each changed by one operation.
-
-    Args:
-        images: [B, ch, H, W] uint8.
-        operation: As of :func:`apply_operations`.
-        value: As there.
-        spot: As there.
-
-    Returns:
-        The images, changed.
-    """
+    """Apply one operation to each uint8 image."""
     if not images.numel() or not operation.any():
         return images
     operation = np.where((operation == PLACE["solarize"]) & (value > 255), 0, operation)
@@ -112,14 +102,7 @@ def _pieces(images: Tensor, start: int, stop: int) -> Iterator[slice]:
 
 
 def require_images(images: Tensor) -> None:
-    """Refuse what is not a batch of images, whatever operations will be drawn.
-
-    Args:
-        images: What came.
-
-    Raises:
-        UsageError: If it has other than four axes, or other than one or three channels.
-    """
+    """Check that a tensor is a batch of images."""
     if images.ndim != 4 or images.shape[1] not in CHANNELS:
         raise UsageError(
             f"augmentation got images of shape {list(images.shape)}; allowed: [B, channels, "
@@ -129,17 +112,7 @@ def require_images(images: Tensor) -> None:
 
 
 def to_bytes(images: Tensor) -> Tensor:
-    """Images as bytes.
-
-    Args:
-        images: uint8, or real numbers in 0..1.
-
-    Returns:
-        uint8, the images themselves if they are.
-
-    Raises:
-        UsageError: If they are of another type, or values lie outside of 0..1.
-    """
+    """Images as bytes."""
     if images.dtype == torch.uint8:
         return images.contiguous()
     if not images.is_floating_point():
@@ -159,16 +132,7 @@ def to_bytes(images: Tensor) -> Tensor:
 
 
 def from_bytes(changed: Tensor, images: Tensor, operation: np.ndarray) -> Tensor:
-    """Changed bytes as the type that came; images left alone keep their exact values.
-
-    Args:
-        changed: [B, ch, H, W] uint8.
-        images: The images as they came.
-        operation: [B] or [B, S], zero where an image is left alone.
-
-    Returns:
-        Of the type of ``images``.
-    """
+    """Convert bytes to the input's type; unchanged images keep their exact values."""
     if images.dtype == torch.uint8:
         return changed
     touched = torch.from_numpy(operation.reshape(len(images), operation[:1].size).any(1)).to(

@@ -1,4 +1,4 @@
-"""Fixed augmentation policies, drawn anew for every image of a batch."""
+"""Fixed augmentation policies, drawn for every image of a batch."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ OPERATION, LEVEL, KEPT = 1, 2, 3
 
 
 class Policy(ABC):
-    """What is drawn anew for every image."""
+    """Draws the operations for every image."""
 
     @property
     @abstractmethod
@@ -27,7 +27,7 @@ class Policy(ABC):
 
     @abstractmethod
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw what is done.
+        """Draw operations, levels and signs.
 
         Args:
             draws: The images' random numbers.
@@ -43,7 +43,7 @@ class Policy(ABC):
         seed: int | None = None,
         ids: Shaped[Tensor, "B"] | None = None,
     ) -> Shaped[Tensor, "B ch H W"]:
-        """Augment a batch, every image in its own way.
+        """Augment a batch, each image by its own draw.
 
         Note: raises ``UsageError`` for other images.
         """
@@ -79,7 +79,7 @@ class RandAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw what is done.
+        """Draw operations, levels and signs.
 
         Args:
             draws: The images' random numbers.
@@ -113,7 +113,7 @@ class TrivialAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw what is done.
+        """Draw operations, levels and signs.
 
         Args:
             draws: The images' random numbers.
@@ -153,7 +153,7 @@ class UniformAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw what is done.
+        """Draw operations, levels and signs.
 
         Args:
             draws: The images' random numbers.
@@ -191,7 +191,7 @@ class AutoAugment(Policy):
         return space_named("auto-augment")
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw what is done.
+        """Draw operations, levels and signs.
 
         Args:
             draws: The images' random numbers.

@@ -1,4 +1,4 @@
-"""The policies that AutoAugment found, as torchvision prints them."""
+"""The policies found by AutoAugment, as in torchvision."""
 
 Step = tuple[str, float, int]
 """operation, probability and level; level 0 where it has no strength"""

@@ -1,4 +1,4 @@
-"""Search spaces: which operations there are, and how strong each is at each level."""
+"""Search spaces: operations and their strengths at every level."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Values = Float64[np.ndarray, "K"]
 
 
 class Strength(NamedTuple):
-    """How strong an operation is, level by level."""
+    """The strength of an operation at every level."""
 
     at: Callable[[int, int, int], Values]
     """from K, height and width to K values in the operation's unit"""
@@ -25,7 +25,7 @@ class Strength(NamedTuple):
 
 @dataclass(frozen=True)
 class Space:
-    """Operations by name, with their strengths at every level."""
+    """Named operations with their strengths at every level."""
 
     name: str
     strengths: Mapping[str, Strength]

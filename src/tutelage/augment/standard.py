@@ -1,4 +1,4 @@
-"""The standard augmentation of small images: shifted, mirrored and cut out at random."""
+"""Standard augmentation of small images: random crop, flip and cutout."""
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ def random_crop(
     pad: int = 4,
     mode: str = "reflect",
 ) -> Shaped[Tensor, "B C H W"]:
-    """Every image shifted by up to ``pad`` pixels each way, as if padded and cropped.
+    """Crop every image at random after padding by ``pad`` pixels.
 
     An unknown mode, and a padding that is negative or too wide to reflect, is a UsageError.
 
@@ -43,7 +43,7 @@ def random_crop(
 def random_flip(
     images: Shaped[Tensor, "B C H W"], *, seed: int, ids: Shaped[Tensor, "B"] | None = None
 ) -> Shaped[Tensor, "B C H W"]:
-    """Every image mirrored left to right with probability 1/2.
+    """Flip every image left to right with probability 1/2.
 
     Args:
         images: Of any type.
@@ -65,7 +65,7 @@ def crop_and_flip(
     mode: str = "reflect",
     flip: bool = True,
 ) -> Shaped[Tensor, "B C H W"]:
-    """Every image cropped at random as by :func:`random_crop`, then perhaps mirrored.
+    """``random_crop``, then ``random_flip`` where asked for.
 
     One gather over the whole batch; the random numbers are drawn on the CPU, so that they do
     not depend on the device. An unknown mode, and a padding that is negative or too wide to
@@ -101,7 +101,7 @@ def cutout(
     side: int = 16,
     colour: float = 0.0,
 ) -> Shaped[Tensor, "B C H W"]:
-    """A square painted over in every image, its middle anywhere, so that part may be outside.
+    """Paint a square at a random position over every image; part of it may lie outside.
 
     Source: DeVries and Taylor 2017, Improved Regularization of Convolutional Neural Networks
     with Cutout.

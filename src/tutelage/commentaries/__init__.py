@@ -1,4 +1,4 @@
-"""Commentaries: which teachers can be stored, as what, and the folder that one is."""
+"""Commentaries: learned teachers stored as folders."""
 
 from tutelage.commentaries.caution import caution
 from tutelage.commentaries.commentary import (

@@ -1,4 +1,4 @@
-"""What a person should know before new students are taught by a commentary."""
+"""Warnings about the reuse of a commentary."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ ONE_RUN = (
 
 
 def caution(card: Mapping[str, Any]) -> str:
-    """Warn of a teacher that looks at a student's state and saw a single student's run.
+    """Warn of a teacher that depends on the student's state and was learned along one run.
 
     At the end of a run it distrusts what is not yet learnt, which for a new student is all.
     """

@@ -1,4 +1,4 @@
-"""Whether the classes of a data set are those that a commentary was learnt on."""
+"""Check that a data set has the classes that a commentary was learned on."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,16 +16,16 @@ BY_CLASS = (
 
 
 def classes_learnt_on(card: Mapping[str, Any]) -> tuple[str, ...]:
-    """The class names that a commentary was learnt on, in the order of their numbers."""
-    provenance = card.get("learnt_on")
-    names = provenance.get("classes") if isinstance(provenance, dict) else None
+    """The class names that a commentary was learned on, in label order."""
+    origin = card.get("learnt_on")
+    names = origin.get("classes") if isinstance(origin, dict) else None
     return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
 def require_same_classes(
     name: str, settings: Settings, classes: Sequence[str], known: Sequence[str]
 ) -> None:
-    """Refuse data whose classes a commentary was not made for."""
+    """Raise if a commentary was learned on other classes."""
     zeroed = (
         ", or zero what it knows of classes: zero_label, as --label-embedding zero"
         if name == InternalState.__name__

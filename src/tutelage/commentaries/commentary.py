@@ -1,4 +1,4 @@
-"""A learned teacher as a folder: kept beside a data set, shared, and used again."""
+"""Saving and loading of commentaries."""
 
 import json
 import reprlib
@@ -45,7 +45,7 @@ DAMAGE = (
 
 
 class Provenance(NamedTuple):
-    """Where a commentary comes from and what it was learnt on."""
+    """The data and the student that a commentary was learned on."""
 
     student: str = ""
     """the student it was learnt with, by name"""
@@ -70,7 +70,7 @@ class Provenance(NamedTuple):
 def save_commentary(
     teacher: nn.Module, folder: str | Path, provenance: Provenance | None = None
 ) -> None:
-    """Write a teacher as a commentary; an older commentary in the folder is replaced.
+    """Save a teacher as a commentary; an older one in the folder is replaced.
 
     Args:
         teacher: One of ``TEACHERS``; its network, if it has one, is of ``tutelage.models``.
@@ -98,20 +98,20 @@ def _refuse_foreign(folder: Path) -> None:
     raise UsageError(f"{folder} holds something that is not a commentary; name another.")
 
 
-def _save(teacher: nn.Module, folder: Path, provenance: Provenance) -> None:
+def _save(teacher: nn.Module, folder: Path, origin: Provenance) -> None:
     name, settings = describe(teacher)
     content = {
         "schema": SCHEMA,
         "teacher": name,
         "settings": settings,
-        "learnt_on": provenance._asdict() | {"metrics": dict(provenance.metrics)},
+        "learnt_on": origin._asdict() | {"metrics": dict(origin.metrics)},
         "environment": environment(),
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = fresh_folder(folder)
     try:
         write_atomically(fresh / WEIGHTS, packed_weights(teacher))
-        write_atomically(fresh / "README.md", _card(name, settings, provenance).encode())
+        write_atomically(fresh / "README.md", _card(name, settings, origin).encode())
         write_json(fresh / CARD, content)
         replace_folder(fresh, folder)
     finally:
@@ -126,11 +126,11 @@ def load_commentary(
     sides: Sequence[int] | None = None,
     zero_label: bool = False,
 ) -> nn.Module:
-    """Make the stored teacher again, for another student. Nothing is unpickled or imported.
+    """Load a commentary for another student, without unpickling or importing anything.
 
     Args:
         folder: The commentary.
-        student: The student it will teach; looked at for taps, not kept.
+        student: The student it will teach; read for taps, not kept.
         classes: The class names of the data it will be used on; checked where given.
         sides: Height and width of that data's images in pixels; checked where given.
         zero_label: Take an ``InternalState`` made for other classes with what it knows of
@@ -188,7 +188,7 @@ def _filled(
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """What ``commentary.json`` says.
+    """Read ``commentary.json``.
 
     Args:
         folder: The commentary.
@@ -222,10 +222,8 @@ def _require_schema(folder: Path, content: Mapping[str, Any]) -> None:
     schema = content.get("schema")
     if type(schema) is int and schema == SCHEMA:
         return
-    provenance = content.get("environment")
-    wrote = (
-        reprlib.repr(provenance.get("tutelage", "?")) if isinstance(provenance, dict) else "?"
-    )
+    origin = content.get("environment")
+    wrote = reprlib.repr(origin.get("tutelage", "?")) if isinstance(origin, dict) else "?"
     way = f"Install the version of tutelage that wrote it ({wrote})"
     if type(schema) is int and schema > SCHEMA:
         way = f"A newer version of tutelage wrote it ({wrote}): install that or a later one"
@@ -243,18 +241,16 @@ def _meant(folder: Path) -> str:
     return ""
 
 
-def _card(name: str, settings: Mapping[str, Any], provenance: Provenance) -> str:
+def _card(name: str, settings: Mapping[str, Any], origin: Provenance) -> str:
     facts = "\n".join(f"- {key}: `{value}`" for key, value in settings.items())
-    metrics = (
-        "\n".join(f"- {key}: {value:.4g}" for key, value in provenance.metrics) or "- none"
-    )
+    metrics = "\n".join(f"- {key}: {value:.4g}" for key, value in origin.metrics) or "- none"
     return f"""# Commentary: {name}
 
 A learned teacher for `tutelage`: what is shown of each training example, or how much it counts.
 
-Learnt on {provenance.data or "unnamed data"} with the student {provenance.student or "unnamed"}.
-Classes: {", ".join(provenance.classes) or "unnamed"}.
-Learnt by: `{provenance.command or "not recorded"}`
+Learnt on {origin.data or "unnamed data"} with the student {origin.student or "unnamed"}.
+Classes: {", ".join(origin.classes) or "unnamed"}.
+Learnt by: `{origin.command or "not recorded"}`
 
 Use it:
 

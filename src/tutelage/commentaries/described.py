@@ -1,4 +1,4 @@
-"""A teacher as a name and plain settings, and back; damaged settings are refused."""
+"""Teachers as a name and plain settings, and back."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from tutelage.errors import UsageError
 
 
 def describe(teacher: nn.Module) -> tuple[str, dict[str, Any]]:
-    """A teacher's name and the settings that make it again.
+    """The name and the settings from which a teacher can be rebuilt.
 
     Note: raises ``UsageError`` where the teacher cannot be stored.
     """
@@ -43,7 +43,7 @@ def _described(
 
 
 def check(name: str, settings: Settings, *, layers: int) -> None:
-    """Refuse settings of the wrong names or types, or of more layers than there can be.
+    """Raise for unknown or mistyped settings, or more layers than stored tensors.
 
     Note: raises ``UsageError`` where they are damaged.
     """
@@ -58,7 +58,7 @@ def check(name: str, settings: Settings, *, layers: int) -> None:
 
 
 def parts_of(settings: Settings) -> Iterator[Settings]:
-    """The teachers that a teacher is made of."""
+    """The settings of the teachers inside a teacher."""
     return (settings[key] for key in PARTS if key in settings)
 
 
@@ -86,20 +86,20 @@ def _check(types: Mapping[str, type | UnionType], settings: Settings, layers: in
 
 
 def classes_of(settings: Settings) -> set[int]:
-    """The numbers of classes that a teacher was made for, its parts included."""
+    """The numbers of classes of a teacher and its parts."""
     own = {settings["classes"]} if "classes" in settings else set()
     return own.union(*(classes_of(part["settings"]) for part in parts_of(settings)))
 
 
 def sizes_of(settings: Settings) -> set[int]:
-    """The image sizes that the networks of a teacher and of its parts were made for."""
+    """The image sizes of the networks of a teacher and its parts."""
     network = settings.get("network", {})
     own = {network["size"]} if "size" in network else set()
     return own.union(*(sizes_of(part["settings"]) for part in parts_of(settings)))
 
 
 def rebuild(name: str, settings: Settings, student: nn.Module) -> nn.Module:
-    """The inverse of ``describe``; the weights are fresh."""
+    """The inverse of ``describe``, with fresh weights."""
     made = KINDS[name].completed(settings)
     if "network" in made:
         inside = dict(made["network"])

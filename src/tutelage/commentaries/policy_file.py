@@ -1,4 +1,4 @@
-"""A learned augmentation as a file that others read without this package."""
+"""Export of a learned augmentation as JSON."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A teacher's tensors as one safetensors file, in which what is shared lies once."""
+"""A teacher's tensors as a safetensors file, shared tensors stored once."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ TIED = "tied"
 
 
 def packed_weights(teacher: nn.Module) -> bytes:
-    """The teacher's parameters and buffers.
+    """Serialise a teacher's parameters and buffers.
 
     Note: raises ``UsageError`` where two tensors share memory only in part.
     """
@@ -27,7 +27,7 @@ def packed_weights(teacher: nn.Module) -> bytes:
 
 
 def unpacked_weights(file: Path) -> dict[str, Tensor]:
-    """What ``packed_weights`` gave, read without running code."""
+    """Read the tensors of ``packed_weights``."""
     with safe_open(file, "pt") as stored:
         metadata, tensors = stored.metadata() or {}, stored.get_tensors()
     tied = json.loads(metadata.get(TIED, "{}"))
@@ -40,7 +40,7 @@ def unpacked_weights(file: Path) -> dict[str, Tensor]:
 
 
 def require_finite(stored: Mapping[str, Tensor]) -> None:
-    """Refuse stored tensors that hold numbers that are not finite."""
+    """Raise if a stored tensor is not finite."""
     for name, tensor in stored.items():
         wrong = int((~tensor.isfinite()).sum()) if tensor.is_floating_point() else 0
         if wrong:
@@ -51,7 +51,7 @@ def require_finite(stored: Mapping[str, Tensor]) -> None:
 
 
 def load_tied(teacher: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Give a teacher stored weights; names that share one tensor become one parameter."""
+    """Load stored tensors into a teacher; names of one shared tensor become one parameter."""
     learnt = {name for name, _ in teacher.named_parameters(remove_duplicate=False)}
     made: dict[int, nn.Parameter] = {}
     state: dict[str, Tensor] = dict(tensors)

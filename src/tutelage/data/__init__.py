@@ -1,4 +1,5 @@
-"""What a training loop of one's own needs of its data: ids that stay with examples, and orders.
+"""Batches with example ids, for a training loop of your own."""
 
-Start with ``loaders.py``.
-"""
+from tutelage.data.loaders import Indexed, RandomBatches, WithIds, as_batch, without_ids
+
+__all__ = ["Indexed", "RandomBatches", "WithIds", "as_batch", "without_ids"]

@@ -1,4 +1,4 @@
-"""Anybody's data sets and loaders: examples that keep an identity, and batches drawn again."""
+"""Data sets with example ids, and reproducible random batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tutelage.types import Batch
 
 @runtime_checkable
 class Indexed(Protocol):
-    """A data set of known length, whose examples have places: torch's or Hugging Face's."""
+    """A map-style data set, of torch or Hugging Face."""
 
     def __len__(self) -> int: ...
 
@@ -23,9 +23,9 @@ class Indexed(Protocol):
 
 
 class WithIds(Dataset[tuple[Any, ...]]):
-    """A data set whose examples also give their own place in it, last.
+    """A data set whose examples end with their own index.
 
-    A loader of it gives inputs, targets and ids, which ``as_batch`` takes.
+    A ``DataLoader`` of it gives inputs, targets and ids, as ``as_batch`` takes them.
 
     Args:
         examples: Each of them a sequence: input and target.
@@ -46,10 +46,9 @@ class WithIds(Dataset[tuple[Any, ...]]):
 
 @dataclass(frozen=True)
 class RandomBatches:
-    """Batches drawn uniformly, without the same example twice in one; such as judge a student.
+    """Random batches by number, without repetition within a batch, such as held-out batches.
 
-    A batch depends on its number and the seed alone, so that training which is resumed sees
-    the same ones.
+    A batch depends on its number and the seed alone, so that resumed training sees the same.
 
     Raises:
         UsageError: If there are no examples, or the size is below 1.
@@ -76,7 +75,7 @@ class RandomBatches:
 
 
 def as_batch(loaded: Batch | Sequence[Tensor]) -> Batch:
-    """What a loader gave, as a batch.
+    """Convert the output of a loader to a batch.
 
     Args:
         loaded: Inputs, targets and ids; or a batch already.
@@ -94,15 +93,15 @@ def as_batch(loaded: Batch | Sequence[Tensor]) -> Batch:
         return Batch(inputs, targets, ids)
     if isinstance(loaded, list | tuple) and len(loaded) == 2:
         raise UsageError(
-            "The loader gives inputs and targets but no ids, by which a teacher knows examples "
-            "again: load from data.loaders.Numbered(examples)."
+            "The loader gives inputs and targets but no ids, by which a teacher identifies "
+            "examples: load from tl.data.WithIds(examples)."
         )
     what = f"{len(loaded)} parts" if isinstance(loaded, list | tuple) else type(loaded).__name__
     raise UsageError(f"The loader gives {what}: make a Batch of inputs, targets and ids of it.")
 
 
 def without_ids(loaded: Batch | Sequence[Tensor]) -> Batch:
-    """Held-out examples as a batch; ids do not matter where a student is judged.
+    """Convert held-out examples to a batch; ids are -1 where none came.
 
     Args:
         loaded: Inputs and targets, or with ids; or a batch already.

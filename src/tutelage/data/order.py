@@ -1,4 +1,4 @@
-"""In which order and in which batches examples come: the same again for the same seed."""
+"""The order of examples and their batches, by seed."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,7 +14,7 @@ _ORDER, _EPOCH, _DRAW, _WHOLE = 1, 2, 3, 4
 
 
 class BatchRequest(NamedTuple):
-    """What one batch is made of."""
+    """The rows, seeds and augmentation of one batch."""
 
     rows: Tensor
     """int64 [B]: places in the data set"""
@@ -29,17 +29,7 @@ class BatchRequest(NamedTuple):
 def shuffled(
     rows: Int64[Tensor, "N"], size: int, seed: int, number: int
 ) -> Iterator[BatchRequest]:
-    """Every row once, in an order of this epoch's own.
-
-    Args:
-        rows: Places in the data set.
-        size: Examples in a batch.
-        seed: Of the run.
-        number: The epoch, from 0.
-
-    Yields:
-        As many as ``batch_count`` says.
-    """
+    """Batches of all rows in the random order of an epoch."""
     world = mixed_seed(_ORDER, seed, number)
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(world))
     for place, span in enumerate(_spans(len(rows), size)):
@@ -47,17 +37,7 @@ def shuffled(
 
 
 def random_rows(count: int, size: int, seed: int, number: int) -> BatchRequest:
-    """Some rows, drawn uniformly and without repetition.
-
-    Args:
-        count: Examples there are, N.
-        size: Examples in a batch.
-        seed: Of the run.
-        number: Which draw.
-
-    Returns:
-        min(size, N) of them.
-    """
+    """A batch of random rows, without repetition."""
     own = mixed_seed(_DRAW, seed, number)
     world = mixed_seed(_ORDER, own)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(world))
@@ -65,16 +45,7 @@ def random_rows(count: int, size: int, seed: int, number: int) -> BatchRequest:
 
 
 def in_order(count: int, size: int, seed: int) -> Iterator[BatchRequest]:
-    """Every row once, from the first to the last, and as it is.
-
-    Args:
-        count: Examples there are.
-        size: Examples in a batch.
-        seed: Of the run.
-
-    Yields:
-        As many as ``batch_count`` says.
-    """
+    """Batches of all rows in order, without augmentation."""
     for place, span in enumerate(_spans(count, size)):
         rows = torch.arange(span.start, span.stop)
         yield BatchRequest(
@@ -83,16 +54,7 @@ def in_order(count: int, size: int, seed: int) -> Iterator[BatchRequest]:
 
 
 def batch_count(count: int, size: int) -> int:
-    """How many batches there are.
-
-    Args:
-        count: Examples.
-        size: Examples in a batch.
-
-    Returns:
-        ``count / size``, rounded up, but no last batch of a single example: batch
-        normalisation cannot treat one, so that it joins the batch before it.
-    """
+    """The number of batches of an epoch."""
     return len(_spans(count, size))
 
 

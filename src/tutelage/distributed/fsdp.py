@@ -1,4 +1,4 @@
-"""Students whose parameters are spread over processes by ``fully_shard``."""
+"""Students sharded by ``fully_shard``."""
 
 import sys
 from collections.abc import Iterator
@@ -17,18 +17,18 @@ def is_sharded(module: nn.Module) -> bool:
 
 
 def full_tensor(x: Tensor) -> Tensor:
-    """All of a tensor of which every process has a part; a message where it is one."""
+    """The full tensor of a ``DTensor``; other tensors as they are."""
     gather = getattr(x, "full_tensor", None)  # of a DTensor
     return x if gather is None else gather()
 
 
 def full_tensors(params: Params) -> Params:
-    """The same for named tensors."""
+    """``full_tensor`` of named tensors."""
     return {name: full_tensor(x) for name, x in params.items()}
 
 
 def reshard(module: nn.Module) -> None:
-    """Let go of whole parameters that a pass without a gradient has left behind."""
+    """Free full parameters left by a forward pass without a graph."""
     if is_sharded(module):
         for part in module.modules():
             reshard = getattr(part, "reshard", None)
@@ -37,7 +37,7 @@ def reshard(module: nn.Module) -> None:
 
 
 def group_of(module: nn.Module) -> Any:
-    """The processes that a sharded module is spread over."""
+    """The process group of a sharded module."""
     meshes = [getattr(p, "device_mesh", None) for p in module.parameters()]
     mesh = next(mesh for mesh in meshes if mesh is not None)
     return mesh.get_group() if mesh.ndim == 1 else None
@@ -45,7 +45,7 @@ def group_of(module: nn.Module) -> Any:
 
 @contextmanager
 def without_gathering(module: nn.Module) -> Iterator[None]:
-    """Run a sharded module's forward pass on whole parameters, as it is given them."""
+    """Disable the hooks of ``fully_shard`` inside, for calls on given full parameters."""
     if not is_sharded(module):
         yield
         return

@@ -1,4 +1,4 @@
-"""What processes that train one student together tell one another."""
+"""Processes that train one student together: ``SingleProcess`` and ``Group``."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tutelage.types import Batch, Params
 
 @runtime_checkable
 class Processes(Protocol):
-    """Sums over all processes.
+    """Sums over the processes that train one student.
 
     Every process has its share of the rows of each batch. A loss is a share, too: the shares of
     all processes add up to the loss over all rows, and so do gradients and products of shares.
@@ -25,7 +25,7 @@ class Processes(Protocol):
 
     @property
     def averages(self) -> bool:
-        """Whether the student's wrapper leaves the mean of all processes' gradients behind."""
+        """Whether the student's wrapper averages gradients over processes."""
         ...
 
     @property
@@ -39,17 +39,17 @@ class Processes(Protocol):
         ...
 
     def all_reduce(self, x: Tensor) -> Tensor:
-        """The sum of a tensor over all processes, differentiable as often as one likes."""
+        """The sum of a tensor over all processes, differentiable any number of times."""
         ...
 
     def all_reduce_params(self, params: Params) -> Params:
-        """The same for named tensors, by one message."""
+        """The same for named tensors, by one all-reduce."""
         ...
 
 
 @dataclass(frozen=True)
 class SingleProcess:
-    """One process: nothing to tell."""
+    """A single process, whose sums are its own values."""
 
     rank: int = 0
     averages: bool = False
@@ -88,13 +88,13 @@ class Group:
         return dist.get_world_size(self.group)
 
     def all_reduce(self, x: Tensor) -> Tensor:
-        """The sum over all processes, by one message."""
+        """The sum over all processes, by one all-reduce."""
         found = _AllReduce.apply(x, self.group)
         assert isinstance(found, Tensor)
         return found
 
     def all_reduce_params(self, params: Params) -> Params:
-        """The sums over all processes, by one message for each type of number."""
+        """The sums over all processes, by one all-reduce for each dtype."""
         sums: Params = {}
         for dtype in sorted({x.dtype for x in params.values()}, key=str):
             names = [name for name, x in params.items() if x.dtype == dtype]
@@ -105,7 +105,7 @@ class Group:
 
 
 class _AllReduce(torch.autograd.Function):
-    """Each process differentiates its share of a sum, so derivatives are summed as well."""
+    """A differentiable sum over processes, whose backward pass is a sum, too."""
 
     @staticmethod
     def forward(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
@@ -127,7 +127,7 @@ class _AllReduce(torch.autograd.Function):
 
 
 def processes_of(student: nn.Module) -> Processes:
-    """The processes that train a student together."""
+    """The processes of a student's wrapper."""
     inner, wrapper = uncompiled(student), data_parallel(student)
     if wrapper is not None:
         return Group(wrapper.process_group)
@@ -146,7 +146,7 @@ def processes_of(student: nn.Module) -> Processes:
 def even(
     batches: Iterable[Batch], processes: Processes, device: torch.device | str = "cpu"
 ) -> Iterator[Batch]:
-    """The batches of each process, and empty ones where another has more of them.
+    """A process's batches, padded with empty ones while another process has more.
 
     All take the same number of steps then, and none waits for one that has gone. An empty
     batch changes neither loss nor gradient. Costs a message of two numbers a step.
@@ -174,6 +174,6 @@ def even(
 
 
 def empty_like(batch: Batch) -> Batch:
-    """A batch without a row."""
+    """An empty batch of the same shapes."""
     none = (batch.inputs[:0], batch.targets[:0], batch.ids[:0])
     return batch._replace(inputs=none[0], targets=none[1], ids=none[2])

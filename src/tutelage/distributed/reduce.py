@@ -1,4 +1,4 @@
-"""Gradients of several processes, whose rows need not reach the same parameters."""
+"""Sums of gradients over processes whose rows may reach different parameters."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ _REACHED = "reached by any process"
 
 
 def all_reduce_gradients(processes: Processes, found: Params, moved: Params) -> Params:
-    """The sums of gradients over all processes, for parameters that some process reaches."""
+    """Sum gradients over processes, for parameters that any process reaches."""
     if processes.size == 1:
         return found
     zeros = {k: torch.zeros_like(p) for k, p in moved.items() if k not in found}
@@ -22,7 +22,7 @@ def all_reduce_gradients(processes: Processes, found: Params, moved: Params) -> 
 
 
 def all_reduce_grads(processes: Processes, parameters: Iterable[Tensor]) -> None:
-    """Leave the sum of all processes' gradients in the parameters, by one message."""
+    """Replace ``.grad`` by its sum over processes, by one all-reduce."""
     own = list(parameters)
     if processes.size == 1 or not own:
         return
@@ -36,7 +36,7 @@ def all_reduce_grads(processes: Processes, parameters: Iterable[Tensor]) -> None
 
 
 def sum_wrapper_grads(processes: Processes, parameters: Iterable[Tensor]) -> None:
-    """Leave the sum of all processes' gradients in the parameters."""
+    """Turn what the student's wrapper leaves in ``.grad`` into the sum over processes."""
     if not processes.averages:
         all_reduce_grads(processes, parameters)
     elif processes.size > 1:
@@ -46,12 +46,12 @@ def sum_wrapper_grads(processes: Processes, parameters: Iterable[Tensor]) -> Non
 
 
 def require_no_static_graph(student: nn.Module) -> None:
-    """Refuse ``DistributedDataParallel`` with ``static_graph=True``."""
+    """Raise for ``DistributedDataParallel`` with ``static_graph=True``."""
     wrapper = data_parallel(student)
     if wrapper is not None and wrapper.static_graph:
         raise UnsupportedStudentError(
             "DistributedDataParallel(static_graph=True) allows one backward pass a step, but "
-            "this signal tries each step before it is taken: leave static_graph away, or use "
+            "this signal tries each step before it is taken: leave out static_graph, or use "
             "Lookahead(mode='online')."
         )
 
@@ -59,7 +59,7 @@ def require_no_static_graph(student: nn.Module) -> None:
 def all_reduce_backward(
     processes: Processes, loss: Tensor, parameters: Iterable[nn.Parameter]
 ) -> None:
-    """Leave the sum of all processes' gradients in the parameters, and the graph as it is."""
+    """Leave the gradient, summed over processes, in ``.grad``, and keep the graph."""
     own = [p for p in parameters if p.requires_grad]
     if any(hasattr(p, "device_mesh") for p in own):
         raise UnsupportedStudentError(

@@ -1,17 +1,17 @@
-"""Students as users wrap them: compiled, or for several processes."""
+"""Removal of the wrappers of ``torch.compile`` and ``DistributedDataParallel``."""
 
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 
 def uncompiled(module: nn.Module) -> nn.Module:
-    """The module that ``torch.compile`` was given."""
+    """The module inside a compiled one."""
     inner = getattr(module, "_orig_mod", module)
     assert isinstance(inner, nn.Module)
     return inner
 
 
 def data_parallel(module: nn.Module) -> DistributedDataParallel | None:
-    """The wrapper that sums the gradients of several processes, compiled or not."""
+    """The ``DistributedDataParallel`` wrapper of a module, if there is one."""
     inner = uncompiled(module)
     return inner if isinstance(inner, DistributedDataParallel) else None

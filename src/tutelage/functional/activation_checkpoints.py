@@ -1,8 +1,7 @@
-"""Activation checkpoints of a module that is run on other parameters than its own.
+"""Activation checkpoints in a module that runs under ``functional_call``.
 
-They run parts of it once more while gradients are taken, which is after the forward pass has
-given the module's own parameters back; ``tutelage.functional.replay`` says under what they are
-run then.
+They recompute parts of it in the backward pass, when the module has its own parameters again;
+see ``tutelage.functional.replay``.
 """
 
 import sys
@@ -36,27 +35,27 @@ _THREAD = threading.local()
 
 @runtime_checkable
 class ActiveReplay(Protocol):
-    """A module that is being run on other parameters than its own, see ``replays.Replay``."""
+    """A module that is running on other parameters; see ``tutelage.functional.replay``."""
 
     module: nn.Module
     open: int
 
     def buffer_copies(self) -> Params:
-        """The buffers as they are now."""
+        """Copies of the buffers as they are."""
         ...
 
     def changed_buffers(self) -> list[str]:
-        """The buffers that have changed since."""
+        """Names of the buffers that changed since ``buffer_copies``."""
         ...
 
     def recompute(self, function: Callable[..., Any], buffers: Params) -> Callable[..., Any]:
-        """A part of the module, to be run from buffers as they once were."""
+        """A function that recomputes a part of the module from given buffers."""
         ...
 
 
 @contextmanager
 def checkpoints_of(active: ActiveReplay) -> Iterator[None]:
-    """Have the checkpoints that are reached inside recompute on the parameters of this run."""
+    """Let checkpoints inside recompute on the parameters of the active replay."""
     before = getattr(_THREAD, "running", None)
     _THREAD.active = active
     try:
@@ -86,16 +85,16 @@ class Checkpoint:
         self.devices, self.drawn_there = torch_checkpoint.get_device_states(*self.args)
 
     def finish(self) -> None:
-        """Do to the buffers what the recomputation of a student in training does to them.
+        """Update the buffers as the recomputation in training does.
 
-        Torch's recomputation starts from the buffers that the forward pass left. It may stop
-        before the part's end, which matters to the statistics of nested checkpoints alone.
+        Torch recomputes from the buffers after the forward pass, and may stop before the part's
+        end, which only affects the statistics of nested checkpoints.
         """
         if not self.preserves and not torch.equal(self.drawn, torch.get_rng_state()):
             raise UnsupportedStudentError(
                 "A part of the student in checkpoint(preserve_rng_state=False) draws random "
                 "numbers, so that its backward pass sees others than its forward pass, and no "
-                "step can be taken again. Leave preserve_rng_state at True."
+                "step can be recomputed. Leave preserve_rng_state at True."
             )
         changed = [] if self.active.open else self.active.changed_buffers()
         if not changed:
@@ -113,7 +112,7 @@ class Checkpoint:
             raise UnsupportedStudentError(
                 "A checkpointed part of the student gives other numbers each time it is run, "
                 f"since it changes {', '.join(changed)}: its backward pass sees others than "
-                "its forward pass, and no step can be taken again. Leave it out of the "
+                "its forward pass, and no step can be recomputed. Leave it out of the "
                 "checkpoint."
             )
 

@@ -1,4 +1,4 @@
-"""Formulas for operators whose second derivative torch has not, or has wrong.
+"""Replacements of operators whose second derivative is missing or wrong in torch.
 
 ``torch._weight_norm`` in its fused form leaves out of its second derivative how the norm
 depends on the weight, and has no forward mode. Others raise an error.
@@ -17,7 +17,7 @@ _EMBEDDING_BAG = F.embedding_bag
 
 @contextmanager
 def decomposed() -> Iterator[None]:
-    """Have torch's layers use these formulas inside."""
+    """Replace the operators of torch's layers inside."""
     before = [(home, name, getattr(home, name)) for home, name, _ in FORMULAS]
     for home, name, formula in FORMULAS:
         setattr(home, name, formula)
@@ -39,7 +39,7 @@ def hardsigmoid(x: Tensor, inplace: bool = False) -> Tensor:  # noqa: ARG001 - a
 
 
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
-    """The inverse of ``L L^T``; torch's own derivative in forward mode is wrong."""
+    """Inverse of ``L L^T``; torch's own forward-mode derivative is wrong."""
     one = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     return torch.cholesky_solve(one.expand_as(factor), factor, upper=upper)
 
@@ -57,7 +57,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """Rows of a table, reduced bag by bag."""
+    """``F.embedding_bag`` by differentiable operators."""
     odd = max_norm is not None or scale_grad_by_freq
     if odd or (offsets is None) != (input.ndim == 2):
         return _EMBEDDING_BAG(

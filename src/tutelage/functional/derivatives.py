@@ -1,4 +1,4 @@
-"""Operators of which torch has no second derivative, or no derivative in forward mode."""
+"""Errors about operators without second or forward-mode derivatives."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ _SECOND = (
 
 
 def missing_operator(error: RuntimeError) -> str | None:
-    """What torch says that it cannot differentiate."""
+    """The operator that an error of torch names as not differentiable."""
     text = str(error)
     if any(words in text for words in _FUNCTIONS):
         return "a custom autograd.Function"
@@ -30,7 +30,7 @@ def missing_operator(error: RuntimeError) -> str | None:
 
 @contextmanager
 def named_operators(derivative: str, repair: str) -> Iterator[None]:
-    """Name the operator of which a derivative is missing inside, and the way out."""
+    """Turn torch's errors about missing derivatives into ``UnsupportedStudentError``."""
     try:
         yield
     except RuntimeError as error:
@@ -43,12 +43,12 @@ def named_operators(derivative: str, repair: str) -> Iterator[None]:
 
 
 def second_derivatives() -> AbstractContextManager[None]:
-    """The same, around a derivative of a gradient."""
+    """``named_operators`` for second derivatives."""
     return named_operators("second derivative", _SECOND)
 
 
 def is_once_differentiable(gradients: Iterable[Tensor]) -> bool:
-    """Whether a gradient with a graph has lost a part of it, which torch takes for zero.
+    """Whether a part of a gradient's graph is marked ``once_differentiable``.
 
     So it is with an ``autograd.Function`` whose ``backward`` is marked
     ``once_differentiable``: an error follows only where all of the path leads through it.
@@ -66,7 +66,7 @@ def is_once_differentiable(gradients: Iterable[Tensor]) -> bool:
 
 
 def require_second_derivatives(gradients: Iterable[Tensor]) -> None:
-    """Refuse a gradient whose own derivative torch would take for zero in part."""
+    """Raise if a part of a gradient's graph cannot be differentiated."""
     if is_once_differentiable(gradients):
         raise UnsupportedStudentError(
             "A custom autograd.Function in the student, the teacher or the objective has a "

@@ -1,4 +1,4 @@
-"""Where a module can be differentiated twice, or in forward mode, and what forbids it."""
+"""Settings under which a module has second and forward-mode derivatives."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,7 +17,7 @@ from tutelage.types import Batch
 
 @contextmanager
 def differentiable(module: nn.Module) -> Iterator[None]:
-    """Keep a module to operators that have a second derivative, and restore the user's choice.
+    """Restrict a module to operators with second derivatives inside.
 
     Fused attention and cuDNN's recurrent layers have none, compiled code has none and does not
     run hooks that were set after it was compiled.
@@ -30,7 +30,7 @@ def differentiable(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def without_fast_path() -> Iterator[None]:
-    """Keep attention layers from their fused evaluation, which has no forward mode."""
+    """Disable the fused inference path of attention, which has no derivatives."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -41,7 +41,7 @@ def without_fast_path() -> Iterator[None]:
 
 @contextmanager
 def eager(module: nn.Module) -> Iterator[None]:
-    """Run the original code of a module that is compiled; others are left alone."""
+    """Run a compiled module eagerly inside."""
     compiled = compiled_parts(module)
     with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
         yield
@@ -49,7 +49,7 @@ def eager(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def without_cudnn() -> Iterator[None]:
-    """Leave cuDNN aside; unlike ``torch.backends.cudnn.flags``, touch no other flag of it."""
+    """Disable cuDNN inside, without changing its other flags."""
     before = torch.backends.cudnn.enabled
     torch.backends.cudnn.enabled = False
     try:
@@ -59,7 +59,7 @@ def without_cudnn() -> Iterator[None]:
 
 
 def compiled_parts(module: nn.Module) -> list[str]:
-    """The submodules that ``torch.compile`` or ``nn.Module.compile`` has been applied to."""
+    """Names of the compiled submodules."""
     return [
         name
         for name, part in module.named_modules()
@@ -68,7 +68,7 @@ def compiled_parts(module: nn.Module) -> list[str]:
 
 
 def original(module: nn.Module) -> nn.Module:
-    """The module itself, where it came wrapped by ``torch.compile`` or for several processes.
+    """The module without the wrappers of ``torch.compile`` and data parallelism.
 
     One that was compiled in place, or in parts, is itself; see ``differentiable`` for those.
     """
@@ -77,7 +77,7 @@ def original(module: nn.Module) -> nn.Module:
 
 
 def require_steps_with_derivative(module: nn.Module) -> None:
-    """Refuse layers that overwrite their own parameters while they are run."""
+    """Raise for layers that overwrite their own parameters in the forward pass."""
     for name in overwritten(module):
         if module.get_parameter(name).requires_grad:
             raise UnsupportedStudentError(
@@ -88,7 +88,7 @@ def require_steps_with_derivative(module: nn.Module) -> None:
 
 
 def require_hessian(module: nn.Module) -> None:
-    """Refuse layers that update buffers from the weights without a derivative."""
+    """Raise for layers that update buffers from the weights without a derivative."""
     for name, part in module.named_modules():
         if _iterates(part):
             raise UnsupportedStudentError(
@@ -100,7 +100,7 @@ def require_hessian(module: nn.Module) -> None:
 
 
 def overwritten(module: nn.Module) -> list[str]:
-    """The parameters of embeddings whose rows are rescaled in place when they are looked up."""
+    """Names of embeddings with ``max_norm``, whose rows are rescaled in place."""
     tables = [
         part.weight
         for part in module.modules()
@@ -123,7 +123,7 @@ def _iterates(part: nn.Module) -> bool:
 
 
 def require_learnable(name: str, batch: Batch) -> None:
-    """Refuse a batch from which no gradient can be had."""
+    """Raise if no gradient can be taken of a batch."""
     if not torch.is_grad_enabled():
         raise ValueError(
             "A step cannot be taken where gradients are switched off: call step outside "

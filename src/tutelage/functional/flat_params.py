@@ -1,4 +1,4 @@
-"""Updating many small tensors as one: of those, the calls cost more than the arithmetic."""
+"""Flattening of small parameters into groups, to save kernel launches."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -16,13 +16,13 @@ SMALL = 2**16
 def update_jointly(
     rule: UpdateRule, state: StudentState, grads: Params, settings: Mapping[str, Settings]
 ) -> StudentState:
-    """``rule.update``, with fewer calls."""
+    """``rule.update`` on flattened groups."""
     joint = FlatParams.of(state, grads, settings)
     return joint.placed(rule.update(joint.state, joint.grads, joint.settings), state)
 
 
 class FlatParams(NamedTuple):
-    """What a step updates, with one tensor for each group of parameters.
+    """State and gradients of a step, with one tensor for each group of parameters.
 
     A group goes by the name of its first parameter.
     """
@@ -36,7 +36,7 @@ class FlatParams(NamedTuple):
     def of(
         cls, state: StudentState, grads: Params, settings: Mapping[str, Settings]
     ) -> "FlatParams":
-        """Join what can be."""
+        """Flatten a step."""
         groups = {
             names[0]: names for names in alike(state.params, grads, settings, state.slots)
         }
@@ -51,18 +51,18 @@ class FlatParams(NamedTuple):
         return empty._replace(state=joint, grads=empty.join(grads))
 
     def join(self, tensors: Params) -> Params:
-        """Join other tensors of the same names."""
+        """Flatten other tensors of the same names."""
         return {k: join(tensors, names) for k, names in self.groups.items() if k in tensors}
 
     def part(self, tensors: Params, like: Params) -> Params:
-        """Take apart what was joined."""
+        """Split flattened tensors."""
         parts: Params = {}
         for k, tensor in tensors.items():
             parts |= part(tensor, self.groups[k], like)
         return parts
 
     def placed(self, joint: StudentState, state: StudentState) -> StudentState:
-        """Take apart new values and put them into a student."""
+        """Split updated values and put them into a state."""
         slots = dict(state.slots)
         for slot, memory in joint.slots.items():
             new = (
@@ -81,7 +81,7 @@ def alike(
     settings: Mapping[str, Settings],
     slots: Mapping[str, Params],
 ) -> list[list[str]]:
-    """Names in groups of the same settings, type and past.
+    """Group names by settings, dtype and optimiser state.
 
     Large tensors and those of unusual layout stay by themselves.
     """
@@ -97,14 +97,14 @@ def alike(
 
 
 def join(tensors: Params, names: list[str]) -> Tensor:
-    """Some tensors as one, flat, in order; a single one keeps its shape."""
+    """Concatenate tensors; a single one keeps its shape."""
     if len(names) == 1:
         return tensors[names[0]]
     return torch.cat([tensors[k].reshape(-1) for k in names])
 
 
 def part(tensor: Tensor, names: list[str], like: Params) -> Params:
-    """Take apart what was joined."""
+    """Split a concatenated tensor."""
     if len(names) == 1:
         return {names[0]: tensor}
     parts = tensor.split([like[k].numel() for k in names])

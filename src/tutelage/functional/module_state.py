@@ -1,4 +1,4 @@
-"""What a module holds beside its parameters: its buffers and plain attributes, as copies."""
+"""A module's state beside its parameters: buffers and plain attributes."""
 
 import copy
 import random
@@ -23,14 +23,14 @@ FEW = 256
 
 @dataclass
 class ModuleState:
-    """Buffers and plain attributes of a module and of its parts, by the names of the parts."""
+    """Copies of the buffers and plain attributes of all submodules, by name."""
 
     buffers: dict[str, dict[str, Tensor | None]]
     attributes: dict[str, dict[str, Any]]
 
 
 def state_of(module: nn.Module) -> ModuleState:
-    """A copy of what a module holds beside its parameters."""
+    """Copy a module's buffers and plain attributes."""
     known: dict[int, Any] = {}
     buffers: dict[str, dict[str, Tensor | None]] = {}
     attributes: dict[str, dict[str, Any]] = {}
@@ -44,7 +44,7 @@ def state_of(module: nn.Module) -> ModuleState:
 
 @contextmanager
 def on_state(module: nn.Module, state: ModuleState) -> Iterator[None]:
-    """Run a module on another state, which afterwards is what the passes made of it.
+    """Run a module on another state inside; what the passes change goes to that state.
 
     The module's own buffers and attributes, the very objects, come back.
     """
@@ -68,7 +68,7 @@ def on_state(module: nn.Module, state: ModuleState) -> Iterator[None]:
 
 @contextmanager
 def attributes_kept(module: nn.Module) -> Iterator[None]:
-    """Let passes write to copies of a module's plain attributes, and put its own back.
+    """Restore a module's plain attributes and training modes after the passes inside.
 
     Counters, lists, tensors that are no buffers and generators of random numbers are such;
     training modes come back, too. What ``functional_call`` does for parameters and buffers this

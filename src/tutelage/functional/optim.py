@@ -1,4 +1,4 @@
-"""Student update rules as pure functions with the numbers of ``torch.optim``."""
+"""Update rules of ``torch.optim`` as pure, differentiable functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Settings = Mapping[str, float | bool]
 
 @runtime_checkable
 class UpdateRule(Protocol):
-    """How gradients change a student; differentiable in both."""
+    """An update rule, differentiable in state and gradients."""
 
     linear: ClassVar[bool]
     """whether the new parameters are an affine function of the gradients"""
@@ -127,7 +127,7 @@ class Clipped:
 
 
 def rule_for(optimizer: Optimizer, max_norm: float | None = None) -> UpdateRule:
-    """The pure rule that takes the same steps as a ``torch.optim`` optimiser."""
+    """The update rule of an optimiser."""
     if max_norm is not None:
         return Clipped(rule_for(optimizer), max_norm)
     if any(group.get("differentiable") for group in optimizer.param_groups):
@@ -147,7 +147,7 @@ def rule_for(optimizer: Optimizer, max_norm: float | None = None) -> UpdateRule:
 
 
 def settings_of(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[str, Settings]:
-    """The optimiser's settings as they stand now, for every parameter it moves."""
+    """The optimiser's present settings for every parameter."""
     settings = {}
     for group in optimizer.param_groups:
         shared = _plain_settings(group)
@@ -175,7 +175,7 @@ def _plain_settings(group: Mapping[str, object]) -> Settings:
 
 
 def slots_of(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[str, Params]:
-    """The optimiser's memory, keyed by slot and by parameter name."""
+    """The optimiser's state, by slot and parameter name."""
     slots: dict[str, Params] = {}
     for p, memory in optimizer.state.items():
         if p not in names:  # of a module that the student has no longer

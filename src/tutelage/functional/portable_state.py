@@ -1,4 +1,4 @@
-"""States that a student has whatever it is wrapped by: compiled, in parts, or for processes."""
+"""State dicts under the names of an unwrapped, uncompiled student."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ Rename = Callable[[str], str]
 
 
 def plain_names(module: nn.Module) -> Rename:
-    """Names of parameters and buffers without those of the wrappers within a module."""
+    """A function from a module's names to names without wrappers."""
     marks: list[tuple[str, str]] = []
     for name, part in module.named_modules():
         before = f"{name}." if name else ""
@@ -38,7 +38,7 @@ def plain_names(module: nn.Module) -> Rename:
 
 
 def names_in(module: nn.Module) -> Rename:
-    """The way back, also from the names that any wrapping gives."""
+    """A function from names of any wrapping to a module's own names."""
     plain = plain_names(module)
     known = [*module.state_dict(), *dict(module.named_buffers())]
     own = {plain(name): name for name in known}
@@ -54,13 +54,13 @@ def names_in(module: nn.Module) -> Rename:
 
 
 def state_of(module: nn.Module) -> dict[str, Any]:
-    """A module's state under the names that it has where nothing is wrapped."""
+    """A module's state dict under unwrapped names."""
     inner = original(module)
     return renamed(inner.state_dict(), plain_names(inner))
 
 
 def load_state(module: nn.Module, state: Any, what: str) -> None:
-    """Load a module's state, whatever it or the module is wrapped by.
+    """Load a state dict of any wrapping.
 
     Note: raises as ``states.load_module`` does.
     """
@@ -70,7 +70,7 @@ def load_state(module: nn.Module, state: Any, what: str) -> None:
 
 
 def renamed(named: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
-    """Values under other names; the mapping itself where no name changes."""
+    """Rename the keys of a mapping; the mapping itself where no name changes."""
     names = {name: rename(name) for name in named}
     if isinstance(named, dict) and all(old == new for old, new in names.items()):
         return named  # which may know the versions of its parts
@@ -78,7 +78,7 @@ def renamed(named: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
 
 
 def optimizer_state_of(optimizer: Optimizer, module: nn.Module) -> dict[str, Any]:
-    """An optimiser's state, the names of its parameters those where nothing is wrapped."""
+    """An optimiser's state dict under unwrapped parameter names."""
     state, inner = optimizer.state_dict(), original(module)
     plain = plain_names(inner)
     names = {p: plain(name) for name, p in inner.named_parameters()}
@@ -95,7 +95,7 @@ def optimizer_state_of(optimizer: Optimizer, module: nn.Module) -> dict[str, Any
 
 
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Load an optimiser's state; its parameters keep their names here."""
+    """Load an optimiser's state dict; parameters keep their names."""
     kept, own = state["param_groups"], optimizer.param_groups
     if len(kept) == len(own):  # else torch says what is wrong
         kept = [

@@ -1,7 +1,6 @@
-"""Parts of a module that the backward pass runs again: activation checkpoints, and the rest.
+"""Detection of modules that the backward pass calls on the wrong parameters.
 
-What is recomputed while a step is taken again has to be what the forward pass computed, on the
-parameters of that step; see ``tutelage.functional.replay``.
+See ``tutelage.functional.replay``.
 """
 
 import threading
@@ -20,13 +19,13 @@ _THREAD = threading.local()
 
 
 def note_replay(module: nn.Module) -> None:
-    """Remember that a module's graphs hold other parameters than its own."""
+    """Register a module that ran on other parameters than its own."""
     _REPLAYED.add(module)
 
 
 @contextmanager
 def recomputing() -> Iterator[None]:
-    """Allow modules to be called inside, on the parameters of the replay."""
+    """Allow calls of registered modules inside."""
     before = getattr(_THREAD, "allowed", 0)
     _THREAD.allowed = before + 1
     try:
@@ -37,7 +36,7 @@ def recomputing() -> Iterator[None]:
 
 @contextmanager
 def no_other_recomputation() -> Iterator[None]:
-    """Refuse a backward pass that runs a part of a replayed module on its own parameters.
+    """Raise if the backward pass inside calls a registered module.
 
     An ``autograd.Function`` that calls modules in its backward pass does so, as checkpoints of
     other libraries than torch and reversible layers do.
@@ -61,5 +60,5 @@ def _refuse(module: nn.Module, _args: object) -> None:
                     f"The backward pass runs the {type(module).__name__} "
                     f"'{name or type(whole).__name__}' again, by other means than "
                     "torch.utils.checkpoint, so on other parameters than those of the step "
-                    "that is taken again. Use torch.utils.checkpoint there, or none."
+                    "that is recomputed. Use torch.utils.checkpoint there, or none."
                 )

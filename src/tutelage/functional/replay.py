@@ -1,8 +1,7 @@
-"""Running a module again on other parameters, in the forward pass and in any recomputation.
+"""``functional_call`` whose activation checkpoints recompute on the same parameters.
 
-Activation checkpoints run parts of a module once more while gradients are taken. Within a
-replay they run under what held when the part was first run: parameters, buffers, kernels,
-precision and random numbers.
+Activation checkpoints recompute parts of a module in the backward pass. Within a replay they
+use the parameters, buffers, kernels, precision and random numbers of the forward pass.
 """
 
 import threading
@@ -30,7 +29,7 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextmanager
 def twice_differentiable(module: nn.Module) -> Iterator[None]:
-    """What a student is run under wherever a step of it is taken again."""
+    """The settings under which recomputed steps run."""
     with differentiable(module), without_gathering(module), decomposed():
         yield
 
@@ -52,7 +51,7 @@ def replay(
 
 
 class BufferSnapshot(NamedTuple):
-    """A buffer as it was."""
+    """A buffer and a copy of its values."""
 
     tensor: Tensor
     version: int
@@ -61,7 +60,7 @@ class BufferSnapshot(NamedTuple):
 
 @dataclass
 class Replay:
-    """A module that is being run on other parameters and buffers than its own."""
+    """A call of a module on other parameters and buffers."""
 
     module: nn.Module
     own: dict[str, Any]
@@ -73,14 +72,14 @@ class Replay:
     """the buffers at the last checkpoint"""
 
     def buffer_copies(self) -> Params:
-        """The buffers as they are now, while the module is run."""
+        """Copies of the buffers as they are."""
         for name, x in self.module.named_buffers():
             if not self._is_kept(name, x):
                 self.kept[name] = BufferSnapshot(x, x._version, x.detach().clone())
         return {name: kept.copy for name, kept in self.kept.items()}
 
     def changed_buffers(self) -> list[str]:
-        """The buffers that have changed since they were copied."""
+        """Names of the buffers that changed since ``buffer_copies``."""
         return [k for k, x in self.module.named_buffers() if not self._is_kept(k, x)]
 
     def _is_kept(self, name: str, now: Tensor) -> bool:
@@ -88,7 +87,7 @@ class Replay:
         return kept is not None and kept.tensor is now and kept.version == now._version
 
     def recompute(self, function: Callable[..., Any], buffers: Params) -> Callable[..., Any]:
-        """A part of the module, to be run from buffers as they once were."""
+        """A function that recomputes a part of the module from given buffers."""
 
         def run(*args: object, **kwargs: object) -> Any:
             own = {**self.own, **cloned(buffers)}
@@ -102,7 +101,7 @@ class Replay:
 
 
 class CheckpointedPart(nn.Module):
-    """A function that calls some of a module's parts.
+    """A checkpointed function that calls submodules of a module.
 
     Args:
         module: The module.

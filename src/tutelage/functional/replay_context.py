@@ -1,4 +1,4 @@
-"""Lessons and observations: drawn and rounded again as they were, detached, cut and joined."""
+"""Random numbers and precision of a step, and helpers for lessons and observations."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +15,13 @@ Rows = TypeVar("Rows", bound=Batch | Lesson)
 
 
 def clone_rows(rows: Rows) -> Rows:
-    """The same rows in memory of their own, which no later write to the others reaches."""
+    """A batch or lesson with cloned tensors."""
     own = {name: x.clone() for name, x in rows._asdict().items() if isinstance(x, Tensor)}
     return rows._replace(**own)
 
 
 def write_back(copies: Lesson, rows: Lesson) -> None:
-    """Write to rows what was written to copies of them."""
+    """Copy in-place changes of clones back to the original rows."""
     for copy, row in zip(copies, rows, strict=True):
         if isinstance(copy, Tensor) and isinstance(row, Tensor) and copy._version > 0:
             row.copy_(copy)
@@ -29,21 +29,21 @@ def write_back(copies: Lesson, rows: Lesson) -> None:
 
 @contextmanager
 def replay_context(rows: Batch | Lesson, seed: int) -> Iterator[None]:
-    """Draw and round inside as where these rows were first looked at."""
+    """Use the random numbers of ``seed`` and the autocast type of the rows inside."""
     device = rows.inputs.device
     with seeded(seed, device), autocast_to(rows.autocast, device):
         yield
 
 
 def detach(observation: Observation) -> Observation:
-    """An observation without its graph."""
+    """An observation detached from its graph."""
     features = {name: feature.detach() for name, feature in observation.features.items()}
     losses, logits = observation.losses.detach(), observation.logits.detach()
     return observation._replace(losses=losses, logits=logits, features=features)
 
 
 def concatenate_observations(parts: list[Observation]) -> Observation:
-    """What a student's passes over parts of a lesson revealed of all of it."""
+    """Concatenate the observations of micro-batches."""
     if len(parts) == 1:
         return parts[0]
     return parts[0]._replace(
@@ -57,7 +57,7 @@ def concatenate_observations(parts: list[Observation]) -> Observation:
 
 
 def split_lesson(lesson: Lesson, most: int) -> list[Lesson]:
-    """A lesson's rows in order, a few at a time."""
+    """Split a lesson into consecutive rows, at most ``most`` at a time."""
     if len(lesson.ids) <= most:
         return [lesson]
     rows = [x for x in (*lesson[:4], lesson.aux) if x is not None]

@@ -1,4 +1,4 @@
-"""A student's module seen as a pure function of its parameters and buffers."""
+"""``StudentView``: a student's module as a pure function of parameters and buffers."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -42,24 +42,24 @@ class StudentView:
 
     @property
     def names(self) -> dict[Tensor, str]:
-        """The name of each of the module's parameters, as they are now."""
+        """The name of each parameter of the module."""
         reshard(self.module)
         return {p: name for name, p in self.module.named_parameters()}
 
     @property
     def params(self) -> dict[str, nn.Parameter]:
-        """The parameters that the optimiser holds now, frozen for the moment or not."""
+        """The parameters that the optimiser holds, frozen ones included."""
         reshard(self.module)
         moved = {p for group in self.optimizer.param_groups for p in group["params"]}
         return {name: p for name, p in self.module.named_parameters() if p in moved}
 
     @property
     def device(self) -> torch.device:
-        """Where the student lives."""
+        """The student's device."""
         return next(iter(self.params.values())).device
 
     def state(self) -> StudentState:
-        """The state as it stands, sharing the module's and the optimiser's memory."""
+        """The present state, sharing memory with module and optimiser."""
         buffers = dict(self.module.named_buffers())
         slots = slots_of(self.optimizer, self.names)
         known = {k: full_tensors(detached(v)) for k, v in slots.items()}
@@ -67,14 +67,14 @@ class StudentView:
         return StudentState(params, detached(buffers), known)
 
     def gradient(self) -> Params:
-        """The gradient that the optimiser is about to use."""
+        """The gradient in ``.grad``, zero where there is none."""
         own = {k: p for k, p in self.params.items() if p.requires_grad}.items()
         return {
             k: full_tensor(torch.zeros_like(p) if p.grad is None else p.grad) for k, p in own
         }
 
     def completed(self, state: StudentState, names: Collection[str]) -> StudentState:
-        """A state with parameters added that the optimiser came to hold, or no longer holds."""
+        """A state with parameters added that it lacks."""
         missing = [k for k in names if k not in state.params]
         if not missing:
             return state
@@ -82,7 +82,7 @@ class StudentView:
         if gone := [k for k in missing if k not in own]:
             raise UnsupportedStudentError(
                 f"The student's steps moved {', '.join(gone)}, which it has no longer: change "
-                "its modules between two looks of the signal, not within a window."
+                "its modules between two estimates of the signal, not within a window."
             )
         params = cloned(full_tensors({k: own[k] for k in missing}))
         slots = dict(state.slots)
@@ -93,20 +93,20 @@ class StudentView:
         return StudentState(state.params | params, state.buffers, slots)
 
     def snapshot(self) -> StudentState:
-        """A copy of the state that later steps leave alone."""
+        """A copy of the present state."""
         params, buffers, slots = self.state()
         return StudentState(
             cloned(params), cloned(buffers), {k: cloned(v) for k, v in slots.items()}
         )
 
     def require_second_derivatives(self, gradient: Params) -> None:
-        """Refuse, the first time, a gradient that torch cannot differentiate as a whole."""
+        """Check a gradient, the first time."""
         if require_second_derivatives not in self._checked:
             require_second_derivatives(gradient.values())
             self._checked.add(require_second_derivatives)
 
     def require(self, check: Callable[[nn.Module], None]) -> None:
-        """Make a check of the module, the first time."""
+        """Run a check of the module once."""
         if check not in self._checked:
             check(self.module)
             self._checked.add(check)
@@ -114,14 +114,14 @@ class StudentView:
     def evaluate(
         self, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str]
     ) -> tuple[Any, Params, Params]:
-        """Run the student on other parameters; the module's own state is left alone."""
+        """Call the student on other parameters, leaving its own state unchanged."""
         return evaluate(self.module, params, buffers, inputs, taps)
 
 
 def in_full_precision(state: StudentState) -> StudentState:
-    """A student's parameters and its optimiser's memory in float32 or better.
+    """Parameters and optimiser state in float32 or better.
 
-    What looks back over many steps adds up small numbers, which half precision loses.
+    Hypergradients over many steps add up small numbers, which half precision loses.
     """
     slots = {
         slot: {k: wide(x) for k, x in known.items()} for slot, known in state.slots.items()
@@ -132,7 +132,7 @@ def in_full_precision(state: StudentState) -> StudentState:
 def evaluate(
     module: nn.Module, params: Params, buffers: Params, inputs: Tensor, taps: Sequence[str] = ()
 ) -> tuple[Any, Params, Params]:
-    """Run a module on other parameters, where second derivatives and forward mode work.
+    """Call a module on other parameters, differentiable twice and in forward mode.
 
     A module in half precision may be given parameters in float32: all of it runs in that then.
     """
@@ -187,7 +187,7 @@ def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
 
 
 def find_tap(module: nn.Module, tap: str) -> nn.Module:
-    """The submodule of that name."""
+    """The submodule of a name."""
     modules, name = submodules(module), plain(tap)
     if name not in modules or not name:
         names = [name for name in modules if name]
@@ -196,7 +196,7 @@ def find_tap(module: nn.Module, tap: str) -> nn.Module:
 
 
 def submodules(module: nn.Module) -> dict[str, nn.Module]:
-    """The submodules by the names that they have where nothing is compiled."""
+    """The submodules by uncompiled name."""
     return {plain(name): part for name, part in module.named_modules()}
 
 
@@ -206,7 +206,7 @@ def plain(name: str) -> str:
 
 
 def tap_width(module: nn.Module, tap: str) -> int:
-    """How many features per example a tap gives, read off the layers around it."""
+    """The number of features per example of a submodule's output."""
     width = known_width(module, tap)
     if width is None:
         raise UsageError(
@@ -217,7 +217,7 @@ def tap_width(module: nn.Module, tap: str) -> int:
 
 
 def known_width(module: nn.Module, tap: str) -> int | None:
-    """The width of a tap where it can be known without running the student.
+    """The width of a submodule's output, if the layers around it tell.
 
     That is so for a linear layer, and for a module whose output is what the last linear layer
     takes.

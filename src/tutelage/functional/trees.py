@@ -1,4 +1,4 @@
-"""Arithmetic on named tensors."""
+"""Gradients and arithmetic of named tensors."""
 
 from typing import Any, TypeVar
 
@@ -39,7 +39,7 @@ def reached_grad(
 
 
 def grads_of_both(scalar: Tensor, student: Params, teacher: Params) -> tuple[Params, Params]:
-    """Gradients of a scalar in two sets of parameters, whose names may be the same."""
+    """Gradients in two sets of parameters, whose names may coincide."""
     named = {f"teacher/{k}": p for k, p in teacher.items()}
     grads = named_grad(scalar, named | student)
     return {k: grads[k] for k in student}, {k: grads[f"teacher/{k}"] for k in teacher}
@@ -51,12 +51,12 @@ def inner(a: Params, b: Params) -> Tensor:
 
 
 def dtypes_in(record: Batch | Lesson | Observation) -> set[torch.dtype]:
-    """The types of the floating-point numbers in a record."""
+    """The floating-point dtypes of a record."""
     return {x.dtype for _, x in _numbers(record)}
 
 
 def in_dtype(record: Record, kind: torch.dtype) -> Record:
-    """A record with its floating-point numbers in another type."""
+    """A record with its floating-point tensors in another dtype."""
     own: dict[str, Any] = {}
     own |= {name: x.to(kind) for name, x in _numbers(record) if name in record._fields}
     if isinstance(record, Observation):
@@ -74,7 +74,7 @@ def _numbers(record: Batch | Lesson | Observation) -> list[tuple[str, Tensor]]:
 
 
 def is_finite(params: Params) -> bool:
-    """Whether no number is infinite or not a number; waits for the device once."""
+    """Whether all values are finite; synchronises with the device once."""
     return bool(torch.stack([tensor.isfinite().all() for tensor in params.values()]).all())
 
 
@@ -84,20 +84,20 @@ def plus(a: Params, b: Params, scale: float = 1.0) -> Params:
 
 
 def leaves(params: Params) -> Params:
-    """The same values without history, ready to be differentiated."""
+    """Detached tensors that require grad."""
     return {k: v.detach().requires_grad_() for k, v in params.items()}
 
 
 def detached(params: Params) -> Params:
-    """The same values without history."""
+    """Detached tensors."""
     return {k: v.detach() for k, v in params.items()}
 
 
 def cloned(params: Params) -> Params:
-    """Copies of the values, without history."""
+    """Detached clones."""
     return {k: v.detach().clone() for k, v in params.items()}
 
 
 def moved_to(device: torch.device, params: Params) -> Params:
-    """The same values on a device."""
+    """The tensors on a device."""
     return {k: v.to(device) for k, v in params.items()}

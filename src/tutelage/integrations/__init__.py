@@ -1,4 +1,4 @@
-"""Other people's training loops, a file for each framework, which it alone imports."""
+"""Teaching in other training loops, one module for each framework."""
 
 from tutelage.integrations.teaching import BesideStudent, Teaching
 

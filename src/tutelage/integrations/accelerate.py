@@ -1,4 +1,4 @@
-"""Accelerate: a student step by an ``Accelerator`` and what it has prepared."""
+"""Accelerate: a tutor of what an ``Accelerator`` has prepared."""
 
 import zipfile
 from collections.abc import Mapping
@@ -31,13 +31,13 @@ def taught(
     *,
     total_steps: int | None = None,
 ) -> Tutor:
-    """A tutor of a prepared student; ``save_state`` and ``load_state`` keep it from now on.
+    """Make a tutor of a prepared student, saved and loaded with the accelerator's state.
 
     Args:
         accelerator: Which prepared both.
         student: As ``accelerator.prepare`` gave it.
         optimizer: As ``accelerator.prepare`` gave it.
-        teaching: The teacher, how it learns and what judges.
+        teaching: Teacher, signal and held-out data.
         total_steps: Student steps of the whole run, where that is known.
 
     Returns:
@@ -73,7 +73,7 @@ def _keep(accelerator: Accelerator, tutor: Tutor) -> None:
 
 @dataclass
 class CheckpointFile:
-    """A tutor's state in a checkpoint folder: a whole file of each process, read by its name.
+    """A tutor's file in the checkpoint folders of an accelerator, one for each process.
 
     What Accelerate itself keeps of a registered object, one pickle of the main process, says
     which file that is; it asks for it after model and optimiser are back.
@@ -86,30 +86,22 @@ class CheckpointFile:
     """where it is, of the folder that is being read"""
 
     def write(self, _models: object, _weights: object, folder: str) -> None:
-        """Write the file into the folder of a new checkpoint.
-
-        Args:
-            folder: The folder.
-        """
+        """Write the file into the folder of a new checkpoint."""
         save_checkpoint(Path(folder) / self.name, BesideStudent(self.tutor).state_dict())
 
     def read(self, _models: object, folder: str) -> None:
-        """Find the file in the folder of a checkpoint that is about to be read.
-
-        Args:
-            folder: The folder.
-        """
+        """Find the file in the folder of a checkpoint that is about to be loaded."""
         self.found = Path(folder) / self.name
         for file in sorted(Path(folder).glob("custom_checkpoint_*.pkl")):
             with name_damaged_file(file, "Load another checkpoint."):
                 zipfile.ZipFile(file).close()
 
     def state_dict(self) -> dict[str, Any]:
-        """What Accelerate keeps itself."""
+        """The file's name, which Accelerate keeps."""
         return {"file": self.name}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from the file that was found."""
+        """Load the file that was found."""
         if "file" in state:
             assert self.found is not None
             state = read_tutor_file(self.found)
@@ -117,17 +109,7 @@ class CheckpointFile:
 
 
 def require_prepared(optimizer: object) -> AcceleratedOptimizer:
-    """An optimiser that was prepared.
-
-    Args:
-        optimizer: The optimiser.
-
-    Returns:
-        The same.
-
-    Raises:
-        UsageError: If it was not.
-    """
+    """Check that the accelerator prepared an optimiser."""
     if not isinstance(optimizer, AcceleratedOptimizer):
         raise UsageError(
             f"The {type(optimizer).__name__} was not prepared: give what "
@@ -138,11 +120,10 @@ def require_prepared(optimizer: object) -> AcceleratedOptimizer:
 
 @dataclass
 class AcceleratedStep:
-    """A step by ``accelerator.backward`` and a prepared optimiser, clipped by the accelerator.
+    """A step strategy by ``accelerator.backward`` and a prepared optimiser.
 
-    A scaled gradient is unscaled by the accelerator when it clips or steps. The gradient is
-    seen without the scale before, and gets it back there; scales are powers of two, so no bit
-    is lost.
+    The gradient is unscaled after the backward pass, and scaled again before the accelerator
+    unscales it to clip or step; scales are powers of two, so that this is exact.
 
     Raises:
         ValueError: If ``max_norm`` is not positive.
@@ -165,26 +146,13 @@ class AcceleratedStep:
         return self.accelerator.scaler is not None
 
     def backward(self, loss: Tensor, optimizer: Optimizer, *, retain_graph: bool) -> None:
-        """Leave the gradient in the parameters, without the scale.
-
-        Args:
-            loss: What the student descends, a scalar.
-            optimizer: The student's own.
-            again: Whether the graph is needed for another backward pass.
-        """
+        """Run the backward pass and unscale the gradient."""
         self.accelerator.backward(loss, retain_graph=retain_graph)
         if self.accelerator.scaler is not None:
             scale_gradient(optimizer, 1 / self.accelerator.scaler.get_scale())
 
     def step(self, optimizer: Optimizer) -> bool:
-        """Move the student.
-
-        Args:
-            optimizer: The student's own.
-
-        Returns:
-            False where a scaled gradient overflowed.
-        """
+        """Clip, and step the prepared optimiser."""
         if self.accelerator.scaler is not None:
             scale_gradient(optimizer, self.accelerator.scaler.get_scale())
         if self.max_norm is not None:

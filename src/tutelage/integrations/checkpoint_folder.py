@@ -1,4 +1,4 @@
-"""What a framework's checkpoint folder keeps of a tutor, in a file of its own."""
+"""A tutor's file in a framework's checkpoint folder."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ _NUMBERED = re.compile(r"(.*\D)(\d+)")
 
 
 def read_tutor_file(file: Path) -> dict[str, Any]:
-    """What ``checkpoints.save_checkpoint`` wrote into a checkpoint folder."""
+    """Read a tutor's file, with errors that name another usable checkpoint."""
     if not file.is_file():
         raise UsageError(
             f"{file} is missing: that checkpoint knows of no teacher. {_another(file)}"

@@ -1,4 +1,4 @@
-"""Models that are called with named columns, as students that are called with one tensor."""
+"""Models with keyword inputs as students with a single input tensor."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from tutelage.types import Batch
 
 @contextmanager
 def by_columns(model: nn.Module, columns: Sequence[str]) -> Iterator[None]:
-    """Let a model of ``transformers`` be called with one tensor and give logits, inside.
+    """Let a model take one stacked tensor and return logits inside.
 
     Note: raises ``UnsupportedStudentError`` where the model gives no logits.
     """
@@ -48,7 +48,7 @@ def by_columns(model: nn.Module, columns: Sequence[str]) -> Iterator[None]:
 def stacked(
     inputs: Mapping[str, Any], label: str, id_column: str | None
 ) -> tuple[tuple[str, ...], Batch]:
-    """A batch by column as one tensor."""
+    """Stack the columns of a batch into one tensor."""
     names = [name for name in inputs if name not in (label, id_column)]
     if label not in inputs:
         raise UsageError(f"The batch has no column '{label}' of targets, only {_list(names)}.")
@@ -81,7 +81,7 @@ def stacked(
 
 @contextmanager
 def evaluation_mode(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Look at a model without leaving a trace: in evaluation mode, without a graph."""
+    """Call a model in evaluation mode, without graph and with fixed random numbers, inside."""
     modes = {part: part.training for part in model.modules()}
     model.eval()
     try:
@@ -95,7 +95,7 @@ def evaluation_mode(model: nn.Module, device: torch.device) -> Iterator[None]:
 def logits_without_labels(
     model: nn.Module, columns: Sequence[str], batch: Batch, outputs: Any
 ) -> Tensor:
-    """What a model gives where it is not shown the labels, as a student is called."""
+    """The logits of a model called without labels."""
     why = "its logits are others"
     try:
         with by_columns(model, columns):

@@ -1,18 +1,21 @@
 """Lightning: a module whose training step is taken under a teacher."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from tutelage.data.loaders import as_batch, without_ids
 from tutelage.distributed.groups import Group, Processes, SingleProcess
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.integrations.lightning_step import LightningStep
 from tutelage.integrations.teaching import BesideStudent, Teaching
 from tutelage.training.forward import Record
+from tutelage.training.step_strategy import require_norm, scale_gradient
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
@@ -25,18 +28,17 @@ except ImportError as error:
 _KEY = "tutelage"
 """where a checkpoint keeps the tutor"""
 _NO_WINDOW: dict[str, Any] = {"start": [], "window": [], "pending": []}
-"""of a tutor whose student has a new optimiser: no step before it is looked back over"""
+"""of a tutor whose student has a new optimiser: no earlier step is in its window"""
 
 
 class TeachingModule(L.LightningModule):
-    """A ``LightningModule`` whose ``forward`` is the student, taught once ``teach`` was called.
+    """A ``LightningModule`` whose ``forward`` is a student with a teacher.
 
     It defines ``forward(inputs) -> logits`` and ``configure_optimizers`` as any other, and no
-    ``training_step``: this one draws held-out examples, takes the step under the teacher, by
-    Lightning's own backward pass and optimiser, so that its precision plugins and hooks act as
-    always, steps the schedulers and logs ``train_loss`` and ``held_out_loss``. The teacher is
-    no part of the module's parameters. Checkpoints keep all that the tutor needs, so that
-    training goes on where it was.
+    ``training_step``: this one draws held-out examples, takes the step by Lightning's own
+    backward pass and optimiser, so that precision plugins and hooks work as usual, steps the
+    schedulers and logs ``train_loss`` and ``held_out_loss``. The teacher is not among the
+    module's parameters. Checkpoints hold the tutor's state, so that training resumes exactly.
 
     A subclass that overrides a hook defined here calls ``super()``'s, too.
 
@@ -54,45 +56,23 @@ class TeachingModule(L.LightningModule):
         self._begun_at = 0
 
     def teach(self, teaching: Teaching) -> None:
-        """Say who teaches; before ``Trainer.fit``.
+        """Set the teacher, before ``Trainer.fit``.
 
         Where the module comes from ``load_from_checkpoint``, the teacher gets what it had then.
-
-        Args:
-            teaching: The teacher, how it learns and what judges.
         """
         self.teaching, self.tutor = teaching, None
         self._restore_teacher()
 
     def batch_of(self, loaded: Any) -> Batch:
-        """What the training loader gave, as a batch; override for batches of another form.
-
-        Args:
-            loaded: Inputs, targets and ids, as a loader of ``data.loaders.Numbered`` gives.
-
-        Returns:
-            The batch.
-        """
+        """Convert the training loader's output to a batch; override for other formats."""
         return as_batch(loaded)
 
     def held_out_of(self, drawn: Any) -> Batch:
-        """What was drawn to judge the student, as a batch; override along with ``batch_of``.
-
-        Args:
-            drawn: Inputs and targets; ids may follow.
-
-        Returns:
-            The batch.
-        """
+        """Convert held-out examples to a batch; override along with ``batch_of``."""
         return without_ids(drawn)
 
     def on_train_start(self) -> None:
-        """Make the tutor, of the optimiser that Lightning has set up and restored.
-
-        Raises:
-            UsageError: If nobody teaches, there are several optimisers, or no ``forward``; or
-                several processes are not kept in step by ``DistributedDataParallel``.
-        """
+        """Make the tutor from the optimiser that Lightning has restored."""
         if self.teaching is None:
             name = type(self).__name__
             raise UsageError(f"{name} has no teacher: call teach(Teaching(...)) before fit.")
@@ -133,15 +113,7 @@ class TeachingModule(L.LightningModule):
         tutor.steps = taken
 
     def training_step(self, loaded: Any, index: int) -> Tensor:  # noqa: ARG002 - Lightning's
-        """Take a student step, and a teacher step where one is due.
-
-        Args:
-            loaded: What the loader gave, on the module's device.
-            index: Of the batch in its epoch.
-
-        Returns:
-            The loss that the student descended, detached.
-        """
+        """Take a student step, and a teacher step where one is due."""
         assert self.teaching is not None
         assert self.tutor is not None
         batch = self.batch_of(loaded)
@@ -159,27 +131,14 @@ class TeachingModule(L.LightningModule):
         return record.loss
 
     def log_record(self, record: Record) -> None:
-        """Log a step; override to log more of it.
-
-        Args:
-            record: What happened.
-        """
+        """Log a step; override to log more."""
         size = len(record.ids)
         self.log("train_loss", record.loss, prog_bar=True, batch_size=size)
         if record.held_out_loss is not None:
             self.log("held_out_loss", record.held_out_loss, batch_size=size)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
-        """Refuse a subclass whose own training step does without the teacher.
-
-        Args:
-            outputs: Lightning's.
-            batch: Lightning's.
-            batch_idx: Lightning's.
-
-        Raises:
-            UsageError: If it does.
-        """
+        """Raise if a subclass's training step bypasses the teacher."""
         if self.tutor is not None and self.tutor.steps == self._begun_at:
             raise UsageError(
                 f"{type(self).__name__}.training_step takes no step under the teacher: leave "
@@ -187,17 +146,13 @@ class TeachingModule(L.LightningModule):
             )
 
     def on_train_epoch_end(self) -> None:
-        """Step the schedulers whose interval is an epoch, after validation."""
+        """Step schedulers with an epoch interval, after validation."""
         for config in self.trainer.lr_scheduler_configs:
             if config.interval == "epoch" and not (self.current_epoch + 1) % config.frequency:
                 self._step_scheduler(config)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep what the tutor needs to go on.
-
-        Args:
-            checkpoint: Lightning's, with the student and its optimiser.
-        """
+        """Save the tutor's state."""
         if self.teaching is None:
             return
         holder = self.teaching if self.tutor is None else BesideStudent(self.tutor)
@@ -208,13 +163,10 @@ class TeachingModule(L.LightningModule):
         checkpoint[_KEY] = states
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Give the teacher what it had, and hold on to the rest until the optimiser is there.
+        """Restore the teacher, and keep the rest until the optimiser is set up.
 
         Whatever restores the student comes here: ``fit``, ``validate`` and ``test`` with a
         ``ckpt_path``, ``load_from_checkpoint``, the tuner after it has tried.
-
-        Args:
-            checkpoint: Lightning's.
 
         Note: raises ``UsageError`` where the teacher is another one.
         """
@@ -256,3 +208,47 @@ class TeachingModule(L.LightningModule):
                     f"is: {', '.join(self.trainer.callback_metrics) or 'nothing'}."
                 )
         self.lr_scheduler_step(config.scheduler, metric)
+
+
+@dataclass(frozen=True)
+class LightningStep:
+    """A step strategy by ``manual_backward`` and Lightning's optimiser.
+
+    The gradient is unscaled after the backward pass, and scaled again before Lightning's
+    optimiser unscales it; scales are powers of two, so that this is exact.
+    """
+
+    module: L.LightningModule
+    max_norm: float | None = None
+    """norm over all parameters to which the gradient is clipped; None: it is not"""
+
+    def __post_init__(self) -> None:
+        require_norm(self.max_norm)
+
+    @property
+    def scales(self) -> bool:
+        """Whether Lightning scales the loss."""
+        return self._scale() is not None
+
+    def backward(self, loss: Tensor, optimizer: Optimizer, *, retain_graph: bool) -> None:
+        """Run the backward pass and unscale the gradient."""
+        self.module.manual_backward(loss, retain_graph=retain_graph)
+        if (scale := self._scale()) is not None:
+            scale_gradient(optimizer, 1 / scale)
+
+    def step(self, optimizer: Optimizer) -> bool:
+        """Clip, and step Lightning's optimiser."""
+        if self.max_norm is not None:
+            self.module.clip_gradients(optimizer, self.max_norm, "norm")
+        scale = self._scale()
+        if scale is not None:
+            scale_gradient(optimizer, scale)
+        own = self.module.optimizers()
+        assert not isinstance(own, Sequence)
+        own.step()
+        after = self._scale()
+        return scale is None or after is None or after >= scale
+
+    def _scale(self) -> float | None:
+        scaler = getattr(self.module.trainer.precision_plugin, "scaler", None)
+        return None if scaler is None else float(scaler.get_scale())

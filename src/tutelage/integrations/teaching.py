@@ -1,4 +1,4 @@
-"""What is the same in every framework: who teaches, how that is learnt, and what judges."""
+"""``Teaching``: teacher, signal and held-out data for any training loop."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from tutelage.types import Batch
 
 @dataclass(frozen=True)
 class Teaching:
-    """All that a training loop is told of its teacher; see ``tutelage.training.tutor.Tutor``.
+    """The teacher of a training loop; see ``tutelage.training.tutor.Tutor``.
 
     The teacher stays outside of the student's module, so that wrappers, optimisers and
     checkpoints of a framework see the student alone.
@@ -32,11 +32,11 @@ class Teaching:
 
     teacher: nn.Module
     teacher_optimizer: Optimizer | None = None
-    """None: the teacher stays as it is, as a stored commentary or a baseline does"""
+    """None: the teacher is fixed, such as a stored commentary or a baseline"""
     signal: Signal | None = None
-    """how the teacher learns; needed if and only if it has an optimiser"""
+    """estimates the teacher's gradient; needed if and only if it has an optimiser"""
     held_out: Callable[[int], Any] | None = None
-    """a number to examples that judge a step, such as ``data.loaders.Draws``; of several
+    """from a number to held-out examples, such as ``data.RandomBatches``; of several
     processes, each gives numbers of its own"""
     teacher_every: int = 1
     aggregate: int = 1
@@ -63,7 +63,7 @@ class Teaching:
         step_strategy: StepStrategy | None = None,
         processes: Processes | None = None,
     ) -> Tutor:
-        """A tutor of this student; the teacher moves to where it is.
+        """Make a tutor of a student, and move the teacher to its device.
 
         Args:
             student: The student.
@@ -97,13 +97,13 @@ class Teaching:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The teacher and its optimiser, for a checkpoint from before there is a tutor."""
+        """The state of the teacher and its optimiser."""
         optimizer = self.teacher_optimizer
         learner = {} if optimizer is None else {"optimizer": optimizer.state_dict()}
         return {"teacher": self.teacher.state_dict(), "learner": learner}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give teacher and optimiser what they had."""
+        """Load a state of ``state_dict``."""
         load_module(self.teacher, state["teacher"], "teacher")
         if self.teacher_optimizer is not None and "optimizer" in state["learner"]:
             self.teacher_optimizer.load_state_dict(state["learner"]["optimizer"])
@@ -114,7 +114,7 @@ class Teaching:
         loaded: Batch | Sequence[Tensor],
         as_held_out: Callable[[Any], Batch] = without_ids,
     ) -> Record:
-        """Take a student step, and draw what judges it where that is due.
+        """Take a student step, and draw a held-out batch where one is due.
 
         Args:
             tutor: The tutor.
@@ -129,23 +129,23 @@ class Teaching:
         if not tutor.wants_held_out or self.held_out is None:
             return tutor.step(batch)  # says what is missing
         number = tutor.steps * together.size + together.rank
-        judge = as_held_out(self.held_out(number))
-        return tutor.step(batch, _moved(judge, device))
+        held_out = as_held_out(self.held_out(number))
+        return tutor.step(batch, _moved(held_out, device))
 
 
 @dataclass(frozen=True)
 class BesideStudent:
-    """What a tutor needs to go on, but for student and optimiser, which a framework keeps."""
+    """A tutor's state without student and optimiser, which a framework keeps."""
 
     tutor: Tutor
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The tutor's state without student and optimiser."""
         state = self.tutor.state_dict()
         return {k: v for k, v in state.items() if k not in ("student", "optimizer")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that ``state_dict`` gave."""
+        """Load a state of ``state_dict``."""
         student = self.tutor.student.state_dict()
         own = {"student": student, "optimizer": self.tutor.optimizer.state_dict()}
         self.tutor.load_state_dict({**state, **own})

@@ -1,4 +1,4 @@
-"""The loss that the Trainer of ``transformers`` trains a model by, one for each example."""
+"""The loss of the ``transformers`` Trainer for each example."""
 
 from dataclasses import dataclass, replace
 
@@ -27,7 +27,7 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class TrainerLoss:
-    """What the Trainer trains a model by, for each example: its kind of task and smoothing.
+    """The Trainer's loss for each example, by kind of task and label smoothing.
 
     Classes and tokens: cross entropy with label smoothing; regression: squared error; several
     labels: binary cross entropy. Labels of -100 count in no mean. The loss of a sequence is the
@@ -59,8 +59,8 @@ class TrainerLoss:
     @classmethod
     def of(
         cls, model: nn.Module, smoothing: float, labels: Tensor | None = None
-    ) -> "TrainersLoss":
-        """The loss of a model, by its name and configuration."""
+    ) -> "TrainerLoss":
+        """The loss of a model, by its class name and configuration."""
         config = getattr(model, "config", None)
         one = getattr(config, "num_labels", 2) == 1
         problem = getattr(config, "problem_type", None)
@@ -91,13 +91,13 @@ class TrainerLoss:
         logits = wide(logits)
         return nn.functional.cross_entropy(
             logits,
-            class_targets(logits, targets, "TrainersLoss"),
+            class_targets(logits, targets, "TrainerLoss"),
             reduction="none",
             label_smoothing=self.smoothing,
         )
 
     def counts(self, targets: Tensor) -> Tensor | None:
-        """How many labels each example has: its tokens, or one."""
+        """The number of labels of each example."""
         if not self._has_classes(targets):
             return None
         if targets.ndim == 1:
@@ -105,7 +105,7 @@ class TrainerLoss:
         return self.counts_of_tokens(targets)
 
     def counts_of_tokens(self, targets: Tensor) -> Tensor:
-        """How many tokens of each sequence a mean is over."""
+        """The number of tokens of each sequence that count in a mean."""
         own = targets[:, 1:] if self.shifts and not self.counts_first else targets
         return (own != IGNORED).flatten(1).sum(1)
 
@@ -119,7 +119,7 @@ class TrainerLoss:
 def find_trainer_loss(
     model: nn.Module, smoothing: float, batch: Batch, logits: Tensor, wanted: Tensor
 ) -> TrainerLoss:
-    """The loss of a model that gives what the framework's own gives for a batch."""
+    """The loss that reproduces the Trainer's own value on a batch."""
     guess = TrainerLoss.of(model, smoothing, batch.targets)
     half = torch.float16, torch.bfloat16
     near = 5e-3 if logits.dtype in half or wanted.dtype in half else 2e-5

@@ -35,20 +35,18 @@ _FILE = "tutelage.{}.pt"
 
 
 class TeachingTrainer(Trainer):
-    """A ``Trainer`` as any other, whose student is taught once ``teach`` was called.
+    """A ``Trainer`` whose student has a teacher.
 
-    The training set has a column of whole numbers by which the teacher knows examples again;
-    it is kept with ``remove_unused_columns=True``, too, and never reaches the model. The loss
-    is the teacher's weighted mean of what the Trainer trains by (see ``TrainerLoss``), or
-    ``Teaching.objective``; clipping is the Trainer's (``max_grad_norm``), and so are precision,
-    schedule, logs (with ``held_out_loss`` beside the rest) and checkpoints, which keep all that
-    the tutor needs: training that is resumed goes on where it was, and the best model comes
-    back with its teacher.
+    The training set has an integer column of example ids; it is kept with
+    ``remove_unused_columns=True``, too, and not passed to the model. The loss is the teacher's
+    weighted mean of the Trainer's own (see ``TrainerLoss``), or of ``Teaching.objective``.
+    Clipping (``max_grad_norm``), precision, schedule, logs (with ``held_out_loss``) and
+    checkpoints are the Trainer's. Checkpoints hold the tutor's state: training resumes exactly,
+    and the best model is loaded with its teacher.
 
-    Note: evaluation is the Trainer's own; a teacher that acts at test does not act there. The
-    optimiser moves within ``training_step``, so that callbacks see ``on_pre_optimizer_step``
-    after that. The model is called with columns of one shape: encoder-decoder models are not
-    taught here.
+    Note: evaluation is the Trainer's own, without a teacher that acts at test. The optimiser
+    steps within ``training_step``, so that ``on_pre_optimizer_step`` comes after it. All input
+    columns have one shape: encoder-decoder models are not supported.
     """
 
     teaching: Teaching | None = None
@@ -59,17 +57,7 @@ class TeachingTrainer(Trainer):
     _judged: Sequence[Tensor] = ()
 
     def teach(self, teaching: Teaching, *, id_column: str = "idx") -> None:
-        """Say who teaches; before ``train``.
-
-        Args:
-            teaching: The teacher, how it learns and what judges, such as ``self.draws(clean,
-                size)``.
-            id_column: The training set's column of identities, whole numbers.
-
-        Raises:
-            UsageError: If the arguments accumulate gradients or spread batches over devices,
-                clip in another way than the teaching, or bring a loss that would not be asked.
-        """
+        """Set the teacher, before ``train``."""
         if self.args.gradient_accumulation_steps != 1:
             raise UsageError(
                 f"gradient_accumulation_steps is {self.args.gradient_accumulation_steps}, but "
@@ -101,15 +89,7 @@ class TeachingTrainer(Trainer):
         self.add_callback(_StepTaken(self))
 
     def draws(self, examples: Indexed, size: int) -> RandomBatches:
-        """Batches that judge the student, by the Trainer's own collator.
-
-        Args:
-            examples: Held-out examples, prepared as the training set; ids are not needed.
-            size: Examples in a batch.
-
-        Returns:
-            For ``Teaching.held_out``.
-        """
+        """Random held-out batches, by the Trainer's collator."""
         collate = self._get_collator_with_removed_columns(self.data_collator)
         return RandomBatches(examples, size, self.args.seed, collate)
 
@@ -119,19 +99,7 @@ class TeachingTrainer(Trainer):
         inputs: dict[str, Tensor | Any],
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor:
-        """Take a student step, and a teacher step where one is due.
-
-        Args:
-            model: The student, prepared.
-            inputs: A batch by column.
-            num_items_in_batch: The Trainer's.
-
-        Returns:
-            The loss that the student descended, detached.
-
-        Raises:
-            UsageError: If nobody teaches, or the batch does not say which examples it holds.
-        """
+        """Take a student step, and a teacher step where one is due."""
         if self.teaching is None:
             raise UsageError("The trainer has no teacher: call teach(Teaching(...)) before.")
         inputs = self._prepare_inputs(inputs)
@@ -159,28 +127,13 @@ class TeachingTrainer(Trainer):
         prediction_loss_only: bool,
         ignore_keys: list[str] | None = None,
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Evaluate a batch as the Trainer does, without the column of identities.
-
-        Args:
-            model: The student.
-            inputs: A batch by column.
-            prediction_loss_only: The Trainer's.
-            ignore_keys: The Trainer's.
-
-        Returns:
-            Loss, logits and labels.
-        """
+        """Evaluate a batch as the Trainer does, without the id column."""
         return super().prediction_step(
             model, self._without_ids(inputs), prediction_loss_only, ignore_keys
         )
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log as the Trainer does, with the mean held-out loss since the last time.
-
-        Args:
-            logs: What to log.
-            start_time: The Trainer's.
-        """
+        """Log as the Trainer does, with the mean held-out loss."""
         if "loss" in logs and self.teaching is not None and self._judged:
             logs["held_out_loss"] = float(torch.stack(list(self._judged)).mean())
             self._judged = ()
@@ -302,7 +255,7 @@ class TeachingTrainer(Trainer):
 
 
 class _StepTaken(TrainerCallback):
-    """Begins a run with a new tutor, and undoes what keeps the loop from a second step."""
+    """Resets the tutor at the start of training, and skips the loop's own optimiser step."""
 
     def __init__(self, trainer: TeachingTrainer) -> None:
         self.trainer = trainer

@@ -1,4 +1,4 @@
-"""What a training loop tells while it runs: numbers by name, to wherever they are wanted."""
+"""Logging of a tutor's steps to TensorBoard, Weights & Biases or ``logging``."""
 
 from tutelage.logs.numbers import weight_numbers
 from tutelage.logs.places import (

@@ -1,4 +1,4 @@
-"""What the weights of one step are like, in a few numbers."""
+"""Summary statistics of the weights of a step."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ QUANTILES = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
 
 
 def weight_numbers(weights: Float[Tensor, "L"]) -> dict[str, Tensor]:
-    """How the weights of L rows lie, and how many rows they leave.
+    """Quantiles, effective sample size and entropy of L weights.
 
     ``effective_size = (sum w)^2 / sum w^2``, in rows: L where all weigh the same, 1 where one
     alone does, 0 where none does. ``entropy = -sum p log p`` with ``p = w / sum w``, in nats:

@@ -1,4 +1,4 @@
-"""Where numbers go: TensorBoard, Weights & Biases, ``logging``, or any function of two."""
+"""Log targets: TensorBoard, Weights & Biases, ``logging``, or any function."""
 
 import logging
 import math
@@ -37,17 +37,17 @@ class TensorBoard:
         )
 
     def __call__(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Write them."""
+        """Write scalars."""
         for name, number in numbers.items():
             self.writer.add_scalar(name, number, step)
 
     def close(self) -> None:
-        """Write what is still in memory."""
+        """Flush and close the files."""
         self.writer.close()
 
 
 def to_wandb(run: Any) -> Log:
-    """A run of Weights & Biases.
+    """Log to a run of Weights & Biases.
 
     Args:
         run: What ``wandb.init`` gives, or anything with ``log(numbers, step=...)``.
@@ -63,7 +63,7 @@ def to_wandb(run: Any) -> Log:
 
 
 def to_logger(logger: logging.Logger, level: int = logging.INFO) -> Log:
-    """A logger of the standard library, and so any handler: files, sockets, JSON.
+    """Log to a logger of the standard library.
 
     Args:
         logger: Which.

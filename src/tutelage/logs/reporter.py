@@ -1,4 +1,4 @@
-"""Every few steps of a tutor, what a person wants to see of them."""
+"""``Reporter``: periodic logging of a tutor's steps."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -14,25 +14,24 @@ from tutelage.training.tutor import Tutor
 
 
 class Reporter:
-    """Tells logs how a tutor's student and teacher fare.
+    """Logs the steps of a tutor at intervals.
 
-    ``docs/logging.md`` lists the names. What is not there is left out: the held-out loss before
-    the signal first looked, the norm of a hypergradient before the teacher first moved.
+    ``docs/logging.md`` lists the names. Values that do not exist yet are left out: the held-out
+    loss before the first estimate, the hypergradient's norm before the first teacher step.
 
-    Between two steps that are told it holds on to tensors and computes no number but that norm,
-    once for every teacher step; where it tells, all numbers of a step come from the device at
-    once.
+    Between logged steps it keeps tensors and computes nothing but that norm, once for every
+    teacher step. All numbers of a logged step are copied from the device at once.
 
     Args:
-        tutor: Whose steps they are.
-        *logs: Where numbers go, one after the other; where there is none, nothing is looked at.
-        every: Student steps between two that are told.
+        tutor: The tutor whose steps are logged.
+        *logs: Log targets; without one, nothing is computed.
+        every: Student steps between two logged steps.
 
     Raises:
         ValueError: If ``every`` is below 1.
 
-    Note: where a student is trained by several processes, numbers are of the rows of the one
-    that tells; let one of them do it.
+    Note: where several processes train a student, numbers are those of this process's rows; log
+    from one of them.
     """
 
     def __init__(self, tutor: Tutor, *logs: Log, every: int = 50) -> None:
@@ -44,18 +43,18 @@ class Reporter:
         self._held_out_loss: Tensor | None = None
         self._norm: Tensor | None = None
         self._hook = None
-        if logs and (learner := tutor.teacher_updater) is not None:
-            self._hook = learner.optimizer.register_step_pre_hook(self._seen)
+        if logs and (updater := tutor.teacher_updater) is not None:
+            self._hook = updater.optimizer.register_step_pre_hook(self._seen)
 
     def __call__(self, record: Record) -> None:
-        """Tell of a step where its turn has come; to be called once for each."""
+        """Log the step just taken, if its turn has come; call it after every step."""
         if record.held_out_loss is not None:
             self._held_out_loss = record.held_out_loss
         if self.logs and self.tutor.steps % self.every == 0:
-            self.tell(self.numbers(record))
+            self.log(self.numbers(record))
 
-    def tell(self, numbers: Mapping[str, float]) -> None:
-        """Tell other numbers of the step that was just taken.
+    def log(self, numbers: Mapping[str, float]) -> None:
+        """Log other numbers of the step just taken.
 
         Args:
             numbers: By name.
@@ -64,10 +63,10 @@ class Reporter:
             log(self.tutor.steps, numbers)
 
     def numbers(self, record: Record) -> dict[str, float]:
-        """What would be told of a step; waits for the device, once.
+        """The numbers of a step; synchronises with the device once.
 
         Args:
-            record: What ``Tutor.step`` gave.
+            record: The result of ``Tutor.step``.
 
         Returns:
             By name.
@@ -91,7 +90,7 @@ class Reporter:
         return found
 
     def close(self) -> None:
-        """Look at the teacher's steps no longer, and close the logs that can be closed."""
+        """Remove hooks and close the logs."""
         if self._hook is not None:
             self._hook.remove()
         for log in self.logs:

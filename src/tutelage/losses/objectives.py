@@ -1,4 +1,4 @@
-"""From logits to one loss per example, and which examples count in a mean of losses.
+"""Objectives: logits and targets to one loss per example.
 
 An objective may have a method ``counts(targets) -> Tensor [L]``: how many labels each row has.
 Rows with 0 are in no mean and give no gradient; where others have more than one, as sequences
@@ -52,7 +52,7 @@ def cross_entropy(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor
 
 
 def expected_error(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor, "B"]:
-    """``1 - p_y`` of every example: one less the expected accuracy, which is differentiable.
+    """``1 - p_y`` of every example, a differentiable error rate.
 
     Args:
         logits: Unnormalised log-probabilities.
@@ -73,7 +73,7 @@ def expected_error(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tenso
 
 
 def squared_error(outputs: Tensor, targets: Float[Tensor, "B *n"]) -> Float[Tensor, "B"]:
-    """``(f(x) - y)^2`` of every example, the mean over its numbers: the loss of a regression.
+    """``(f(x) - y)^2`` of every example, averaged over its outputs.
 
     Args:
         outputs: [B, 1], or [B]; [B, n] for n numbers of an example.
@@ -120,20 +120,13 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Float[Tensor, "B"]:
 
 
 def is_row_by_row(objective: Objective) -> bool:
-    """Whether an objective is known to look at one row at a time.
-
-    Args:
-        objective: Any objective.
-
-    Returns:
-        True for the functions of this module; False: it is not known.
-    """
+    """Whether an objective is known to treat rows independently."""
     return objective in (cross_entropy, expected_error, squared_error, binary_cross_entropy)
 
 
 @dataclass(frozen=True)
 class TokenCrossEntropy:
-    """Mean cross entropy over the tokens of every sequence, in nats; padding never counts.
+    """Mean cross entropy over the tokens of every sequence, in nats, without padding.
 
     A sequence without a token counts in no mean over sequences.
 
@@ -162,13 +155,13 @@ class TokenCrossEntropy:
         return found.sum(1) / (targets != self.ignored).sum(1).clamp(min=1)
 
     def counts(self, targets: Tensor) -> Tensor:
-        """Which sequences count."""
+        """Which sequences have a token."""
         return (targets != self.ignored).flatten(1).any(1)
 
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """``objective(logits, targets) + mean_d (t^_d - t_d)^2``: a second output is taught, too.
+    """``objective(logits, targets) + mean_d (t^_d - t_d)^2`` for auxiliary targets t.
 
     For a student that gives a tuple (logits, t^) and a teacher whose lessons have auxiliary
     targets t, [L, ...] as t^. Without them, as on held-out examples, the objective alone.
@@ -195,24 +188,17 @@ class Auxiliary:
         return losses + off.square().flatten(1).mean(1)
 
     def counts(self, targets: Tensor) -> Tensor | None:
-        """Which examples count: those that do for the objective."""
+        """The objective's own counts."""
         return counts_of(self.objective, targets)
 
 
 def logits_of(outputs: Outputs) -> Tensor:
-    """The logits among what a student gives.
-
-    Args:
-        outputs: Logits, or a tuple that begins with them.
-
-    Returns:
-        [L, C].
-    """
+    """The logits in a student's output."""
     return outputs if isinstance(outputs, Tensor) else outputs[0]
 
 
 def losses_of(objective: Objective, outputs: Outputs, rows: Lesson | Batch) -> Tensor:
-    """The loss of every row of a lesson, auxiliary targets included where it has them.
+    """The loss of every row, auxiliary targets included where the lesson has them.
 
     Every objective and metric is evaluated here, whoever asks.
 

@@ -1,4 +1,4 @@
-"""Losses of the probability p that a student gives to the label, in place of cross entropy."""
+"""Losses of the label's probability p, in place of cross entropy."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from tutelage.validation.ranges import not_negative
 
 @dataclass(frozen=True)
 class Focal:
-    """``-(1 - p)^gamma log p``: examples that the student has learnt count less.
+    """``-(1 - p)^gamma log p``: confident examples count less.
 
     ``gamma=0`` is cross entropy. For ``gamma`` below 1 the first factor has no finite slope at
     p = 1, so it is held constant within rounding of there.

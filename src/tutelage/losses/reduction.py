@@ -1,4 +1,4 @@
-"""From weighted losses to the one number that a student descends, and which rows it counts."""
+"""The weighted mean of losses, and which rows count in it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ def weighted_loss(
     total: Callable[[Tensor], Tensor] = lambda x: x,
     counts: Tensor | None = None,
 ) -> Float[Tensor, ""]:
-    """Reduce per-example losses to the number that the student descends.
+    """Reduce weighted losses to the scalar that the student minimises.
 
     The one rule for weights, in loss, log and hypergradient alike. It is linear in ``losses``:
 
@@ -75,30 +75,12 @@ def weighted_loss(
 
 
 def nonzero(total: Tensor) -> Tensor:
-    """Make a divisor safe: where it is zero, divide by one instead.
-
-    Args:
-        total: Sums of non-negative weights, any shape.
-
-    Returns:
-        ``total`` with every zero replaced by a constant one.
-    """
+    """Replace zero divisors by one."""
     return torch.where(total == 0, torch.ones_like(total), total)
 
 
 def counts_of(objective: Callable[..., Tensor], targets: Tensor) -> Tensor | None:
-    """How much each row counts in a mean of losses, before any weight.
-
-    Args:
-        objective: See ``tutelage.losses.objectives``.
-        targets: Of L rows.
-
-    Returns:
-        Numbers [L], 0 where a row has no label; None where all count the same.
-
-    Raises:
-        UsageError: If the objective's own ``counts`` gives something else.
-    """
+    """How many labels each row has, 0 for none; None where all rows have one."""
     own = getattr(objective, "counts", None)
     if own is not None:
         found = own(targets)
@@ -126,16 +108,7 @@ def _ignore_index(objective: Callable[..., Tensor]) -> int | None:
 def held_out_counts(
     objective: Callable[..., Tensor], metric: Callable[..., Tensor] | None, targets: Tensor
 ) -> Tensor | None:
-    """How much each held-out row counts: as the metric counts, but for rows without a label.
-
-    Args:
-        objective: What the student is trained by.
-        metric: What it is judged by; the objective where None.
-        targets: Of L rows.
-
-    Returns:
-        Numbers [L]; None where all count the same.
-    """
+    """How many labels each held-out row has for the metric, 0 for none."""
     own = counts_of(objective, targets)
     found = own if metric is None else counts_of(metric, targets)
     if metric is None or own is None:
@@ -146,16 +119,7 @@ def held_out_counts(
 def counted_mean(
     values: Float[Tensor, "L"], counts: Tensor | None, total: Callable[[Tensor], Tensor]
 ) -> Float[Tensor, ""]:
-    """``sum_i c_i x_i / sum_i c_i``; 0 where nothing counts.
-
-    Args:
-        values: One for each row.
-        counts: How many labels each row has; None: 1 each.
-        total: The sum of a number over all processes, where several have rows.
-
-    Returns:
-        A scalar: this process's share.
-    """
+    """``sum_i c_i x_i / sum_i c_i``; 0 where nothing counts."""
     rows = values.new_full((), len(values))
     if counts is not None:
         counts = counts.to(values.dtype)

@@ -1,4 +1,4 @@
-"""Labels that are no classes: examples without a label, and labels that nobody declared."""
+"""Examples without a label, soft labels and label checks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Rows = TypeVar("Rows", bound=Batch | Lesson)
 
 @dataclass(frozen=True)
 class CrossEntropy:
-    """Cross entropy of every example in nats, where some labels stand for none.
+    """Cross entropy of every example in nats, with ignored labels.
 
     An example with an ignored label has loss 0 and, whatever its teacher says, weight 0: it
     counts in no mean and gives no gradient. A batch without a label leaves the student alone.
@@ -49,7 +49,7 @@ class CrossEntropy:
 
 
 def with_classes(rows: Rows, counts: Tensor | None) -> Rows:
-    """Class 0 in place of labels that are none, which would index beyond the classes."""
+    """Replace ignored labels by class 0, a valid index."""
     if counts is None or rows.targets.ndim > 1 or rows.targets.is_floating_point():
         return rows
     return rows._replace(targets=rows.targets.where(counts > 0, 0))
@@ -61,7 +61,7 @@ Hook = Callable[[Lesson, Observation], Tensor]
 def apply_to_labelled(
     hook: Hook, lesson: Lesson, observation: Observation, counts: Tensor | None
 ) -> Tensor:
-    """What a teacher gives for each row, made for those that have a label; 0 for the others.
+    """Call a teacher's hook on the labelled rows only; 0 for the others.
 
     The teacher sees the labelled rows alone, so that the others are in no mean, rank or draw
     of its own. Where some may be without a label, this waits for a GPU.
@@ -80,7 +80,7 @@ def apply_to_labelled(
 def apply_to_labelled_examples(
     hook: Hook, lesson: Lesson, observation: Observation, counts: Tensor | None
 ) -> Tensor:
-    """The same of a moment that gives a number for each example of the batch."""
+    """The same for a hook with one output for each example of the batch."""
     if counts is None:
         return hook(lesson, observation)
     rows = (counts > 0).nonzero().squeeze(1)
@@ -96,7 +96,7 @@ def apply_to_labelled_examples(
 def counted_rows(
     lesson: Lesson, observation: Observation, counts: Tensor | None
 ) -> tuple[Lesson, Observation]:
-    """The rows of a lesson that have a label, and what was seen of them."""
+    """The labelled rows of a lesson and of its observation."""
     if counts is None:
         return lesson, observation
     rows = (counts > 0).nonzero().squeeze(1)
@@ -128,7 +128,7 @@ def _only(rows: Tensor, lesson: Lesson, observation: Observation) -> tuple[Lesso
 def correct_predictions(
     outputs: Outputs, targets: Tensor, counts: Tensor | None = None
 ) -> Tensor:
-    """Which examples a student names the class of; those without a label are left out."""
+    """Which labelled examples a student classifies correctly."""
     logits = logits_of(outputs)
     labels = targets.argmax(1) if targets.ndim == 2 else targets
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
@@ -141,7 +141,7 @@ def correct_predictions(
 
 
 def require_distributions(targets: Tensor, objective: object) -> None:
-    """Refuse soft labels that are no probabilities, by cross entropy; waits for the device."""
+    """Raise if soft labels of cross entropy do not sum to 1; synchronises the device."""
     mixes = objective is cross_entropy or isinstance(objective, CrossEntropy)
     if not mixes or not targets.is_floating_point():
         return
@@ -157,7 +157,7 @@ def require_distributions(targets: Tensor, objective: object) -> None:
 
 
 def one_hot(targets: Tensor, classes: int, owner: str) -> Tensor:
-    """Class ids as rows of a one and zeros.
+    """One-hot rows of class ids.
 
     Note: class ids that are none are a ``UsageError`` on the CPU.
     """
@@ -167,7 +167,7 @@ def one_hot(targets: Tensor, classes: int, owner: str) -> Tensor:
 
 
 def require_classes_of(targets: Tensor, classes: int, owner: str) -> None:
-    """Refuse labels that a teacher made for C classes does not know."""
+    """Raise if a label is not one of a teacher's C classes."""
     if targets.is_floating_point() or targets.ndim != 1:
         raise UsageError(f"{owner} takes class ids [L], got {described(targets)}.")
     wrong = (targets < 0) | (targets >= classes)

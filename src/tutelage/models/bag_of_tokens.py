@@ -1,4 +1,4 @@
-"""The mean of a text's embedded tokens and one linear layer: trains in seconds on a CPU.
+"""A linear text classifier of the mean token embedding.
 
 Source: Joulin et al. 2017, Bag of Tricks for Efficient Text Classification, without n-grams.
 """
@@ -17,7 +17,7 @@ as for images, stands for the 0.5 that suits this model"""
 
 
 class Mean(nn.Module):
-    """The mean over the tokens that there are."""
+    """The mean over unmasked tokens."""
 
     def forward(
         self, embedded: Float[Tensor, "B L W"], there: Integer[Tensor, "B L"]
@@ -29,7 +29,7 @@ class Mean(nn.Module):
 
 
 class BagOfTokens(nn.Module):
-    """A linear classifier of the mean embedding; the order of the tokens does not count.
+    """A linear classifier of the mean embedding, independent of token order.
 
     Args:
         words: Tokens there are.

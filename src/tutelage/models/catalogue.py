@@ -1,4 +1,4 @@
-"""Students by name, as the command line and the settings files ask for them."""
+"""Student networks by name."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from tutelage.models.wide_resnet import wrn
 
 
 class Images(NamedTuple):
-    """What a student is shown and how many classes it tells apart."""
+    """Channels, size and number of classes of a data set."""
 
     classes: int
     channels: int
@@ -53,7 +53,7 @@ _OFTEN = {f"resnet{depth}" for depth in (18, 34, 50, 101, 152)}
 
 
 def build_student(name: str, *, classes: int, channels: int, size: int, seed: int) -> nn.Module:
-    """The student of that name on the CPU, its weights drawn from ``seed`` alone.
+    """Build a student on the CPU, its weights drawn from ``seed`` alone.
 
     Torch's global generators are left as they were.
 
@@ -85,14 +85,7 @@ def _build(name: str, of: Images) -> nn.Module:
 
 
 def require_student(name: str) -> None:
-    """Refuse a name that no student has, whatever images it is to be shown.
-
-    Args:
-        name: As ``build_student`` takes it.
-
-    Raises:
-        UsageError: If there is none of that name.
-    """
+    """Raise if no student has a name."""
     if name in STUDENTS or name in _OFTEN or _WIDE.fullmatch(name):
         return
     try:
@@ -113,7 +106,7 @@ def _unknown(name: str, others: list[str]) -> str:
 
 
 def default_tap(student: nn.Module) -> str:
-    """The name of the module whose output feeds the student's last linear layer.
+    """The module whose output feeds the student's last linear layer.
 
     That is the module registered just before the last ``nn.Linear`` in the order of
     ``named_modules()``, taken as a whole where it has parts of its own, and never one that

@@ -1,4 +1,4 @@
-"""The thin residual networks for CIFAR, of 6n+2 layers, with shortcuts free of parameters.
+"""ResNets for CIFAR with 6n+2 layers and parameter-free shortcuts.
 
 Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, section 4.2.
 """

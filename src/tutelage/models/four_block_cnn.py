@@ -1,4 +1,4 @@
-"""The four-block convolutional network of few-shot learning, as a student and as features.
+"""The four-block convolutional network of few-shot learning.
 
 Source: Finn et al. 2017, Model-Agnostic Meta-Learning, section 5.2; the commentary network of
 Raghu et al. 2021, Teaching with Commentaries, appendices A and B.3.
@@ -42,7 +42,7 @@ class FourBlocks(nn.Module):
         self.features = width * (size // 16) ** 2
 
     def forward(self, images: Float[Tensor, "B channels H W"]) -> Float[Tensor, "B F"]:
-        """The features of every image."""
+        """The flattened features."""
         return self.blocks(images).flatten(1)
 
 
@@ -66,7 +66,7 @@ class FourBlockCNN(nn.Module):
         self.fc = nn.Linear(self.pool.features, outputs)
 
     def forward(self, images: Float[Tensor, "B channels H W"]) -> Float[Tensor, "B outputs"]:
-        """The outputs before any softmax or sigmoid."""
+        """The logits."""
         return self.fc(self.pool(images))
 
 

@@ -1,4 +1,4 @@
-"""Where networks for small images show their internal states I0 to I3."""
+"""Modules of small-image networks that output the internal states I0 to I3."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ STAGES = {"I1": "stage3", "I2": "stage2", "I3": "stage1"}
 
 
 class Tap(NamedTuple):
-    """A module of a student, and what it gives."""
+    """A module of a student and the width of its output."""
 
     name: str
     width: int
@@ -23,7 +23,7 @@ class Tap(NamedTuple):
 
 
 def internal_state(student: nn.Module, which: str, image: Sequence[int]) -> Tap:
-    """Where a student shows an internal state of Fan et al. 2021, section 4.
+    """The module of an internal state of Fan et al. 2021, section 4.
 
     I0 is what feeds the last linear layer, in any student; I1 to I3 are the outputs of the last
     to the first stage of a CIFAR or wide ResNet. I1, averaged over its pixels, would be I0.
@@ -53,16 +53,7 @@ def internal_state(student: nn.Module, which: str, image: Sequence[int]) -> Tap:
 
 @torch.no_grad()
 def measured_width(student: nn.Module, tap: str, image: Sequence[int]) -> int:
-    """How many features a module gives, by showing the student one black image.
-
-    Args:
-        student: The student, left as it is.
-        tap: The module's name; one that the student lacks is refused.
-        image: [C, H, W] of what it is shown.
-
-    Returns:
-        Features per example, flattened.
-    """
+    """The output width of a module, measured on one black image."""
     find_tap(student, tap)
     first = next(student.parameters())
     modes = {part: part.training for part in student.modules()}

@@ -1,4 +1,4 @@
-"""A small U-Net that gives one logit for every pixel of an image."""
+"""A small U-Net with one logit for every pixel."""
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from tutelage.errors import UsageError
 
 
 class MaskUNet(nn.Module):
-    """Halves an image ``levels`` times and comes back, seeing at each size what it saw there.
+    """A U-Net of ``levels`` halvings with skip connections.
 
     Two 3x3 convolutions at every size, each followed by GroupNorm with one group and ReLU;
     max-pooling down, nearest-neighbour up to the exact size of what was there, so that H and W

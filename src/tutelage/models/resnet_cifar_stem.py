@@ -1,4 +1,4 @@
-"""The ImageNet ResNets with a stem for small images: a 3x3 convolution and no max-pool.
+"""ImageNet ResNets with a 3x3 stem and no max-pool, for small images.
 
 Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, table 1, with
 the stem of the widespread CIFAR implementation by Kuang Liu (pytorch-cifar).

@@ -1,4 +1,4 @@
-"""Sequence classifiers of ``transformers`` as students: tokens to logits."""
+"""Sequence classifiers of ``transformers`` as students."""
 
 import inspect
 from collections.abc import Collection, Iterator
@@ -29,7 +29,7 @@ DROPOUTS = (
 
 
 class TextClassifier(nn.Module):
-    """Any sequence classifier of ``transformers``, or one that gives a number.
+    """A sequence classifier, or regressor, of ``transformers``.
 
     Padding at the end, as long as all texts of a batch have it, is cut off; the rest is masked.
 
@@ -48,15 +48,7 @@ class TextClassifier(nn.Module):
 
 
 def arguments(texts: Tensor, *, typed: bool) -> dict[str, Tensor]:
-    """What models of ``transformers`` are called with.
-
-    Args:
-        texts: [B, 3, L]: token ids, token types, and 1 where there is a token.
-        typed: Whether the model knows token types.
-
-    Returns:
-        By name, [B, L'], without the padding that all texts have.
-    """
+    """Keyword arguments of a model of ``transformers``."""
     there = texts[:, 2].any(0).nonzero()
     length = int(there.max()) + 1 if len(there) else 1
     ids, types, mask = texts[:, :, :length].long().unbind(1)
@@ -65,14 +57,7 @@ def arguments(texts: Tensor, *, typed: bool) -> dict[str, Tensor]:
 
 
 def takes_types(model: nn.Module) -> bool:
-    """Whether a model tells the sentences of a pair apart by token types.
-
-    Args:
-        model: One of ``transformers``.
-
-    Returns:
-        Whether it takes two and more.
-    """
+    """Whether a model takes token types."""
     knows = "token_type_ids" in inspect.signature(model.forward).parameters
     return knows and getattr(getattr(model, "config", None), "type_vocab_size", 0) > 1
 
@@ -80,21 +65,7 @@ def takes_types(model: nn.Module) -> bool:
 def text_classifier(
     source: str | dict[str, Any], *, classes: int, dropout: float | None = None
 ) -> TextClassifier:
-    """A student from a folder, or a new one.
-
-    Args:
-        source: A folder that ``save_pretrained`` wrote, whose last layers may be missing; or
-            the settings of a ``BertConfig``, weights then drawn from torch's generator.
-        classes: Columns of the output; 1 for numbers.
-        dropout: Of hidden layers and attention; as the source says if None.
-
-    Returns:
-        The student.
-
-    Raises:
-        UsageError: If the folder is none, or holds no such model or not all of its encoder.
-        MissingExtraError: If transformers is not installed.
-    """
+    """A student loaded from a folder, or a new one."""
     try:
         from transformers import (
             AutoConfig,
@@ -131,11 +102,7 @@ def text_classifier(
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without what transformers has to say of loading: a bar, and which layers are new.
-
-    Yields:
-        Nothing.
-    """
+    """Silence progress bars and warnings of ``transformers`` inside."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

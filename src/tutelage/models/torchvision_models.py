@@ -15,14 +15,7 @@ _PLAIN_OUTPUT: dict[str, dict[str, bool]] = {
 
 
 def torchvision_names() -> list[str]:
-    """The names of torchvision's classification models.
-
-    Returns:
-        The names, sorted.
-
-    Raises:
-        MissingExtraError: If torchvision is not installed.
-    """
+    """The names of torchvision's classification models."""
     try:
         import torchvision  # costs seconds, and only the extra `train` brings it
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The small convolutional network that commentaries are learned with, and learned as.
+"""The small convolutional network of Raghu et al. 2021.
 
 Source: Raghu et al., "Teaching with Commentaries", ICLR 2021, and its official code.
 """

@@ -1,10 +1,10 @@
-"""A student that predicts something else beside its logits."""
+"""A student with a second output for auxiliary targets."""
 
 from torch import Tensor, nn
 
 
 class TwoHeads(nn.Module):
-    """Logits, and a second output for auxiliary targets, from the same features.
+    """Logits and a second output from the same features.
 
     Source: the students of Raghu et al. 2021, Teaching with Commentaries, appendix A.
 

@@ -1,4 +1,4 @@
-"""How every example's gradient lies to a direction, without per-example gradients."""
+"""Per-example products ``<grad l_i, v>`` without per-example gradients."""
 
 from tutelage.per_example.coupling import couples_rows
 from tutelage.per_example.finite_difference import central_dots, forward_difference_dots

@@ -1,4 +1,4 @@
-"""Finding which dimension of a module's output counts the rows of a batch."""
+"""Detection of the batch dimension of module outputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,7 +21,7 @@ Places = Mapping[tuple[str, int], Sequence[int | None]]
 FEW = 3
 """rows that are enough to tell where they are"""
 MANY = 64
-"""rows that are looked at where nothing else tells whether they depend on one another"""
+"""rows of the probe for students with batch normalisation"""
 TOLERANCE = 1e-4
 """of the largest gradient, by which a gradient may miss its multiple"""
 UNKNOWN = -1
@@ -31,7 +31,7 @@ UNKNOWN = -1
 def find_places(
     student: nn.Module, units: Sequence[Unit], given: ModuleInputs, rows: int
 ) -> Places | None:
-    """Run a few rows through the student and see what scales with each row's own loss.
+    """Find batch dimensions by scaling the loss of each row.
 
     Where the loss of row i is multiplied, row i of every gradient is, and nothing else: that
     tells positions from examples where their numbers agree, and finds modules that mix rows.
@@ -51,7 +51,7 @@ def find_places(
 
 
 def run(student: nn.Module, given: ModuleInputs, rows: int, few: int) -> object:
-    """What the student gives for a few rows, on copies of these and of its buffers."""
+    """Run the student on a few rows, with copies of its buffers."""
 
     def sliced(tensor: Tensor) -> Tensor:
         return (tensor[:few] if tensor.shape[:1] == (rows,) else tensor).clone()
@@ -65,7 +65,7 @@ def run(student: nn.Module, given: ModuleInputs, rows: int, few: int) -> object:
 
 @contextmanager
 def without_statistics(student: nn.Module) -> Iterator[None]:
-    """Batch normalisations in evaluation mode where they can be: these leave rows apart."""
+    """Batch normalisation by running statistics inside, where there are some."""
     norms = [m for m in student.modules() if isinstance(m, _BatchNorm)]
     changed = [m for m in norms if m.training and m.running_mean is not None]
     try:
@@ -78,7 +78,7 @@ def without_statistics(student: nn.Module) -> Iterator[None]:
 
 
 def gather(unit: Unit, outputs: dict[tuple[str, int], list[Tensor]], stack: ExitStack) -> None:
-    """Keep what a module gives, call by call."""
+    """Collect a module's outputs, call by call."""
     calls: list[None] = []
 
     def after(_module: nn.Module, _args: object, given: object) -> None:
@@ -94,7 +94,7 @@ def gather(unit: Unit, outputs: dict[tuple[str, int], list[Tensor]], stack: Exit
 def places_in(
     outputs: Mapping[tuple[str, int], list[Tensor]], result: object, sizes: tuple[int, int]
 ) -> Places:
-    """See what scales with the rows of a result."""
+    """Find the dimension of each output that scales with the rows."""
     scores = row_scores(result, sizes)
     if scores is None:
         return {}
@@ -118,7 +118,7 @@ def places_in(
 
 
 def row_scores(result: object, sizes: tuple[int, int]) -> Tensor | None:
-    """One differentiable number per row of what the student gave."""
+    """One differentiable scalar per row of the student's output."""
     for rows in sizes:
         fitting = [t for t in tensors_in(result) if t.requires_grad and t.shape[:1] == (rows,)]
         if fitting:

@@ -1,4 +1,4 @@
-"""Whether rows of a batch depend on one another, found from the graph of their own losses."""
+"""Detection of rows that depend on one another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ STUDENT = "what the student gives for a row depends on other rows"
 
 @dataclass
 class KnownGraphs:
-    """What is known of a student's graphs."""
+    """The graphs of a student that were checked."""
 
     passes: int = 0
     graphs: set[int] = field(default_factory=set)
@@ -38,7 +38,7 @@ class KnownGraphs:
     """those whose rows depend on one another, and how"""
 
     def due(self, key: tuple[int, int]) -> bool:
-        """Count a pass, and say whether it is to be checked."""
+        """Count a pass, and return whether to check it."""
         self.passes += 1
         new = key not in self.known
         self.known.add(key)
@@ -47,7 +47,7 @@ class KnownGraphs:
 
 
 def couples_rows(student: nn.Module) -> bool:
-    """Whether the gradient of one example depends on the others of its batch, where known."""
+    """Whether the student's rows are known to depend on one another."""
     found = KNOWN.get(student)
     return (found is not None and bool(found.coupled)) or any(
         uses_batch_statistics(m) or scales_by_frequency(m) for m in student.modules()
@@ -58,7 +58,7 @@ KNOWN: WeakKeyDictionary[nn.Module, KnownGraphs] = WeakKeyDictionary()
 
 
 class RowCheck:
-    """Checks one recorded pass of a student.
+    """Checks that rows of a recorded pass are independent.
 
     The gradient of ``sum_i u_i l_i`` in row i of any output is ``u_i`` times that of
     ``sum_i l_i`` where no other row's loss depends on it. That is checked between student and
@@ -83,11 +83,11 @@ class RowCheck:
         """why rows cannot be told apart; empty where they can"""
 
     def keep_outputs(self, result: object) -> None:
-        """Keep what a call of the student gave."""
+        """Collect the outputs of a call of the student."""
         self.outputs += [t for t in tensors_in(result) if t.requires_grad]
 
     def note(self, output: tuple[int, int], dim: int, delta: Tensor) -> None:
-        """Keep one number for each row of a gradient."""
+        """Record one number for each row of a gradient."""
         assert self.found is not None
         by_row = wide(delta.detach().movedim(dim, 0).reshape(self.rows, -1))
         steps = torch.arange(1, by_row.shape[1] + 1, dtype=by_row.dtype, device=by_row.device)
@@ -97,7 +97,7 @@ class RowCheck:
         self.found[output] = numbers.sum(1), bound
 
     def verify(self, losses: Tensor, *, row_by_row: bool = False) -> None:
-        """Check a pass between the student's forward and backward pass."""
+        """Check a pass, between forward and backward pass."""
         if losses.shape != (self.rows,) or not losses.requires_grad:
             self.reason = self.reason or UNKNOWN
             return
@@ -121,7 +121,7 @@ class RowCheck:
                 checked.coupled[key] = reason
 
     def verify_outputs(self, result: object) -> None:
-        """Check the student alone, whose losses are not known."""
+        """Check the student alone, where its losses are unknown."""
         fitting = [
             t for t in tensors_in(result) if t.requires_grad and t.shape[:1] == (self.rows,)
         ]
@@ -182,14 +182,14 @@ class RowCheck:
 def gradients_of(
     losses: Tensor, tensors: Sequence[Tensor], factors: Tensor
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of the losses times factors, the graph kept."""
+    """Gradients of scaled losses, keeping the graph."""
     if not tensors:
         return ()
     return torch.autograd.grad(losses, tensors, factors, retain_graph=True, allow_unused=True)
 
 
 def rows_of(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """A gradient's numbers row by row, and how much rounding may change them."""
+    """A gradient flattened by row, and its rounding bound."""
     numbers = wide(gradient.reshape(len(gradient), -1))
     bound = numbers.abs().sum(1, keepdim=True) * TOLERANCE.get(gradient.dtype, ROUNDED)
     return numbers, bound
@@ -198,14 +198,14 @@ def rows_of(gradient: Tensor) -> tuple[Tensor, Tensor]:
 def in_proportion(
     once: tuple[Tensor, Tensor], scaled: tuple[Tensor, Tensor], factors: Tensor
 ) -> bool:
-    """Whether numbers are others times the factors of their rows."""
+    """Whether a gradient scales with the factors of its rows."""
     u = factors.reshape(-1, *[1] * (once[0].ndim - 1)).to(once[0])
     gap = (scaled[0] / u - once[0]).abs()
     return bool((gap <= torch.maximum(once[1], scaled[1] / u)).all())
 
 
 def factors_for(losses: Tensor, number: int, digits: int) -> list[Tensor]:
-    """Ones, and powers of two: two sets of them, of which no two of 256 rows share both."""
+    """Ones, and two sets of powers of two that tell 256 rows apart."""
     rows = len(losses)
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(number))
     parts = [order % DIGIT, order // DIGIT % DIGIT][: digits if rows > DIGIT else 1]
@@ -214,13 +214,13 @@ def factors_for(losses: Tensor, number: int, digits: int) -> list[Tensor]:
 
 
 def fixed_projection(values: Tensor) -> Tensor:
-    """Sums with fixed, all different factors, so that none is trivially constant."""
+    """Project rows on a fixed vector without zeros."""
     steps = torch.arange(1, values.shape[1] + 1, dtype=values.dtype, device=values.device)
     return (values * torch.cos(steps)).sum(1)
 
 
 def graph_of(losses: Tensor) -> int:
-    """A number for the operators in a tensor's graph and how they hang together."""
+    """A hash of the operators in a tensor's graph."""
     places: dict[object, int] = {}
     operators: list[object] = []
     waiting: list[object] = [losses.grad_fn]

@@ -1,4 +1,4 @@
-"""Dot products by differences of the losses: hardly any memory, and inexact."""
+"""Per-example products by finite differences of the losses."""
 
 from math import isfinite, nan
 
@@ -41,7 +41,7 @@ def forward_difference_dots(
 
 
 def full_precision(params: Params, direction: Params) -> tuple[Params, Params]:
-    """Where a difference starts from and goes to, in float32 or better.
+    """Parameters and direction in float32 or better.
 
     Half precision cannot tell two students apart that are so near.
     """

@@ -1,4 +1,4 @@
-"""Dot products by the forward-mode derivative of the losses: exact for every student."""
+"""Per-example products by forward-mode differentiation of the losses."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 from tutelage.functional.derivatives import is_once_differentiable, missing_operator
+from tutelage.functional.differentiable import without_fast_path
 from tutelage.functional.recomputation import no_other_recomputation
 from tutelage.functional.trees import inner, leaves, reached_grad
 from tutelage.types import Params
@@ -20,7 +21,7 @@ Losses = Callable[[Params], Tensor]
 
 
 def forward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
-    """``<d l_i / d theta, g>`` for every row, along with the losses' forward pass.
+    """``<d l_i / d theta, g>`` for every row, by forward mode.
 
     With batch normalisation in training mode it includes the path through the batch statistics.
     Where an operator has no formula for forward mode, ``backward_dots`` gives the same numbers.
@@ -28,7 +29,7 @@ def forward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
     load_forward_mode()
     try:
         # dual tensors, not torch.func.jvp: under that, dropout may draw another mask
-        with torch.no_grad(), without_fast_attention(), dual_level(), as_constants():
+        with torch.no_grad(), without_fast_path(), dual_level(), as_constants():
             moved = {k: make_dual(params[k].detach(), v) for k, v in direction.items()}
             primal, tangent = unpack_dual(losses(params | moved))
     except RuntimeError as error:  # what else may be wrong is so in a backward pass, too
@@ -39,7 +40,7 @@ def forward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
 
 
 def backward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
-    """The same by ``d <g, v> / d u_i`` with ``g = d (sum_i u_i l_i) / d theta``.
+    """The same by double backward, ``d <g, v> / d u_i`` with ``g = d (sum u_i l_i) / d theta``.
 
     It takes two backward passes; where an operator has no second derivative, one for each row.
     """
@@ -76,7 +77,7 @@ def dots_in_rows(gradient: Params, direction: Params, u: Tensor) -> Tensor:
 
 @contextmanager
 def as_constants() -> Iterator[None]:
-    """Let what is computed under ``torch.no_grad`` inside carry no tangent.
+    """Drop tangents of what is computed under ``torch.no_grad`` inside.
 
     It has no part in the gradient, whose dot product is wanted; torch's forward mode would
     follow it all the same.
@@ -106,19 +107,8 @@ def as_constants() -> Iterator[None]:
 
 @cache
 def load_forward_mode() -> None:
-    """Let torch compile its forward-mode formulas, silencing its own deprecation warning."""
+    """Load torch's forward-mode formulas, without their deprecation warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         with dual_level():
             make_dual(torch.zeros(()), torch.zeros(()))
-
-
-@contextmanager
-def without_fast_attention() -> Iterator[None]:
-    """Leave torch's inference path for attention aside: it has no derivative of any kind."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)

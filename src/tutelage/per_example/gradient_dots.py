@@ -1,4 +1,4 @@
-"""Dot product of every example's gradient with a direction, by one call."""
+"""``gradient_dots``: per-example products by one call."""
 
 from collections.abc import Callable, Collection
 from typing import Literal, get_args
@@ -90,19 +90,7 @@ def gradient_dots(
 
 
 def direction_for(student: nn.Module, direction: Params, names: Collection[str]) -> Params:
-    """The part of a direction that counts, in the parameters' types.
-
-    Args:
-        student: The student.
-        direction: g, by the student's parameter names.
-        names: Of the parameters that count.
-
-    Returns:
-        g for some of these names.
-
-    Raises:
-        UsageError: If the student has no parameter of a name.
-    """
+    """The part of a direction for some parameters, in their dtypes."""
     own = dict(student.named_parameters())
     for name in direction:
         if name not in own:
@@ -117,18 +105,7 @@ def record_gradients(
     layers: Collection[str] | None,
     rows: int,
 ) -> Recording:
-    """One recorded forward and backward pass of the sum of the losses.
-
-    Args:
-        student: The student.
-        losses: Its losses as a function of the parameters.
-        params: Where to take the derivative.
-        layers: Names of the modules whose parameters count; None: all.
-        rows: B.
-
-    Returns:
-        The recording; every coefficient is 1.
-    """
+    """Record a forward and backward pass of the sum of the losses."""
     theta = leaves(params)
     recorder = Recorder(student, layers=layers)
     with torch.enable_grad(), recorder.record(rows, theta, verified=True) as recording:
@@ -141,7 +118,7 @@ def record_gradients(
 def dots_or_forward(
     recording: Recording, losses: Losses, params: Params, direction: Params
 ) -> Tensor:
-    """Dot products from a recorded pass, and in forward mode where it does not see enough.
+    """Products from a recording, by forward mode for parameters it does not cover.
 
     Args:
         recording: Of the sum of the losses.

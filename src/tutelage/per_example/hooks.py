@@ -1,4 +1,4 @@
-"""Hooks on a student's modules that fill a recording."""
+"""Module hooks that fill a recording."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,7 +28,7 @@ BATCH_FIRST = (
 
 
 class RecordingHooks:
-    """Fills a recording from the calls of a student's modules.
+    """Records the calls of a student's modules.
 
     Args:
         recording: Where to.
@@ -55,7 +55,7 @@ class RecordingHooks:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Take no notice of what is called inside."""
+        """Ignore calls inside."""
         self.paused = True
         try:
             yield
@@ -63,11 +63,11 @@ class RecordingHooks:
             self.paused = False
 
     def start(self) -> None:
-        """Count the calls of every module from the first again: the student is called."""
+        """Restart call numbers, when the student is called."""
         self.counts = {}
 
     def module(self, unit: Unit, stack: ExitStack) -> None:
-        """Watch a module."""
+        """Register hooks on a module."""
         self.units.append(unit)
         if unit.linear:
             self._linear(unit, stack)
@@ -149,14 +149,14 @@ class RecordingHooks:
 
 
 def place_of(places: Places, name: str, number: int) -> list[int | None]:
-    """What is known of a call, or of the module's last call that something is known of."""
+    """The batch dimensions of a call, or of the module's last known call."""
     while number > 0 and (name, number) not in places:
         number -= 1
     return list(places.get((name, number), ()))
 
 
 def checked(unit: Unit, output: Tensor, rows: int, place: int, dim: int | None) -> int | None:
-    """The dimension of a module's output that counts the batch's rows."""
+    """The batch dimension of an output, None if unknown."""
     fitting = [d for d, size in enumerate(output.shape) if size == rows]
     if dim == UNKNOWN:
         usual = usual_dim(unit.module, place)
@@ -167,7 +167,7 @@ def checked(unit: Unit, output: Tensor, rows: int, place: int, dim: int | None) 
 
 
 def usual_dim(module: nn.Module, place: int) -> int | None:
-    """Where modules of this kind have their rows, whatever the sizes."""
+    """The batch dimension by module type."""
     if isinstance(module, nn.RNNBase):
         return 0 if place == 0 and module.batch_first else 1
     if isinstance(module, nn.MultiheadAttention):

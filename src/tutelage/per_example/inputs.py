@@ -1,4 +1,4 @@
-"""What a module was called with, kept without history and guarded against being overwritten."""
+"""Detached inputs of a module call, guarded against in-place changes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,11 +21,11 @@ class ModuleInputs:
 
     @property
     def overwritten(self) -> bool:
-        """Whether somebody has written to an argument since."""
+        """Whether an argument was changed in place since."""
         return any(tensor._version != version for tensor, version in self.versions)
 
-    def changed(self, change: Callable[[Tensor], Tensor]) -> "Given":
-        """The arguments with every floating-point tensor changed."""
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "ModuleInputs":
+        """The arguments with every floating-point tensor mapped."""
 
         def floating(tensor: Tensor) -> Tensor:
             return change(tensor) if tensor.is_floating_point() else tensor
@@ -36,13 +36,13 @@ class ModuleInputs:
         same = {id(t) for t in all_tensors((args, kwargs))}
         return ModuleInputs(args, kwargs, [(t, v) for t, v in self.versions if id(t) in same])
 
-    def stored_as(self, kind: torch.dtype) -> "Given":
-        """The arguments with floating-point tensors of another type."""
+    def stored_as(self, kind: torch.dtype) -> "ModuleInputs":
+        """The arguments with floating-point tensors in another dtype."""
         return self.changed(lambda t: t.to(kind))
 
 
 def capture_inputs(args: tuple[object, ...], kwargs: dict[str, object]) -> ModuleInputs:
-    """Arguments without history, in the memory they came in."""
+    """Detach the arguments of a call, without copying."""
     kept_args, kept_kwargs = (
         map_tensors(args, Tensor.detach),
         map_tensors(kwargs, Tensor.detach),

@@ -1,4 +1,4 @@
-"""One call of one of a student's modules, kept until its share of the dot products is known."""
+"""One recorded call of a module, and its share of the products."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ from tutelage.types import Params
 
 @dataclass
 class Output:
-    """One tensor that a module gave, and what the loss made of it."""
+    """An output of a module, and the loss's gradient with respect to it."""
 
     row_dim: int
     delta: Tensor | None = None
@@ -29,7 +29,7 @@ class Output:
 
 @dataclass
 class Call:
-    """Inputs of a call and gradients of its outputs, from which each row's share follows."""
+    """Inputs and output gradients of a call."""
 
     unit: Unit
     rows: int
@@ -47,15 +47,15 @@ class Call:
     kind: torch.dtype | None = None
     """of the gradient that came"""
     repeated: bool = False
-    """whether another gradient came after the inputs had been let go"""
+    """whether another gradient came after the inputs had been dropped"""
 
     @property
     def reached(self) -> bool:
-        """Whether the loss depends on what the call gave."""
+        """Whether a gradient came to the call's outputs."""
         return bool(self.sums) or any(out.delta is not None for out in self.outputs)
 
     def receive(self, place: int, delta: Tensor) -> None:
-        """Take in the gradient of an output."""
+        """Record the gradient of an output."""
         out, delta = self.outputs[place], delta.detach()
         self.kind = delta.dtype
         self.repeated = bool(self.sums)  # without inputs nothing can be made of a second one
@@ -72,14 +72,14 @@ class Call:
         out.delta = delta if out.delta is None else out.delta + delta
 
     def keep_row_gradients(self, delta: Tensor, row_dim: int) -> None:
-        """Keep the parameters' gradients of every row, and nothing else."""
+        """Replace inputs and output gradients by per-example gradients."""
         device = delta.device.type
         with torch.no_grad(), torch.autocast(device, enabled=False):
             self.sums = row_gradients(self.unit, self.given, delta, row_dim, self.saved)
         self.given, self.saved = ModuleInputs((), {}), None
 
     def dots(self, direction: Params) -> Tensor:
-        """This call's share of every row's dot product."""
+        """The call's share of every row's product."""
         if self.repeated:
             raise RuntimeError(
                 "Two backward passes went through one graph of the student's while it was "
@@ -102,7 +102,7 @@ class Call:
             return self.moved_dots(local)
 
     def moved_dots(self, local: Params) -> Tensor:
-        """This call's share, by moving the parameters along the direction."""
+        """The call's share, by the outputs' derivative along the direction."""
         known = [(out.delta, out.row_dim) for out in self.outputs]
         if self.before is None:
             moved = [moved_linearly(self.unit.module, self.given, local)]
@@ -122,7 +122,7 @@ class Call:
 
 
 def saved_statistics(output: object) -> tuple[Tensor, Tensor] | None:
-    """Mean and 1 / standard deviation that a batch normalisation's own pass has computed."""
+    """Batch mean and inverse deviation saved by a batch normalisation's graph."""
     node = output.grad_fn if isinstance(output, Tensor) else None
     mean = getattr(node, "_saved_result1", None)
     inverse = getattr(node, "_saved_result2", None)
@@ -134,7 +134,7 @@ def saved_statistics(output: object) -> tuple[Tensor, Tensor] | None:
 def open_call(
     unit: Unit, rows: int, store: torch.dtype | None, given: ModuleInputs, output: object
 ) -> Call:
-    """Keep a layer's inputs."""
+    """Record a layer's inputs."""
     norm = isinstance(unit.module, nn.modules.batchnorm._BatchNorm)
     saved = saved_statistics(output) if norm and unit.module.training else None
     return Call(unit, rows, given, store, saved=saved)

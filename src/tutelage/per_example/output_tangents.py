@@ -1,4 +1,4 @@
-"""How a module's output moves when its parameters do, and what that does to every row."""
+"""Derivatives of a module's outputs along a direction of its parameters."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ class Direct(nn.Module):
 
 
 class ModuleSnapshot:
-    """A module as it was when it was called, so that the call can be made again.
+    """A module's state before a call, so that the call can be repeated.
 
     Args:
         module: The module, about to be called.
@@ -52,12 +52,12 @@ class ModuleSnapshot:
         self.autocast = torch.is_autocast_enabled(self.device.type)
 
     def arguments(self, given: ModuleInputs) -> ModuleInputs:
-        """Arguments in the type of the parameters, where autocast would have seen to that."""
+        """Inputs in the parameters' dtype, as under autocast."""
         return given.stored_as(next(self.module.parameters()).dtype) if self.autocast else given
 
     @contextmanager
     def again(self) -> Iterator[Params]:
-        """Random state and modes as they were; the caller's own come back afterwards."""
+        """Restore random state and modes of the call inside."""
         devices = [] if self.cuda_state is None else [self.device]
         modes = [(part, part.training) for part in self.module.modules()]
         with torch.random.fork_rng(devices):
@@ -78,7 +78,7 @@ def set_modes(modes: list[tuple[nn.Module, bool]]) -> None:
 
 
 def moved_linearly(module: nn.Module, given: ModuleInputs, local: Params) -> Tensor:
-    """A layer evaluated at the direction."""
+    """A linear layer's output derivative: the layer evaluated at the direction."""
     local = {k: wide(v) for k, v in local.items()}
     with torch.no_grad():
         if isinstance(module, nn.Embedding):
@@ -99,7 +99,7 @@ def zeros_like(parameter: Tensor, local: Params) -> Tensor:
 
 
 def embedding_rows(module: nn.Embedding, tokens: Tensor, table: Tensor) -> Tensor:
-    """Rows of a table; zeros for padding, which gets no gradient."""
+    """Rows of an embedding table; zeros for padding, which gets no gradient."""
     moved = table[tokens]
     if module.padding_idx is not None:
         moved.masked_fill_((tokens == module.padding_idx).unsqueeze(-1), 0.0)
@@ -110,7 +110,7 @@ def embedding_rows(module: nn.Embedding, tokens: Tensor, table: Tensor) -> Tenso
 
 
 def moved_forward(before: ModuleSnapshot, given: ModuleInputs, local: Params) -> list[Tensor]:
-    """The forward-mode derivative of any module in its own parameters.
+    """The output derivative of any module, by forward mode.
 
     Note: Raises NotImplementedError where torch has no forward-mode formula.
     """
@@ -129,7 +129,7 @@ def dots_by_rows(
     local: Params,
     outputs: list[tuple[Tensor | None, int]],
 ) -> Tensor:
-    """One backward pass through a module per row: for modules without a forward mode."""
+    """Products by one backward pass per row, for modules without forward mode."""
     with torch.enable_grad(), before.again() as own:
         own = {k: v.requires_grad_(k in local) for k, v in own.items()}
         tensors = tensors_in(call_module(before.module, own, before.arguments(given)))
@@ -146,7 +146,7 @@ def dots_by_rows(
 
 
 def row_dot(row: list[tuple[Tensor, Tensor]], own: Params, local: Params) -> Tensor:
-    """Dot product of one row's gradient."""
+    """The product of one row's gradient."""
     outs, deltas = [out for out, _ in row], [delta for _, delta in row]
     leaves = [own[k] for k in local]
     grads = torch.autograd.grad(outs, leaves, deltas, retain_graph=True, allow_unused=True)
@@ -156,5 +156,5 @@ def row_dot(row: list[tuple[Tensor, Tensor]], own: Params, local: Params) -> Ten
 
 
 def call_module(module: nn.Module, own: dict[str, Any], given: ModuleInputs) -> object:
-    """What a module gives on other parameters and buffers."""
+    """Call a module on other parameters and buffers."""
     return replay(module, own, given.args, given.kwargs, tie_weights=False)

@@ -1,4 +1,4 @@
-"""Recording the passes of anybody's training loop."""
+"""``Recorder``: recording of forward and backward passes in any training loop."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +17,7 @@ from tutelage.types import Params
 
 
 class Recorder:
-    """Records a student's passes in anybody's training loop.
+    """Records a student's forward and backward passes in any training loop.
 
     ::
 
@@ -29,18 +29,17 @@ class Recorder:
             ...
             r = earlier.dots(gradient_now, torch.full([B], 1 / B))
 
-    Inputs of the student's modules and gradients of their outputs are kept until the recording
-    is let go; normalisations, and layers with few parameters for the size of what they work on,
-    keep their gradient of every row instead. Within the block compiled code runs as it was
-    before it was compiled. The first block runs some rows of its batch through the student
-    once more, to find which dimensions count rows. At the first blocks, at some later ones, and
-    wherever the student runs other operators or gets another number of rows, two or three
-    backward passes more check that no row's output depends on other rows. A loss that couples
-    rows is found where it is given to ``Recording.verify``.
+    A recording holds the inputs of the student's modules and the gradients of their outputs;
+    normalisations, and layers with few parameters relative to their inputs, hold per-example
+    gradients instead. Compiled code runs eagerly within the block. The first block runs some
+    rows through the student once more, to find batch dimensions. The first blocks, some later
+    ones, and those with other operators or another batch size take two or three more backward
+    passes, to check that no row's output depends on other rows. A loss that couples rows is
+    detected if it is given to ``Recording.verify``.
 
-    With batch normalisation in training mode a row's number is its share of the batch's
-    gradient: the rows sum to ``<d (sum l) / d theta, g>`` exactly, but each leaves out how that
-    example moves the others through the statistics. ``forward_dots`` includes it.
+    With batch normalisation in training mode the result is a row's share of the batch's
+    gradient: rows sum to ``<d (sum l) / d theta, g>`` exactly, but each leaves out the
+    example's effect on others through the statistics, which ``forward_dots`` includes.
 
     Args:
         student: The student; a compiled one is run as it was before.
@@ -70,7 +69,7 @@ class Recorder:
     def record(
         self, rows: int, params: Params | None = None, *, verified: bool = False
     ) -> Iterator[Recording]:
-        """Record the passes made inside; hooks are gone afterwards.
+        """Record the passes inside.
 
         Args:
             rows: B, the number of examples in the batch.
@@ -132,15 +131,7 @@ class Recorder:
 
 
 def gradient_hook(recording: Recording, name: str) -> Callable[[Tensor], None]:
-    """A hook that adds up a parameter's gradient.
-
-    Args:
-        recording: Where to.
-        name: Under which name.
-
-    Returns:
-        The hook.
-    """
+    """A tensor hook that accumulates a parameter's gradient."""
     gradient = recording.gradient
 
     def keep(found: Tensor) -> None:

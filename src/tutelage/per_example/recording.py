@@ -1,20 +1,21 @@
-"""What a student's own forward and backward pass reveals about every row's gradient."""
+"""``Recording``: one recorded forward and backward pass."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
-from tutelage.per_example.check_sum import check_sums
 from tutelage.per_example.coupling import RowCheck
 from tutelage.per_example.module_calls import Call
+from tutelage.per_example.row_arithmetic import gradient_dot
 from tutelage.types import Params
 
 
 @dataclass
 class Recording:
-    """One forward and backward pass, ready to be asked for dot products once or many times."""
+    """A recorded forward and backward pass, from which products are read."""
 
     names: list[str]
     """parameters that count"""
@@ -34,12 +35,12 @@ class Recording:
 
     @property
     def uncovered(self) -> list[str]:
-        """Parameters that got a gradient from something else than a recorded module."""
+        """Parameters whose gradient came from outside recorded modules."""
         seen = {name for call in self.calls for name in call.unit.params.values()}
         return [name for name in self.gradient if name not in seen]
 
     def verify(self, losses: Tensor, *, row_by_row: bool = False) -> None:
-        """Check that no row's loss depends on other rows, so that ``dots`` can be exact.
+        """Check that rows are independent of one another, as ``dots`` needs.
 
         Call it between forward and backward pass where the objective is not known to be row by
         row; where rows depend on one another ``dots`` raises UnsupportedStudentError then.
@@ -51,13 +52,13 @@ class Recording:
         self.check.verify(losses, row_by_row=row_by_row)
 
     def finish(self) -> None:
-        """Let go of all that no gradient came to."""
+        """Drop calls without a gradient."""
         self.check.outputs.clear()
         self.called = bool(self.calls)
         self.calls = [call for call in self.calls if call.reached]
 
     def ones(self) -> Tensor:
-        """Coefficients where the sum of the losses was differentiated.
+        """Coefficients for the sum of the losses.
 
         Returns:
             [B].
@@ -130,3 +131,61 @@ class Recording:
                 f"(modules: {', '.join(sorted(self.unplaced))})"
             )
         return f"{message}. Use method='forward', or leave them out by layers=."
+
+
+TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
+"""largest gap, relative to the sum of absolute shares; ``ROUNDED`` for shorter floats"""
+ROUNDED = 5e-2
+NOISE = 1e-2
+"""part of that tolerance by which a layer may miss, relative to the shares of all layers"""
+
+
+def check_sums(
+    calls: Sequence[Call], shares: Sequence[Tensor], gradient: Params, direction: Params
+) -> Tensor:
+    """Compare the sum over rows with the gradient's product, layer by layer."""
+    groups = merge_overlapping([
+        set(call.unit.params.values()) & set(direction) for call in calls
+    ])
+    groups = [g for g in groups if g <= set(gradient)]
+    if not groups:
+        return torch.zeros((), device=shares[0].device)
+    members = [[bool(g & set(c.unit.params.values())) for c in calls] for g in groups]
+    inside = torch.tensor(members, dtype=torch.float64, device=shares[0].device)
+    sums = torch.stack([share.double().sum() for share in shares])
+    sizes = torch.stack([share.double().abs().sum() for share in shares])
+    wholes = torch.stack([group_dot(group, gradient, direction) for group in groups])
+    gaps = (inside @ sums - wholes).abs()
+    bounds = tolerance(calls, gradient) * (inside @ sizes + NOISE * sizes.sum()) + 1e-30
+    missed = gaps.isfinite() & (gaps > bounds)
+    if bool(missed.any()):
+        worst = int((gaps / bounds).where(missed, 0).argmax())
+        raise UnsupportedStudentError(
+            f"Row by row the dot products sum to {float((inside @ sums)[worst]):.6g}, but the "
+            f"gradient gives {float(wholes[worst]):.6g}: the student uses "
+            f"{', '.join(sorted(groups[worst]))} also outside of its modules' forward passes. "
+            "Use method='forward'."
+        )
+    return (gaps - gaps).sum()
+
+
+def group_dot(group: set[str], gradient: Params, direction: Params) -> Tensor:
+    """Product of the gradient of some parameters with the direction."""
+    return torch.stack([gradient_dot(gradient[k], direction[k]).double() for k in group]).sum()
+
+
+def tolerance(calls: Sequence[Call], gradient: Params) -> float:
+    """The largest relative gap, by the lowest precision that took part."""
+    kinds = {g.dtype for g in gradient.values()}
+    kinds |= {kind for call in calls for kind in (call.kind, call.store) if kind is not None}
+    return max(TOLERANCE.get(kind, ROUNDED) for kind in kinds)
+
+
+def merge_overlapping(sets: list[set[str]]) -> list[set[str]]:
+    """Merge sets that share a name."""
+    found: list[set[str]] = []
+    for names in filter(None, sets):
+        touching = [group for group in found if group & names]
+        found = [group for group in found if not group & names]
+        found.append(names.union(*touching))
+    return found

@@ -1,4 +1,4 @@
-"""Arithmetic on tensors of which one dimension counts the rows of a batch."""
+"""Arithmetic on batches, and on nested outputs of modules."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -11,7 +11,7 @@ from tutelage.precision import wide
 
 
 def sum_over(values: Tensor, dims: Sequence[int]) -> Tensor:
-    """Sum over dimensions, over none where there is none, in float32 or better."""
+    """Sum over dimensions, in float32 or better."""
     kind = torch.promote_types(values.dtype, torch.float32)
     if dims:
         return values.sum(tuple(dims), dtype=kind)
@@ -19,13 +19,13 @@ def sum_over(values: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 def row_dots(kept: Tensor, fresh: Tensor, row_dim: int) -> Tensor:
-    """Inner products row by row, in float32 or better."""
+    """Inner product of each row, in float32 or better."""
     others = [d for d in range(kept.ndim) if d != row_dim % kept.ndim]
     return sum_over(wide(fresh).mul_(kept), others)
 
 
 def gradient_dot(gradient: Tensor, direction: Tensor) -> Tensor:
-    """Inner product of a gradient, dense or sparse, with a dense tensor."""
+    """Inner product of a dense or sparse gradient with a dense tensor."""
     if gradient.is_sparse:
         found = direction[tuple(gradient._indices())]
         return (wide(gradient._values()) * wide(found)).sum()
@@ -33,13 +33,13 @@ def gradient_dot(gradient: Tensor, direction: Tensor) -> Tensor:
 
 
 def tensors_in(given: object) -> list[Tensor]:
-    """The floating-point tensors in what a module gave, in order, each once."""
+    """The distinct floating-point tensors of a nested output, in order."""
     found = {id(t): t for t in all_tensors(given) if t.is_floating_point()}
     return list(found.values())
 
 
 def all_tensors(given: object) -> list[Tensor]:
-    """Every tensor in something nested, in order."""
+    """All tensors of a nested structure, in order."""
     if isinstance(given, Tensor):
         return [given]
     if isinstance(given, Mapping):
@@ -54,7 +54,7 @@ def all_tensors(given: object) -> list[Tensor]:
 
 
 def map_tensors(given: object, change: Callable[[Tensor], Tensor]) -> object:
-    """Something nested with every tensor in it changed."""
+    """Map every tensor of a nested structure."""
     if isinstance(given, Tensor):
         return change(given)
     if type(given) is dict:
@@ -74,7 +74,7 @@ def map_tensors(given: object, change: Callable[[Tensor], Tensor]) -> object:
 
 
 def separate_views(given: object) -> object:
-    """The same tensors as views, of which none is computed from another."""
+    """Views of the outputs, none of which is computed from another."""
     views: dict[int, Tensor] = {}
 
     def view(tensor: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Gradients kept row by row, where they are smaller than what they follow from."""
+"""Per-example gradients, kept where they are smaller than inputs and output gradients."""
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ forming it costs about as much as reading a dot product off, later, from the oth
 
 
 def keeps_row_gradients(unit: Unit, given: ModuleInputs, delta: Tensor, row_dim: int) -> bool:
-    """Whether a layer's gradients are kept row by row."""
+    """Whether to keep a layer's per-example gradients."""
     module = unit.module
     if isinstance(module, CHANNEL_NORMS + TRAILING_NORMS):
         return row_dim not in own_dims(module, delta.ndim)
@@ -51,7 +51,7 @@ def row_gradients(
     row_dim: int,
     saved: tuple[Tensor, Tensor] | None,
 ) -> Params:
-    """Every row's gradient of a layer's parameters."""
+    """Per-example gradients of a layer's parameters."""
     module, delta = unit.module, wide(delta)
     norm = isinstance(module, CHANNEL_NORMS + TRAILING_NORMS)
     dims = own_dims(module, delta.ndim) if norm else {unit_dim(module, delta)}
@@ -70,7 +70,7 @@ def row_gradients(
 
 
 def summed(values: Tensor, dims: set[int], row_dim: int) -> Tensor:
-    """Sums over all dimensions but those of a layer's parameters and of the rows."""
+    """Sums over all dimensions other than those of rows and parameters."""
     sums = sum_over(values, [d for d in range(values.ndim) if d not in dims | {row_dim}])
     before = sum(d < row_dim for d in dims)
     return sums.movedim(before, 0).flatten(1)
@@ -86,7 +86,7 @@ def linear_gradients(x: Tensor, delta: Tensor, row_dim: int) -> Tensor:
 def convolution_gradients(
     module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, delta: Tensor
 ) -> Tensor:
-    """Every row's gradient of a kernel, by one convolution with a group per row."""
+    """Per-example gradients of a kernel, by one grouped convolution."""
     rows, nothing = len(x), [0] * (x.ndim - 2)
     x = padded(module, x)
     kernel = module.weight.detach().to(x.dtype)
@@ -108,7 +108,7 @@ def convolution_gradients(
 
 
 def amounts(module: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> list[int] | None:
-    """How many zeros a convolution sets on both sides."""
+    """Zero padding of a convolution; None for other kinds."""
     if module.padding_mode != "zeros" or module.padding == "same":
         return None
     if isinstance(module.padding, str):  # "valid"
@@ -117,7 +117,7 @@ def amounts(module: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> list[int] | None:
 
 
 def padded(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Tensor:
-    """A convolution's input with the border that the kernel sees."""
+    """A convolution's padded input."""
     if amounts(module) is not None:
         return x
     mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
@@ -139,7 +139,7 @@ def normed(module: nn.Module, x: Tensor, saved: tuple[Tensor, Tensor] | None) ->
 
 
 def statistics(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """What a batch or instance normalisation normalises by."""
+    """Mean and inverse deviation of a batch or instance normalisation."""
     assert isinstance(module, CHANNEL_NORMS)
     assert not isinstance(module, nn.GroupNorm)
     mean, variance = module.running_mean, module.running_var
@@ -151,5 +151,5 @@ def statistics(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def normalises_by_input(module: _BatchNorm | _InstanceNorm) -> bool:
-    """Whether it normalises by what it is given."""
+    """Whether a normalisation uses its input's statistics."""
     return module.training or not module.track_running_stats

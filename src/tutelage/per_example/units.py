@@ -1,4 +1,4 @@
-"""Which parts of a student hold which of its parameters, and how these enter their outputs."""
+"""The modules that use each parameter."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ LINEAR_FORWARDS = {kind.forward for kind in (*LAYERS, *NORMS)}
 
 @dataclass(frozen=True)
 class Unit:
-    """A module with parameters of which its output depends directly."""
+    """A module and the parameters that it uses directly."""
 
     name: str
     module: nn.Module
@@ -56,7 +56,7 @@ class Unit:
 
 
 def units_of(student: nn.Module, wanted: Collection[str]) -> list[Unit]:
-    """Divide the wanted parameters among the modules that use them.
+    """Assign parameters to the modules that use them.
 
     A module that reaches into its children's parameters, as ``nn.MultiheadAttention`` does, is
     one unit with them.
@@ -81,12 +81,12 @@ def units_of(student: nn.Module, wanted: Collection[str]) -> list[Unit]:
 
 
 def owns_children_parameters(module: nn.Module) -> bool:
-    """Whether a module uses parameters that lie in its children, without calling these."""
+    """Whether a module uses its children's parameters without calling the children."""
     return isinstance(module, nn.MultiheadAttention) or is_parametrized(module)
 
 
 def is_linear(module: nn.Module) -> bool:
-    """Whether a module's output is linear in all of its own parameters."""
+    """Whether a module's output is linear in its own parameters."""
     plain = {name for name, _ in module.named_parameters(recurse=True)} <= {"weight", "bias"}
     own_forward = "forward" in vars(module)
     chosen = isinstance(module, nn.EmbeddingBag) and (
@@ -96,12 +96,12 @@ def is_linear(module: nn.Module) -> bool:
 
 
 def uses_batch_statistics(module: nn.Module) -> bool:
-    """Whether it is a batch normalisation that normalises by the batch it is given."""
+    """Whether a module normalises by batch statistics."""
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
 
 
 def scales_by_frequency(module: nn.Module) -> bool:
-    """Whether it is an embedding whose gradient is divided by the frequency of tokens."""
+    """Whether an embedding divides its gradient by token frequency."""
     return isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.scale_grad_by_freq
 
 
@@ -123,17 +123,17 @@ def selected(student: nn.Module, layers: Collection[str] | None) -> list[str]:
 
 
 def within(name: str, layers: Collection[str]) -> bool:
-    """Whether a parameter lies in one of some modules."""
+    """Whether a parameter belongs to one of some modules."""
     return any(name.startswith(f"{layer}.") for layer in layers)
 
 
 def direct_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """A module's parameters, without those of its children."""
+    """A module's parameters without its children's."""
     return list(module.parameters(recurse=False))
 
 
 def without_padding(student: nn.Module, direction: Params) -> Params:
-    """A direction without what it has in padding rows of embeddings, which get no gradient."""
+    """A direction with zeros in padding rows of embeddings, which get no gradient."""
     names: dict[Tensor, str] = {p: name for name, p in student.named_parameters()}
     found = dict(direction)
     for module in student.modules():

@@ -1,4 +1,4 @@
-"""Learning signals: how the teacher learns whether its teaching helped."""
+"""Signals: estimators of the teacher's gradient."""
 
 from tutelage.signals.implicit import Implicit
 from tutelage.signals.lookahead import Lookahead

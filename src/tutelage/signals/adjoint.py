@@ -1,4 +1,4 @@
-"""One student step, and the way back: from the adjoint after it to the adjoint before it."""
+"""The adjoint of one student step, for any update rule."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from tutelage.types import Params, Step, StudentState
 
 
 class Adjoint(NamedTuple):
-    """Derivatives of the held-out loss."""
+    """Gradients of the held-out loss."""
 
     params: Params
     """with respect to the student's parameters"""
@@ -25,7 +25,7 @@ class Adjoint(NamedTuple):
 
     @classmethod
     def at(cls, end: StudentState, direct: Params, teacher: Params) -> "Adjoint":
-        """The adjoint of a student whose held-out loss is taken."""
+        """The adjoint at the end of a run."""
         slots = {
             slot: {k: torch.zeros_like(x) for k, x in memory.items()}
             for slot, memory in end.slots.items()
@@ -35,7 +35,7 @@ class Adjoint(NamedTuple):
 
 
 class ReplayedStep(NamedTuple):
-    """A step that was taken, ready to be gone through backwards."""
+    """A recomputed step, linearised for a backward pass."""
 
     rule: UpdateRule
     state: StudentState
@@ -45,13 +45,13 @@ class ReplayedStep(NamedTuple):
     """the gradient at ``state``"""
 
     def after(self) -> StudentState:
-        """Take the step."""
+        """The state after the step."""
         with torch.no_grad():
             after = update_jointly(self.rule, self.state, self._moving, self.step.settings)
         return after._replace(buffers=self.linearised.buffers)
 
     def backward(self, adjoint: Adjoint) -> Adjoint:
-        """Carry an adjoint back through the step.
+        """Propagate an adjoint back through the step.
 
         The update rule is differentiated elementwise, which gives the adjoint of the step's
         gradient g; then ``d_theta += H g_bar`` and ``d_phi += M g_bar``.
@@ -73,7 +73,7 @@ class ReplayedStep(NamedTuple):
 def replay_step(
     problem: BilevelProblem, product: Product, state: StudentState, teacher: Params, step: Step
 ) -> ReplayedStep:
-    """Take a step so that it can be gone through backwards."""
+    """Recompute a step and linearise it."""
     problem.student.require(require_steps_with_derivative)
     return ReplayedStep(
         problem.rule, state, step, product.linearise(problem, state, teacher, step)

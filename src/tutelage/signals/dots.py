@@ -1,4 +1,4 @@
-"""Dot products of a real step's rows, from what was seen of it while it was taken."""
+"""Per-example products at a real step, from its own passes where possible."""
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ def dots_of(
     *,
     weighted_only: bool = False,
 ) -> Tensor:
-    """``<d l_i / d theta, v>`` at the step, read off its own passes where these show enough."""
+    """``<d l_i / d theta, v>`` at the step, from the recorded passes or separate ones."""
     recorded = observed.recorded
     # another process may have recorded its rows where this one has not; both send one message
     if recorded is not None or problem.processes.size > 1:
@@ -45,7 +45,7 @@ def dots_of(
 def exact_dots(
     problem: BilevelProblem, start: StudentState, lesson: Lesson, step: Step, v: Params
 ) -> Tensor:
-    """``<d l_i / d theta, v>`` by separate passes, in forward mode where the student has it."""
+    """``<d l_i / d theta, v>`` by forward mode."""
     return Alignment().dots(problem, start, lesson, step, v)
 
 
@@ -56,7 +56,7 @@ def one_sided(
     v: Params,
     observed: StepObservation,
 ) -> Tensor:
-    """``(l_i(theta + e v) - l_i(theta)) / e``, the losses at the step itself being known.
+    """``(l_i(theta + e v) - l_i(theta)) / e``, with known losses at the step.
 
     One forward pass, where central differences take two; both are taken anew in float32 where
     the step was in half precision, whose losses are no good for differences.
@@ -78,7 +78,7 @@ def weighted_slopes(
     v: Params,
     lesson: Lesson,
 ) -> tuple[Tensor, Tensor]:
-    """The derivatives along v of what the student descends for each row, and of its weight."""
+    """Derivatives along v of the rows' losses and weights."""
     phi = detached(teacher)
 
     def values(params: Params) -> Tensor:
@@ -95,7 +95,7 @@ def weighted_slopes(
 def observe_step(
     problem: BilevelProblem, teacher: Params, start: StudentState, step: Step
 ) -> StepObservation:
-    """What was seen of a step, from the state before it."""
+    """Recompute the observation of a step from the state before it."""
     with torch.no_grad():
         lesson = problem.lesson(detached(teacher), step.batch)
         observation, _ = problem.observe(start, lesson, step)
@@ -105,7 +105,7 @@ def observe_step(
 def row_coefficients(
     problem: BilevelProblem, teacher: Params, step: Step, observed: StepObservation
 ) -> Tensor:
-    """The derivative of the student's loss by each row's loss."""
+    """The derivative of the weighted loss with respect to each row's loss."""
     lesson, observation = observed.lesson, observed.observation
     weights = problem.weights(detached(teacher), lesson, observation, step.batch.seed)
     losses = observation.losses.detach().requires_grad_()
@@ -115,7 +115,7 @@ def row_coefficients(
 def recorded_dots(
     recorded: Recorded, coefficients: Tensor, v: Params, *, weighted_only: bool
 ) -> Tensor:
-    """Dot products read off the step's own passes."""
+    """Products read from a recording."""
     absent = coefficients == 0
     if bool(absent.any()) and not weighted_only:
         raise UnsupportedStudentError("A row of weight zero left nothing to read off.")

@@ -1,4 +1,4 @@
-"""How far steps that are undone in floating point are from those that were taken."""
+"""Rounding error of steps reversed in floating point."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ ENTRIES = 4096
 
 
 def entries_of(params: Params) -> Params:
-    """Some entries of each parameter, always the same: all of a small one."""
+    """A fixed sample of each parameter's entries."""
     return {name: p.detach().reshape(-1)[_places(p)].clone() for name, p in params.items()}
 
 
@@ -33,7 +33,7 @@ def _places(p: Tensor) -> Tensor | slice:
 
 
 class UndoneWindow(NamedTuple):
-    """A window that was gone through backwards."""
+    """A reversed window."""
 
     steps: Sequence[Step]
     start: Params | None
@@ -50,7 +50,7 @@ class UndoneWindow(NamedTuple):
     """scalar: the steps' parts of the hypergradient, by their norms, relative to its own"""
 
     def error(self) -> float:
-        """About the relative error that undoing the steps adds to a hypergradient.
+        """Estimate of the relative error that reversing adds to a hypergradient.
 
         How far the parameters have come back beside what they were or moved by, times the
         growth of the adjoint, since what grows on its way back is as sensitive to where it
@@ -88,17 +88,17 @@ def _share(part: Tensor, whole: Tensor) -> float:
 
 
 def amplification(steps: Sequence[Step]) -> float:
-    """How much undoing steps amplifies rounding by the momentum alone."""
+    """The growth of rounding errors by the momentum alone."""
     return math.prod(1 / min(s["momentum"] for s in step.settings.values()) for step in steps)
 
 
 def precision_of(params: Params) -> float:
-    """The relative rounding of the coarsest type."""
+    """The largest machine epsilon of the dtypes."""
     return max(torch.finfo(p.dtype).eps for p in params.values())
 
 
 def require_little_drift(steps: Sequence[Step], params: Params) -> None:
-    """Refuse windows too long to be undone well in floating point, whatever the loss."""
+    """Raise if a window is too long to reverse accurately."""
     growth, precision = amplification(steps), precision_of(params)
     if growth * precision > WORST_DRIFT:
         each = math.log(growth) / len(steps)
@@ -112,7 +112,7 @@ def require_little_drift(steps: Sequence[Step], params: Params) -> None:
 
 
 def require_undone(estimate: Estimate, undone: UndoneWindow, end: StudentState) -> Estimate:
-    """Refuse an estimate whose steps did not come back as they were."""
+    """Raise if the estimated error of a reversed window is too large."""
     nothing = {k: torch.full_like(g, torch.nan) for k, g in estimate.grad.items()}
     error = undone.error()
     if math.isnan(error) or not is_finite(estimate.grad):

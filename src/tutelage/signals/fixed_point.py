@@ -1,4 +1,4 @@
-"""Whole numbers in place of floating-point ones: sums of them lose no bit."""
+"""Fixed-point arithmetic without loss of bits."""
 
 from fractions import Fraction
 
@@ -21,13 +21,13 @@ ROOM = 2**62
 
 
 def power(exponent: Tensor) -> Tensor:
-    """``2**exponent``, exactly; of an unset one the smallest there is."""
+    """``2**exponent``, exactly; the smallest power for an unset exponent."""
     biased = exponent.long().clamp_(min=-HIGHEST) + 1023
     return (biased << 52).view(torch.float64)
 
 
 def value_of(x: Tensor, exponent: Tensor) -> Tensor:
-    """What fixed-point numbers stand for."""
+    """Fixed-point numbers as float64."""
     return x.double() * power(exponent)
 
 
@@ -37,13 +37,13 @@ def fixed(x: Tensor, exponent: Tensor) -> Tensor:
 
 
 def exponent_for(size: Tensor) -> Tensor:
-    """The exponents of the last bit for numbers of a size."""
+    """Exponents of the last bit for numbers of a size."""
     exponent = (size.frexp().exponent - BITS).clamp_(LOWEST, HIGHEST)
     return exponent.masked_fill_(size == 0, UNSET).short()
 
 
 def refitted(size: Tensor, exponent: Tensor, enough: Tensor | float = 0.0) -> Tensor:
-    """Exponents under which numbers of a size neither overflow nor lack bits."""
+    """Exponents for which numbers neither overflow nor lack bits."""
     unit = power(exponent)
     low, high = (size / unit).aminmax()
     if low >= FEWEST and high <= MOST:  # as nearly always
@@ -65,7 +65,7 @@ def ratio(mu: float) -> Fraction:
 
 
 def shrink(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
-    """``x * mu`` on whole numbers, the lost bits going into the buffer."""
+    """``x * mu`` on integers, with the lost bits kept in the buffer."""
     n, d = mu.numerator, mu.denominator
     x, lost = divided(x, d)
     buffer, kept = divided(buffer * d + lost, n)
@@ -81,6 +81,6 @@ def grow(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
 
 
 def divided(x: Tensor, by: int) -> tuple[Tensor, Tensor]:
-    """Division of whole numbers, rounded down."""
+    """Integer division, rounded down, and its remainder."""
     quotient = x.div(by, rounding_mode="floor")
     return quotient, x - quotient * by  # a second division would cost ten times as much

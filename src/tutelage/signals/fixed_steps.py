@@ -1,4 +1,4 @@
-"""One step of momentum SGD in fixed point, and what it needs to know beforehand."""
+"""One step of momentum SGD in fixed point."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from tutelage.types import Params
 
 
 class FixedPointState(NamedTuple):
-    """The fixed-point state of some parameters, joined."""
+    """The fixed-point state of some parameters, concatenated."""
 
     theta: Tensor
     """int64"""
@@ -27,7 +27,7 @@ class FixedPointState(NamedTuple):
 
 
 class Refit(NamedTuple):
-    """Numbers as they were before a step gave them a last bit of another value."""
+    """Numbers before a step changed their exponents."""
 
     places: tuple[Tensor, ...]
     theta: Tensor
@@ -37,7 +37,7 @@ class Refit(NamedTuple):
 
 
 class FixedPointStep(NamedTuple):
-    """What a step does to some joined parameters, in floating point."""
+    """The change of some concatenated parameters by a step, in floating point."""
 
     numbers: FixedPointState
     theta: Tensor
@@ -52,8 +52,8 @@ class FixedPointStep(NamedTuple):
     @classmethod
     def of(
         cls, now: FixedPointState, gradient: Params, names: list[str], s: Settings
-    ) -> "Change":
-        """The change."""
+    ) -> "FixedPointStep":
+        """Compute the change."""
         theta = value_of(now.theta, now.theta_exponent)
         velocity = value_of(now.velocity, now.velocity_exponent)
         added = decayed_gradient(join(gradient, names).double(), theta, s)
@@ -66,7 +66,7 @@ class FixedPointStep(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether velocity and parameters are finite after it."""
+        """Whether velocity and parameters are finite after the step."""
         after = self.after
         reached = self.theta - self.lr * after
         if bool((after.sum() + reached.sum()).isfinite()):  # one that is not shows in a sum
@@ -75,14 +75,14 @@ class FixedPointStep(NamedTuple):
 
     @property
     def sizes(self) -> tuple[Tensor, Tensor]:
-        """Of the largest numbers that take part, for the parameters and for the velocity."""
+        """The largest magnitudes of parameters and velocity in the step."""
         after = self.after
         moved = torch.maximum(self.theta.abs(), (self.lr * after).abs())
         largest = torch.maximum(self.velocity.abs(), self.added.abs())
         return moved, torch.maximum(largest, after.abs())
 
     def refitted(self) -> tuple[FixedPointState, Refit | None]:
-        """The numbers with last bits that the step can be taken with."""
+        """The state with exponents that fit the step."""
         now, (theta_size, velocity_size) = self.numbers, self.sizes
         theta_exponent = refitted(theta_size, now.theta_exponent)
         enough = power(theta_exponent) / max(abs(self.lr), 1e-300)
@@ -105,11 +105,11 @@ class FixedPointStep(NamedTuple):
 
 
 def parameter_change(now: FixedPointState, lr: float) -> Tensor:
-    """What a step takes from the parameters; the same for the same arguments."""
+    """What a step subtracts from the parameters."""
     return fixed(value_of(now.velocity, now.velocity_exponent) * lr, now.theta_exponent)
 
 
 def decayed_gradient(gradient: Tensor, param: Tensor, s: Settings) -> Tensor:
-    """The gradient as the optimiser adds it to the velocity."""
+    """The gradient with weight decay, as added to the velocity."""
     g = -gradient if s["maximize"] else gradient
     return g + s["weight_decay"] * param if s["weight_decay"] else g

@@ -1,4 +1,4 @@
-"""Going back through momentum SGD: earlier states from later ones."""
+"""Reversal of momentum SGD: earlier states from later ones."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,13 +28,13 @@ from tutelage.types import Params, Step
 
 @dataclass
 class FloatHistory:
-    """Undoes steps in floating point; rounding grows by ``1 / mu`` a step."""
+    """Reverses steps in floating point; rounding errors grow by ``1 / mu`` a step."""
 
     params: Params
     velocity: Params
 
     def params_before(self, step: Step) -> Params:
-        """``theta = theta' + eta v'``; kept, so that the next call goes on from there."""
+        """``theta = theta' + eta v'``, kept for the next call."""
         undone = {
             k: self.params[k] + s["lr"] * self.velocity[k] for k, s in step.settings.items()
         }
@@ -50,7 +50,7 @@ class FloatHistory:
 
 @dataclass
 class ExactHistory:
-    """Takes and undoes steps in fixed point, losing no bit.
+    """Takes and reverses steps in fixed point, without loss of bits.
 
     Multiplying a whole number by mu = n / d drops bits; they go into a buffer beside it, which
     gives them back when the step is undone: log2(d / n) bits per parameter and step.
@@ -77,7 +77,7 @@ class ExactHistory:
 
     @classmethod
     def start(cls, params: Params, velocity: Params) -> "ExactHistory":
-        """The history of a student that has taken no step yet."""
+        """The history before the first step."""
         theta = {k: p.double() for k, p in params.items()}
         rest = {k: velocity[k].double() if k in velocity else p * 0 for k, p in theta.items()}
         of_theta = {k: exponent_for(p.abs()) for k, p in theta.items()}
@@ -93,12 +93,12 @@ class ExactHistory:
 
     @property
     def params(self) -> Params:
-        """The parameters as the student sees them."""
+        """The parameters in their own dtypes."""
         return self._seen(self.theta, self.theta_exponents)
 
     @property
     def velocities(self) -> Params:
-        """The momentum buffers in the parameters' own types."""
+        """The momentum buffers in the parameters' dtypes."""
         return self._seen(self.velocity, self.velocity_exponents)
 
     def step(self, step: Step, gradient: Params) -> bool:
@@ -126,7 +126,7 @@ class ExactHistory:
         return True
 
     def params_before(self, step: Step) -> Params:
-        """Undo the step's change of the parameters."""
+        """Reverse the step's change of the parameters."""
         for names in self._groups(step.settings, step):
             now = self._of(names)
             now = now._replace(
@@ -140,7 +140,7 @@ class ExactHistory:
         return self.params
 
     def undo_velocity(self, step: Step, gradient: Params) -> None:
-        """Undo the step's change of the velocity; after ``params_before``."""
+        """Reverse the step's change of the velocity; after ``params_before``."""
         self.taken -= 1
         for names in self._groups(step.settings, step):
             s, mu = step.settings[names[0]], ratio(step.settings[names[0]]["momentum"])
@@ -160,7 +160,7 @@ class ExactHistory:
                 self.buffers[k] = self.stored.pop((self.taken, k), self.buffers[k])
 
     def bits(self, steps: int) -> float:
-        """Bits held beside the state, per parameter and step."""
+        """Bits stored beside the state, per parameter and step."""
         held = sum(t.numel() for t in self.buffers.values())
         kept = [*self.buffers.values(), *self.stored.values()]
         for refit in self.refits.values():

@@ -1,4 +1,4 @@
-"""The implicit function theorem at a student that is taken to be trained to the end."""
+"""The implicit function theorem at a student taken to be converged."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class Implicit:
         """Estimate the hypergradient."""
         step = window.steps[-1]
         decay, sign = stationary_terms(step)
-        loss, gradient, direct = problem.judge(window.end, teacher, held_out)
+        loss, gradient, direct = problem.evaluate(window.end, teacher, held_out)
         linearised = self.product.linearise(problem, window.end, teacher, step)
 
         def matvec(u: Params) -> Params:
@@ -48,20 +48,9 @@ class Implicit:
 
 
 def stationary_terms(step: Step) -> tuple[Mapping[str, float], float]:
-    """What an optimiser adds to the gradient, and by which sign it takes it, where it rests.
+    """Weight decay and sign of the gradient in the optimiser's stationary condition.
 
     At rest ``sign * grad + decay * theta`` is zero in every parameter that the step moves.
-
-    Args:
-        step: The step.
-
-    Returns:
-        Weight decay by parameter name, without parameters whose rate is zero beside others that
-        move; -1 where the optimiser maximises, else 1.
-
-    Raises:
-        UnsupportedStudentError: If weight decay is decoupled from the gradient, or only some
-            parameters are moved to maximise.
     """
     moved = {k: s for k, s in step.settings.items() if s["lr"] != 0} or step.settings
     decay = {k: float(s["weight_decay"]) for k, s in moved.items()}

@@ -1,4 +1,4 @@
-"""One step ahead: would the student have been better for other weights a step ago?"""
+"""``Lookahead``: the hypergradient through one student step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,26 +30,26 @@ Mode = Literal["online", "restep", "virtual"]
 class Lookahead:
     """The hypergradient through the student's last step: ``Unrolled(steps=1)`` made cheap.
 
-    ``d judge / d phi = M v`` with ``v`` the judging loss's gradient at the new parameters,
-    carried back through the update rule to the step's gradient (``v = -eta grad`` for plain
-    SGD). With ``"online"`` the student's real step is the look-ahead, and the changed teacher
-    serves the next one; with ``"restep"`` the look-ahead is only tried, and the real step is
-    taken with the changed teacher's weights, from the same forward pass. ``"virtual"`` is the
-    same but for how the step is tried, as in the papers: by plain SGD of the student's learning
-    rate, without momentum or weight decay, whatever its optimiser is. ``judge="next"`` takes
-    the loss of the next training step for the held-out loss: its gradient is computed anyway;
-    with ``"plain"`` the steps in between, that one included, are taken without the teacher.
+    ``d L / d phi = M v`` with ``v`` the gradient of the held-out loss L at the new parameters,
+    propagated back through the update rule to the step's gradient (``v = -eta grad`` for plain
+    SGD). With ``"online"`` the step is the student's real one, and the updated teacher is used
+    from the next step on; with ``"restep"`` the step is tentative, and the real one is taken
+    with the updated teacher's weights, from the same forward pass. ``"virtual"`` is the same
+    with a tentative step of plain SGD, as in the papers: with the student's learning rate, but
+    without momentum or weight decay. ``judge="next"`` uses the loss of the next training step
+    as held-out loss, since its gradient is computed anyway; with ``"plain"`` the steps in
+    between, that one included, are taken without the teacher.
 
     Source: Shu et al. 2019, Meta-Weight-Net; Ren et al. 2018, Learning to Reweight Examples;
     gradient-alignment reward, section 3 (``judge="next"``).
 
     Note: other modes than ``"virtual"`` see the student's own optimiser, momentum included; the
     two differ in where the held-out gradient is taken. What ``judge="next"`` leaves out: the
-    next loss's own dependence on the teacher. Where the step is taken again, a lesson that the
+    next loss's own dependence on the teacher. With the other modes, a lesson that the
     teacher prepared is kept as it is.
 
     Raises:
-        ValueError: If mode or judge is unknown, or the next step should judge a step not taken.
+        ValueError: If mode or judge is unknown, or another mode than "online" has ``judge``.
     """
 
     product: Product = field(default_factory=Automatic)
@@ -72,11 +72,11 @@ class Lookahead:
 
     @property
     def recomputes_step(self) -> bool:
-        """Whether the real step is taken with the weights that came of looking ahead of it."""
+        """Whether the real step is taken with the updated teacher's weights."""
         return self.mode != "online"
 
     def records(self, problem: BilevelProblem) -> bool:
-        """Whether the step's passes are to be recorded, the student being what it now is."""
+        """Whether to record the step's passes."""
         return isinstance(self.product, Automatic | Alignment) and self.product.records(problem)
 
     def __call__(
@@ -87,7 +87,7 @@ class Lookahead:
         step = window.steps[-1]
         virtual = self.mode == "virtual"
         end = virtual_step(window) if virtual else window.end
-        evaluation = window.held_out_loss or problem.judge(end, teacher, held_out)
+        evaluation = window.held_out_loss or problem.evaluate(end, teacher, held_out)
         back = virtual_step_adjoint if virtual else update_adjoint
         v = back(problem, window, teacher, held_out_gradient(evaluation, step))
         mixed = self._mixed(problem, window.start, teacher, step, v, window.observed)
@@ -118,31 +118,13 @@ def mixed_from_dots(
     observed: StepObservation,
     dots: Tensor,
 ) -> Params:
-    """``M v`` from the rows' dot products with v.
-
-    Args:
-        problem: The student learning under the teacher.
-        teacher: Teacher parameters, requiring grad.
-        step: The step.
-        observed: The step as it was seen.
-        dots: [L].
-
-    Returns:
-        Keyed like the teacher.
-    """
+    """``M v`` from per-example products with v."""
     weights = problem.weights(teacher, observed.lesson, observed.observation, step.batch.seed)
     return named_grad(problem.reduce(dots, weights, observed.lesson), teacher)
 
 
 def virtual_step(window: Window) -> StudentState:
-    """The student after a step of plain SGD, ``theta - lr g``, in place of its optimiser's.
-
-    Args:
-        window: The step, with the state before it and its gradient.
-
-    Returns:
-        The student.
-    """
+    """The student after a step of plain SGD, ``theta - lr g``."""
     start, settings = window.start, window.steps[-1].settings
     assert start is not None
     assert window.gradient is not None
@@ -153,17 +135,7 @@ def virtual_step(window: Window) -> StudentState:
 def virtual_step_adjoint(
     _: BilevelProblem, window: Window, __: Params, adjoint: Params
 ) -> Params:
-    """Carry an adjoint of the new parameters back to the gradient of a step of plain SGD.
-
-    Args:
-        _: The student learning under the teacher.
-        window: The step.
-        __: Teacher parameters.
-        adjoint: Gradient with respect to the parameters after the step.
-
-    Returns:
-        ``-lr`` times it, for the parameters that the step moved.
-    """
+    """The adjoint of the gradient of a plain SGD step."""
     settings = window.steps[-1].settings
     return {k: -_rate(own) * adjoint[k] for k, own in settings.items()}
 
@@ -175,17 +147,7 @@ def _rate(settings: Mapping[str, float | bool]) -> float:
 def update_adjoint(
     problem: BilevelProblem, window: Window, teacher: Params, adjoint: Params
 ) -> Params:
-    """Carry an adjoint of the new parameters back to the step's gradient.
-
-    Args:
-        problem: The student learning under the teacher.
-        window: The step, with the state before it.
-        teacher: Teacher parameters.
-        adjoint: Gradient with respect to the parameters after the step.
-
-    Returns:
-        The gradient with respect to the step's gradient, for the parameters that it moved.
-    """
+    """The adjoint of the step's gradient, by differentiating the update rule."""
     start, step = window.start, window.steps[-1]
     assert start is not None
     recorded = None if window.observed is None else window.observed.recorded
@@ -195,7 +157,7 @@ def update_adjoint(
         grads = problem.processes.all_reduce_params({
             k: recorded.gradient[k] for k in step.settings
         })
-    else:  # nothing recorded, or looked at again after some parameters were frozen
+    else:  # nothing recorded, or some parameters were frozen since
         grads, _ = problem.gradient(start, teacher, step)
     grads = leaves(grads)
     after = problem.rule.update(start, grads, step.settings).params

@@ -1,6 +1,7 @@
-"""What rewards make of log-probabilities: the policy gradient and what goes with it."""
+"""Policy gradients of sampling teachers."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -8,17 +9,22 @@ from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
+from tutelage.functional.replay_context import replay_context
 from tutelage.functional.trees import named_grad, plus
-from tutelage.losses.reduction import nonzero
+from tutelage.hooks import entropy
+from tutelage.hooks import log_prob as call_log_prob
+from tutelage.losses.reduction import counts_of, nonzero
+from tutelage.losses.targets import apply_to_labelled_examples
 from tutelage.precision import wide
 from tutelage.signals.dots import observe_step
 from tutelage.signals.protocol import Judge
-from tutelage.teacher import acts_at_test, entropy
+from tutelage.teacher import acts_at_test, implements
 from tutelage.types import (
     Batch,
     Estimate,
     HeldOutLoss,
     Lesson,
+    Observation,
     Params,
     Step,
     StepObservation,
@@ -34,10 +40,10 @@ TINY = 1e-8
 def evaluated_step(
     problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
 ) -> tuple[Step, HeldOutLoss, StepObservation]:
-    """The step that is rewarded, what came of it, and what was seen of it."""
+    """The window's step, the held-out loss after it, and its observation."""
     assert window.start is not None
     step = window.steps[-1]
-    evaluation = window.held_out_loss or problem.judge(window.end, teacher, held_out)
+    evaluation = window.held_out_loss or problem.evaluate(window.end, teacher, held_out)
     return (
         step,
         evaluation,
@@ -57,7 +63,7 @@ def policy_gradient(
 
     Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
     """
-    chosen = wide(problem.log_prob(teacher, step, observed.observation, lesson))
+    chosen = wide(log_prob(problem, teacher, step, observed.observation, lesson))
     if chosen.shape != reward.shape:  # which might broadcast
         raise ValueError(
             f"{type(problem.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
@@ -69,16 +75,36 @@ def policy_gradient(
     return named_grad(-(reward * chosen).sum() / number, teacher)
 
 
+def log_prob(
+    problem: BilevelProblem,
+    teacher: Params,
+    step: Step,
+    observation: Observation,
+    lesson: Lesson | None = None,
+) -> Tensor:
+    """The log-probability [B] of what the teacher sampled at a step, in lesson and weights."""
+    lesson = problem.lesson(teacher, step.batch) if lesson is None else lesson
+    in_lesson = lesson.log_prob  # an example's action counts there without a label, too
+    if in_lesson is not None and not implements(problem.teacher, "log_prob"):
+        return in_lesson
+    counts = counts_of(problem.objective, lesson.targets)
+    with replay_context(lesson, problem.local_seed(step.batch.seed + 2)):
+        hook = partial(call_log_prob, problem.teacher, teacher)
+        without = lesson._replace(log_prob=None)
+        in_weights = apply_to_labelled_examples(hook, without, observation, counts)
+    return in_weights if in_lesson is None else in_lesson + in_weights
+
+
 def counted_actions(problem: BilevelProblem, lesson: Lesson, examples: int) -> Tensor:
-    """Which examples' actions count."""
-    found = problem.counted(lesson, examples) if lesson.log_prob is None else None
-    if found is None:
+    """Which examples' actions count, bool [B]: those of which a row has a label."""
+    counts = counts_of(problem.objective, lesson.targets)
+    if counts is None or lesson.log_prob is not None:
         return torch.ones(examples, dtype=torch.bool, device=lesson.ids.device)
-    return found
+    return counts.new_zeros(examples).index_add(0, lesson.group, counts) > 0
 
 
 def require_rewarding(problem: BilevelProblem, judge: Judge) -> None:
-    """Refuse a held-out loss that the teacher changes otherwise than by the step."""
+    """Raise if the teacher changes the held-out loss other than by the step."""
     if judge == "held-out" and acts_at_test(problem.teacher):
         raise UsageError(
             f"{type(problem.teacher).__name__} acts at test, so that the held-out loss "
@@ -94,7 +120,7 @@ def normalised(
     total: Callable[[Tensor], Tensor] = lambda x: x,
     counted: Tensor | None = None,
 ) -> Tensor:
-    """Rewards with their mean taken off and divided by their deviation, or part of that."""
+    """Rewards less their mean, divided by their standard deviation."""
     if how == "none":
         return rewards
     rewards = wide(rewards)
@@ -118,14 +144,14 @@ def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:
 def with_entropy(
     problem: BilevelProblem, teacher: Params, grad: Params, weight: float
 ) -> Params:
-    """A gradient that also ascends the entropy of what the teacher samples."""
+    """Add the gradient of minus the entropy of what is sampled."""
     if not weight:
         return grad
     return plus(grad, named_grad(entropy(problem.teacher, teacher), teacher), -weight)
 
 
 def require_options(judge: str, normalise: str, entropy: float) -> None:
-    """Refuse words that nobody knows, which would pass for others, and a descended entropy."""
+    """Raise for unknown options or a negative entropy weight."""
     for name, value, allowed in (
         ("judge", judge, get_args(Judge)),
         ("normalise", normalise, get_args(Normalise)),

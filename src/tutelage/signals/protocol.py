@@ -1,23 +1,24 @@
-"""What every learning signal offers, and what some offer besides."""
+"""Protocols of signals."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
+from tutelage.teacher import implements, weighs_deeply
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
 @runtime_checkable
 class Signal(Protocol):
-    """Estimates how the teacher should change for the student to do better on held-out data."""
+    """Estimates the gradient of the held-out loss with respect to the teacher."""
 
     keeps_start: ClassVar[bool]
     """whether it needs a copy of the student from before the window"""
 
     @property
     def steps(self) -> int:
-        """How many student steps an estimate looks back over."""
+        """The number of steps in the signal's window."""
         ...
 
     def __call__(
@@ -28,8 +29,8 @@ class Signal(Protocol):
         Args:
             problem: The student learning under the teacher.
             teacher: Teacher parameters, requiring grad.
-            window: The steps to look back over.
-            held_out: The batch that judges the student at the window's end.
+            window: The steps to differentiate through.
+            held_out: The batch of the held-out loss at the window's end.
 
         Returns:
             The gradient of the held-out loss with respect to ``teacher``.
@@ -38,62 +39,43 @@ class Signal(Protocol):
 
 
 Judge = Literal["held-out", "next", "plain"]
-"""who judges a step: a held-out batch; the next training step's loss, whose gradient is had
-anyway; the same, with every step that is not itself judged taken without the teacher"""
+"""the loss that a step is to lower: of a held-out batch; of the next training step, whose
+gradient is computed anyway; the same, with all other steps taken without the teacher"""
 
 
 def held_out_gradient(evaluation: HeldOutLoss, step: Step) -> Params:
-    """The judging loss's gradient in what a step moved.
-
-    Args:
-        verdict: What judges the step.
-        step: The step.
-
-    Returns:
-        By parameter name.
-
-    Raises:
-        UnsupportedStudentError: If a parameter that it moved has been frozen, or taken from the
-            optimiser, by the time the next step judged it.
-    """
+    """The held-out loss's gradient in the parameters that a step moved."""
     if missing := [k for k in step.settings if k not in evaluation.student]:
         raise UnsupportedStudentError(
-            f"The step that judges the one before has no gradient for {', '.join(missing)}, "
-            "which that one moved and which is frozen now, or no longer the optimiser's. Give "
-            "judge='held-out', or freeze between two looks of the signal."
+            f"The next step's loss has no gradient for {', '.join(missing)}, which the step "
+            "moved and which is frozen now, or no longer the optimiser's. Give "
+            "judge='held-out', or freeze between two estimates of the signal."
         )
     return {k: evaluation.student[k] for k in step.settings}
 
 
 @runtime_checkable
 class OneStep(Protocol):
-    """A signal that looks at one real step while it is taken."""
+    """A signal that uses the passes of one real step."""
 
     @property
     def recomputes_step(self) -> bool:
-        """Whether the real step is taken with the weights that came of looking ahead of it."""
+        """Whether the real step is taken with the updated teacher's weights."""
         ...
 
     @property
     def judge(self) -> Judge:
-        """Who judges the step."""
+        """Which loss is the held-out loss."""
         ...
 
     def records(self, problem: BilevelProblem) -> bool:
-        """Whether the step's passes are to be recorded, the student being what it now is.
-
-        Args:
-            problem: The student learning under the teacher.
-
-        Returns:
-            True if so.
-        """
+        """Whether to record the step's passes."""
         ...
 
 
 @runtime_checkable
 class Undoing(Protocol):
-    """A signal that rebuilds the student before the window from the one after it."""
+    """A signal that reconstructs the window's start from its end."""
 
     keeps_entries: ClassVar[bool]
     """whether it compares what it rebuilds with some of the parameters' entries"""
@@ -101,27 +83,18 @@ class Undoing(Protocol):
 
 @runtime_checkable
 class Combining(Protocol):
-    """A signal whose estimates are not simply averaged into one teacher step."""
+    """A signal that combines estimates other than by their mean."""
 
     def combine(
         self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]
     ) -> Params:
-        """The gradient for one teacher step.
-
-        Args:
-            problem: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            estimates: Those since the last one.
-
-        Returns:
-            Keyed like the teacher's parameters.
-        """
+        """The gradient for one teacher step."""
         ...
 
 
 @runtime_checkable
 class WholeRun(Protocol):
-    """A signal that can take all of a student's steps itself, from its first one."""
+    """A signal that can also run all steps of a student itself."""
 
     def estimate_run(
         self,
@@ -131,24 +104,13 @@ class WholeRun(Protocol):
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
-        """Take the steps and estimate the hypergradient of the student they give.
-
-        Args:
-            problem: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            start: The student before the first step.
-            steps: The steps.
-            held_out: The batch that judges the student after them.
-
-        Returns:
-            The estimate, and the student at the end.
-        """
+        """Run the steps and estimate the hypergradient of the final student."""
         ...
 
 
 @runtime_checkable
 class FromStart(Protocol):
-    """A signal that can also say how a student should have started."""
+    """A signal that also gives the gradient in the student's initial parameters."""
 
     def start_gradient(
         self,
@@ -158,17 +120,11 @@ class FromStart(Protocol):
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[HeldOutLoss, StudentState]:
-        """Take the steps and differentiate the loss after them back to the student before.
-
-        Args:
-            problem: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad; there may be none.
-            start: The student before the first step.
-            steps: The steps.
-            held_out: The batch that judges the student after them.
-
-        Returns:
-            The verdict on ``start``, the steps being part of how it is judged, and the student
-            at the end.
-        """
+        """Run the steps and differentiate the final held-out loss in the initial parameters."""
         ...
+
+
+def facts_of(problem: BilevelProblem, steps: Sequence[Step]) -> dict[str, float]:
+    """``weights_fixed`` where later weights are taken not to depend on earlier steps."""
+    fixed = len(steps) > 1 and implements(problem.teacher, "weigh")
+    return {"weights_fixed": 1.0} if fixed and not weighs_deeply(problem.teacher) else {}

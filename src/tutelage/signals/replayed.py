@@ -1,4 +1,4 @@
-"""Backpropagation through many steps, of which most are taken again instead of being stored."""
+"""``Replayed``: backpropagation through many steps with recomputation."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ import torch
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.signals.adjoint import Adjoint, ReplayedStep, replay_step
-from tutelage.signals.paths import facts_of
 from tutelage.signals.products import Automatic, Product
+from tutelage.signals.protocol import facts_of
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """The number of ``Unrolled``, with few states and graphs alive at a time.
+    """The hypergradient of ``Unrolled``, with few states and graphs in memory.
 
     Some states are kept, and the others found again by taking the steps between once more:
 
@@ -26,7 +26,7 @@ class Replayed:
       2 + log2(T) / 2 times.
     * A number k keeps k states at every level of a k-ary tree and one graph; it lies between.
 
-    A step taken again must give the same numbers bit for bit; where it does not, an error names
+    A recomputed step must give the same numbers bit for bit; otherwise an error names
     the steps, the parameter and the difference.
 
     Source: Griewank 1992 (binomial checkpointing); Chen et al. 2016 (segments of about
@@ -66,7 +66,7 @@ class Replayed:
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
-        """Take the steps and estimate the hypergradient of the student they give."""
+        """Run the steps and estimate the hypergradient of the final student."""
         evaluation, end = self.start_gradient(problem, teacher, start, steps, held_out)
         return Estimate(evaluation.teacher, evaluation.loss, facts_of(problem, steps)), end
 
@@ -78,15 +78,15 @@ class Replayed:
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[HeldOutLoss, StudentState]:
-        """Take the steps and differentiate the loss after them back to the student before."""
+        """Run the steps and differentiate the held-out loss in the initial parameters."""
         replay = Replay(problem, self.product, teacher, *self._shape(len(steps)))
         end, segments = replay.run(start, steps)
-        loss, *direct = problem.judge(end, teacher, held_out)
+        loss, *direct = problem.evaluate(end, teacher, held_out)
         adjoint = Adjoint.at(end, *direct)
         del direct
         reached = end.params
         for segment in segments:
-            replayed = replay.replayed(segment, reached)
+            replayed = replay.replay_segment(segment, reached)
             while replayed:
                 adjoint = replayed.pop().backward(adjoint)
             reached = segment.start.params
@@ -101,7 +101,7 @@ class Replayed:
 
 
 class Segment(NamedTuple):
-    """Some consecutive steps of a run."""
+    """Consecutive steps of a run."""
 
     place: int
     """of its first step in the run"""
@@ -111,7 +111,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Replay:
-    """Goes through a run once forward, then segment by segment from its end to its start."""
+    """Runs all steps once, then recomputes segments from the last to the first."""
 
     problem: BilevelProblem
     product: Product
@@ -124,28 +124,12 @@ class Replay:
     def run(
         self, start: StudentState, steps: Sequence[Step]
     ) -> tuple[StudentState, Iterator[Segment]]:
-        """Take all steps.
-
-        Args:
-            start: The student before the first one.
-            steps: The steps.
-
-        Returns:
-            The student after the last one, and the run's segments, the last one first.
-        """
+        """Run all steps; returns the final student, and the segments from the last."""
         marks = self._marked(Segment(0, start, steps))
         return self._end(marks[-1]), self._backwards(marks)
 
-    def replayed(self, segment: Segment, reached: Params) -> list[ReplayedStep]:
-        """Take a segment's steps again, keeping their graphs.
-
-        Args:
-            segment: The segment.
-            reached: The parameters that it led to the first time.
-
-        Returns:
-            One link per step.
-        """
+    def replay_segment(self, segment: Segment, reached: Params) -> list[ReplayedStep]:
+        """Recompute a segment and linearise its steps."""
         replayed, state = [], segment.start
         for step in segment.steps:
             replayed.append(replay_step(self.problem, self.product, state, self.teacher, step))
@@ -180,15 +164,7 @@ class Replay:
 
 
 def require_same(again: Params, before: Params, segment: Segment) -> None:
-    """Refuse steps that gave other numbers when they were taken again.
-
-    Args:
-        again: Parameters after the steps, the second time.
-        before: The first time.
-        segment: The steps.
-
-    Raises:
-        FloatingPointError: If a parameter differs in any bit.
+    """Raise if a recomputed segment differs in any bit.
 
     Note: numbers that are not finite have no bits to compare; the estimate is not finite, too.
     """

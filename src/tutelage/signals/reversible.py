@@ -1,4 +1,4 @@
-"""Backpropagation through momentum SGD run backwards, so that no earlier state is stored."""
+"""``Reversible``: backpropagation through reversed momentum SGD."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,30 +20,30 @@ from tutelage.signals.drift import (
     require_undone,
 )
 from tutelage.signals.histories import ExactHistory, FloatHistory
-from tutelage.signals.paths import facts_of
 from tutelage.signals.products import Automatic, Product
+from tutelage.signals.protocol import facts_of
 from tutelage.types import Batch, Estimate, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)
 class Reversible:
-    """Undo the window's steps one by one and carry the adjoint along.
+    """Reverses the window's steps one by one and propagates the adjoint.
 
     With ``v' = mu v + g``, ``theta' = theta - eta v'`` and g including weight decay:
     ``theta = theta' + eta v'``, ``v = (v' - g) / mu``; the adjoints are
     ``d_phi += M dv``, ``d_theta += H dv + wd dv`` and ``dv <- -eta_before d_theta + mu dv``,
     starting from ``d_theta`` = held-out gradient and ``dv = -eta d_theta``; ``eta_before`` is
-    the learning rate of the step before. Earlier states come back with a rounding error that
-    grows by ``1 / mu`` a step or faster, by the loss's curvature. How far the window's start
-    comes back from what it was is measured, and a window that lost too much is refused: by an
-    error at the first look, and left out, counted and warned of at a later one.
+    the learning rate of the step before. Reversed states have a rounding error that grows by
+    ``1 / mu`` a step or faster, by the loss's curvature. The error at the window's start is
+    measured. A window with too large an error raises at the first estimate; later ones are
+    skipped, counted and warned of.
 
     Source: Fan et al. 2021, Learning to Reweight with Deep Interactions, algorithm 1, with the
     learning-rate index of its recursion for dv corrected (the printed one is off by one step).
 
-    With ``exact=True`` the student's run is taken in fixed point, of which every bit comes back
-    over any number of steps; the bits that multiplying by mu would lose are stored. That needs
-    the whole run (``whole``), since ordinary floating-point steps have lost them already.
+    With ``exact=True`` the student's steps are taken in fixed point and reversed without error
+    over any number of steps; the bits lost by multiplying by mu are stored. That needs a whole
+    run (``estimate_run``), since ordinary floating-point steps have lost those bits already.
 
     Note: for momentum SGD only; plain SGD forgets its velocity and cannot be undone.
     Buffers (running statistics) are not rewound: the replays see those of the window's end.
@@ -95,7 +95,7 @@ class Reversible:
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
-        """Take the steps and estimate the hypergradient of the student they give."""
+        """Run the steps and estimate the hypergradient of the final student."""
         require_reversible(problem.rule, steps)
         if not self.exact:
             require_little_drift(steps, start.params)
@@ -150,7 +150,7 @@ class Reversible:
         held_out: Batch,
         history: FloatHistory | ExactHistory,
     ) -> tuple[Estimate, UndoneWindow]:
-        loss, d_theta, total = problem.judge(end, teacher, held_out)
+        loss, d_theta, total = problem.evaluate(end, teacher, held_out)
         lengths, terms = [_length(d_theta)], [_length(total)]
         d_velocity = _through_params({}, d_theta, steps[-1])
         for step, earlier in zip(steps[:0:-1], steps[-2::-1], strict=True):
@@ -225,15 +225,7 @@ def _through_params(d_velocity: Params, d_theta: Params, step: Step) -> Params:
 
 
 def require_reversible(rule: UpdateRule, steps: Sequence[Step]) -> None:
-    """Refuse optimisers whose steps cannot be undone.
-
-    Args:
-        rule: The student's update rule.
-        steps: The steps to undo.
-
-    Raises:
-        UnsupportedStudentError: If the optimiser is not momentum SGD in its plain form.
-    """
+    """Raise if the optimiser's steps cannot be reversed."""
     settings = [s for step in steps for s in step.settings.values()]
     if not isinstance(rule, MomentumSGD) or not all(map(_can_be_undone, settings)):
         raise UnsupportedStudentError(

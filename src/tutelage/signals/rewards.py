@@ -1,4 +1,4 @@
-"""Rewards for what a teacher sampled at a step."""
+"""Rewards of sampling teachers: ``GradientAlignment`` and ``NextStepLoss``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,9 +36,9 @@ class GradientAlignment:
     1); the factors that momentum, Adam or clipping put between are left out, as in the paper.
     Where groups of parameters have rates of their own, the rate is the highest of them.
 
-    Where rows have weights, or an example several rows, the loss descended is no plain mean of
+    Where rows have weights, or an example several rows, the training loss is no plain mean of
     the ``l_i``, and r_i is the pseudo-value ``B D - (B - 1) D_{-i}`` in place: D is the
-    derivative along ``grad L(theta_{t+1})`` of the loss that was descended, weights and their
+    derivative along ``grad L(theta_{t+1})`` of the training loss, weights and their
     normalisation included, and ``D_{-i}`` that of the same loss without example i. For equal
     weights it is the paper's; for weights that are not normalised, ``w_i`` times the paper's.
 
@@ -74,7 +74,7 @@ class GradientAlignment:
         require_options(self.judge, self.normalise, self.entropy)
 
     def records(self, problem: BilevelProblem) -> bool:
-        """Whether the step's passes are to be recorded, the student being what it now is."""
+        """Whether to record the step's passes."""
         return self.product.records(problem)
 
     def __call__(
@@ -93,17 +93,7 @@ class GradientAlignment:
     def sampled_step(
         self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> tuple[SampledStep, HeldOutLoss]:
-        """A step as it was taken, and the verdict that it is rewarded by.
-
-        Args:
-            problem: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
-            window: The last step, with the state before it.
-            held_out: The batch that judges, where ``judge="held-out"``.
-
-        Returns:
-            The step, whose ``rewards()`` are those before they are normalised; the verdict.
-        """
+        """The sampled step, its ``rewards()`` not yet normalised, and the held-out loss."""
         require_rewarding(problem, self.judge)
         step, evaluation, observed = evaluated_step(problem, teacher, window, held_out)
         gradient = held_out_gradient(evaluation, step)
@@ -114,7 +104,7 @@ class GradientAlignment:
     def combine(
         self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]
     ) -> Params:
-        """The gradient for one teacher step: the mean, and what entropy adds."""
+        """The mean of the estimates, with the entropy's gradient."""
         equal = torch.ones(len(estimates))
         return with_entropy(problem, teacher, weighted_mean(estimates, equal), self.entropy)
 
@@ -150,7 +140,7 @@ class NextStepLoss:
         require_options(self.judge, self.normalise, self.entropy)
 
     def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - the seam
-        """Whether the step's passes are to be recorded."""
+        """Whether to record the step's passes."""
         return False
 
     def __call__(
@@ -166,7 +156,7 @@ class NextStepLoss:
     def combine(
         self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]
     ) -> Params:
-        """The gradient for one teacher step: each step's by its normalised reward."""
+        """The estimates weighted by normalised rewards, with the entropy's gradient."""
         rewards = torch.tensor([e.facts["reward"] for e in estimates], dtype=torch.float64)
         weights = normalised(rewards, self.normalise)
         return with_entropy(problem, teacher, weighted_mean(estimates, weights), self.entropy)

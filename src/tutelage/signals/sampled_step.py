@@ -1,4 +1,4 @@
-"""What each action of a sampling teacher earned at a step, and what came without sampling."""
+"""One step of a sampling teacher: rewards of its actions, and its other derivatives."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +10,13 @@ from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.trees import detached, named_grad
+from tutelage.losses.objectives import nonzero
 from tutelage.per_example import load_forward_mode
 from tutelage.precision import wide
 from tutelage.signals.dots import dots_of, weighted_slopes
-from tutelage.signals.policy_gradients import counted_actions
+from tutelage.signals.policy_gradients import counted_actions, log_prob
 from tutelage.signals.products import Alignment, Automatic, DoubleBackward, only_weighs
-from tutelage.signals.pseudo_values import pseudo_values
-from tutelage.teacher import implements, is_deep
+from tutelage.teacher import implements, is_deep, normalise_of
 from tutelage.types import (
     Lesson,
     Observation,
@@ -30,7 +30,7 @@ from tutelage.types import (
 
 @dataclass(frozen=True)
 class SampledStep:
-    """A step of a sampling teacher, to be rewarded along a direction of the student."""
+    """A step of a sampling teacher and the direction that its rewards are taken along."""
 
     product: Automatic | Alignment
     problem: BilevelProblem
@@ -72,7 +72,7 @@ class SampledStep:
         )
 
     def rewards(self) -> Tensor:
-        """The pseudo-values of the descended loss's derivative along the direction."""
+        """Pseudo-values of the training loss's derivative along the direction."""
         weights = self.weights.detach()
         if not is_deep(self.problem.teacher):
             return self._pseudo_values(self.dots, weights)
@@ -88,7 +88,7 @@ class SampledStep:
         return torch.zeros_like(primal) if tangent is None else tangent
 
     def derivative(self) -> Params:
-        """The descended loss, differentiated along the direction and by the teacher."""
+        """The teacher's gradient of the training loss's derivative along the direction."""
         if not only_weighs(self.problem, self.lesson):
             way, start = DoubleBackward(), self.start
             return way.mixed(self.problem, start, self.teacher, self.step, self.v)
@@ -116,7 +116,7 @@ class SampledStep:
 
 
 def by_rates(gradient: Params, step: Step) -> Params:
-    """A direction scaled by each parameter's learning rate relative to the highest."""
+    """Scale a direction by each parameter's learning rate relative to the highest."""
     rates = {k: -s["lr"] if s["maximize"] else s["lr"] for k, s in step.settings.items()}
     highest = max((abs(rate) for rate in rates.values()), default=0.0)
     if highest == 0.0:  # no parameter moved at all
@@ -134,7 +134,7 @@ def require_own_weights(
     observation: Observation,
     step: Step,
 ) -> None:
-    """Refuse weights that change with what was sampled for other examples.
+    """Raise if weights depend on what was sampled for other examples.
 
     Half of the examples get another one's place, the one of the highest loss and that of the
     lowest; the other half's weights are to stay as they are.
@@ -169,7 +169,7 @@ def _own(
     phi, examples = detached(teacher), int(lesson.group[kept].max()) + 1 if kept.any() else 0
     with torch.no_grad():
         weights = problem.weights(phi, lesson, observation, step.batch.seed)
-        chosen = problem.log_prob(phi, step, observation, lesson)
+        chosen = log_prob(problem, phi, step, observation, lesson)
     return torch.cat([wide(weights)[kept].flatten(), wide(chosen)[:examples].flatten()])
 
 
@@ -184,3 +184,55 @@ def _seen(observation: Observation, places: Tensor) -> Observation:
     return observation._replace(
         losses=observation.losses[places], logits=observation.logits[places], features=features
     )
+
+
+def pseudo_values(
+    problem: BilevelProblem, values: Tensor, weights: Tensor, lesson: Lesson, counted: Tensor
+) -> Tensor:
+    """``N R - (N - 1) R_{-i}``: R is reduced over all N examples, ``R_{-i}`` over the others.
+
+    The reduction is that of the loss, so that R counts rows by their weights. For equal weights
+    ``R`` is a mean and the i-th pseudo-value the i-th value itself. ``R_{-i}`` does not depend
+    on what was sampled for example i, as long as that changes no other row or weight: with the
+    i-th pseudo-value or with ``N R`` for a reward, the expected score is the same, and the
+    pseudo-value leaves out the noise of the other examples' actions.
+
+    Source: Quenouille 1956, Tukey 1958, for the jackknife's pseudo-values.
+    """
+    values = wide(values)
+    weights = weights.reshape(values.shape).to(values.dtype)
+    own, mass = _by_example(problem, values, weights, lesson, len(counted))
+    number = counted.sum().to(values.dtype)
+    number, whole, whole_mass = problem.processes.all_reduce(
+        torch.stack([number, own.sum(), mass.sum()])
+    ).unbind()
+    others = (whole - own) / nonzero(whole_mass - mass)
+    relative = number / nonzero(whole_mass)
+    found = relative * own + (1 - relative * mass) * others
+    return found.where(counted, 0)
+
+
+def _by_example(
+    problem: BilevelProblem, values: Tensor, weights: Tensor, lesson: Lesson, examples: int
+) -> tuple[Tensor, Tensor]:
+    # a_i and m_i of R = sum_i a_i / sum_i m_i
+    shares, group = row_shares(problem, values, lesson), lesson.group
+    if problem.processes.size == 1 and len(shares):  # in any unit; equal ones are exactly 1
+        shares = shares / nonzero(shares.max())
+    zeros = values.new_zeros(examples)
+    summed = zeros.index_add(0, group, shares * weights * values)
+    rule = normalise_of(problem.teacher)
+    if rule == "mean":
+        return summed, zeros.index_add(0, group, shares * weights)
+    mass = zeros.index_add(0, group, shares)
+    if rule == "group":
+        return mass * summed / nonzero(zeros.index_add(0, group, shares * weights)), mass
+    return summed, mass
+
+
+def row_shares(problem: BilevelProblem, values: Tensor, lesson: Lesson) -> Tensor:
+    """The share of each row in the student's loss where all weights are equal."""
+    with torch.enable_grad():
+        zeros = torch.zeros_like(values.detach(), requires_grad=True)
+        reduced = problem.reduce(zeros, torch.ones_like(zeros), lesson)
+        return torch.autograd.grad(reduced, zeros)[0]

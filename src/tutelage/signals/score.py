@@ -1,4 +1,4 @@
-"""The score of what a teacher sampled at a step, for a reward that comes later."""
+"""``Score``: the score function of a step, for rewards that come later."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -13,9 +13,9 @@ from tutelage.types import Batch, Estimate, Params, Window
 
 @dataclass(frozen=True)
 class Score:
-    """``-(1/B) sum_i d log p(a_i) / d phi``: to be multiplied by a reward once it is known.
+    """``-(1/B) sum_i d log p(a_i) / d phi``, to be multiplied by a reward.
 
-    The held-out batch is not looked at. ``tutelage.training.accuracy_reward`` uses it.
+    The held-out batch is not used. ``tutelage.training.accuracy_reward`` uses it.
 
     Source: Williams 1992, Simple Statistical Gradient-Following Algorithms (REINFORCE).
     """
@@ -26,7 +26,7 @@ class Score:
     judge: ClassVar[Judge] = "held-out"
 
     def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - the seam
-        """Whether the step's passes are to be recorded."""
+        """False: the step's passes are not recorded."""
         return False
 
     def __call__(

@@ -1,4 +1,4 @@
-"""Solving ``H x = v`` with products by H alone."""
+"""Iterative solvers of ``H x = v``."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Matvec = Callable[[Params], Params]
 
 @runtime_checkable
 class Solver(Protocol):
-    """A way to solve ``H x = v`` approximately."""
+    """Solves ``H x = v`` approximately, by products with H."""
 
     def __call__(self, matvec: Matvec, v: Params) -> Params:
         """Solve."""

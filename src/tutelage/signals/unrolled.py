@@ -1,4 +1,4 @@
-"""Backpropagation through every student step."""
+"""``Unrolled``: backpropagation through every student step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,24 +8,24 @@ from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import detached, grads_of_both, leaves, named_grad
-from tutelage.signals.paths import facts_of
+from tutelage.signals.protocol import facts_of
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)
 class Unrolled:
-    """Take the window's steps again with their graphs, and differentiate through all of them.
+    """Recomputes the window's steps with their graphs, and differentiates through them.
 
-    Exact for any optimiser that has a rule, but for one path: where a teacher weighs by losses
-    or features and is not ``deep``, what an earlier step does to later weights is left out (in
-    one example 6% over 2 steps, 20% over 5, and twice the whole over 20). ``Estimate.facts``
-    has ``weights_fixed`` then. Memory grows with the number of steps. The other signals are
-    judged by it.
+    Exact for SGD, Adam and AdamW but for one path: if a teacher weighs by losses or features
+    and is not ``deep``, the effect of earlier steps on later weights is left out (in one
+    example 6% over 2 steps, 20% over 5, and twice the whole over 20), and ``Estimate.facts``
+    has ``weights_fixed``. Memory grows with the number of steps. Other signals are tested
+    against this one.
 
-    Note: this holds for every signal. Steps taken again see the batch, the optimiser's settings
-    and the student's own randomness as they were. They do not see hooks that edit gradients,
-    parameters edited by hand between two steps, or a switch between training and evaluation
-    mode within the window.
+    Note: this holds for every signal. Recomputed steps see the batch, the optimiser's settings
+    and the student's random numbers as they were. They do not see hooks that edit gradients,
+    parameters edited between two steps, or a switch between training and evaluation mode within
+    the window.
 
     Raises:
         ValueError: If ``steps`` is below 1.
@@ -53,7 +53,7 @@ class Unrolled:
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
-        """Take the steps and estimate the hypergradient of the student they give."""
+        """Run the steps and estimate the hypergradient of the final student."""
         loss, end = _run(problem, teacher, _leaf(start), steps, held_out)
         held_out_loss = problem.processes.all_reduce(loss.detach())
         return Estimate(named_grad(loss, teacher), held_out_loss, facts_of(problem, steps)), end
@@ -66,7 +66,7 @@ class Unrolled:
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[HeldOutLoss, StudentState]:
-        """Take the steps and differentiate the loss after them back to the student before."""
+        """Run the steps and differentiate the held-out loss in the initial parameters."""
         start = _leaf(start)
         loss, end = _run(problem, teacher, start, steps, held_out)
         student, own = grads_of_both(loss, start.params, teacher)

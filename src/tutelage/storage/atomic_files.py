@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and only in the place of regular ones."""
+"""Files written atomically, in place of regular files only."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ _NUMBERED = re.compile(r"\[Errno (\d+)\]", re.IGNORECASE)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file's content in one go, and wait until it is on the disk.
+    """Replace a file's content atomically, flushed to disk.
 
     Note: raises ``OSError`` as ``atomic_path`` does.
     """
@@ -32,7 +32,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Write a file beside another one, whose place it takes when it is whole.
+    """A temporary path that replaces ``path`` when the block ends.
 
     What dead processes left of the same file is removed first.
 
@@ -53,7 +53,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def name_in_error(path: Path) -> Iterator[None]:
-    """Let an error of the system name the file that was asked for, not one beside it."""
+    """Name ``path`` in errors of the operating system."""
     try:
         yield
     except OSError as error:
@@ -67,7 +67,7 @@ def name_in_error(path: Path) -> Iterator[None]:
 
 
 def require_regular(path: Path) -> None:
-    """Refuse to replace what is no regular file."""
+    """Raise if a path is not a regular file."""
     try:
         kind = stat.S_IFMT(path.lstat().st_mode)
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def require_regular(path: Path) -> None:
 
 
 def leftovers(path: Path) -> list[Path]:
-    """What dead processes left beside a path: ``.NAME.PROCESS``, perhaps with ``.old``."""
+    """Temporary files that dead processes left beside a path."""
     start = f".{path.name}."
     found = [other for other in path.parent.iterdir() if other.name.startswith(start)]
     return sorted((o for o in found if _is_left(o.name.removeprefix(start))), reverse=True)

@@ -1,4 +1,4 @@
-"""Checkpoints: all of one moment in one file, read without running code."""
+"""Checkpoints: one file, read without running code."""
 
 import hashlib
 import io
@@ -36,7 +36,7 @@ DAMAGE = (
 
 
 def save_checkpoint(file: Path, state: Mapping[str, Any]) -> None:
-    """Replace a checkpoint in one go; killed at any moment, the file is the old or the new one.
+    """Save a checkpoint atomically.
 
     Note: raises ``OSError``, which names the file, if it cannot be written; the old one stays.
     """
@@ -47,7 +47,7 @@ def save_checkpoint(file: Path, state: Mapping[str, Any]) -> None:
 
 
 def load_checkpoint(file: Path, device: torch.device) -> dict[str, Any]:
-    """What a checkpoint holds, if no bit of it has changed since it was written.
+    """Load a checkpoint and verify its checksums.
 
     Nothing is unpickled but tensors and plain values.
     """
@@ -68,12 +68,12 @@ def load_checkpoint(file: Path, device: torch.device) -> dict[str, Any]:
 
 
 def with_checksum(part: str, content: Any) -> dict[str, Any]:
-    """A part of a state with its checksum beside it."""
+    """A part of a state with its checksum."""
     return {part: content, DIGEST: digest(content)}
 
 
 def check_checksum(part: str, state: Mapping[str, Any]) -> Any:
-    """A part of a state that ``sealed`` gave."""
+    """Verify and return a part of ``with_checksum``."""
     content = state[part]
     if state.get(DIGEST, found := digest(content)) != found:
         raise ValueError(f"its part '{part}' is not what was saved")
@@ -81,7 +81,7 @@ def check_checksum(part: str, state: Mapping[str, Any]) -> Any:
 
 
 def digest(content: Any) -> str:
-    """A checksum of plain values and tensors: of what they are, wherever they lie."""
+    """A checksum of plain values and tensors."""
     made = hashlib.blake2b(digest_size=16)
     _add(made, content)
     return made.hexdigest()
@@ -107,7 +107,7 @@ def _add(made: "hashlib.blake2b", content: Any) -> None:
 
 @contextmanager
 def name_damaged_file(file: Path, remedy: str, *, what: str = "is damaged") -> Iterator[None]:
-    """Turn what comes of a damaged file into one clear error.
+    """Turn errors of reading a damaged file into a ``UsageError``.
 
     Only reading goes inside: what is raised by code that runs later, such as a student's, is
     the fault of that code, and is shown as it is.

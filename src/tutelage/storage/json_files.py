@@ -1,4 +1,4 @@
-"""JSON files that are written whole or not at all, and what to say where that fails."""
+"""JSON files written atomically, and messages about failed writes."""
 
 import errno
 import json
@@ -20,14 +20,14 @@ PACKAGES = ("tutelage", "torch", "torchvision", "numpy", "datasets", "scikit-lea
 
 
 def write_error(error: OSError, place: Path | str, then: str) -> str:
-    """What to say where the system refuses to write."""
+    """The message of a failed write."""
     reason = error.strerror or " ".join(str(error).split())
     way = WAYS.get(error.errno or 0, "Mend that")
     return f"{place} cannot be written: {reason}. {way}, {then}."
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a JSON file that is either the old one or the new one, never half of it."""
+    """Write a JSON file atomically."""
     write_atomically(path, as_json(content))
 
 
@@ -37,7 +37,7 @@ def as_json(content: object) -> bytes:
 
 
 def environment() -> dict[str, str]:
-    """What the run was made with."""
+    """Versions of Python and packages, platform and CPU count."""
     found = {"python": sys.version.split()[0], "platform": platform.platform()}
     found["cpus"] = str(os.cpu_count())
     for package in PACKAGES:

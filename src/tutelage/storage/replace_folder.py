@@ -1,4 +1,4 @@
-"""A folder put in the place of another at one moment."""
+"""Atomic replacement of folders."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ _SWAP = 2
 
 
 def replace_folder(fresh: Path, folder: Path) -> None:
-    """Give a folder the name of another one, which is removed; killed, one of the two is there.
+    """Replace a folder by another one atomically.
 
     Where the system cannot swap two names (not Linux, or some network drives) there is a
     moment with neither; ``restore_folder`` mends what is killed just then.
@@ -38,7 +38,7 @@ def replace_folder(fresh: Path, folder: Path) -> None:
 
 
 def swap_names(one: Path, other: Path) -> bool:
-    """Swap two names at one moment."""
+    """Swap two names atomically, where the system can."""
     try:
         rename = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):
@@ -47,7 +47,7 @@ def swap_names(one: Path, other: Path) -> bool:
 
 
 def fresh_folder(folder: Path) -> Path:
-    """Make the folder, beside another, that is to replace it; what dead processes left goes."""
+    """Make a temporary folder beside another; leftovers of dead processes are removed."""
     restore_folder(folder)
     fresh = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -56,7 +56,7 @@ def fresh_folder(folder: Path) -> Path:
 
 
 def restore_folder(folder: Path) -> None:
-    """Put things as they were before a killed ``replace_folder``."""
+    """Undo a ``replace_folder`` that was killed."""
     for left in filter(Path.is_dir, leftovers(folder)):
         if left.suffix == ".old" and not folder.exists():
             left.rename(folder)

@@ -1,4 +1,4 @@
-"""Stored tensors that are to become those of a module: which is missing, or is another one."""
+"""Errors about state dicts that do not fit a module."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ _SHOWN = 3
 
 
 def load_module(module: nn.Module, state: Any, what: str) -> None:
-    """``load_state_dict``; where names or shapes are not the module's, one line says which."""
+    """``load_state_dict`` with a one-line error about names and shapes."""
     try:
         module.load_state_dict(state)
     except (RuntimeError, TypeError, AttributeError):
@@ -23,7 +23,7 @@ def load_module(module: nn.Module, state: Any, what: str) -> None:
 def require_tensors(
     stored: object, wanted: Mapping[str, Any], what: str, *, kinds: bool = False
 ) -> None:
-    """Refuse stored tensors whose names or shapes are not those of a module."""
+    """Raise if stored names, shapes or kinds differ from a module's."""
     if not isinstance(stored, Mapping):
         raise ValueError(f"the stored state of the {what} is a {type(stored).__name__}.")
     mismatch = _names(stored, wanted, what)

@@ -1,4 +1,4 @@
-"""Teachers: what decides what a student trains on and how much each example counts."""
+"""Teachers: learned weights, inputs, labels and losses, and their baselines."""
 
 from tutelage.teachers.aligned import Aligned
 from tutelage.teachers.attention_mask import AttentionMask

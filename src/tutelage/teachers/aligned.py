@@ -1,4 +1,4 @@
-"""Learning to reweight: an example counts as far as its gradient points the held-out way."""
+"""Weights by the alignment of an example's gradient with the held-out gradient."""
 
 from torch import Tensor
 
@@ -22,7 +22,7 @@ class Aligned(Teacher):
     uses_alignments = True
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """How much each row counts."""
+        """Weights [L], clamped at zero."""
         if observation.alignments is None:
             raise UsageError(
                 "Aligned weighs by held-out gradients, which only a Tutor's own steps have: "

@@ -1,4 +1,4 @@
-"""Attention masks: a teacher shows the student one soft-edged spot of every image."""
+"""Attention masks: a Gaussian spot on every image."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -42,7 +42,7 @@ class AttentionMask(Teacher):
         self.background = background
 
     def mask(self, images: Float[Tensor, "B ch H W"]) -> Float[Tensor, "B 1 H W"]:
-        """What each image is multiplied by.
+        """The mask of each image.
 
         Args:
             images: The images.
@@ -58,7 +58,7 @@ class AttentionMask(Teacher):
         return (torch.where(seen, spot, 0) + self.background).to(images.dtype)
 
     def centres(self, images: Float[Tensor, "B ch H W"]) -> Float[Tensor, "B 2"]:
-        """Where the spot of each image is.
+        """The centre of each image's spot.
 
         Args:
             images: The images.
@@ -89,14 +89,7 @@ class AttentionMask(Teacher):
 def expected_place(
     logits: Float[Tensor, "B H W"],
 ) -> tuple[Float[Tensor, "B 2"], Bool[Tensor, "B 1 1 1"]]:
-    """The mean pixel of a softmax over all pixels, by KeypointNet's output layer.
-
-    Args:
-        logits: One per pixel.
-
-    Returns:
-        Row and column in pixels, from 0; whether an image has any logit above minus infinity.
-    """
+    """The mean pixel of a softmax over all pixels."""
     _, height, width = logits.shape
     flat = logits.flatten(1).to(torch.promote_types(logits.dtype, torch.float32))
     seen = (flat > -torch.inf).any(1, keepdim=True)
@@ -110,17 +103,7 @@ def expected_place(
 def gaussian(
     centre: Float[Tensor, "B 2"], height: int, width: int, sigma: float
 ) -> Float[Tensor, "B 1 H W"]:
-    """A spot of peak 1 around each centre.
-
-    Args:
-        centre: Row and column in pixels, from 0.
-        height: H.
-        width: W.
-        sigma: Standard deviation in pixels.
-
-    Returns:
-        ``exp(-distance^2 / (2 sigma^2))``.
-    """
+    """A Gaussian of peak 1 around each centre."""
     options = {"device": centre.device, "dtype": centre.dtype}
     down = torch.arange(height, **options) - centre[:, :1]
     right = torch.arange(width, **options) - centre[:, 1:]
@@ -129,13 +112,7 @@ def gaussian(
 
 
 def checked_sigma(sigma: float) -> float:
-    """A standard deviation that a spot can have.
-
-    Args:
-        sigma: In pixels.
-
-    Returns:
-        The same.
+    """Check a standard deviation.
 
     Note: raises ``UsageError`` if it is not positive and finite.
     """

@@ -1,4 +1,4 @@
-"""Auxiliary targets: what else a student should predict of each input."""
+"""Auxiliary targets, learned for a second output of the student."""
 
 from torch import Tensor, nn
 
@@ -26,6 +26,6 @@ class AuxiliaryTargets(Teacher):
         self.network = network
 
     def prepare(self, batch: Batch) -> Lesson:
-        """The batch as it came, with auxiliary targets."""
+        """Add auxiliary targets to a batch."""
         aux: Tensor = self.network(batch.inputs).tanh()
         return as_lesson(batch)._replace(aux=aux)

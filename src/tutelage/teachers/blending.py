@@ -1,4 +1,4 @@
-"""Label-dependent blending: how much of another image to mix in, learnt for each class pair."""
+"""Label-dependent blending of examples, learned for each pair of classes."""
 
 import torch
 from jaxtyping import Float, Int64
@@ -13,7 +13,7 @@ from tutelage.validation.shapes import described
 
 
 class Blending(Teacher):
-    """Each example is mixed with another of its batch, by a share learnt for their classes.
+    """Mixes each example with another of its batch, by a share learned for their classes.
 
     ``lambda_b = 1 - sigma(phi[y_b, y_pi(b)]) / 2`` in (1/2, 1), with a permutation pi drawn for
     each batch. Inputs and labels are both blended by it, ``lambda_b`` of the example's own and
@@ -41,7 +41,7 @@ class Blending(Teacher):
 
     @property
     def shares(self) -> Float[Tensor, "C C"]:
-        """How much of an example is its own, lambda, by its class and its partner's."""
+        """The share lambda of an example's own input, by its class and its partner's."""
         return 1 - self.phi.sigmoid() / 2
 
     def prepare(self, batch: Batch) -> Lesson:
@@ -50,15 +50,7 @@ class Blending(Teacher):
 
 
 def blend_by_class(batch: Batch, shares: Float[Tensor, "C C"]) -> Lesson:
-    """Blend a batch with a permutation of itself, by a share for each pair of classes.
-
-    Args:
-        batch: B examples, targets [B] or [B, C].
-        shares: How much of an example is its own, by its class and its partner's.
-
-    Returns:
-        The lesson, differentiable in the shares.
-    """
+    """Blend a batch with a permutation of itself, by a share for each pair of classes."""
     partner = drawn_partner(batch)
     labels = soft_labels(batch, len(shares))
     shares = shares.to(torch.promote_types(shares.dtype, labels.dtype))
@@ -71,20 +63,7 @@ def blend_by_class(batch: Batch, shares: Float[Tensor, "C C"]) -> Lesson:
 def blend(
     batch: Batch, partner: Int64[Tensor, "B"], own: Float[Tensor, "B"], classes: int
 ) -> Lesson:
-    """``own_b x_b + (1 - own_b) x_partner(b)``, and the same of the labels.
-
-    Args:
-        batch: B examples.
-        partner: Which row of the batch each is mixed with.
-        own: How much of each row is its own, in 0..1.
-        classes: C.
-
-    Returns:
-        B rows with soft labels [B, C], each with the identity of its own example.
-
-    Raises:
-        UsageError: If inputs are whole numbers, of which there is no mixture.
-    """
+    """``own_b x_b + (1 - own_b) x_partner(b)``, and the same of the labels."""
     x, y = batch.inputs, soft_labels(batch, classes)
     if not x.is_floating_point():
         raise UsageError(
@@ -99,31 +78,12 @@ def blend(
 
 
 def drawn_partner(batch: Batch) -> Int64[Tensor, "B"]:
-    """A permutation of the batch's rows, from torch's random numbers as they stand.
-
-    Args:
-        batch: B examples.
-
-    Returns:
-        The row that each is mixed with; it may be its own.
-    """
+    """A random permutation of the batch's rows."""
     return torch.randperm(len(batch.ids)).to(batch.ids.device)
 
 
 def soft_labels(batch: Batch, classes: int) -> Float[Tensor, "B C"]:
-    """A batch's targets as probabilities.
-
-    Args:
-        batch: B examples, targets [B] or [B, C].
-        classes: C.
-
-    Returns:
-        One-hot rows where classes were given, soft labels as they are; in float32, or float64
-        where the inputs are so, whatever else their type.
-
-    Raises:
-        UsageError: If there are soft labels of another number of classes.
-    """
+    """A batch's targets as probabilities."""
     kind = torch.float64 if batch.inputs.dtype == torch.float64 else torch.float32
     if batch.targets.is_floating_point():
         if batch.targets.ndim != 2 or batch.targets.shape[1] != classes:

@@ -1,4 +1,4 @@
-"""Copies of every example that its batch brings along."""
+"""Copies of examples made by the data reader."""
 
 from tutelage.errors import UsageError
 from tutelage.teacher import Teacher
@@ -7,7 +7,7 @@ from tutelage.types import Batch, Lesson
 
 
 class BroughtCopies(Teacher):
-    """Prepares a row for each copy where inputs are [B, k, ...], made by what reads the data.
+    """Prepares a row for each copy of inputs [B, k, ...].
 
     For copies that are cut from an image as it is stored, in the processes that read it (see
     ``papers.data.crops``). Rows come copy by copy, as those of ``Copies``: the first copy of
@@ -16,7 +16,7 @@ class BroughtCopies(Teacher):
     """
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Lay the copies out as rows."""
+        """Flatten the copies into rows."""
         if batch.inputs.ndim < 2:
             raise UsageError(
                 f"inputs are of shape {tuple(batch.inputs.shape)}; give [B, k, ...], k copies "

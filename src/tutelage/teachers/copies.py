@@ -1,4 +1,4 @@
-"""Many copies of every example, each augmented on its own."""
+"""Augmented copies of every example."""
 
 from typing import Protocol, runtime_checkable
 
@@ -15,7 +15,7 @@ _ONLINE, _OFFLINE = 1, 2
 
 @runtime_checkable
 class Augment(Protocol):
-    """What makes copies: as the functions of ``tutelage.augment``."""
+    """An augmentation such as the functions of ``tutelage.augment``."""
 
     def __call__(self, inputs: Tensor, /, *, seed: int) -> Tensor:
         """Augment every row on its own."""
@@ -23,7 +23,7 @@ class Augment(Protocol):
 
 
 class Copies(Teacher):
-    """Prepares B(x): ``k`` rows of every example x, of which the first may be x as it came.
+    """Prepares ``k`` rows of every example, the first of which may be the original.
 
     Rows come copy by copy: all examples as they are, then a first copy of each, and so on.
     Labels stay. A weigher beside it says how the rows of an example count:
@@ -99,15 +99,7 @@ class Copies(Teacher):
 
 
 def repeated(batch: Batch, k: int) -> Lesson:
-    """A lesson that shows every example k times, copy by copy.
-
-    Args:
-        batch: B examples.
-        k: How often.
-
-    Returns:
-        k B rows; ``inputs`` are the batch's own, to be replaced.
-    """
+    """A lesson that repeats every example k times, copy by copy."""
     rows = torch.arange(len(batch.ids), device=batch.ids.device).repeat(k)
     targets, ids = batch.targets[rows], batch.ids[rows]
     return Lesson(batch.inputs, targets, ids, rows, autocast=batch.autocast)

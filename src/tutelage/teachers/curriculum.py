@@ -1,4 +1,4 @@
-"""Example-weight curricula: a network of the input and of how far training has come."""
+"""Example-weight curricula: a network of the input and the training progress."""
 
 from typing import Literal, get_args
 
@@ -49,20 +49,13 @@ class Curriculum(Teacher):
         self.beyond: Beyond = beyond
 
     def train(self, mode: bool = True) -> "Curriculum":
-        """Set the mode of the teacher, but not of its network, which stays in training mode.
-
-        Args:
-            mode: Whether to train.
-
-        Returns:
-            The teacher itself.
-        """
+        """Set the teacher's mode; its network stays in training mode."""
         super().train(mode)
         self.network.train()
         return self
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """How much each row counts."""
+        """Weights [L] in (0, 1)."""
         inputs = lesson.inputs
         if self.uses_progress:
             when = observation.progress.fraction

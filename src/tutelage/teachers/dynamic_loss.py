@@ -1,4 +1,4 @@
-"""Dynamic losses: the teacher gives the student's loss itself, which changes with time."""
+"""Dynamic losses: the student's loss, given by the teacher."""
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ FACTS = 4
 
 
 class DynamicLoss(Teacher):
-    """The student descends ``-sigma((W^T log p + b)_y)``; W [C, C] and b [C] change with time.
+    """The student minimises ``-sigma((W^T log p + b)_y)``; W and b change with time.
 
     ``W, b = MLP(s)``, one hidden tanh layer, of the state s: share of the run that is over,
     mean training loss, best held-out accuracy, and accuracy on the batch at hand. At first W is
@@ -44,7 +44,7 @@ class DynamicLoss(Teacher):
             last.bias.copy_(torch.cat([torch.eye(classes).flatten(), torch.zeros(classes)]))
 
     def coefficients(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss at a moment of the student's training.
+        """W and b for a training state.
 
         Args:
             state: [4], see above.
@@ -57,7 +57,7 @@ class DynamicLoss(Teacher):
         return flat[:square].reshape(self.classes, self.classes), flat[square:]
 
     def grade(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """What the student descends for each row."""
+        """Losses [L]."""
         logits, targets = wide(observation.logits), lesson.targets
         soft = targets.is_floating_point()
         labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)

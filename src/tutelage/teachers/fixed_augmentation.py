@@ -1,4 +1,4 @@
-"""Which augmentations each image gets, drawn from a policy that nobody learns."""
+"""Augmentation by a fixed policy."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ class FixedAugmentation(Teacher):
         self.mean, self.std = require_statistics(mean, std)
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Augment."""
+        """Augment a batch."""
         actions = self.policy.draw(ExampleRandom(batch.seed, batch.ids, len(batch.ids)))
         changed = performed_on(batch.inputs, self.policy.space, actions, self.mean, self.std)
         return as_lesson(batch)._replace(inputs=changed)

@@ -1,4 +1,4 @@
-"""Weights that are known before training, example by example."""
+"""Given weights of examples."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from tutelage.types import Lesson, Observation
 
 
 class GivenWeights(Teacher):
-    """One weight for each example, whatever the student makes of it; nothing is learnt.
+    """A given weight for each example; nothing is learned.
 
     Args:
         ids: The examples, N different whole numbers, 0 and above.
@@ -48,7 +48,7 @@ class GivenWeights(Teacher):
         self.register_buffer("weights", single)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """Look the weights up."""
+        """Look up weights [L] by id."""
         places = torch.searchsorted(self.ids, lesson.ids).clamp(max=len(self.ids) - 1)
         lacking = self.ids[places] != lesson.ids
         if bool(lacking.any()):

@@ -1,4 +1,4 @@
-"""Deep interactions: weights from the student's internal state, the label and surface facts."""
+"""Deep interactions: weights from the student's internal state and surface facts."""
 
 from collections.abc import Callable, Sequence
 
@@ -30,7 +30,7 @@ class InternalState(Teacher):
     Source: Fan et al. 2021, Learning to Reweight with Deep Interactions, sections 3 and 4.
 
     Args:
-        student: The student; it is looked at here and not kept.
+        student: The student; read here and not kept.
         classes: C, the number of classes.
         tap: The student's module whose flattened output is I; None leaves I out.
         label: Whether M holds the label, one-hot (the paper's M0).
@@ -93,7 +93,7 @@ class InternalState(Teacher):
         self.net = _zero_start_mlp(size, self.width, hidden_layers, bias=level == "free")
 
     def columns(self) -> dict[str, slice]:
-        """Where in its input the teacher sees what.
+        """The columns of each input of the teacher.
 
         Returns:
             Columns by ``tap``, ``label`` and the surface facts.
@@ -108,7 +108,7 @@ class InternalState(Teacher):
         return found
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """How much each row counts.
+        """Weights [L] in (0, 1).
 
         Note: raises ``UsageError`` where it looks at the label or prediction, but rows are
         sequences or the student tells another number of classes apart than it was made for.
@@ -209,15 +209,7 @@ def _one_hot(targets: Tensor, classes: int) -> Tensor:
 
 
 def margin(logits: Tensor, one_hot: Tensor) -> Tensor:
-    """``p_y - max_{c != y} p_c``: how far the given label leads in probability.
-
-    Args:
-        logits: [L, C], or [L, T, C] of sequences.
-        one_hot: The given labels, of the same shape; all zero at a position that is padding.
-
-    Returns:
-        [L, 1] in -1..1; of a sequence the mean over its positions.
-    """
+    """``p_y - max_{c != y} p_c``: the margin of the given label in probability."""
     p = logits.softmax(-1)
     lead = (p * one_hot).sum(-1) - (p - 2 * one_hot).amax(-1)
     if lead.ndim == 1:

@@ -1,4 +1,4 @@
-"""Keep or drop each example, by a probability that another teacher gives."""
+"""Random selection of examples, by probabilities of another teacher."""
 
 from collections.abc import Callable
 from typing import cast
@@ -15,7 +15,7 @@ TINY = 1e-6
 
 
 class KeepOrDrop(Teacher):
-    """Weight 1 with probability p_i, else 0, with p_i what another teacher would weigh by.
+    """Weight 1 with probability p_i, else 0, with p_i the weight of another teacher.
 
     The student's loss is the mean over what is kept; a batch of which all is dropped teaches
     nothing. It learns by a reward for what it drew: at each step (``GradientAlignment``,
@@ -40,7 +40,7 @@ class KeepOrDrop(Teacher):
         self.uses_progress = uses_progress(keeps)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """Draw."""
+        """Draw weights [L] in {0, 1}."""
         p = self._probability(lesson, observation)
         return self._kept(p).to(p.dtype)
 

@@ -1,4 +1,4 @@
-"""How likely learning to teach keeps an example, from what its student makes of it so far."""
+"""Keep probabilities of learning to teach, from the student's state."""
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ BIAS = 2.0
 
 
 class KeepProbability(Teacher):
-    """``sigma(MLP(x))``, one hidden layer of 12 tanh units, for ``KeepOrDrop`` to draw by.
+    """``sigma(MLP(x))``, one hidden layer of 12 tanh units, for ``KeepOrDrop``.
 
     x are 2 C + 5 facts: the label, one-hot; share of the run that is over, mean training loss,
     best held-out accuracy; the predicted probabilities; the loss, and the margin of the label.
@@ -39,7 +39,7 @@ class KeepProbability(Teacher):
         nn.init.constant_(last.bias, BIAS)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """How likely each row is kept."""
+        """Keep probabilities [L]."""
         logits, targets, progress = observation.logits, lesson.targets, observation.progress
         soft = targets.is_floating_point()
         labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)

@@ -1,4 +1,4 @@
-"""Which augmentations each image gets, how many and how strong, from learned distributions."""
+"""Augmentation by learned distributions over operations and levels."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,7 +28,7 @@ KEPT_ROWS = 64
 
 
 class Policy(NamedTuple):
-    """The distributions that a teacher has learned."""
+    """The learned distributions."""
 
     how_many: Float[np.ndarray, "R"]
     """probability of 1..R operations"""
@@ -100,7 +100,7 @@ class LearnedAugmentation(Teacher):
         self.register_buffer("taken", torch.zeros((), dtype=torch.int64))
 
     def normalised_by(self, mean: Sequence[float], std: Sequence[float]) -> None:
-        """Expect batches that are normalised so, from now on.
+        """Set the mean and standard deviation that batches are normalised by.
 
         Args:
             mean: Of every channel, in 0..1; nothing for images in 0..1.
@@ -117,7 +117,7 @@ class LearnedAugmentation(Teacher):
 
     @torch.no_grad()
     def policy(self) -> Policy:
-        """The distributions as they are.
+        """The present distributions.
 
         Returns:
             Probabilities, float64.
@@ -130,7 +130,7 @@ class LearnedAugmentation(Teacher):
         )
 
     def draw(self, seed: int, ids: Int64[Tensor, "B"]) -> tuple[np.ndarray, Actions]:
-        """Draw what is done to every image.
+        """Draw operations for every image.
 
         Args:
             seed: With an image's id it decides; equal ids get the same.
@@ -151,7 +151,7 @@ class LearnedAugmentation(Teacher):
     def log_probability(
         self, count: Int64[np.ndarray, "B"], actions: Actions
     ) -> Float[Tensor, "B"]:
-        """The log-probability of what was drawn, but for which operations and which sign.
+        """Log-probability of counts, keeps and levels.
 
         Args:
             count: How many operations each image was given.
@@ -171,14 +171,14 @@ class LearnedAugmentation(Teacher):
         return self.count.log_softmax(0)[r - 1] + (each * given).sum(1)
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Augment."""
+        """Augment a batch."""
         count, actions = self.draw(batch.seed, batch.ids)
         changed = performed_on(batch.inputs, self.space, actions, self.mean, self.std)
         log_prob = self.log_probability(count, actions)
         return as_lesson(batch)._replace(inputs=changed, log_prob=log_prob)
 
     def entropy(self) -> Float[Tensor, ""]:
-        """The entropies of all the distributions, summed; differentiable."""
+        """The summed entropy of all distributions."""
         keep = self.keep
         p, q = keep.sigmoid(), (-keep).sigmoid()
         coins = -(p * F.logsigmoid(keep) + q * F.logsigmoid(-keep)).sum()
@@ -188,15 +188,7 @@ class LearnedAugmentation(Teacher):
         )
 
     def remember(self, lesson: Lesson, observation: Observation) -> Params:  # noqa: ARG002 - the seam
-        """Note the policy as it is, where a moment is due.
-
-        Args:
-            lesson: What the student saw.
-            observation: What its forward pass revealed.
-
-        Returns:
-            The past with this moment, and the steps so far.
-        """
+        """Record the policy at intervals."""
         step = int(self.taken)
         past, apart = self.past, _apart(step)
         if step % apart == 0:
@@ -207,7 +199,7 @@ class LearnedAugmentation(Teacher):
         return {"past": past, "taken": self.taken + 1}
 
     def history(self) -> tuple[list[int], Float[Tensor, "T A 2"]]:
-        """How the policy came to be.
+        """The policy over time.
 
         Returns:
             Augmented steps before each moment; at each, every operation's probability to be

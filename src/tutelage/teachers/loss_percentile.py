@@ -1,4 +1,4 @@
-"""A moving average of a percentile of each batch's losses, to compare losses with."""
+"""A moving average of a percentile of the losses."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -38,20 +38,12 @@ class LossPercentile(nn.Module):
         self.register_buffer("level", torch.zeros(()))
 
     def forward(self, losses: Tensor) -> Tensor:
-        """The average with this batch taken in; the buffer is left as it is."""
+        """The average including this batch; the buffer is unchanged."""
         if not len(losses):
             return self.level.clone()
         now = wide(losses).quantile(self.percentile, interpolation="nearest")
         return self.decay * self.level + (1 - self.decay) * now
 
     def remember(self, lesson: Lesson, observation: Observation) -> Mapping[str, Tensor]:  # noqa: ARG002 - the seam
-        """What the average is after a step.
-
-        Args:
-            lesson: What the student saw.
-            observation: Its losses.
-
-        Returns:
-            The new value.
-        """
+        """The average after a step."""
         return {"level": self(observation.losses)}

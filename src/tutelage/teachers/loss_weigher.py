@@ -36,5 +36,5 @@ class LossWeigher(Teacher):
         self.net = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, 1))
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """How much each row counts."""
+        """Weights [L] in (0, 1)."""
         return self.net(observation.losses.unsqueeze(1)).sigmoid().squeeze(1)

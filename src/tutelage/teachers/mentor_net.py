@@ -1,4 +1,4 @@
-"""MentorNet: examples count whose loss is low beside a moving percentile; at first all do."""
+"""MentorNet: weights by losses relative to a moving percentile."""
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +64,7 @@ class MentorNetPD(Teacher):
         self.average = LossPercentile(percentile=percentile, decay=decay)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """How much each row counts."""
+        """Weights [L] in [0, 1]."""
         losses = observation.losses
         if observation.progress.fraction < self.burn_in:
             return _some(losses, self.dropout)
@@ -129,7 +129,7 @@ class MentorNetDD(Teacher):
         self.net = nn.Sequential(nn.Linear(2 + 5 + 2, 20), nn.Tanh(), nn.Linear(20, 1))
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """How much each row counts."""
+        """Weights [L] in [0, 1]."""
         losses, fraction = observation.losses, observation.progress.fraction
         if fraction < self.burn_in:
             return _some(losses, self.dropout)

@@ -1,4 +1,4 @@
-"""Mixup: every example of a batch is blended by one drawn share."""
+"""Mixup: blending by one random share for each batch."""
 
 import torch
 from torch.distributions import Beta
@@ -10,7 +10,7 @@ from tutelage.validation.ranges import require_above_zero
 
 
 class Mixup(Teacher):
-    """``lambda ~ Beta(alpha, alpha)``, one for the whole batch; it learns nothing.
+    """``lambda ~ Beta(alpha, alpha)``, one for the whole batch; nothing is learned.
 
     Source: Zhang et al. 2018, mixup; the baseline of Raghu et al. 2021 has ``alpha=1``.
 

@@ -1,4 +1,4 @@
-"""A teacher of deep interactions, frozen, on data whose classes are not those it knew."""
+"""Transfer of an ``InternalState`` teacher to other classes."""
 
 import torch
 from torch import nn
@@ -9,7 +9,7 @@ from tutelage.teachers.internal_state import InternalState
 def for_other_classes(
     teacher: InternalState, student: nn.Module, classes: int
 ) -> InternalState:
-    """The same teacher for data of other classes, blind to what they are.
+    """The teacher for data of other classes, with its class inputs zeroed.
 
     Weights that a label or a predicted class had are zero: E, where the teacher is linear.
     Those of the internal state and of the other surface facts are kept.

@@ -1,4 +1,4 @@
-"""A learnt commentary given to the wrong examples: a baseline."""
+"""Baseline: a learned teacher applied to permuted examples."""
 
 from collections.abc import Callable
 from typing import cast
@@ -20,7 +20,7 @@ from tutelage.types import Batch, Lesson, Observation, as_lesson
 
 
 class Permuted(Teacher):
-    """The masks or weights of another teacher, permuted among the examples of each batch.
+    """Masks or weights of another teacher, permuted within each batch.
 
     What they are like on the whole stays; which example they belong to is lost.
 
@@ -49,14 +49,14 @@ class Permuted(Teacher):
         self.uses_progress = uses_progress(learned)
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Show each image through another one's mask."""
+        """Prepare each image by another image's mask."""
         if not hasattr(self.learned, "mask"):
             return as_lesson(batch)
         mask = cast(Callable[..., Tensor], self.learned.mask)(batch.inputs)
         return as_lesson(batch)._replace(inputs=batch.inputs * _permuted(mask))
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """Weigh each row as another one was meant to be."""
+        """Permuted weights [L]."""
         if not implements(self.learned, "weigh"):
             return torch.ones_like(observation.losses)
         # on the buffers that are set by now

@@ -1,4 +1,4 @@
-"""Blending by shares that were drawn once and are never learnt: a baseline."""
+"""Baseline: blending by fixed random shares."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from tutelage.types import Batch, Lesson
 
 
 class RandomBlending(Teacher):
-    """``Blending`` with lambda itself uniform in [1/2, 1] for each class pair, fixed by a seed.
+    """``Blending`` with lambda uniform in [1/2, 1] for each class pair, fixed by a seed.
 
     Source: Raghu et al. 2021, Teaching with Commentaries, section 4 (the random baseline).
 

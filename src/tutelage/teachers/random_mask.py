@@ -1,4 +1,4 @@
-"""Masks around a point drawn anew for every image: a baseline."""
+"""Baseline: masks with random centres."""
 
 import torch
 
@@ -8,7 +8,7 @@ from tutelage.types import Batch, Lesson, as_lesson
 
 
 class RandomMask(Teacher):
-    """``AttentionMask`` around a centre uniform over the image, at training and at test.
+    """``AttentionMask`` with centres uniform over the image, at training and at test.
 
     It is drawn for each example of each batch, much as an aggressive random crop.
 

@@ -1,4 +1,4 @@
-"""Self-paced learning: the easiest examples of each batch, more of them as training goes on."""
+"""Self-paced learning: the easiest examples of each batch, more of them over time."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from tutelage.types import Lesson, Observation
 
 
 class SelfPaced(Teacher):
-    """Weight 1 for the share of a batch whose losses are lowest, else 0; nothing is learnt.
+    """Weight 1 for the share of a batch with the lowest losses, else 0; nothing is learned.
 
     At step t of T it is ``start + (end - start) min(1, t / (full_at T))``. At least one example
     is kept; of equal losses, those that come first.
@@ -38,7 +38,7 @@ class SelfPaced(Teacher):
         self.end = end
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """Keep the easiest."""
+        """Weights [L] in {0, 1}."""
         losses = observation.losses
         grown = min(observation.progress.fraction / self.full_at, 1.0)
         share = self.start + (self.end - self.start) * grown

@@ -1,4 +1,4 @@
-"""Blending by a learnt grid whose entries have changed places: a baseline."""
+"""Baseline: blending by a shuffled learned grid."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from tutelage.types import Batch, Lesson
 
 
 class Shuffled(Teacher):
-    """The learnt amounts of blending, for the wrong pairs of classes; it learns nothing.
+    """Learned blending shares, shuffled over pairs of classes; nothing is learned.
 
     The entries of the grid, the diagonal included, are permuted once.
 

@@ -1,4 +1,4 @@
-"""A learned distribution over the parts of the training data, from which batches are drawn."""
+"""A learned distribution over parts of the training data."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Policy = Literal["inverted", "softmax"]
 
 
 class Draw(NamedTuple):
-    """Which examples make the next batch."""
+    """The examples of the next batch."""
 
     part: Tensor
     """[B] int64: the part that each was drawn from, in 0..K-1"""
@@ -65,7 +65,7 @@ class SplitSampler(Teacher):
 
     @property
     def ends(self) -> Int64[Tensor, "K"]:
-        """Where each part ends when all are laid end to end."""
+        """Cumulative sizes of the parts."""
         return self.sizes.cumsum(0)
 
     def log_probs(self) -> Float[Tensor, "K"]:
@@ -108,7 +108,7 @@ class SplitSampler(Teacher):
         return Draw(part, place, ends - sizes + place)
 
     def prepare(self, batch: Batch) -> Lesson:
-        """The batch as it came, with the log-probability of the part of each example.
+        """Add the log-probability of each example's part.
 
         Note: ids of no part are a ``UsageError`` on the CPU.
         """

@@ -1,4 +1,4 @@
-"""Copies of every example that were made before, with labels of their own where they have."""
+"""Stored copies of examples, optionally with labels of their own."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from tutelage.types import Batch, Lesson
 
 
 class StoredCopies(Teacher):
-    """Prepares B(x): x as it came, then its K stored copies.
+    """Prepares every example and its K stored copies.
 
     Rows come copy by copy, as those of ``Copies`` do. Where copies have soft labels, the class
     ids of the originals become such, too.
@@ -50,7 +50,7 @@ class StoredCopies(Teacher):
         self._places = places
 
     def prepare(self, batch: Batch) -> Lesson:
-        """Look the copies up."""
+        """Look up the copies."""
         if missing := [i for i in batch.ids.tolist() if i not in self._places]:
             raise ValueError(
                 f"{len(missing)} examples of the batch have no stored copies, among them the "
@@ -92,7 +92,7 @@ def predicted(
     predict: Callable[[Tensor], Tensor] = probabilities,
     at_once: int = 256,
 ) -> Tensor:
-    """Labels as a trained model gives them: soft ones of examples, or of their copies.
+    """Soft labels of examples, or of their copies, by a trained model.
 
     Args:
         model: Run in evaluation mode, in which it is left.

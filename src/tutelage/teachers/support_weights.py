@@ -1,4 +1,4 @@
-"""Weights for the few examples that a student adapts to, by image, label and step."""
+"""Weights of support examples in few-shot learning, by image, label and step."""
 
 import torch
 from torch import Tensor, nn
@@ -44,20 +44,13 @@ class SupportWeights(Teacher):
         )
 
     def train(self, mode: bool = True) -> "SupportWeights":
-        """Set the mode of the teacher, but not of its network, which stays in training mode.
-
-        Args:
-            mode: Whether to train.
-
-        Returns:
-            The teacher itself.
-        """
+        """Set the teacher's mode; its network stays in training mode."""
         super().train(mode)
         self.network.train()
         return self
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """How much each example of the support set counts."""
+        """Weights of the support examples."""
         x = lesson.inputs
         step = torch.full_like(x[:, :1], min(observation.progress.fraction, 1.0))
         image = self.network(torch.cat([x, step], 1))

@@ -1,4 +1,4 @@
-"""Two teachers as one: the first prepares the lesson, the second weighs it."""
+"""Combination of a teacher that prepares with one that weighs."""
 
 from collections.abc import Callable
 from typing import cast
@@ -17,7 +17,7 @@ from tutelage.types import Batch, Lesson, Observation
 
 
 class Together(Teacher):
-    """One teacher that prepares as ``prepares`` does and weighs, or grades, as ``weighs`` does.
+    """Prepares by one teacher and weighs, or grades, by another.
 
     Args:
         prepares: A teacher with ``prepare``, such as one that makes copies.
@@ -50,9 +50,9 @@ class Together(Teacher):
             vars(self)["log_prob"] = weighs.log_prob
 
     def prepare(self, batch: Batch) -> Lesson:
-        """What the student sees."""
+        """Prepare by the first teacher."""
         return cast(Callable[..., Lesson], self.prepares.prepare)(batch)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """How much each row counts."""
+        """Weigh by the second teacher."""
         return cast(Callable[..., Tensor], self.weighs.weigh)(lesson, observation)

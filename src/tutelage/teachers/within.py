@@ -8,69 +8,31 @@ from tutelage.precision import wide
 
 
 def softmax_within(values: Float[Tensor, "L"], group: Int[Tensor, "L"]) -> Float[Tensor, "L"]:
-    """``exp(v_i) / sum_j exp(v_j)`` over the rows j of the same group, in float32 or better.
-
-    Args:
-        values: One for each row; minus infinity gives 0.
-        group: 0..B-1.
-
-    Returns:
-        Of sum one in each group.
-    """
+    """``exp(v_i) / sum_j exp(v_j)`` over the rows j of the same group, in float32 or better."""
     values = wide(values)
     exponentials = (values - maximum_within(values, group)[group]).exp()
     return exponentials / sum_within(exponentials, group)[group]
 
 
 def sum_within(values: Float[Tensor, "L"], group: Int[Tensor, "L"]) -> Float[Tensor, "B"]:
-    """Sums over the rows of each group.
-
-    Args:
-        values: One for each row.
-        group: 0..B-1.
-
-    Returns:
-        One for each group.
-    """
+    """Sums over the rows of each group."""
     return values.new_zeros(groups(group)).index_add(0, group, values)
 
 
 def maximum_within(values: Float[Tensor, "L"], group: Int[Tensor, "L"]) -> Float[Tensor, "B"]:
-    """The highest finite value of each group; 0 where it has none.
-
-    Args:
-        values: One for each row.
-        group: 0..B-1.
-
-    Returns:
-        One for each group.
-    """
+    """The largest finite value of each group; 0 where it has none."""
     lowest = values.new_full((groups(group),), -torch.inf)
     high = lowest.scatter_reduce(0, group, values, "amax")
     return torch.where(high.isneginf(), torch.zeros_like(high), high)
 
 
 def groups(group: Int[Tensor, "L"]) -> int:
-    """How many groups there are.
-
-    Args:
-        group: 0..B-1.
-
-    Returns:
-        B.
-    """
+    """The number of groups."""
     return int(group.max()) + 1 if len(group) else 0
 
 
 def first_within(group: Int[Tensor, "L"]) -> Int[Tensor, "B"]:
-    """The first row of each group.
-
-    Args:
-        group: 0..B-1, none of them missing.
-
-    Returns:
-        Places in 0..L-1.
-    """
+    """The first row of each group."""
     rows = torch.arange(len(group), device=group.device)
     return rows.new_zeros(groups(group)).scatter_reduce(
         0, group, rows, "amin", include_self=False

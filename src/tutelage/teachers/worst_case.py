@@ -1,4 +1,4 @@
-"""The copies of an example weighed by their losses, as the maximal expected loss has it."""
+"""Weights of copies by their losses: the maximal expected loss."""
 
 import torch
 from jaxtyping import Float, Int
@@ -52,17 +52,17 @@ class WorstCase(Teacher):
         self.deep = deep
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """Weigh the copies."""
+        """Weights [L] of the copies."""
         return softmax_within(observation.losses / self.temperature, lesson.group)
 
 
 class UniformCopies(Teacher):
-    """Every copy of an example counts the same: the baseline with as many copies (DA+UNI)."""
+    """Equal weights of all copies, the baseline (DA+UNI)."""
 
     normalise: Normalise = "group"
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
-        """Weigh all the same."""
+        """Weights [L] of the copies."""
         return torch.ones_like(observation.losses)
 
 
@@ -75,14 +75,6 @@ def worst_case_loss(
     maximum of the losses, and its gradient weighs theirs as ``WorstCase`` does.
 
     Source: Yi et al. 2021, eq. 4 with the maximiser of theorem 1 put in.
-
-    Args:
-        losses: One for each row.
-        group: The example that each row came from, 0..B-1.
-        temperature: ``lambda_P``.
-
-    Returns:
-        One number for each example.
     """
     scaled = wide(losses) / temperature
     high = maximum_within(scaled.detach(), group)
@@ -92,27 +84,12 @@ def worst_case_loss(
 
 
 def require_positive(name: str, value: float) -> None:
-    """Refuse a number that is not above zero.
-
-    Args:
-        name: What it is called.
-        value: The number.
-
-    Raises:
-        ValueError: If it is not.
-    """
+    """Raise if a number is not above zero."""
     if not value > 0:
         raise ValueError(f"{name} must be above 0, got {value}.")
 
 
 def require_share(drop_below: float) -> None:
-    """Refuse a share that is none.
-
-    Args:
-        drop_below: The share.
-
-    Raises:
-        ValueError: If it lies outside 0..1.
-    """
+    """Raise if a number is not a share."""
     if not 0 <= drop_below <= 1:
         raise ValueError(f"drop_below must lie in 0..1, got {drop_below}.")

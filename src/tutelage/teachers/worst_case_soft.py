@@ -1,4 +1,4 @@
-"""Copies that shall give what their original gives, the worst of them counting most."""
+"""The maximal expected loss with the student's predictions as targets of copies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,33 +20,18 @@ TargetRule = Callable[[Lesson, Tensor], Tensor]
 
 
 def own_prediction(lesson: Lesson, predicted: Tensor) -> Tensor:  # noqa: ARG001 - the seam
-    """Copies shall give what the student predicts of their original.
-
-    Args:
-        lesson: What the student saw.
-        predicted: What the student predicts of each row's original.
-
-    Returns:
-        The same.
-    """
+    """The student's prediction of the original as the copies' target."""
     return predicted
 
 
 def probabilities(logits: Tensor) -> Tensor:
-    """What a classifier predicts.
-
-    Args:
-        logits: [L, C].
-
-    Returns:
-        [L, C].
-    """
+    """The probabilities of a classifier."""
     return wide(logits).softmax(1)
 
 
 @dataclass(frozen=True)
 class UnlessChanged:
-    """The student's prediction of the original, unless the copy means something else.
+    """The student's prediction of the original as target, unless the copy's label changed.
 
     It does where a model that labelled copies and originals gives them another class (the
     highest probability), or numbers that differ by more than ``tolerance``. Then its label of
@@ -64,7 +49,7 @@ class UnlessChanged:
     """between numbers"""
 
     def __call__(self, lesson: Lesson, predicted: Tensor) -> Tensor:
-        """What each row shall give."""
+        """The target of each row."""
         if lesson.targets.shape != predicted.shape:
             raise ValueError(
                 f"targets have shape {tuple(lesson.targets.shape)} but predictions "
@@ -135,7 +120,7 @@ class WorstCaseSoft(Teacher):
         self.detach_target = detach_target
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """Weigh originals and copies."""
+        """Weights [L] of originals and copies."""
         group = lesson.group
         first = first_within(group)
         losses = self.grade(lesson, observation) / self.temperature
@@ -144,7 +129,7 @@ class WorstCaseSoft(Teacher):
         return weights.index_fill(0, first, 1) * (len(group) / max(len(first), 1))
 
     def grade(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """The loss of each row."""
+        """Losses [L]."""
         first = first_within(lesson.group)
         logits = wide(observation.logits)
         predicted = self.predict(logits)[first][lesson.group]

@@ -1,6 +1,4 @@
-"""The training loop: real student steps, and a teacher step now and then.
+"""The training loop: student steps, and teacher steps at intervals.
 
-A ``Tutor`` prepares a batch, runs the student, moves it, and hands the window of steps to the
-signal. It knows signals by their protocol alone. Start with ``tutor.py``, then ``forward.py``
-and ``step.py``.
+Start with ``Tutor.step`` in ``tutor.py``, then ``step.py`` and ``forward.py``.
 """

@@ -1,4 +1,4 @@
-"""A teacher that samples learns from how soon its students come to an accuracy: L2T-data."""
+"""Learning to teach (L2T-data): a reward for students that reach an accuracy early."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ class Goal(NamedTuple):
     steps: int
     """T': student steps after which it is given up"""
     every: int = 1
-    """student steps between two looks at the accuracy"""
+    """student steps between two evaluations"""
 
 
 class RewardedEpisode(NamedTuple):
@@ -79,11 +79,11 @@ def rewarded(
         teacher: One that samples, such as ``KeepOrDrop``.
         teacher_optimizer: Its optimiser.
         batches: From an episode's number to the batches of that student's run; T' are used.
-        held_out: Batches, all of which are answered where the accuracy is looked at.
+        held_out: Batches on which the accuracy is measured.
         goal: When an episode ends.
         decay: Of the moving average, per episode.
-        baseline: The average so far, to go on from.
-        first: The number of the first episode, to go on from.
+        baseline: The average so far, of a run to continue.
+        first: The number of the first episode.
         objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses.objectives``.
         seed: Where the randomness of what is sampled and of dropout starts from.
 
@@ -147,16 +147,9 @@ def _run(
 
 @torch.no_grad()
 def held_out_accuracy(tutor: Tutor, held_out: Sequence[Batch]) -> float:
-    """Accuracy of a student in evaluation mode, which it then leaves again.
+    """Accuracy of the student in evaluation mode.
 
     Examples without a label are not counted; 0 where none has one.
-
-    Args:
-        tutor: The student with its teacher.
-        held_out: Batches to answer.
-
-    Returns:
-        In 0..1.
     """
     student, mode = tutor.student, tutor.student.training
     student.eval()

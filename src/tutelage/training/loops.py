@@ -1,4 +1,4 @@
-"""Learning a commentary over whole student runs, or along one."""
+"""Loops that learn a teacher over whole student runs, or along one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -59,8 +59,8 @@ def episodic(
         teacher: The teacher; see ``tutelage.teacher``.
         teacher_optimizer: Its optimiser.
         batches: From an episode's number to the batches of that student's run.
-        held_out: From an episode's number to the batch that judges the student at the end.
-        signal: How the hypergradient through the whole run is taken.
+        held_out: From an episode's number to the held-out batch of its final student.
+        signal: Estimates the hypergradient through the whole run.
         objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses.objectives``.
         seed: Where the randomness of lessons and of dropout starts from.
 
@@ -79,11 +79,11 @@ def episodic(
             problem.student, collect_batches(batches(number)), mixed_seed(seed, number)
         )
         now = autocast_now(problem.student.device)
-        judge = held_out(number)._replace(seed=mixed_seed(seed, number, 1), autocast=now)
+        batch = held_out(number)._replace(seed=mixed_seed(seed, number, 1), autocast=now)
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
         start = in_full_precision(problem.student.snapshot())
         with autocast_to(FULL, problem.student.device):
-            run = partial(signal.estimate_run, problem, dict(params), start, steps, judge)
+            run = partial(signal.estimate_run, problem, dict(params), start, steps, batch)
             estimate, end = _estimated(run, first=number == 0)
         skipped = not step_if_finite(teacher_optimizer, params, estimate.grad)
         yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts), skipped)
@@ -102,30 +102,14 @@ def _estimated(
 
 
 def collect_batches(batches: Iterable[Batch]) -> list[Batch]:
-    """Every batch of a run at once.
-
-    Args:
-        batches: In order.
-
-    Returns:
-        The batches; of an iterator, which may fill the same memory again, copies.
-    """
+    """A list of all batches; an iterator's are cloned, since it may reuse memory."""
     if isinstance(batches, Sequence):
         return list(batches)
     return [clone_rows(batch) for batch in batches]
 
 
 def planned_steps(student: StudentView, batches: list[Batch], seed: int) -> list[Step]:
-    """The steps of a run that has not been taken yet, at the optimiser's present settings.
-
-    Args:
-        student: The student.
-        batches: The batches of the run, in order.
-        seed: Where the randomness of its steps starts from.
-
-    Returns:
-        One step per batch, with progress i / N.
-    """
+    """The steps of a run to come, at the optimiser's present settings."""
     settings, now = settings_of(student.optimizer, student.names), autocast_now(student.device)
     moving = {k: s for k, s in settings.items() if student.params[k].requires_grad}
     return [
@@ -141,7 +125,7 @@ def planned_steps(student: StudentView, batches: list[Batch], seed: int) -> list
 def alternating(
     tutor: Tutor, batches: Iterable[Batch], held_out: Iterator[Batch]
 ) -> Iterator[Record]:
-    """Train one student with its teacher learning along, each batch once.
+    """Train one student and its teacher, each batch once.
 
     With ``Implicit`` and ``teacher_every=1`` this is algorithm 2 of Raghu et al. 2021, the
     hypergradient being taken on the batch of the step just made.

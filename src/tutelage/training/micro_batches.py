@@ -1,4 +1,4 @@
-"""A step whose rows the student sees a few at a time: gradient accumulation."""
+"""Gradient accumulation: a step whose rows the student sees a few at a time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,13 +8,17 @@ from torch import Tensor, nn
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.fsdp import is_sharded
+from tutelage.distributed.groups import Processes
+from tutelage.distributed.reduce import all_reduce_grads
 from tutelage.distributed.wrappers import data_parallel
 from tutelage.functional.module_state import ModuleState, on_state, state_of
 from tutelage.functional.replay_context import clone_rows, replay_context
+from tutelage.functional.trees import plus
 from tutelage.losses.objectives import losses_of
 from tutelage.signals.products import Alignment
 from tutelage.teacher import drop_below_of, is_deep
 from tutelage.training.forward import ForwardPass, run_forward
+from tutelage.training.step_strategy import StepStrategy
 from tutelage.types import Lesson, Step
 
 
@@ -28,20 +32,19 @@ def forward_without_graph(
 ) -> ForwardPass:
     """A forward pass without a graph, for all rows' losses and weights.
 
-    A weight may count by what the other rows' are, so no micro-batch's share of the loss can be
-    told before all have been seen. ``shares`` gives the gradient.
+    A row's weight may depend on all other rows, so that no micro-batch's share of the loss is
+    known before all have passed. ``micro_batch_losses`` gives the gradient.
     """
-    kept = clone_rows(lesson) if student_lesson is None or student_lesson is lesson else lesson
+    student_lesson = student_lesson or lesson
+    kept = clone_rows(lesson) if student_lesson is lesson else lesson
     with torch.no_grad(), starting_state(problem, student) as states:
-        forward_pass = run_forward(
-            problem, student, step, kept, alignments, student_lesson or lesson
-        )
+        forward_pass = run_forward(problem, student, step, kept, alignments, student_lesson)
     return forward_pass._replace(before=states[-1])
 
 
 @contextmanager
 def starting_state(problem: BilevelProblem, student: nn.Module) -> Iterator[list[ModuleState]]:
-    """Find the state from which a student starts its passes."""
+    """Copy the buffers and attributes from which the student starts its passes."""
     module, states = problem.student.module, []
     states.append(state_of(module))
     if data_parallel(student) is None:
@@ -62,10 +65,9 @@ def starting_state(problem: BilevelProblem, student: nn.Module) -> Iterator[list
 def micro_batch_losses(
     problem: BilevelProblem, student: nn.Module, step: Step, forward_pass: ForwardPass
 ) -> Iterator[Tensor]:
-    """Each micro-batch's share of a step's loss, by a second pass that draws the same.
+    """Each micro-batch's share of the loss, by a second pass with the same random numbers.
 
-    It starts from the buffers that the first one started from, and leaves those alone that the
-    first one left.
+    It starts from the same buffers as the first pass, and does not update them a second time.
     """
     losses = forward_pass.observation.losses.detach().requires_grad_()
     with torch.enable_grad():
@@ -81,9 +83,30 @@ def micro_batch_losses(
         done += len(found)
 
 
+def backward_micro_batches(
+    problem: BilevelProblem,
+    student: nn.Module,
+    step: Step,
+    forward_pass: ForwardPass,
+    strategy: StepStrategy,
+    processes: Processes,
+) -> None:
+    """Leave the sum of all micro-batches' gradients in ``.grad``, summed over processes."""
+    params, optimizer, total = problem.student.params, problem.student.optimizer, {}
+    with no_gradient_sync(student):
+        for loss in micro_batch_losses(problem, student, step, forward_pass):
+            optimizer.zero_grad(set_to_none=True)
+            strategy.backward(loss, optimizer, retain_graph=False)
+            grads = {k: p.grad for k, p in params.items() if p.grad is not None}
+            total = {**grads, **plus(total, grads)}
+    for name, grad in total.items():
+        params[name].grad = grad
+    all_reduce_grads(processes, params.values())
+
+
 @contextmanager
 def no_gradient_sync(student: nn.Module) -> Iterator[None]:
-    """Leave the gradients of several processes apart, to be summed once, after all passes."""
+    """Do not sum gradients over processes inside; that is done once, after all passes."""
     wrapper = data_parallel(student)
     if wrapper is None:
         yield
@@ -97,7 +120,7 @@ def no_gradient_sync(student: nn.Module) -> Iterator[None]:
 def require_micro_batch(
     problem: BilevelProblem, student: nn.Module, *, tries: bool, product: object = None
 ) -> None:
-    """Refuse what cannot be done a few rows at a time."""
+    """Refuse what does not work in micro-batches."""
     if problem.micro_batch is None:
         return
     if problem.micro_batch < 1:

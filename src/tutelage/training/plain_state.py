@@ -11,7 +11,7 @@ from tutelage.types import Batch, Params, Progress, Step, StudentState, Window
 
 
 def step_to_dict(step: Step) -> dict[str, Any]:
-    """A step as ``torch.load`` reads it safely."""
+    """A step as plain values."""
     settings = {name: dict(own) for name, own in step.settings.items()}
     *numbers, memory = step.progress
     progress = [*numbers, dict(memory)]
@@ -21,7 +21,7 @@ def step_to_dict(step: Step) -> dict[str, Any]:
 
 
 def step_from_dict(plain: Mapping[str, Any], device: torch.device) -> Step:
-    """The step that ``packed`` gave."""
+    """The inverse of ``step_to_dict``."""
     inputs, targets, ids, *drawn = plain["batch"]
     batch = Batch(inputs.to(device), targets.to(device), ids.to(device), *drawn)
     if batch.teacher_buffers is not None:
@@ -33,14 +33,14 @@ def step_from_dict(plain: Mapping[str, Any], device: torch.device) -> Step:
 
 
 def state_from_list(plain: Sequence[Any], device: torch.device) -> StudentState:
-    """The student's state that a list holds."""
+    """A student state from a list."""
     params, buffers, slots = plain
     kept = {k: x if k == "step" else moved_to(device, x) for k, x in slots.items()}
     return StudentState(moved_to(device, params), moved_to(device, buffers), kept)
 
 
 def renamed_steps(state: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
-    """What a trail keeps, with other names for the student's parameters and buffers."""
+    """The state of a window buffer under other parameter names."""
     start, waiting = state["start"], state["pending"]
     entries = state.get("entries")  # a state of an older version has none
     return {
@@ -68,7 +68,7 @@ def _renamed_step(plain: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
 
 
 def window_to_list(window: Window, teacher: Params) -> list[Any]:
-    """A window of one step that waits for its judge."""
+    """A pending window of one step as plain values."""
     assert window.start is not None
     return [list(window.start), step_to_dict(window.steps[-1]), teacher]
 
@@ -76,7 +76,7 @@ def window_to_list(window: Window, teacher: Params) -> list[Any]:
 def window_from_list(
     plain: list[Any], end: StudentState, device: torch.device
 ) -> tuple[Window, Params]:
-    """The window that ``window_to_list`` gave; what was seen of its step is left out."""
+    """The inverse of ``window_to_list``, without the observation."""
     start, step, teacher = plain
     window = Window(state_from_list(start, device), (step_from_dict(step, device),), end)
     return window, moved_to(device, teacher)

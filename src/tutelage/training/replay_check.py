@@ -1,4 +1,4 @@
-"""The check, at a first step, that a student's steps can be taken again."""
+"""The check that a student's steps can be recomputed."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from tutelage.types import Lesson, Observation, Step, StudentState
 
 
 class Start(NamedTuple):
-    """A student before its first step, all of it copies."""
+    """Copies of a student before its first step."""
 
     state: StudentState
     rest: ModuleState
@@ -26,19 +26,19 @@ class Start(NamedTuple):
 
     @classmethod
     def of(cls, student: StudentView) -> "Start":
-        """The student as it is."""
+        """Copy the student."""
         params, buffers, _ = student.state()
         state = StudentState(cloned(params), cloned(buffers), {})
         return cls(state, state_of(student.module), _numpy_state())
 
 
 def require_no_norm(student: nn.Module) -> None:
-    """Refuse embeddings that write to their own weight when they are called."""
+    """Raise for embeddings that overwrite their weight when called."""
     for name, part in student.named_modules():
         if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
             raise UnsupportedStudentError(
                 f"The student's module '{name}' has max_norm={part.max_norm}, by which its "
-                "forward pass writes to its weight, so that a step cannot be taken again. "
+                "forward pass writes to its weight, so that a step cannot be recomputed. "
                 "Leave max_norm away, or shorten the rows after optimizer.step()."
             )
 
@@ -46,7 +46,7 @@ def require_no_norm(student: nn.Module) -> None:
 def require_reproducible(
     problem: BilevelProblem, start: Start, lesson: Lesson, step: Step, observation: Observation
 ) -> None:
-    """Refuse a student whose step cannot be taken again with the same numbers."""
+    """Raise if a step does not give the same numbers when recomputed."""
     _require_same_parameters(problem, start.state)
     _require_no_draws(start.drawn)
     with torch.no_grad():
@@ -57,7 +57,7 @@ def require_reproducible(
     if off := _apart(now.losses, then.losses):
         raise UnsupportedStudentError(
             f"{name} does not give the same losses for the same parameters, buffers, rows and "
-            f"seed: they differ by up to {off:.3g}, so that a step cannot be taken again. Keep "
+            f"seed: they differ by up to {off:.3g}, so that a step cannot be recomputed. Keep "
             "what its forward pass (or the objective) counts in buffers (register_buffer), and "
             "draw random numbers from torch's own generator."
         )
@@ -86,7 +86,7 @@ def _require_same_parameters(problem: BilevelProblem, before: StudentState) -> N
     if moved:
         raise UnsupportedStudentError(
             f"{type(problem.student.module).__name__} writes to its parameters "
-            f"({', '.join(moved)}) in its forward pass, so that a step cannot be taken again. "
+            f"({', '.join(moved)}) in its forward pass, so that a step cannot be recomputed. "
             "Write to them after optimizer.step(), or use torch.nn.utils.parametrize."
         )
 
@@ -99,7 +99,7 @@ def _require_no_draws(before: tuple[object, ...]) -> None:
     if _numpy_state() != before:  # checkers of types draw from Python's
         raise UnsupportedStudentError(
             "The student, its teacher or the objective draws from NumPy's generator, which no "
-            "seed of a step governs, so that a step cannot be taken again. Draw from torch's "
+            "seed of a step governs, so that a step cannot be recomputed. Draw from torch's "
             "own generator."
         )
 

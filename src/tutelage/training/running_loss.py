@@ -1,4 +1,4 @@
-"""What the student steps of a run add up to."""
+"""The running mean of the training loss."""
 
 import warnings
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class RunningLoss:
-    """The loss of all steps, and how many of them taught nothing; kept where the student is.
+    """Sums the losses of all steps on the student's device, and counts steps without weight.
 
     Losses that are not finite are left out of the sum, and counted.
 
@@ -24,7 +24,7 @@ class RunningLoss:
         self.warned = False
 
     def add(self, loss: Tensor, weight: Tensor) -> None:
-        """Count a step."""
+        """Add a step."""
         loss = loss.detach().to(self.loss_sum)
         finite = loss.isfinite()
         self.loss_sum += loss.where(finite, 0)
@@ -32,11 +32,11 @@ class RunningLoss:
         self.weightless += weight == 0
 
     def mean_loss(self, steps: int) -> float:
-        """The mean loss of the steps whose loss was finite; waits for the device."""
+        """The mean of the finite losses; synchronises with the device."""
         return float(self.loss_sum / (steps - self.not_finite).clamp(min=1))
 
     def warn_of_weightless_steps(self) -> None:
-        """Warn, once, where a batch carried no weight at all; waits for the device."""
+        """Warn once of batches whose weights are all zero; synchronises with the device."""
         if not self.warned and int(self.weightless):
             self.warned = True
             warnings.warn(
@@ -46,7 +46,7 @@ class RunningLoss:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The sums as tensors."""
         return {
             "loss_sum": self.loss_sum,
             "not_finite": self.not_finite,
@@ -54,7 +54,7 @@ class RunningLoss:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that ``state_dict`` gave."""
+        """Load a state of ``state_dict``."""
         device = self.loss_sum.device  # checkpoints are often loaded onto the CPU
         self.loss_sum = state["loss_sum"].to(device, copy=True)
         self.weightless = state["weightless"].to(device, copy=True)

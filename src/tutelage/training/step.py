@@ -1,4 +1,4 @@
-"""The forward and backward passes of a real step, through the student as the user gave it."""
+"""Forward and backward pass of one training step, optionally in micro-batches."""
 
 from torch import Tensor, nn
 
@@ -7,21 +7,15 @@ from tutelage.distributed.fsdp import is_sharded
 from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import (
     all_reduce_backward,
-    all_reduce_grads,
     require_no_static_graph,
     sum_wrapper_grads,
 )
 from tutelage.functional.student import StudentView
-from tutelage.functional.trees import plus
 from tutelage.losses.reduction import counts_of
 from tutelage.losses.targets import require_distributions
 from tutelage.teacher import implements
 from tutelage.training.forward import ForwardPass
-from tutelage.training.micro_batches import (
-    forward_without_graph,
-    micro_batch_losses,
-    no_gradient_sync,
-)
+from tutelage.training.micro_batches import backward_micro_batches, forward_without_graph
 from tutelage.training.replay_check import Start, require_reproducible
 from tutelage.training.skip_rows import forward_or_skip_rows
 from tutelage.training.step_strategy import StepStrategy
@@ -30,14 +24,14 @@ from tutelage.validation.shapes import require_finite_weights, require_targets
 
 
 class StudentStep:
-    """How they are taken: at once or a few rows at a time, by one process or several.
+    """Runs the passes of real steps through the student as the user gave it.
 
     Args:
         student: The module as the user gave it, compiled or wrapped.
-        view: The same, as signals see it.
-        step_strategy: How a gradient comes about.
+        view: The same module, unwrapped.
+        step_strategy: Runs the backward pass and the optimiser.
         processes: Those that train the student together.
-        proven: Whether signals are known to see the student's own numbers, or there are none.
+        reproducible: Whether to leave out the check that the first step can be recomputed.
     """
 
     def __init__(
@@ -58,12 +52,12 @@ class StudentStep:
         self._checked = False
 
     def records_rows(self, problem: BilevelProblem) -> bool:
-        """Whether a recorder sees each row's own gradient in them."""
+        """Whether a ``Recorder`` can read per-example gradients off these passes."""
         whole = problem.micro_batch is None and not is_sharded(self.view.module)
         return whole and not self.step_strategy.scales
 
     def begin(self) -> None:
-        """Before a step: remember the student until its numbers are known to be its own."""
+        """Copy the student before its first step, for the check that follows."""
         self._before = None if self.reproducible else Start.of(self.view)
 
     def run_forward(
@@ -74,11 +68,11 @@ class StudentStep:
         alignments: Tensor | None = None,
         student_lesson: Lesson | None = None,
     ) -> ForwardPass:
-        """The forward pass, and the weights."""
-        first = forward_or_skip_rows if problem.micro_batch is None else forward_without_graph
-        found = first(problem, self.student, step, lesson, alignments, student_lesson)
-        self._require_finite(problem, found)
-        return found
+        """Run the forward pass and weigh the rows."""
+        forward = forward_or_skip_rows if problem.micro_batch is None else forward_without_graph
+        forward_pass = forward(problem, self.student, step, lesson, alignments, student_lesson)
+        self._require_finite(problem, forward_pass)
+        return forward_pass
 
     def _require_finite(self, problem: BilevelProblem, found: ForwardPass) -> None:
         lesson, losses, weights = found.lesson, found.observation.losses.detach(), found.weights
@@ -100,7 +94,7 @@ class StudentStep:
         *,
         retain_graph: bool = False,
     ) -> ForwardPass:
-        """The backward pass: leave the gradient of all processes' rows in the parameters."""
+        """Run the backward pass and leave the gradient, summed over processes, in ``.grad``."""
         if self._before is not None:
             require_reproducible(
                 problem, self._before, forward_pass.lesson, step, forward_pass.observation
@@ -109,7 +103,9 @@ class StudentStep:
         self.view.optimizer.zero_grad(set_to_none=True)
         together = self.processes.size > 1
         if problem.micro_batch is not None:
-            self._in_parts(problem, forward_pass, step)
+            backward_micro_batches(
+                problem, self.student, step, forward_pass, self.step_strategy, self.processes
+            )
         elif retain_graph and together:  # wrappers see one backward pass a step
             require_no_static_graph(self.student)
             all_reduce_backward(self.processes, forward_pass.loss, self.view.params.values())
@@ -120,15 +116,3 @@ class StudentStep:
             if together:  # naming the parameters is not free
                 sum_wrapper_grads(self.processes, self.view.params.values())
         return forward_pass._replace(loss=self.processes.all_reduce(forward_pass.loss.detach()))
-
-    def _in_parts(self, problem: BilevelProblem, forward_pass: ForwardPass, step: Step) -> None:
-        params, total = self.view.params, {}
-        with no_gradient_sync(self.student):
-            for share in micro_batch_losses(problem, self.student, step, forward_pass):
-                self.view.optimizer.zero_grad(set_to_none=True)
-                self.step_strategy.backward(share, self.view.optimizer, retain_graph=False)
-                found = {k: p.grad for k, p in params.items() if p.grad is not None}
-                total = {**found, **plus(total, found)}
-        for name, grad in total.items():
-            params[name].grad = grad
-        all_reduce_grads(self.processes, params.values())

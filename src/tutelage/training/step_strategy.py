@@ -1,4 +1,4 @@
-"""How a real step's gradient comes about, and how it moves the student."""
+"""How a real step computes its gradient and moves the student."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -10,16 +10,16 @@ from torch.optim import Optimizer
 
 @runtime_checkable
 class StepStrategy(Protocol):
-    """The two moments of a step that training loops differ in.
+    """Backward pass and optimiser step of a real step.
 
-    A framework of other ways is met by a class with these two methods and two attributes.
+    A framework's own training step is a class with these methods and attributes.
     """
 
     @property
     def max_norm(self) -> float | None:
         """Norm over all parameters to which the gradient is clipped; None: it is not.
 
-        Signals take the steps that they look back over again, and clip as well.
+        Signals recompute the steps of their window, and clip as well.
         """
         ...
 
@@ -29,17 +29,17 @@ class StepStrategy(Protocol):
         ...
 
     def backward(self, loss: Tensor, optimizer: Optimizer, *, retain_graph: bool) -> None:
-        """Leave the loss's own gradient, neither scaled nor clipped, in the parameters.
+        """Leave the gradient, neither scaled nor clipped, in ``.grad``.
 
         Args:
-            loss: What the student descends, a scalar.
+            loss: The training loss, a scalar.
             optimizer: The student's.
-            again: Whether its graph is needed for another backward pass.
+            retain_graph: Whether its graph is needed for another backward pass.
         """
         ...
 
     def step(self, optimizer: Optimizer) -> bool:
-        """Move the student.
+        """Step the optimiser.
 
         Args:
             optimizer: The student's.
@@ -52,7 +52,7 @@ class StepStrategy(Protocol):
 
 @dataclass(frozen=True)
 class PlainStep:
-    """``loss.backward(); optimizer.step()``, where wanted with the gradient clipped between.
+    """``loss.backward(); optimizer.step()``, optionally with gradient clipping.
 
     Raises:
         ValueError: If ``max_norm`` is not positive.
@@ -72,24 +72,11 @@ class PlainStep:
         *,
         retain_graph: bool,
     ) -> None:
-        """Leave the gradient in the parameters.
-
-        Args:
-            loss: What the student descends, a scalar.
-            optimizer: The student's.
-            again: Whether the graph is needed for another backward pass.
-        """
+        """Run the backward pass."""
         loss.backward(retain_graph=retain_graph)
 
     def step(self, optimizer: Optimizer) -> bool:
-        """Move the student.
-
-        Args:
-            optimizer: The student's.
-
-        Returns:
-            True.
-        """
+        """Clip, and step the optimiser."""
         clip(optimizer, self.max_norm)
         optimizer.step()
         return True
@@ -97,11 +84,11 @@ class PlainStep:
 
 @dataclass(frozen=True)
 class AmpStep:
-    """The same in half precision: the loss is scaled so that its gradient does not underflow.
+    """Mixed precision with loss scaling by a ``GradScaler``.
 
-    A step whose gradient overflowed is left out, the scale lowered, and the teacher's step that
-    would have judged it is left out, too. The gradient is seen without the scale and gets it
-    back before the step; scales are powers of two, so no bit is lost.
+    A step whose gradient overflowed is skipped, the scale lowered, and the teacher step of its
+    window skipped, too. The gradient is unscaled after the backward pass and scaled again
+    before the step; scales are powers of two, so that this is exact.
 
     Raises:
         ValueError: If ``max_norm`` is not positive.
@@ -118,25 +105,12 @@ class AmpStep:
         require_norm(self.max_norm)
 
     def backward(self, loss: Tensor, optimizer: Optimizer, *, retain_graph: bool) -> None:
-        """Leave the gradient in the parameters, without the scale.
-
-        Args:
-            loss: What the student descends, a scalar.
-            optimizer: The student's.
-            again: Whether the graph is needed for another backward pass.
-        """
+        """Run the backward pass and unscale the gradient."""
         self.scaler.scale(loss).backward(retain_graph=retain_graph)
         scale_gradient(optimizer, 1 / self.scaler.get_scale())
 
     def step(self, optimizer: Optimizer) -> bool:
-        """Move the student where every number of the gradient is finite.
-
-        Args:
-            optimizer: The student's.
-
-        Returns:
-            Whether it was moved.
-        """
+        """Step the optimiser unless a gradient overflowed; returns whether it did."""
         clip(optimizer, self.max_norm)
         before = self.scaler.get_scale()
         scale_gradient(optimizer, before)  # the scaler looks for overflow where it unscales
@@ -146,24 +120,14 @@ class AmpStep:
 
 
 def clip(optimizer: Optimizer, max_norm: float | None) -> None:
-    """Shorten the gradient that an optimiser is about to use.
-
-    Args:
-        optimizer: The optimiser.
-        max_norm: Its largest norm over all parameters; None leaves it alone.
-    """
+    """Clip the gradient norm of an optimiser's parameters."""
     if max_norm is not None:
         moved = [p for group in optimizer.param_groups for p in group["params"]]
         nn.utils.clip_grad_norm_(moved, max_norm)
 
 
 def scale_gradient(optimizer: Optimizer, factor: float) -> None:
-    """Multiply the gradient that an optimiser is about to use.
-
-    Args:
-        optimizer: The optimiser.
-        factor: By what.
-    """
+    """Multiply the gradient of an optimiser's parameters."""
     for group in optimizer.param_groups:
         for p in group["params"]:
             if p.grad is not None:
@@ -171,13 +135,6 @@ def scale_gradient(optimizer: Optimizer, factor: float) -> None:
 
 
 def require_norm(max_norm: float | None) -> None:
-    """Refuse a norm to which nothing can be clipped.
-
-    Args:
-        max_norm: The norm.
-
-    Raises:
-        ValueError: If it is not positive.
-    """
+    """Raise if a norm is not positive."""
     if max_norm is not None and not max_norm > 0:
         raise ValueError(f"max_norm must be above 0, got {max_norm}: None does not clip.")

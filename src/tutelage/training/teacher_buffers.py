@@ -1,7 +1,7 @@
-"""The buffers of a teacher that real steps renew, and what it remembers by some of them.
+"""The teacher's buffers at real steps, and its memory of earlier steps.
 
 A teacher, or any part of one, names them in its trait ``memory`` and gives their new values by
-its method ``remember``. A step that is taken again sees them as they were, since they travel
+its method ``remember``. A recomputed step sees them as they were, since they travel
 with its ``Progress``.
 """
 
@@ -16,7 +16,7 @@ from tutelage.types import Batch, Lesson, Observation, Params
 
 
 class BufferCopy(NamedTuple):
-    """A buffer's values at some moment."""
+    """A buffer and a copy of its values."""
 
     buffer: Tensor
     version: int
@@ -25,13 +25,13 @@ class BufferCopy(NamedTuple):
 
 
 class BufferCopies:
-    """Copies of a teacher's buffers, taken anew where these were written to since."""
+    """Copies of a teacher's buffers, renewed only after writes."""
 
     def __init__(self) -> None:
         self._known: dict[str, BufferCopy] = {}
 
     def of(self, teacher: nn.Module) -> Params | None:
-        """What a teacher's buffers hold now."""
+        """Copies of the buffers as they are."""
         for name, buffer in teacher.named_buffers():
             version, known = buffer._version, self._known.get(name)
             if known is None or known.buffer is not buffer or known.version != version:
@@ -44,7 +44,7 @@ class BufferCopies:
 def update_buffers(
     teacher: nn.Module, batch: Batch, lesson: Lesson, weighed: Mapping[str, Tensor]
 ) -> None:
-    """Keep what a real step's moments wrote to the teacher's buffers."""
+    """Write to the buffers what the hooks of a real step wrote to copies."""
     before = batch.teacher_buffers or {}
     prepared = (lesson.teacher_buffers or {}).items()
     written = {name: b for name, b in prepared if b is not before.get(name)}
@@ -59,7 +59,7 @@ def update_buffers(
 
 @torch.no_grad()
 def remember(teacher: nn.Module, lesson: Lesson, observation: Observation) -> None:
-    """Let the teacher's buffers take in a real step that was taken, what is finite of it."""
+    """Update the buffers of ``memory`` by ``remember``, with finite values only."""
     for part in teacher.modules():
         if memory_names(part):
             renew = cast(Callable[..., Mapping[str, Tensor]], part.remember)
@@ -70,12 +70,12 @@ def remember(teacher: nn.Module, lesson: Lesson, observation: Observation) -> No
 
 
 def has_memory(teacher: nn.Module) -> bool:
-    """Whether a teacher remembers the steps that were taken."""
+    """Whether a teacher, or a part of it, has a memory."""
     return any(memory_names(part) for part in teacher.modules())
 
 
 def memory_of(teacher: nn.Module) -> Params:
-    """What the teacher remembers of the steps that were taken."""
+    """Copies of the buffers of ``memory``."""
     return {
         f"{at}.{name}" if at else name: part.get_buffer(name).clone()
         for at, part in teacher.named_modules()
@@ -84,7 +84,7 @@ def memory_of(teacher: nn.Module) -> Params:
 
 
 def require_no_memory(teacher: nn.Module) -> None:
-    """Refuse a teacher that remembers steps, where nobody takes real ones."""
+    """Raise for a teacher with a memory, which only real steps update."""
     if names := ", ".join(memory_of(teacher)):
         raise UsageError(
             f"{type(teacher).__name__} remembers earlier steps ({names}), but whole runs that "
@@ -93,5 +93,5 @@ def require_no_memory(teacher: nn.Module) -> None:
 
 
 def memory_names(part: nn.Module) -> Sequence[str]:
-    """The buffers that a teacher, or a part of one, remembers steps by; parts aside."""
+    """The names of a module's own buffers in ``memory``."""
     return getattr(part, "memory", ())

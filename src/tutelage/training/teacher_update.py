@@ -1,4 +1,4 @@
-"""How a teacher learns: when its signal looks, and what its optimiser makes of it."""
+"""``TeacherUpdater``: gradient estimates of the signal, and teacher steps."""
 
 import logging
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Params) -> bool:
-    """Take an optimiser's step where its gradient is finite, so that its memory stays so."""
+    """Take an optimiser step if the gradient is finite; returns whether it did."""
     found = {k: grad[k].to(p.dtype) for k, p in params.items() if k in grad}
     if not is_finite({k: wide(g).square() for k, g in found.items()}):
         return False
@@ -33,14 +33,14 @@ def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Par
 
 
 class TeacherUpdater:
-    """The teacher's own optimiser and the signal that it follows.
+    """Updates the teacher by estimates of a signal.
 
     Args:
         teacher: The teacher.
-        signal: How it learns.
-        optimizer: Its optimiser.
-        every: Student steps between two looks of the signal.
-        aggregate: Looks that make one teacher step.
+        signal: Estimates the gradient of the held-out loss with respect to the teacher.
+        optimizer: The teacher's optimiser.
+        every: Student steps between two estimates.
+        aggregate: Estimates that are averaged into one teacher step.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class TeacherUpdater:
     ) -> None:
         if not 1 <= signal.steps <= every:
             raise ValueError(
-                f"The signal looks back over {signal.steps} steps, but teacher_every is "
+                f"The signal needs a window of {signal.steps} steps, but teacher_every is "
                 f"{every}: give teacher_every={signal.steps} or more."
             )
         if not any(p.requires_grad for p in teacher.parameters()):
             raise ValueError(
-                f"{type(teacher).__name__} has no parameter to learn: leave signal and "
-                "teacher_optimizer away."
+                f"{type(teacher).__name__} has no trainable parameter: leave out signal and "
+                "teacher_optimizer."
             )
         if drop_below_of(teacher) > 0:
             raise ValueError(
-                f"{type(teacher).__name__} leaves rows out of real steps, which a signal takes "
-                "again with all of them: set its drop_below to 0."
+                f"{type(teacher).__name__} skips rows in real steps, but a signal recomputes "
+                "steps with all rows: set its drop_below to 0."
             )
         if aggregate < 1:
             raise ValueError(f"aggregate must be at least 1, got {aggregate}.")
@@ -78,40 +78,40 @@ class TeacherUpdater:
         self._has_estimated = self._warned = False
         if self.plain_between and every < 2:
             raise ValueError(
-                "judge='plain' needs a step without the teacher between two with it: give "
+                "judge='plain' needs steps without the teacher between those with it: give "
                 "teacher_every=2 or more."
             )
 
     @property
     def one_step(self) -> OneStep | None:
-        """The signal, where it looks at one real step while it is taken."""
+        """The signal, if it uses the passes of one real step."""
         return self.signal if isinstance(self.signal, OneStep) else None
 
     @property
     def recomputes_step(self) -> bool:
-        """Whether the real step is taken with the weights that came of looking ahead of it."""
+        """Whether the real step is taken with the updated teacher's weights."""
         return self.one_step is not None and self.one_step.recomputes_step
 
     @property
     def uses_next_step_loss(self) -> bool:
-        """Whether the next step's loss takes the place of a held-out batch."""
+        """Whether the held-out loss is the next training step's own."""
         return self.one_step is not None and self.one_step.judge != "held-out"
 
     @property
     def plain_between(self) -> bool:
-        """Whether steps that are not judged are taken without the teacher."""
+        """Whether steps outside the window are taken without the teacher."""
         return self.one_step is not None and self.one_step.judge == "plain"
 
     def records(self, problem: BilevelProblem) -> bool:
-        """Whether the judged step's passes are to be recorded."""
+        """Whether to record the passes of the window's step."""
         return self.one_step is not None and self.one_step.records(problem)
 
     def due(self, steps: int) -> bool:
-        """Whether the coming student step is one that the signal judges."""
+        """Whether the next student step is the last of a window."""
         return (steps + 1) % self.every == 0
 
     def in_window(self, steps: int) -> bool:
-        """Whether the coming student step is one that the signal will look back over."""
+        """Whether the next student step belongs to a window."""
         return steps % self.every >= self.every - self.signal.steps
 
     @property
@@ -122,10 +122,13 @@ class TeacherUpdater:
     def learn(
         self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
     ) -> Tensor:
-        """Let the signal look, and take the teacher's step where enough has been seen.
+        """Estimate the teacher's gradient, and step after ``aggregate`` estimates.
 
-        A step whose gradient is not finite is left out and counted. So is one whose window
-        could not be undone well enough, with a warning, where an earlier one could.
+        A step whose gradient is not finite is skipped and counted. So is, with a warning, one
+        whose window could not be reversed accurately, unless it is the first window.
+
+        Returns:
+            The held-out loss.
         """
         device = held_out.inputs.device
         held_out = held_out._replace(autocast=autocast_now(device))
@@ -136,13 +139,12 @@ class TeacherUpdater:
                 self._has_estimated = True
                 self._warn_if_zero(grad)
             self.estimates.append(estimate._replace(grad=grad))
-            judged = self.estimates[-1].held_out_loss
-            if len(self.estimates) >= self.aggregate:  # more where fewer were wanted before
+            if len(self.estimates) >= self.aggregate:  # more after loading other settings
                 self._step(self._combined(problem, phi))
-        return judged
+        return estimate.held_out_loss
 
     def _in_full_precision(self, window: Window) -> Window:
-        # one step's passes are the student's own; Reversible must know how its steps rounded
+        # not for single steps, nor for Reversible, which depends on how its steps rounded
         many = self.signal.keeps_start or isinstance(self.signal, Implicit)
         if self.one_step is not None or not many:
             return window
@@ -159,7 +161,7 @@ class TeacherUpdater:
                 raise
             if not self._warned:
                 self._warned = True
-                _LOG.warning("%s This teacher step is left out.", error)
+                _LOG.warning("%s This teacher step is skipped.", error)
             return error.estimate
 
     def _warn_if_zero(self, grad: Params) -> None:
@@ -167,9 +169,8 @@ class TeacherUpdater:
             return
         name, signal = type(self.teacher).__name__, type(self.signal).__name__
         _LOG.warning(
-            "The first gradient that %s gives %s is zero in every parameter. If the teacher "
-            "samples, there is no derivative of what was drawn: take GradientAlignment or "
-            "NextStepLoss.",
+            "The first gradient of %s for %s is zero in every parameter. If the teacher "
+            "samples, what it draws has no derivative: use GradientAlignment or NextStepLoss.",
             signal,
             name,
         )
@@ -188,7 +189,7 @@ class TeacherUpdater:
             self.skipped += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """What it needs to continue."""
+        """The optimiser's state and the pending estimates."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "skipped": self.skipped,
@@ -197,7 +198,7 @@ class TeacherUpdater:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that ``state_dict`` gave."""
+        """Load a state of ``state_dict``."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.skipped = state["skipped"]
         self._has_estimated = state.get("looked", True)  # a state of an older version lacks it

@@ -1,4 +1,4 @@
-"""Teaching while a student trains: ordinary student steps, a teacher step now and then."""
+"""``Tutor``: ordinary student steps, and a teacher step every few of them."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -40,11 +40,10 @@ from tutelage.training.forward import (
     current_settings,
     gradient_alignments,
     prepare_step,
-    recompute_step,
     step_record,
-    tentative_window,
 )
 from tutelage.training.micro_batches import require_micro_batch
+from tutelage.training.one_step import recompute_step, tentative_window
 from tutelage.training.plain_state import renamed_steps
 from tutelage.training.replay_check import require_no_norm
 from tutelage.training.running_loss import RunningLoss
@@ -69,36 +68,37 @@ class Tutor:
     """Trains the user's own module with the user's own optimiser, under a teacher.
 
     Every student step is an ordinary ``loss.backward(); optimizer.step()`` on the weighted
-    loss. Every ``teacher_every`` steps the signal looks back over the last ``signal.steps`` of
-    them and the teacher takes a step towards a lower held-out loss.
+    loss. Every ``teacher_every`` steps the signal estimates the gradient of the held-out loss
+    with respect to the teacher, through the last ``signal.steps`` of them, and the teacher's
+    optimiser takes a step.
 
     Args:
         student: The module to train; never edited or copied.
         optimizer: The student's optimiser, from ``torch.optim``.
         teacher: See ``tutelage.teacher``.
-        teacher_optimizer: The teacher's optimiser. None: the teacher stays as it is, as a
-            stored commentary or a baseline does.
-        signal: How the teacher learns; needed if and only if it has an optimiser.
-        teacher_every: Student steps between two looks of the signal.
-        aggregate: Looks whose estimates make one teacher step, by their mean.
+        teacher_optimizer: The teacher's optimiser. None: the teacher is fixed, such as a stored
+            commentary or a baseline.
+        signal: Estimates the teacher's gradient; needed if and only if it has an optimiser.
+        teacher_every: Student steps between two estimates.
+        aggregate: Estimates that are averaged into one teacher step.
         total_steps: Student steps of the whole run; needed by teachers that use progress.
         objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses.objectives``.
-        metric: What held-out examples judge by, such as ``objectives.expected_error``; the
-            objective if None.
-        seed: Where the randomness of lessons and of dropout starts from.
-        step_strategy: How a step's gradient comes about and moves the student: clipping, loss
-            scaling, or a framework's own ways; see ``tutelage.training.step_strategy``.
-        processes: Those that train the student together, each on rows of its own; None: as
-            ``DistributedDataParallel`` or ``fully_shard`` have them.
-        micro_batch: Rows that the student sees at a time (gradient accumulation), so that a
-            step without a look needs the memory of so many; None: all. Weights and loss are
-            those of the whole batch; batch normalisation sees a micro-batch.
+        metric: Loss of held-out examples, such as ``objectives.expected_error``; the objective
+            if None.
+        seed: Seed of lessons and of dropout.
+        step_strategy: Runs the backward pass and the optimiser, with clipping, loss scaling, or
+            a framework's own calls; see ``tutelage.training.step_strategy``.
+        processes: Those that train the student together, each on rows of its own; None: those
+            of ``DistributedDataParallel`` or ``fully_shard``.
+        micro_batch: Rows of a forward pass (gradient accumulation), which bounds the memory of
+            steps outside the signal's window; None: all. Weights and loss are those of the
+            whole batch; batch normalisation sees a micro-batch.
 
     Raises:
-        ValueError: If the signal looks back further than ``teacher_every`` steps, only one of
-            signal and teacher optimiser is given, the teacher has nothing to learn,
-            ``aggregate`` is below 1, ``total_steps`` is missing or below 1, a teacher that
-            uses alignments should learn, or ``micro_batch`` does not go with the rest.
+        ValueError: If ``signal.steps`` exceeds ``teacher_every``, only one of signal and
+            teacher optimiser is given, the teacher has no parameters, ``aggregate`` is below 1,
+            ``total_steps`` is missing or below 1, a teacher that uses alignments has a signal,
+            or ``micro_batch`` cannot be combined with the rest.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Tutor:
         if signal is not None and uses_alignments(teacher):
             raise ValueError(
                 f"{type(teacher).__name__} weighs by the held-out gradient of each real step, "
-                "which a signal cannot take again: leave signal away."
+                "which a signal cannot recompute: leave out signal."
             )
         self.teacher_updater: TeacherUpdater | None = None
         if signal is not None and teacher_optimizer is not None:
@@ -144,41 +144,45 @@ class Tutor:
             rule_for(optimizer)  # refuses optimisers that cannot be differentiated
         self.total_steps = total_steps
         self.seed = seed
-        view = StudentView(student, optimizer)
         self.step_strategy = step_strategy
         self.processes = processes_of(student) if processes is None else processes
-        norm, everywhere = step_strategy.max_norm, self.processes
+        view = StudentView(student, optimizer)
         self.problem = BilevelProblem(
-            view, teacher, objective, metric, norm, everywhere, micro_batch
+            view,
+            teacher,
+            objective,
+            metric,
+            step_strategy.max_norm,
+            self.processes,
+            micro_batch,
         )
         tries = self.teacher_updater is not None and self.teacher_updater.recomputes_step
-        require_micro_batch(
-            self.problem, student, tries=tries, product=getattr(signal, "product", None)
-        )
+        product = getattr(signal, "product", None)
+        require_micro_batch(self.problem, student, tries=tries, product=product)
+        recomputed = signal is not None or uses_alignments(teacher)
+        if recomputed:
+            require_no_norm(view.module)
         self.steps = 0
         self.best_accuracy = 0.0
-        self._tally = RunningLoss(view.device)
-        retaken = signal is not None or uses_alignments(teacher)
-        if retaken:
-            require_no_norm(view.module)
-        self._passes = StudentStep(
-            student, view, step_strategy, self.processes, reproducible=not retaken
+        self._running_loss = RunningLoss(view.device)
+        self._student_step = StudentStep(
+            student, view, step_strategy, self.processes, reproducible=not recomputed
         )
         self._recorder = Recorder(view.module)
-        self._trail = WindowBuffer()
+        self._window = WindowBuffer()
         self._buffers = BufferCopies()
 
     @property
     def wants_held_out(self) -> bool:
-        """Whether the coming step needs a held-out batch, which has to be given."""
-        learner = self.teacher_updater
-        if learner is None:
+        """Whether the next step needs a held-out batch."""
+        updater = self.teacher_updater
+        if updater is None:
             return uses_alignments(self.teacher)
-        return learner.due(self.steps) and not learner.uses_next_step_loss
+        return updater.due(self.steps) and not updater.uses_next_step_loss
 
     @property
     def skipped_teacher_steps(self) -> int:
-        """Teacher steps left out because their gradient was not finite."""
+        """Teacher steps skipped because their gradient was not finite."""
         return 0 if self.teacher_updater is None else self.teacher_updater.skipped
 
     @property
@@ -187,7 +191,7 @@ class Tutor:
         fraction = 0.0 if self.total_steps is None else self.steps / self.total_steps
         mean = 0.0
         if uses_progress(self.teacher):  # reading the mean loss waits for the device
-            mean = self._tally.mean_loss(self.steps)
+            mean = self._running_loss.mean_loss(self.steps)
         return Progress(fraction, mean, self.best_accuracy, memory_of(self.teacher))
 
     def step(self, batch: Batch, held_out: Batch | None = None) -> Record:
@@ -195,14 +199,14 @@ class Tutor:
 
         Args:
             batch: B training examples.
-            held_out: Examples that judge the student; needed where ``wants_held_out``.
+            held_out: Examples for the held-out loss; needed where ``wants_held_out``.
 
         Returns:
-            What happened.
+            Losses, weights and held-out loss of the step.
 
         Raises:
-            ValueError: If a held-out batch is due and none came, or nothing can be learnt from
-                one: it was made, or the step is taken, where gradients are switched off.
+            ValueError: If a held-out batch is due and none came, gradients are switched off, or
+                a batch was made under ``torch.inference_mode``.
         """
         if self.wants_held_out and held_out is None:
             raise ValueError(
@@ -210,171 +214,172 @@ class Tutor:
                 "Tutor.wants_held_out)."
             )
         batch = self._checked("batch", batch)
-        if held_out is not None and self.wants_held_out:
+        if self.wants_held_out and held_out is not None:
             held_out = self._checked("held_out", held_out)
         now = autocast_now(batch.inputs.device)
         batch = batch._replace(seed=mixed_seed(self.seed, self.steps), autocast=now)
-        self._passes.begin()
-        learner = self.teacher_updater
-        if learner is not None and learner.in_window(self.steps):
-            return self._watched(learner, batch, held_out)
-        plain = learner is not None and learner.plain_between
-        problem = replace(self.problem, teacher=Plain()) if plain else self.problem
-        keep = (
-            reads_rows(problem.teacher)
-            or has_memory(problem.teacher)
-            or not self._passes.reproducible
-        )
-        step, lesson, given = prepare_step(problem, batch, self.progress, keep=keep)
+        self._student_step.begin()
+        updater = self.teacher_updater
+        if updater is None or not updater.in_window(self.steps):
+            return self._step_outside_window(batch, held_out)
+        batch = batch._replace(teacher_buffers=self._buffers.of(self.teacher))
+        if updater.recomputes_step:
+            assert held_out is not None
+            return self._step_after_trial(updater, batch, held_out)
+        return self._step_in_window(updater, batch, held_out)
+
+    def _step_outside_window(self, batch: Batch, held_out: Batch | None) -> Record:
+        problem, student_step = self.problem, self._student_step
+        if self.teacher_updater is not None and self.teacher_updater.plain_between:
+            problem = replace(problem, teacher=Plain())
+        teacher = problem.teacher
+        keep = reads_rows(teacher) or has_memory(teacher) or not student_step.reproducible
+        step, lesson, student_lesson = prepare_step(problem, batch, self.progress, keep=keep)
         alignments = None
-        if uses_alignments(problem.teacher) and held_out is not None:
-            alignments = gradient_alignments(problem, lesson, step, self._judging(held_out))
-        forward_pass = self._passes.run_forward(problem, step, lesson, alignments, given)
-        forward_pass = self._passes.run_backward(problem, forward_pass, step)
-        judged = self._pass_on(forward_pass.loss, batch)
-        self._move(problem, forward_pass, step)
-        return step_record(forward_pass, judged)
+        if uses_alignments(teacher) and held_out is not None:
+            alignments = gradient_alignments(problem, lesson, step, self._seeded(held_out))
+        forward_pass = student_step.run_forward(
+            problem, step, lesson, alignments, student_lesson
+        )
+        forward_pass = student_step.run_backward(problem, forward_pass, step)
+        held_out_loss = self._finish_pending(forward_pass.loss, batch)
+        self._optimizer_step(problem, forward_pass, step)
+        return step_record(forward_pass, held_out_loss)
+
+    def _step_in_window(
+        self, updater: TeacherUpdater, batch: Batch, held_out: Batch | None
+    ) -> Record:
+        window, student = self._window, self.problem.student
+        teacher = updater.params
+        if updater.uses_next_step_loss:  # the teacher is updated before the next step's loss
+            teacher = cloned(teacher)
+        if not window.steps:
+            window.begin(updater.signal, student)
+        due = updater.due(self.steps)
+        forward_pass, step, observed = self._observed_passes(updater, batch, record=due)
+        window.extend_start(step, student)
+        held_out_loss = self._finish_pending(forward_pass.loss, batch)
+        moved = self._optimizer_step(self.problem, forward_pass, step)
+        if moved:
+            window.steps.append(step)
+        if due and not moved:  # the scaled gradient overflowed
+            window.clear()
+            updater.skipped += 1
+        elif due:
+            steps = window.pop(student, observed if updater.one_step else None)
+            if updater.uses_next_step_loss:
+                window.pending = steps, teacher
+            else:
+                assert held_out is not None
+                held_out_loss = self._teacher_step(updater, steps, held_out, teacher)
+        return step_record(forward_pass, held_out_loss)
+
+    def _step_after_trial(
+        self, updater: TeacherUpdater, batch: Batch, held_out: Batch
+    ) -> Record:
+        # the teacher learns from a tentative step; the real one is taken with its new weights
+        problem, buffers = self.problem, cloned(self.problem.student.state().buffers)
+        forward_pass, step, observed = self._observed_passes(updater, batch, record=True)
+        window = tentative_window(problem, step, observed, buffers)
+        held_out_loss = self._teacher_step(updater, window, held_out, updater.params)
+        forward_pass = apply_weights(
+            problem, step.batch, forward_pass.lesson, forward_pass.observation
+        )
+        forward_pass = self._student_step.run_backward(problem, forward_pass, step)
+        self._optimizer_step(problem, forward_pass, step)
+        return step_record(forward_pass, held_out_loss)
+
+    def _observed_passes(
+        self, updater: TeacherUpdater, batch: Batch, *, record: bool
+    ) -> tuple[ForwardPass, Step, StepObservation]:
+        problem, student_step = self.problem, self._student_step
+        step, lesson, original = prepare_step(problem, batch, self.progress, keep=True)
+        # what is recorded until the next step must not lie in memory that a loader reuses
+        student_lesson = clone_rows(original) if updater.uses_next_step_loss else original
+        record = record and updater.records(problem) and student_step.records_rows(problem)
+        recording = self._recorder.record(len(lesson.ids), verified=True)
+        with recording if record else nullcontext() as recorded:
+            forward_pass = student_step.run_forward(
+                problem, step, lesson, student_lesson=student_lesson
+            )
+            if student_lesson is not original:
+                write_back(student_lesson, original)
+            if recorded is not None:
+                known = is_row_by_row(problem.objective)
+                recorded.verify(forward_pass.observation.losses, row_by_row=known)
+            forward_pass = student_step.run_backward(
+                problem, forward_pass, step, retain_graph=updater.recomputes_step
+            )
+        step = step._replace(settings=current_settings(problem))
+        observation = detach(forward_pass.observation)
+        return forward_pass, step, StepObservation(lesson, observation, recorded)
+
+    def _optimizer_step(
+        self, problem: BilevelProblem, forward_pass: ForwardPass, step: Step
+    ) -> bool:
+        moved = self.step_strategy.step(self.optimizer)
+        teacher, lesson = problem.teacher, forward_pass.lesson
+        update_buffers(teacher, step.batch, lesson, forward_pass.teacher_buffers or {})
+        if has_memory(teacher):
+            counts = counts_of(problem.objective, lesson.targets)
+            observation = detach(forward_pass.observation)
+            remember(teacher, *counted_rows(lesson, observation, counts))
+        self.steps += 1
+        weight = self.processes.all_reduce(forward_pass.weights.detach().sum())
+        self._running_loss.add(forward_pass.loss, weight)
+        return moved
+
+    def _finish_pending(self, loss: Tensor, batch: Batch) -> Tensor | None:
+        # the teacher step of an earlier window whose held-out loss is this step's own
+        updater, problem = self.teacher_updater, self.problem
+        if self._window.pending is None or updater is None:
+            return None
+        window, teacher = self._window.pop_pending(loss.detach(), problem.student.gradient())
+        start, step = window.start, window.steps[-1]
+        if window.observed is None and start is not None:  # training was resumed in between
+            if updater.records(problem) and self._student_step.records_rows(problem):
+                observed = recompute_step(problem, self._recorder, teacher, start, step)
+            else:
+                observed = observe_step(problem, teacher, start, step)
+            window = replace(window, observed=observed)
+        return self._teacher_step(updater, window, batch, leaves(teacher))
+
+    def _teacher_step(
+        self, updater: TeacherUpdater, window: Window, held_out: Batch, teacher: Params
+    ) -> Tensor:
+        self._running_loss.warn_of_weightless_steps()
+        return updater.learn(self.problem, window, self._seeded(held_out), teacher)
 
     def _checked(self, name: str, batch: Batch) -> Batch:
         batch = require_batch(name, batch, empty=self.processes.size > 1)
         require_learnable(name, batch)
         return batch
 
-    def _watched(self, learner: TeacherUpdater, batch: Batch, held_out: Batch | None) -> Record:
-        due, phi = learner.due(self.steps), learner.params
-        if learner.uses_next_step_loss:  # the teacher moves on before this step's turn comes
-            phi = cloned(phi)
-        if not self._trail.steps and not learner.recomputes_step:
-            self._trail.begin(learner.signal, self.problem.student)
-        batch = batch._replace(teacher_buffers=self._buffers.of(self.teacher))
-        before = cloned(self.problem.student.state().buffers) if learner.recomputes_step else {}
-        forward_pass, step, observed = self._see(learner, batch, due=due)
-        self._trail.reach(step, self.problem.student)
-        judged = self._pass_on(forward_pass.loss, batch)
-        if learner.recomputes_step and held_out is not None:
-            window = tentative_window(self.problem, step, observed, before)
-            judged = self._learn(learner, window, held_out, phi)
-            forward_pass = apply_weights(
-                self.problem, step.batch, forward_pass.lesson, forward_pass.observation
-            )
-            forward_pass = self._passes.run_backward(self.problem, forward_pass, step)
-        moved = self._move(self.problem, forward_pass, step)
-        if learner.recomputes_step:
-            return step_record(forward_pass, judged)
-        if moved:
-            self._trail.steps.append(step)
-        if due and moved:
-            judged = self._look_back(learner, observed, held_out, phi, judged)
-        elif due:  # there is nothing to judge
-            self._trail.forget()
-            learner.skipped += 1
-        return step_record(forward_pass, judged)
-
-    def _see(
-        self, learner: TeacherUpdater, batch: Batch, *, due: bool
-    ) -> tuple[ForwardPass, Step, StepObservation]:
-        problem, passes = self.problem, self._passes
-        step, lesson, theirs = prepare_step(problem, batch, self.progress, keep=True)
-        # what is recorded until the next step must not lie in memory that a loop fills again
-        given = clone_rows(theirs) if learner.uses_next_step_loss else theirs
-        recorder, rows = self._recorder, len(lesson.ids)
-        recording = due and learner.records(problem) and passes.records_rows(problem)
-        with recorder.record(rows, verified=True) if recording else nullcontext() as recorded:
-            forward_pass = passes.run_forward(problem, step, lesson, given=given)
-            if given is not theirs:
-                write_back(given, theirs)
-            if recorded is not None:
-                known = is_row_by_row(problem.objective)
-                recorded.verify(forward_pass.observation.losses, row_by_row=known)
-            forward_pass = passes.run_backward(
-                problem, forward_pass, step, again=learner.recomputes_step
-            )
-        step = step._replace(settings=current_settings(problem))
-        return (
-            forward_pass,
-            step,
-            StepObservation(lesson, detach(forward_pass.observation), recorded),
-        )
-
-    def _move(self, problem: BilevelProblem, forward_pass: ForwardPass, step: Step) -> bool:
-        moved = self.step_strategy.step(self.optimizer)
-        written = forward_pass.teacher_buffers or {}
-        update_buffers(problem.teacher, step.batch, forward_pass.lesson, written)
-        if has_memory(problem.teacher):
-            counts = counts_of(problem.objective, forward_pass.lesson.targets)
-            remember(
-                problem.teacher,
-                *counted_rows(forward_pass.lesson, detach(forward_pass.observation), counts),
-            )
-        self.steps += 1
-        self._tally.add(
-            forward_pass.loss, self.processes.all_reduce(forward_pass.weights.detach().sum())
-        )
-        return moved
-
-    def _look_back(
-        self,
-        learner: TeacherUpdater,
-        observed: StepObservation,
-        held_out: Batch | None,
-        phi: Params,
-        judged: Tensor | None,
-    ) -> Tensor | None:
-        observation = observed if learner.one_step is not None else None
-        window = self._trail.window(self.problem.student, observation)
-        if learner.uses_next_step_loss:
-            self._trail.waiting = window, phi
-        elif held_out is not None:
-            return self._learn(learner, window, held_out, phi)
-        return judged
-
-    def _pass_on(self, loss: Tensor, batch: Batch) -> Tensor | None:
-        if self._trail.waiting is None or self.teacher_updater is None:
-            return None
-        window, phi = self._trail.judged(loss.detach(), self.problem.student.gradient())
-        start, step = window.start, window.steps[-1]
-        if window.observed is None and start is not None:  # training was resumed in between
-            if self.teacher_updater.records(self.problem) and self._passes.records_rows(
-                self.problem
-            ):
-                again = recompute_step(self.problem, self._recorder, phi, start, step)
-            else:
-                again = observe_step(self.problem, phi, start, step)
-            window = replace(window, observed=again)
-        return self._learn(self.teacher_updater, window, batch, leaves(phi))
-
-    def _learn(
-        self, learner: TeacherUpdater, window: Window, held_out: Batch, phi: Params
-    ) -> Tensor:
-        self._tally.warn_of_weightless_steps()
-        return learner.learn(self.problem, window, self._judging(held_out), phi)
-
-    def _judging(self, held_out: Batch) -> Batch:
+    def _seeded(self, held_out: Batch) -> Batch:
         seed, now = mixed_seed(self.seed, self.steps, 1), autocast_now(held_out.inputs.device)
         return held_out._replace(seed=seed, autocast=now)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to continue exactly where training stands.
+        """The state of the training run, for an exact resume.
 
         Returns:
             Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely,
             under the names that a student has before it is compiled or wrapped.
         """
+        updater, inner = self.teacher_updater, self.problem.student.module
         return {
             "student": state_of(self.student),
             "optimizer": optimizer_state_of(self.optimizer, self.student),
             "teacher": state_of(self.teacher),
-            "learner": {}
-            if self.teacher_updater is None
-            else self.teacher_updater.state_dict(),
+            "learner": {} if updater is None else updater.state_dict(),
             "steps": self.steps,
             "best_accuracy": self.best_accuracy,
-            **self._tally.state_dict(),
-            **renamed_steps(self._trail.state_dict(), plain_names(self.problem.student.module)),
+            **self._running_loss.state_dict(),
+            **renamed_steps(self._window.state_dict(), plain_names(inner)),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that ``state_dict`` gave.
+        """Load a state of ``state_dict``.
 
         Args:
             state: That state, on any device.
@@ -386,7 +391,7 @@ class Tutor:
             self.teacher_updater.load_state_dict(state["learner"])
         self.steps = state["steps"]
         self.best_accuracy = state["best_accuracy"]
-        self._tally.load_state_dict(state)
+        self._running_loss.load_state_dict(state)
         student = self.problem.student
         steps = renamed_steps(state, names_in(student.module))
-        self._trail.load_state_dict(steps, student.state(), student.device)
+        self._window.load_state_dict(steps, student.state(), student.device)

@@ -1,4 +1,4 @@
-"""The real steps that a signal will look back over, kept until it does."""
+"""The buffer of real steps from which a signal's window is made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,67 +20,67 @@ from tutelage.training.plain_state import (
 )
 from tutelage.types import HeldOutLoss, Params, Step, StepObservation, StudentState, Window
 
-Waiting = tuple[Window, Params]
-"""a window that the next step's loss will judge, and the teacher's parameters as they were"""
+Pending = tuple[Window, Params]
+"""a window whose held-out loss is that of the next step, and the teacher's parameters"""
 
 
 @dataclass
 class WindowBuffer:
-    """What is remembered of the steps taken since the signal last looked."""
+    """The steps since the last estimate."""
 
     start: StudentState | None = None
-    """the student before the first of them, where the signal needs it"""
+    """the student before the first step, where the signal needs it"""
     entries: Params | None = None
-    """some of its parameters', where the signal rebuilds it"""
+    """some entries of its parameters, where the signal rebuilds it"""
     steps: list[Step] = field(default_factory=list)
-    waiting: Waiting | None = None
+    pending: Pending | None = None
 
-    def reach(self, step: Step, student: StudentView) -> None:
-        """Add to the window's start what this step is the first to move."""
+    def extend_start(self, step: Step, student: StudentView) -> None:
+        """Add parameters to the start that the optimiser did not hold then."""
         if self.start is not None:
             self.start = student.completed(self.start, step.settings.keys())
 
     def begin(self, signal: Signal, student: StudentView) -> None:
-        """Keep what a signal needs of the student before the first step."""
+        """Copy what the signal needs of the student before the first step."""
         if signal.keeps_start:
             self.start = student.snapshot()
         if isinstance(signal, Undoing):
             self.entries = entries_of(student.state().params)
 
-    def window(self, student: StudentView, observed: StepObservation | None) -> Window:
-        """The steps so far as a window; the trail begins anew."""
+    def pop(self, student: StudentView, observed: StepObservation | None) -> Window:
+        """Make a window of the steps, and clear the buffer."""
         moved = {name for step in self.steps for name in step.settings}
         end = student.completed(student.state(), moved)
         window = Window(self.start, tuple(self.steps), end, observed, entries=self.entries)
-        self.forget()
+        self.clear()
         return window
 
-    def forget(self) -> None:
-        """Begin anew."""
+    def clear(self) -> None:
+        """Forget the steps."""
         self.start, self.entries, self.steps = None, None, []
 
-    def judged(self, loss: Tensor, gradient: Params) -> Waiting:
-        """What waited for the next step, now that this has come; nothing waits any more."""
-        assert self.waiting is not None
-        (window, teacher), self.waiting = self.waiting, None
+    def pop_pending(self, loss: Tensor, gradient: Params) -> Pending:
+        """The pending window, its held-out loss given by the step after it."""
+        assert self.pending is not None
+        (window, teacher), self.pending = self.pending, None
         return replace(window, held_out_loss=HeldOutLoss(loss, gradient, {})), teacher
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The buffer as plain values."""
         return {
             "start": [] if self.start is None else list(self.start),
             "entries": self.entries,
             "window": [step_to_dict(step) for step in self.steps],
-            "pending": [] if self.waiting is None else window_to_list(*self.waiting),
+            "pending": [] if self.pending is None else window_to_list(*self.pending),
         }
 
     def load_state_dict(
         self, state: Mapping[str, Any], now: StudentState, device: torch.device
     ) -> None:
-        """Go on from a state that ``state_dict`` gave."""
+        """Load a state of ``state_dict``."""
         self.start = state_from_list(state["start"], device) if state["start"] else None
         entries = state["entries"]
         self.entries = None if entries is None else moved_to(device, entries)
         self.steps = [step_from_dict(step, device) for step in state["window"]]
-        waiting = state["pending"]
-        self.waiting = window_from_list(waiting, now, device) if waiting else None
+        pending = state["pending"]
+        self.pending = window_from_list(pending, now, device) if pending else None

@@ -1,4 +1,4 @@
-"""Input validation: shapes, labels and ranges, each refused by name.
+"""Input validation of shapes, labels and ranges.
 
 Knows tensors and numbers only. Start with ``shapes.py``.
 """

@@ -1,4 +1,4 @@
-"""Numbers among settings that must lie in a range: one sentence where one does not."""
+"""Range checks of numeric settings."""
 
 import math
 
@@ -6,12 +6,12 @@ from tutelage.errors import UsageError
 
 
 def require_above_zero(name: str, value: float | int) -> None:
-    """Refuse a number that is not above 0, and an infinite one."""
+    """Raise unless a number is positive and finite."""
     _require(name, value, value > 0, "above 0")
 
 
 def require_not_negative(name: str, value: float | int) -> None:
-    """Refuse a number below 0, and an infinite one."""
+    """Raise unless a number is at least 0 and finite."""
     _require(name, value, value >= 0, "0 or above")
 
 
@@ -23,7 +23,7 @@ def _require(name: str, value: float | int, within: bool, wanted: str) -> None:
 
 
 def at_least_one(settings: object, *names: str) -> None:
-    """Refuse counts below 1."""
+    """Raise for counts below 1."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and value < 1:
@@ -31,7 +31,7 @@ def at_least_one(settings: object, *names: str) -> None:
 
 
 def not_negative(settings: object, *names: str) -> None:
-    """Refuse rates below 0, and infinite ones."""
+    """Raise for negative or infinite numbers."""
     for name in names:
         value = getattr(settings, name)
         if value is not None:
@@ -39,7 +39,7 @@ def not_negative(settings: object, *names: str) -> None:
 
 
 def above_zero(settings: object, *names: str) -> None:
-    """Refuse numbers that are not above 0, and infinite ones."""
+    """Raise for numbers that are not positive and finite."""
     for name in names:
         value = getattr(settings, name)
         if value is not None:
@@ -47,21 +47,21 @@ def above_zero(settings: object, *names: str) -> None:
 
 
 def factor(settings: object, name: str) -> None:
-    """Refuse a factor below 1, and an infinite one."""
+    """Raise for a factor below 1, or infinite."""
     value = getattr(settings, name)
     if value is not None:
         _require(name, value, value >= 1, "1 or above")
 
 
 def shares(settings: object, name: str) -> None:
-    """Refuse shares outside (0, 1]."""
+    """Raise for shares outside (0, 1]."""
     value = getattr(settings, name)
     if not all(0 < share <= 1 for share in value):
         raise UsageError(f"{name} holds shares in (0, 1], got {value}.")
 
 
 def parts(settings: object, *names: str) -> None:
-    """Refuse rates outside 0..1."""
+    """Raise for numbers outside [0, 1]."""
     for name in names:
         value = getattr(settings, name)
         if not 0 <= value <= 1:
@@ -69,7 +69,7 @@ def parts(settings: object, *names: str) -> None:
 
 
 def between(settings: object, name: str) -> None:
-    """Refuse a share outside (0, 1)."""
+    """Raise for a number outside (0, 1)."""
     value = getattr(settings, name)
     if not 0 < value < 1:
         raise UsageError(f"{name} must lie between 0 and 1, got {value:g}.")

@@ -1,4 +1,4 @@
-"""Refuse batches, targets, losses and ids that do not fit one another, each by its name."""
+"""Shape and label checks of batches, losses and ids."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def require_batch(name: str, batch: Batch, *, empty: bool = True) -> Batch:
 
 
 def require_rows(name: str, rows: Batch | Lesson) -> None:
-    """Refuse rows whose inputs, targets and ids differ in number."""
+    """Raise if inputs, targets and ids differ in length."""
     inputs, targets, ids = len(rows.inputs), len(rows.targets), len(rows.ids)
     if not inputs == targets == ids:
         raise UsageError(
@@ -49,7 +49,7 @@ def _require_ids(name: str, ids: Tensor) -> None:
 
 
 def require_known_ids(ids: Tensor, known: Tensor, owner: str) -> None:
-    """Refuse ids that a teacher has nothing for. Ids on a GPU are not read: that would wait."""
+    """Raise for unknown ids on the CPU; ids on a GPU are not read."""
     if ids.device.type == "cpu" and not bool(known.all()):
         raise UsageError(f"{owner} for {_listed(ids[~known])} of the batch.")
 
@@ -57,7 +57,7 @@ def require_known_ids(ids: Tensor, known: Tensor, owner: str) -> None:
 def require_finite_weights(
     weights: Tensor, losses: Tensor, ids: Tensor, teacher: object
 ) -> None:
-    """Refuse weights that are not finite where a loss is; waits for the device."""
+    """Raise if a weight is not finite where its loss is; synchronises with the device."""
     if bool(weights.isfinite().all()):
         return
     wrong = ~weights.reshape(len(losses), -1).isfinite().all(1) & losses.isfinite()
@@ -76,7 +76,7 @@ def _listed(ids: Tensor) -> str:
 def require_losses(
     losses: object, objective: object, outputs: Outputs, rows: Batch | Lesson
 ) -> Tensor:
-    """Refuse losses other than one floating-point number for each row."""
+    """Raise unless losses are one floating-point number for each row."""
     wanted = (len(rows.targets),)
     fits = isinstance(losses, Tensor) and losses.is_floating_point() and losses.shape == wanted
     if fits:
@@ -95,7 +95,7 @@ def require_losses(
 def require_targets(
     rows: Batch | Lesson, losses: Tensor, objective: object, *, known: bool
 ) -> None:
-    """Refuse targets that are not finite, or that stand for none where nobody said so.
+    """Raise if targets are not finite, or ignored labels are not declared.
 
     Both where the losses show it: an objective may know what to do with such targets. Waits
     for the device.
@@ -130,7 +130,7 @@ def require_targets(
 
 
 def class_targets(logits: Tensor, targets: Tensor, name: str) -> Tensor:
-    """Targets of a classifier in the type that torch takes them in."""
+    """A classifier's targets in the dtype that torch expects."""
     soft = targets.is_floating_point()
     fits = logits.ndim == 2 and targets.shape == (logits.shape if soft else logits.shape[:1])
     if not fits or targets.is_complex():
@@ -142,7 +142,7 @@ def class_targets(logits: Tensor, targets: Tensor, name: str) -> Tensor:
 
 
 def require_classes(targets: Tensor, classes: int, ignored: tuple[int, ...] = ()) -> None:
-    """Refuse labels that are neither a class nor declared to be none.
+    """Raise if a label is neither a class nor ignored.
 
     Reading labels that are on a GPU waits for it: check them before they go there.
     """
@@ -158,7 +158,7 @@ def require_classes(targets: Tensor, classes: int, ignored: tuple[int, ...] = ()
 
 
 def is_none_of(targets: Tensor, labels: tuple[int, ...]) -> Tensor:
-    """Which targets are other than some labels."""
+    """Which targets differ from some labels."""
     known = torch.ones_like(targets, dtype=torch.bool)
     for label in labels:
         known = known & (targets != label)
@@ -166,16 +166,16 @@ def is_none_of(targets: Tensor, labels: tuple[int, ...]) -> Tensor:
 
 
 def described(tensor: Tensor) -> str:
-    """A tensor's type and shape in words."""
+    """A tensor's dtype and shape in words."""
     return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
 
 
 def named(function: Any) -> str:
-    """The name of a function, or of the class of what is called as one."""
+    """The name of a function or callable object."""
     found = getattr(function, "__name__", type(function).__name__)
     return "the objective" if found == "<lambda>" else f"the objective {found}"
 
 
 def kind(value: object) -> str:
-    """What a value that is no tensor is."""
+    """The type of a value in words."""
     return "None" if value is None else f"a {type(value).__name__}"

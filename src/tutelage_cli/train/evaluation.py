@@ -27,7 +27,7 @@ from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.material import Material, Streams
 from tutelage_cli.train.texts import Data
-from tutelage_cli.train.texts import prediction_lesson as shown_as
+from tutelage_cli.train.texts import shown as shown_as
 
 AT_ONCE = 500
 """images in a batch that is only looked at"""

@@ -124,7 +124,7 @@ def _go_on(
             standing.note_memory(footprint.peak())
             if whole:
                 _finish_epoch(job, course, streams, standing)
-                reporter.tell(_of_epoch(standing.history[-1]))
+                reporter.log(_of_epoch(standing.history[-1]))
             _save(job, tutor, standing)
             if not whole:
                 return False

@@ -40,7 +40,7 @@ def test_a_batch_is_made_of_what_a_loader_gives() -> None:
 
 
 def test_what_is_no_batch_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"no ids.*Numbered\(examples\)"):
+    with pytest.raises(UsageError, match=r"no ids.*WithIds\(examples\)"):
         as_batch(TEN.tensors)
     with pytest.raises(UsageError, match="4 parts"):
         as_batch([torch.zeros(1)] * 4)

@@ -58,7 +58,7 @@ def test_a_held_level_is_that_of_the_teacher(arm, level) -> None:
 )
 def test_an_arm_of_another_loss_descends_it(arm, objective) -> None:
     settings = from_plain(TrainSettings, {"held_out": 3, "teacher": [arm]})
-    assert build_tutor(arm, 0, some_images(), settings, 10).task.objective == objective
+    assert build_tutor(arm, 0, some_images(), settings, 10).problem.objective == objective
 
 
 @pytest.mark.parametrize(("given", "rates"), [(None, (0.02, 1e-4)), (0.5, (0.5, 0.5))])

@@ -95,7 +95,7 @@ def vision_folder(folder: Path) -> Path:
 
 def text_folder(folder: Path, *, normalised: bool = False) -> Path:
     transformers = pytest.importorskip("transformers")
-    from papers.yi2021mmel.small_language_model import learned_tokenizer
+    from papers.yi2021mmel.language_models import learned_tokenizer
 
     words = learned_tokenizer(["meow purrs mouse bark bone fetch the a and"], 60)
     torch.manual_seed(1)

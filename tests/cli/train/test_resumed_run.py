@@ -27,8 +27,8 @@ from tests.trained import (
     run,
     unfinished,
 )
+from tutelage.storage.atomic_files import write_atomically
 from tutelage.training.tutor import Tutor
-from tutelage_cli.runner.run_folder import write_atomically
 from tutelage_cli.train import study, trainee
 
 

@@ -203,7 +203,7 @@ class Copies(nn.Module):
 class KeepPlainly(KeepOrDrop):
     """The mean over all rows, dropped ones included."""
 
-    normalise: ClassVar[Normalise] = None
+    normalise: Normalise = None
 
 
 def fixed(weighs: nn.Module) -> nn.Module:

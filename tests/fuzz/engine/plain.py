@@ -21,12 +21,12 @@ class Loop:
 
     def __init__(self, parts: Parts, types: tuple[torch.dtype, torch.dtype] = (DOUBLE, DOUBLE)):
         self.parts, self.s = parts, parts.situation
-        self.estimate_run = self.s.mode == "whole run"
+        self.whole = self.s.mode == "whole run"
         self.made = parts.make(types)
         self.deep = getattr(self.made.teacher, "deep", hasattr(self.made.teacher, "grade"))
         self.losses: list[float] = []
         self.mode = self.made.student.training
-        self.seed = mixed_seed(self.s.seed, 0) if self.estimate_run else self.s.seed
+        self.seed = mixed_seed(self.s.seed, 0) if self.whole else self.s.seed
 
     def take(self, number: int, asked: Asked) -> Note:
         """One step, with its event before it."""
@@ -71,7 +71,7 @@ class Loop:
     def held_out(self, phi: Phi, steps: int) -> Tensor:
         """The same, with the student's graph."""
         rows = self.parts.source.judging().fresh(self.made.types[0])
-        end = (0, 1) if self.estimate_run else (steps, 1)
+        end = (0, 1) if self.whole else (steps, 1)
         seed = mixed_seed(self.s.seed, *end)
         self.set(phi)
         batch = Batch(*rows, seed=seed)
@@ -260,7 +260,7 @@ class Loop:
 
     def _progress(self, number: int) -> Progress:
         fraction = number / self.s.steps
-        mean = 0.0 if self.estimate_run else sum(self.losses[:number]) / max(number, 1)
+        mean = 0.0 if self.whole else sum(self.losses[:number]) / max(number, 1)
         return Progress(fraction, mean)
 
     def set(self, phi: Phi) -> None:

@@ -145,8 +145,7 @@ RULES = (
     ),
     UpdateRule(lambda s: _kind(s).exact, lambda _: {"mode": "whole run"}),
     UpdateRule(
-        lambda s: s.mode == "whole run" and not _kind(s).estimate_run,
-        lambda _: {"mode": "tutor"},
+        lambda s: s.mode == "whole run" and not _kind(s).whole, lambda _: {"mode": "tutor"}
     ),
     UpdateRule(
         lambda s: _kind(s).reversible and not OPTIMISERS[s.optimiser].momentum,

@@ -1,4 +1,4 @@
-"""How the products that differentiable signals rest on are taken."""
+"""Mixed and Hessian products, on which differentiable signals are built."""
 
 from tutelage.signals.products.automatic import Automatic
 from tutelage.signals.products.double_backward import DoubleBackward

@@ -1,4 +1,4 @@
-"""The exact products, each by its cheapest way."""
+"""Exact products, by the cheapest method."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Automatic:
     """Dot products for ``M v`` where the teacher only weighs, double backward for the rest."""
 
     def records(self, problem: BilevelProblem) -> bool:
-        """Whether dot products can be read off a real step's own passes, exactly."""
+        """Whether per-example products can be read from a step's own passes."""
         return not is_deep(problem.teacher) and not couples_rows(problem.student.module)
 
     def linearise(

@@ -1,4 +1,4 @@
-"""Products by differentiating the gradient's own graph once more."""
+"""Products by differentiating the gradient's graph."""
 
 from dataclasses import dataclass
 
@@ -13,11 +13,12 @@ from tutelage.functional.recomputation import no_other_recomputation
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import detached, leaves, reached_grad
 from tutelage.precision import autocast_to
+from tutelage.signals.products.protocol import Product
 from tutelage.types import Params, Step, StudentState
 
 
 @dataclass(frozen=True)
-class DoubleBackward:
+class DoubleBackward(Product):
     """Exact, for every student whose operators have second derivatives; the default.
 
     One graph serves all products at a student, and holds the memory of a step until it is gone.
@@ -36,17 +37,6 @@ class DoubleBackward:
         gradient = all_reduce_gradients(everywhere, own, {k: theta[k] for k in step.settings})
         student = problem.student
         return GradientGraph(attached, theta, teacher, buffers, gradient, everywhere, student)
-
-    def mixed(
-        self,
-        problem: BilevelProblem,
-        state: StudentState,
-        teacher: Params,
-        step: Step,
-        v: Params,
-    ) -> Params:
-        """``M v`` alone."""
-        return self.linearise(problem, state, teacher, step).mixed(v)
 
 
 @dataclass(frozen=True)

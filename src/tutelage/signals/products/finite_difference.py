@@ -1,4 +1,4 @@
-"""Products as differences of ordinary gradients, which say how far they can be trusted."""
+"""Products by finite differences of gradients, with an error bound."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -12,13 +12,14 @@ from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.errors import UsageError
 from tutelage.functional.trees import detached, grads_of_both, inner, leaves, plus, reached_grad
 from tutelage.precision import wide
+from tutelage.signals.products.protocol import Product
 from tutelage.signals.products.view import Loss, loss_function
 from tutelage.types import Params, Step, StudentState
 from tutelage.validation.ranges import above_zero
 
 
 @dataclass(frozen=True)
-class FiniteDifference:
+class FiniteDifference(Product):
     """``(g(theta + e v) - g(theta - e v)) / 2 e``: the memory of a plain step.
 
     Excellent on smooth students and noise on students with kinks (ReLU, max-pooling), where the
@@ -51,17 +52,6 @@ class FiniteDifference:
         everywhere = problem.processes
         here = all_reduce_gradients(everywhere, reached_grad(loss(moved, phi), moved), moved)
         return Differences(self, loss, theta, phi, here, buffers, everywhere)
-
-    def mixed(
-        self,
-        problem: BilevelProblem,
-        state: StudentState,
-        teacher: Params,
-        step: Step,
-        v: Params,
-    ) -> Params:
-        """``M v``."""
-        return self.linearise(problem, state, teacher, step).mixed(v)
 
 
 @dataclass(frozen=True)
@@ -118,30 +108,13 @@ class Differences:
 
 
 def gradients(loss: Loss, theta: Params, phi: Params) -> tuple[Params, Params]:
-    """Ordinary gradients of a loss with respect to student and teacher.
-
-    Args:
-        loss: The loss.
-        theta: Student parameters.
-        phi: Teacher parameters.
-
-    Returns:
-        Both, detached.
-    """
+    """Gradients of a loss in student and teacher, detached."""
     theta, phi = leaves(theta), leaves(phi)
     return grads_of_both(loss(theta, phi), theta, phi)
 
 
 def disagreement(a: Params, b: Params) -> float:
-    """``|a - b| / |a|``; 0 where both are zero.
-
-    Args:
-        a: Named tensors.
-        b: Tensors under the same names.
-
-    Returns:
-        A share.
-    """
+    """``|a - b| / |a|``; 0 where both are zero."""
     if not a:
         return 0.0
     off = plus(a, b, -1.0)

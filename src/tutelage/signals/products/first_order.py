@@ -1,4 +1,4 @@
-"""Products of a student whose gradient is taken not to depend on where the student is."""
+"""First-order products, which leave out the Hessian."""
 
 from dataclasses import dataclass, field
 
@@ -47,7 +47,7 @@ class FirstOrder:
 
 @dataclass(frozen=True)
 class DetachedGradient:
-    """A gradient without a graph, of a step in which no teacher learns."""
+    """A gradient without a graph, of a step whose teacher has no parameters."""
 
     gradient: Params
     buffers: Params
@@ -60,7 +60,7 @@ class DetachedGradient:
 
 @dataclass(frozen=True)
 class WithoutHessian:
-    """A gradient that does not follow the student."""
+    """A gradient whose dependence on the student is ignored."""
 
     known: Linearised | DetachedGradient
     state: StudentState
@@ -84,5 +84,5 @@ class WithoutHessian:
         return self.known.mixed(v)
 
     def hessian(self, v: Params) -> Params:  # noqa: ARG002 - the seam
-        """Nothing of ``H v``."""
+        """Zeros."""
         return {k: torch.zeros_like(p) for k, p in self.state.params.items()}

@@ -1,4 +1,4 @@
-"""Products by the forward-mode derivative of the gradient."""
+"""Products by forward mode over the gradient."""
 
 from dataclasses import dataclass
 
@@ -11,6 +11,7 @@ from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.functional.derivatives import named_operators
 from tutelage.functional.trees import detached, leaves, named_grad, reached_grad
 from tutelage.per_example import load_forward_mode
+from tutelage.signals.products.protocol import Product
 from tutelage.signals.products.view import Loss, loss_function
 from tutelage.types import Params, Step, StudentState
 
@@ -18,7 +19,7 @@ _INSTEAD = "Use DoubleBackward or FiniteDifference in place of ForwardOverRevers
 
 
 @dataclass(frozen=True)
-class ForwardOverReverse:
+class ForwardOverReverse(Product):
     """Exact: ``d/de`` of both gradients at ``theta + e v``, in forward mode.
 
     For students of whose operators one lacks a second derivative but has a forward-mode one. It
@@ -38,17 +39,6 @@ class ForwardOverReverse:
         everywhere = problem.processes
         here = all_reduce_gradients(everywhere, reached_grad(loss(moved, phi), moved), moved)
         return AlongDirections(loss, theta, phi, here, buffers, everywhere)
-
-    def mixed(
-        self,
-        problem: BilevelProblem,
-        state: StudentState,
-        teacher: Params,
-        step: Step,
-        v: Params,
-    ) -> Params:
-        """``M v``."""
-        return self.linearise(problem, state, teacher, step).mixed(v)
 
 
 @dataclass(frozen=True)

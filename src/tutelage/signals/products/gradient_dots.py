@@ -1,4 +1,4 @@
-"""Mixed products without a second derivative, where the teacher only weighs."""
+"""Mixed products from per-example products, for teachers that only weigh."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -52,7 +52,7 @@ class Alignment:
             raise ValueError(f"method must be one of {allowed}, got {self.method}.")
 
     def records(self, problem: BilevelProblem) -> bool:
-        """Whether dot products can be read off a real step's own passes."""
+        """Whether per-example products can be read from a step's own passes."""
         return self.method == "ghost" and not is_deep(problem.teacher)
 
     def linearise(
@@ -69,7 +69,7 @@ class Alignment:
         step: Step,
         v: Params,
     ) -> Tensor:
-        """Dot product of every row's gradient with a direction: ``<dl_i/dtheta, v>``."""
+        """``<dl_i/dtheta, v>`` for every row."""
         losses, _ = losses_function(problem, state, lesson, step)
         return self._dots(problem, losses, state.params, v, len(lesson.ids))
 
@@ -132,17 +132,7 @@ def only_weighs(problem: BilevelProblem, lesson: Lesson) -> bool:
 def losses_function(
     problem: BilevelProblem, state: StudentState, lesson: Lesson, step: Step
 ) -> tuple[Losses, list[Observation]]:
-    """The student's losses as a function of its parameters.
-
-    Args:
-        problem: The student learning under the teacher.
-        state: The student; parameters that are not given stay as here.
-        lesson: The rows to look at.
-        step: The step whose seed and progress apply.
-
-    Returns:
-        From parameters to losses [L]; what was observed at each call, without tangents.
-    """
+    """The student's losses as a function of its parameters, and a list of observations."""
     observations: list[Observation] = []
 
     def losses(params: Params) -> Tensor:
@@ -162,18 +152,7 @@ def losses_function(
 def ghost(
     problem: BilevelProblem, losses: Losses, params: Params, v: Params, rows: int
 ) -> Tensor:
-    """Dot products read off a forward and backward pass of their own.
-
-    Args:
-        problem: The student learning under the teacher.
-        losses: The student's losses as a function of its parameters.
-        params: Where to take the derivative.
-        v: Direction; a missing parameter counts as zero.
-        rows: L.
-
-    Returns:
-        [L].
-    """
+    """Per-example products from a recorded forward and backward pass."""
     theta = leaves(params)
     recorder = Recorder(problem.student.module)
     with torch.enable_grad(), recorder.record(rows, theta, verified=True) as recording:

@@ -1,7 +1,8 @@
-"""What a way to take products offers.
+"""Protocols of products.
 
 For a training step with loss L(theta, phi) and a direction v in the student's parameters,
-``H v = d2L/dtheta dtheta . v`` and ``M v = d2L/dphi dtheta . v``.
+``H v = d2L/dtheta dtheta . v`` and ``M v = d2L/dphi dtheta . v``. Directions and ``H v`` are
+keyed like the student's parameters, ``M v`` like the teacher's. A missing key counts as zero.
 """
 
 from typing import Protocol, runtime_checkable
@@ -12,7 +13,7 @@ from tutelage.types import Params, Step, StudentState
 
 @runtime_checkable
 class Linearised(Protocol):
-    """A training step's gradient at one student, ready for products."""
+    """The gradient of a training step, ready for products."""
 
     @property
     def gradient(self) -> Params:
@@ -25,57 +26,26 @@ class Linearised(Protocol):
         ...
 
     def mixed_and_hessian(self, v: Params) -> tuple[Params, Params]:
-        """Both products; may be asked again.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            ``M v`` keyed like the teacher, and ``H v`` keyed like the student.
-        """
+        """``M v`` and ``H v``."""
         ...
 
     def mixed(self, v: Params) -> Params:
-        """``M v`` alone, which may be cheaper.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-        """
+        """``M v`` alone, which may be cheaper."""
         ...
 
     def hessian(self, v: Params) -> Params:
-        """``H v`` alone.
-
-        Args:
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the student.
-        """
+        """``H v`` alone."""
         ...
 
 
 @runtime_checkable
 class Product(Protocol):
-    """A way to take products, passed to a signal as a value."""
+    """A method to compute products."""
 
     def linearise(
         self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> Linearised:
-        """The step's gradient at a student.
-
-        Args:
-            problem: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters, requiring grad.
-            step: The step.
-
-        Returns:
-            The gradient, ready for products.
-        """
+        """The gradient of a step from a student, the teacher's parameters requiring grad."""
         ...
 
     def mixed(
@@ -86,16 +56,5 @@ class Product(Protocol):
         step: Step,
         v: Params,
     ) -> Params:
-        """``M v`` alone, which may be cheaper.
-
-        Args:
-            problem: The student learning under the teacher.
-            state: The student before the step.
-            teacher: Teacher parameters, requiring grad.
-            step: The step.
-            v: Direction, keyed like the student's parameters; a missing one counts as zero.
-
-        Returns:
-            Keyed like the teacher.
-        """
-        ...
+        """``M v`` alone, which may be cheaper."""
+        return self.linearise(problem, state, teacher, step).mixed(v)

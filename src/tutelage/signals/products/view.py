@@ -1,4 +1,4 @@
-"""The taught loss as a function of both parameters, what the teacher looks at held fixed."""
+"""The training loss as a function of student and teacher parameters."""
 
 from collections.abc import Callable
 
@@ -16,19 +16,10 @@ Loss = Callable[[Params, Params], Tensor]
 def loss_function(
     problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
 ) -> tuple[Loss, Params]:
-    """The loss around a student, for products that evaluate it elsewhere.
+    """The training loss near a student, with fixed inputs of ``weigh``.
 
     Weights do not see the student move unless the teacher is deep, as in the student's own
     gradient; they do see what the teacher prepared for this step.
-
-    Args:
-        problem: The student learning under the teacher.
-        state: The student before the step.
-        teacher: Teacher parameters.
-        step: The step.
-
-    Returns:
-        From student and teacher parameters to a scalar; the student's buffers after the step.
     """
     with torch.no_grad():
         here, buffers = problem.observe(state, problem.lesson(teacher, step.batch), step)
