@@ -135,8 +135,8 @@ WRONG = {
     ),
     "steps to look back over where only the last counts": (
         "pets",
-        ["--look-back", 3, "--teacher", "loss"],
-        ["look_back does nothing", "l2t-loss"],
+        ["--unroll-steps", 3, "--teacher", "loss"],
+        ["unroll_steps does nothing", "l2t-loss"],
     ),
     "classes of a commentary": (
         "pets",
@@ -185,11 +185,11 @@ WRONG = {
         ["'horse'", "cat, dog, emu"],
     ),
     "limit": ("pets", ["--limit", 0], ["limit", "at least 1", "got 0"]),
-    "look back": ("pets", ["--look-back", 9], ["look_back", "9", "5", "teacher_every"]),
+    "look back": ("pets", ["--unroll-steps", 9], ["unroll_steps", "9", "5", "teacher_every"]),
     "momentum too small to look back through": (
         "pets",
         ["--momentum", "1e-6"],
-        ["momentum", "look_back"],
+        ["momentum", "unroll_steps"],
     ),
     "device": ("pets", ["--device", "nonsense"], ["'nonsense'", "cpu", "cuda", "auto"]),
     "device without data": ("pets", ["--device", "meta"], ["'meta'", "cpu", "cuda"]),
@@ -421,7 +421,7 @@ def test_settings_file_may_name_every_field(place, made, settings_of):
         decay_at=(0.5, 1.0),
         teacher_lr=1e-3,
         teacher_every=4,
-        look_back=3,
+        unroll_steps=3,
         seeds=2,
         jobs=1,
         device="cpu",

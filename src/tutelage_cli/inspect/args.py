@@ -18,7 +18,7 @@ index.html with pictures. What the threshold promises: docs/inspection.md.
 
 Examples:
   tutelage inspect runs/x
-  tutelage inspect runs/x --arm margin-loss --top 50 --false-alarms 0.05
+  tutelage inspect runs/x --arm margin-loss --top 50 --max-fpr 0.05
   tutelage inspect runs/x --json > found.json
   tutelage inspect my-loop.parquet"""
 
@@ -42,7 +42,7 @@ class Inspect:
     """What tells a wrong label: the teacher's weight or the student's loss. auto: the weight
     where low weights go with large losses, else the loss."""
 
-    false_alarms: float = 0.01
+    max_fpr: float = 0.01
     """Share of right labels that may be called wrong: the threshold is where that share of the
     held-out examples would be."""
 
@@ -61,6 +61,6 @@ class Inspect:
 def check(asked: Inspect) -> None:
     """Refuse what can be refused without looking further."""
     at_least_one(asked, "top")
-    between(asked, "false_alarms")
+    between(asked, "max_fpr")
     if not exists(asked.run):
         raise UsageError(f"There is no run or table {asked.run}.")

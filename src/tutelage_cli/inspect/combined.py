@@ -53,10 +53,10 @@ class Labels:
         return [] if self.accused is None else np.flatnonzero(self.accused)[:most].tolist()
 
 
-def combined(students: Sequence[Opinions], by: By, *, false_alarms: float, top: int) -> Labels:
+def combined(students: Sequence[Opinions], by: By, *, max_fpr: float, top: int) -> Labels:
     """Put together what students say."""
     index = _index(students)
-    says = [_accuses(one, by, false_alarms, top) for one in students]
+    says = [_accuses(one, by, max_fpr, top) for one in students]
     known = [~np.isnan(doubts(one, by)) for one in students]
     standing = index.mean([_standing(one, by) for one in students])
     losses = index.mean([one.losses for one in students])
@@ -154,11 +154,11 @@ def _standing(one: Opinions, by: By) -> Float[np.ndarray, "N"]:
     return np.where(np.isnan(doubts(one, by)), np.nan, places)
 
 
-def _accuses(one: Opinions, by: By, false_alarms: float, top: int) -> Bool[np.ndarray, "N"]:
+def _accuses(one: Opinions, by: By, max_fpr: float, top: int) -> Bool[np.ndarray, "N"]:
     if one.held_out is None:
         return _standing(one, by) * max(len(one) - 1, 1) < top - 0.5
     found = doubts(one, by)
-    ranked = p_values(found, known_doubts(one.held_out, by)) <= false_alarms + 1e-12
+    ranked = p_values(found, known_doubts(one.held_out, by)) <= max_fpr + 1e-12
     return ranked & ~np.isnan(found)
 
 

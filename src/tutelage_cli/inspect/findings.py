@@ -29,7 +29,7 @@ class Found:
     """held-out examples of each student; empty where they cannot tell a threshold"""
     limits: tuple[float, ...]
     """by student, the weight below which, or the loss above which, a label is accused"""
-    false_alarms: float
+    max_fpr: float
     """the share that was asked for"""
     labels: Labels
     quality: Quality | None
@@ -61,7 +61,7 @@ def inspect(asked: Inspect) -> Found:
     faults = _uncalibrated(asked, students, by)
     if faults:
         students = [replace(one, held_out=None) for one in students]
-    labels = combined(students, by, false_alarms=asked.false_alarms, top=asked.top)
+    labels = combined(students, by, max_fpr=asked.max_fpr, top=asked.top)
     judges = [one.held_out for one in students if one.held_out is not None]
     sign = -1 if by == "weight" else 1
     return Found(
@@ -69,8 +69,8 @@ def inspect(asked: Inspect) -> Found:
         arm=arm,
         students=tuple(one.student for one in students),
         clean=tuple(len(known_doubts(one, by)) for one in judges),
-        limits=tuple(sign * limit(known_doubts(one, by), asked.false_alarms) for one in judges),
-        false_alarms=asked.false_alarms,
+        limits=tuple(sign * limit(known_doubts(one, by), asked.max_fpr) for one in judges),
+        max_fpr=asked.max_fpr,
         labels=labels,
         quality=_quality(labels),
         auroc=_auroc(labels),
@@ -150,7 +150,7 @@ def _of_choice(arm: str, usable: Sequence[By], against: Sequence[str], by: By) -
 
 
 def _of_chance(labels: Labels, asked: Inspect) -> list[str]:
-    if labels.accused is None or labels.accused.sum() > asked.false_alarms * len(labels):
+    if labels.accused is None or labels.accused.sum() > asked.max_fpr * len(labels):
         return []
     return [
         "That is no more than right labels alone might give: the list shows nothing. Perhaps "
@@ -196,10 +196,10 @@ def _uncalibrated(asked: Inspect, students: Sequence[Opinions], by: By) -> list[
         ]
     judges = [one.held_out for one in students if one.held_out is not None]
     fewest = min(len(known_doubts(one, by)) for one in judges)
-    if asked.false_alarms < least_share(fewest):
+    if asked.max_fpr < least_share(fewest):
         return [
             f"No list of labels likely wrong: {fewest} held-out examples tell no share below "
-            f"{least_share(fewest):.2g}, and false_alarms is {asked.false_alarms:g}. Give a "
+            f"{least_share(fewest):.2g}, and max_fpr is {asked.max_fpr:g}. Give a "
             "larger one, or train with a larger --held-out."
         ]
     return []

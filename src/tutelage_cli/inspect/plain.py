@@ -20,7 +20,7 @@ def as_plain(
         "arm": found.arm or None,
         "students": list(found.students),
         "by": labels.by,
-        "false_alarms": found.false_alarms,
+        "max_fpr": found.max_fpr,
         "held_out": list(found.clean),
         "limits": list(found.limits),
         "labels": len(labels),

@@ -81,7 +81,7 @@ def sentences(found: Found) -> Iterator[str]:
     if found.labels.accused is not None:
         beyond = "below" if by == "weight" else "above"
         limits = ", ".join(map(formats.number, found.limits))
-        share = f"{100 * found.false_alarms:g}%"
+        share = f"{100 * found.max_fpr:g}%"
         majority = ", in more than half of its students" if len(found.students) > 1 else ""
         yield (
             f"Likely wrong: {found.accused:,} of {total:,} labels, those with a {by} {beyond} "
@@ -91,16 +91,17 @@ def sentences(found: Found) -> Iterator[str]:
         yield (
             f"Promise: where held-out labels are right and held-out examples like the others, "
             f"about {share} of the right labels are accused, or fewer: "
-            f"{found.false_alarms * total:,.0f} if all of the {total:,} were right."
+            f"{found.max_fpr * total:,.0f} if all of the {total:,} were right."
         )
     if (q := found.quality) is not None and q.wrong:
         yield (
             f"Known: {q.wrong:,} labels are wrong. Of the accused {_percent(q.precision)} are "
             f"(precision); of the wrong {_percent(q.recall)} are accused (recall); F1 "
-            f"{formats.number(q.f1)}. Right labels accused: {_percent(q.false_alarms)}."
+            f"{formats.number(q.f1)}. Right labels accused: {_percent(q.false_positive_rate)}."
         )
     elif q is not None:
-        yield f"Known: no label is wrong. Right labels accused: {_percent(q.false_alarms)}."
+        rate = _percent(q.false_positive_rate)
+        yield f"Known: no label is wrong. Right labels accused: {rate}."
     if np.isfinite(found.auroc):
         yield f"Chance that a wrong label stands before a right one (AUROC): {found.auroc:.3f}."
     yield from found.notes

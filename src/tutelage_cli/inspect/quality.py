@@ -22,7 +22,7 @@ class Quality(NamedTuple):
     """hits / wrong"""
     f1: float
     """harmonic mean of both"""
-    false_alarms: float
+    false_positive_rate: float
     """accused labels that are right / right labels"""
 
 
@@ -37,7 +37,7 @@ def quality(accused: Bool[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> Qua
         precision=_share(hits, listed),
         recall=_share(hits, there),
         f1=_share(2 * hits, listed + there),
-        false_alarms=_share(listed - hits, right),
+        false_positive_rate=_share(listed - hits, right),
     )
 
 

@@ -5,7 +5,7 @@ it was not trained on and whose labels are taken to be right:
 
     p = (1 + number of held-out examples that are doubted as much or more) / (M + 1)
 
-A label is accused where ``p <= false_alarms``. Were a training example with a right label, too,
+A label is accused where ``p <= max_fpr``. Were a training example with a right label, too,
 one drawn like those and not trained on, it would be accused with at most that probability,
 whatever student, teacher and doubt are (a conformal p-value). But the student was trained on
 it: its loss is lower than it would be held out, and what is doubted less is accused less. The
@@ -39,9 +39,9 @@ def least_share(clean: int) -> float:
     return 1 / (clean + 1)
 
 
-def limit(clean: Float[np.ndarray, "M"], false_alarms: float) -> float:
+def limit(clean: Float[np.ndarray, "M"], max_fpr: float) -> float:
     """The doubt beyond which a label is accused."""
-    allowed = int(np.floor(false_alarms * (len(clean) + 1) + 1e-9)) - 1
+    allowed = int(np.floor(max_fpr * (len(clean) + 1) + 1e-9)) - 1
     return float(np.sort(clean)[len(clean) - 1 - allowed])
 
 

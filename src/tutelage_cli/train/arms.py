@@ -187,7 +187,7 @@ def build_tutor(
     if arm == "weights":
         assert settings.weights_from is not None
         kept = read_by_name(settings.weights_from, "weight", lowest=0.0)
-        weights = values_of(kept, train, otherwise=settings.weights_otherwise)
+        weights = values_of(kept, train, otherwise=settings.default_weight)
         given = GivenWeights(train.ids, weights).to(device)
         return Tutor(student, optimizer, given, total_steps=steps, seed=seed)
     taught = TAUGHT[arm]
@@ -210,7 +210,7 @@ def build_tutor(
         optimizer,
         teacher,
         _optimizer(teacher, taught, given),
-        signal=taught.signal(settings.look_back),
+        signal=taught.signal(settings.unroll_steps),
         teacher_every=settings.teacher_every or taught.every,
         total_steps=steps,
         objective=taught.objective,

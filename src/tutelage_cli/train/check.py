@@ -90,8 +90,8 @@ def _check_arm(arm: str, settings: TrainSettings, material: Material, streams: S
         tutor = build_tutor(arm, 0, material.train, settings, steps)
     except UsageError:
         raise
-    except ValueError as error:  # the tutor's own: look_back and teacher_every do not fit
-        raise UsageError(f"look_back or teacher_every does not fit: {error}") from error
+    except ValueError as error:  # the tutor's own: unroll_steps and teacher_every do not fit
+        raise UsageError(f"unroll_steps or teacher_every does not fit: {error}") from error
     every = 1 if tutor.teacher_updater is None else tutor.teacher_updater.every
     if steps < every:
         raise UsageError(
@@ -113,8 +113,8 @@ def _explained(arm: str, settings: TrainSettings, material: Material, error: Exc
     reason = " ".join(str(error).split())
     if "amplify rounding" in reason:
         return (
-            f"momentum is {settings.momentum:g}, too small for look_back "
-            f"{settings.look_back}: {reason}"
+            f"momentum is {settings.momentum:g}, too small for unroll_steps "
+            f"{settings.unroll_steps}: {reason}"
         )
     shape = "texts"
     if isinstance(material.train, ImageSet):

@@ -52,6 +52,6 @@ USED_BY = {
     "metric": BY_HELD_OUT,
     "teacher_lr": LEARNERS,
     "teacher_every": LEARNERS,
-    "look_back": tuple(name for name in BY_HELD_OUT if name != "loss"),
+    "unroll_steps": tuple(name for name in BY_HELD_OUT if name != "loss"),
 }
 """settings that do nothing without one of some teachers"""

@@ -28,7 +28,7 @@ ON_IMAGES = (
     "empty_classes",
 )
 """settings that are about images alone"""
-ON_TEXTS = ("text_column", "longest")
+ON_TEXTS = ("text_column", "max_length")
 """settings that are about texts alone"""
 
 
@@ -125,7 +125,7 @@ class TrainSettings:
     """Train with weights of this Parquet or CSV file instead of a teacher, found by the names
     of the images: columns name (or path) and weight, such as students/*/examples.parquet."""
 
-    weights_otherwise: float | None = None
+    default_weight: float | None = None
     """Weight of images that this file lacks, or whose picture or label has changed since; if
     not given, such files are refused."""
 
@@ -139,7 +139,7 @@ class TrainSettings:
     feature_column: str | None = None
     """Column or array of feature vectors; guessed if not given."""
 
-    longest: int = 128
+    max_length: int = 128
     """Tokens of a text that a student sees; the rest is cut off."""
 
     broken_images: Literal["refuse", "skip"] = "refuse"
@@ -195,7 +195,7 @@ class TrainSettings:
     """Student steps between two teacher steps; 5 if not given, 1 for the teacher loss, and 2
     for learned-augmentation, which augments at one of so many."""
 
-    look_back: int = 2
+    unroll_steps: int = 2
     """Student steps that the teacher's gradient looks back over."""
 
     seeds: int = 3
@@ -223,11 +223,11 @@ class TrainSettings:
         _check_rates(self)
         _check_use(self)
         _check_numbers(self)
-        every = self.look_back if self.teacher_every is None else self.teacher_every
-        if self.look_back > every:
+        every = self.unroll_steps if self.teacher_every is None else self.teacher_every
+        if self.unroll_steps > every:
             raise UsageError(
-                f"look_back is {self.look_back}, but there are only {every} student steps "
-                f"between two teacher steps: give teacher_every {self.look_back} or more."
+                f"unroll_steps is {self.unroll_steps}, but there are only {every} student "
+                f"steps between two teacher steps: give teacher_every {self.unroll_steps} or more."
             )
 
     @property
@@ -287,14 +287,14 @@ def labels_itself(settings: TrainSettings) -> bool:
 
 def _check_weights(settings: TrainSettings) -> None:
     if settings.weights_from is None:
-        if settings.weights_otherwise is not None:
-            raise UsageError("weights_otherwise is about weights_from: give that, too.")
+        if settings.default_weight is not None:
+            raise UsageError("default_weight is about weights_from: give that, too.")
         return
     if settings.teacher != TrainSettings.teacher or settings.commentary is not None:
         raise UsageError(
             "weights_from teaches instead of teacher and commentary: give one of the three."
         )
-    not_negative(settings, "weights_otherwise")
+    not_negative(settings, "default_weight")
 
 
 def _check_rates(settings: TrainSettings) -> None:
@@ -320,8 +320,8 @@ def _check_use(settings: TrainSettings) -> None:
 
 
 def _check_numbers(settings: TrainSettings) -> None:
-    counts = ("held_out", "epochs", "batch_size", "teacher_every", "look_back", "seeds")
-    at_least_one(settings, *counts, "limit", "jobs", "image_size", "longest")
+    counts = ("held_out", "epochs", "batch_size", "teacher_every", "unroll_steps", "seeds")
+    at_least_one(settings, *counts, "limit", "jobs", "image_size", "max_length")
     factor(settings, "imbalance")
     not_negative(settings, "lr", "weight_decay", "teacher_lr")
     if not 0 < settings.momentum < 1:

@@ -43,8 +43,8 @@ def with_tokens(settings: TrainSettings, parts: Sequence[TextSet]) -> list[TextS
     Note: raises ``UsageError`` where the student's folder will not do.
     """
     if (student := settings.student or BAG) == BAG:
-        return _in_own_words(parts, settings.longest)
-    return _in_words_of(student, parts, settings.longest)
+        return _in_own_words(parts, settings.max_length)
+    return _in_words_of(student, parts, settings.max_length)
 
 
 def kind(of: Data) -> str:
@@ -110,7 +110,7 @@ def _in_words_of(folder: str, parts: Sequence[TextSet], longest: int) -> list[Te
     tokenizer = tokenizer_in(place)
     model = text_classifier(str(place), classes=2).model.eval()
     refuse_other_tokens(place, model, len(tokenizer), "give a folder with its own tokenizer")
-    refuse_short(place, model, tokenizer, longest, "give a smaller longest")
+    refuse_short(place, model, tokenizer, longest, "give a smaller max_length")
     return _with_tokens(
         parts, lambda of: tokenised(of.sides, tokenizer, longest).inputs, len(tokenizer)
     )

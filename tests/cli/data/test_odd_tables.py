@@ -133,7 +133,7 @@ def test_a_weight_that_is_none_is_refused_by_row_and_name(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     pictures(tmp_path / "pets", count=3)
     file = write(tmp_path / "w.csv", f"path,weight\ncat/00.png,1\n\ncat/01.png,{value}\n")
-    answer = run("train", "pets", "--weights-from", file, "--weights-otherwise", "1", *SMALL)
+    answer = run("train", "pets", "--weights-from", file, "--default-weight", "1", *SMALL)
     one_line(answer, "row 4", "cat/01.png", repr(value), "finite number of 0 or above")
 
 

@@ -34,7 +34,7 @@ def student(
 def test_labels_are_ordered_by_their_mean_place_whatever_the_level() -> None:
     one = student("abc", "xxx", [1, 2, 3], [0.9, 0.5, 0.1])
     other = student("abc", "xxx", [1, 2, 3], [0.002, 0.001, 0.0])
-    labels = combined([one, other], "weight", false_alarms=0.1, top=1)
+    labels = combined([one, other], "weight", max_fpr=0.1, top=1)
     assert labels.names == ["c", "b", "a"]
     assert labels.standing.tolist() == [0, 0.5, 1]
     assert labels.weights.tolist() == pytest.approx([0.05, 0.2505, 0.451])
@@ -45,7 +45,7 @@ def test_labels_are_ordered_by_their_mean_place_whatever_the_level() -> None:
 def test_another_label_of_an_example_is_another_label() -> None:
     one = student("ab", "xy", [5, 1], [1, 1])
     other = student("ab", "yy", [1, 2], [1, 1])
-    labels = combined([one, other], "loss", false_alarms=0.1, top=1)
+    labels = combined([one, other], "loss", max_fpr=0.1, top=1)
     told = dict(zip(zip(labels.names, labels.given, strict=True), labels.students, strict=True))
     assert told == {("a", "x"): 1, ("a", "y"): 1, ("b", "y"): 2}
 
@@ -57,7 +57,7 @@ def test_most_of_the_students_accuse() -> None:
         student("ab", "xx", [9, 0], [0, 1], clean),
         student("ab", "xx", [0, 0], [1, 1], clean),
     ]
-    labels = combined(students, "loss", false_alarms=0.05, top=1)
+    labels = combined(students, "loss", max_fpr=0.05, top=1)
     assert labels.accused is not None
     assert dict(zip(labels.names, labels.distrusted.tolist(), strict=True)) == {"a": 2, "b": 1}
     assert dict(zip(labels.names, labels.accused.tolist(), strict=True)) == {
@@ -68,7 +68,7 @@ def test_most_of_the_students_accuse() -> None:
 
 def test_a_loss_that_is_no_number_is_the_worst() -> None:
     labels = combined(
-        [student("ab", "xx", [3, float("nan")], [1, 1])], "loss", false_alarms=0.1, top=1
+        [student("ab", "xx", [3, float("nan")], [1, 1])], "loss", max_fpr=0.1, top=1
     )
     assert labels.names[0] == "b"
 

@@ -28,7 +28,7 @@ def copy(noisy, tmp_path):
 
 
 def test_a_student_of_one_seed_is_told_as_its_table_says(noisy, tmp_path) -> None:
-    words = ["--seed", "1", "--by", "weight", "--false-alarms", "0.1", "--top", "3"]
+    words = ["--seed", "1", "--by", "weight", "--max-fpr", "0.1", "--top", "3"]
     told = look(noisy, *words, "--out", tmp_path / "out")
     student = noisy / "students" / "margin-loss-seed1"
     table = pq.read_table(student / "examples.parquet").to_pydict()
@@ -64,7 +64,7 @@ def test_files_hold_all_labels_and_pictures_and_the_table_names_no_formula(copy)
 
 
 def test_what_is_printed_says_what_the_rule_is_and_how_good_the_list_was(copy) -> None:
-    answer = run("inspect", copy, "--false-alarms", "0.2", "--top", "4")
+    answer = run("inspect", copy, "--max-fpr", "0.2", "--top", "4")
     assert answer.code == 0, answer
     text = " ".join(answer.out.split())
     for part in (
@@ -76,7 +76,7 @@ def test_what_is_printed_says_what_the_rule_is_and_how_good_the_list_was(copy) -
         "Page:",
     ):
         assert part in text
-    quiet = run("inspect", copy, "--false-alarms", "0.2", "--top", "4", "--quiet")
+    quiet = run("inspect", copy, "--max-fpr", "0.2", "--top", "4", "--quiet")
     assert "Reading" not in quiet.out
     assert quiet.out in answer.out
     assert "\x1b" not in answer.out
@@ -86,7 +86,7 @@ def test_what_is_printed_says_what_the_rule_is_and_how_good_the_list_was(copy) -
 
 
 def test_too_few_held_out_examples_give_a_table_without_a_list(copy) -> None:
-    look(copy, "--false-alarms", "0.2")
+    look(copy, "--max-fpr", "0.2")
     assert (copy / "inspection" / "likely-wrong.csv").exists()
     told = look(copy)
     assert told["likely_wrong"] is None
@@ -98,14 +98,14 @@ def test_a_run_of_an_earlier_release_says_how_to_get_the_list(copy) -> None:
     for student in students(copy):
         for name in ("held-out.parquet", "history.parquet"):
             (student / name).unlink()
-    told = look(copy, "--false-alarms", "0.2")
+    told = look(copy, "--max-fpr", "0.2")
     assert told["likely_wrong"] is None
     assert told["epochs"] == []
     assert any("result.json" in n and f"--resume {copy}" in n for n in told["notes"])
     for student in students(copy):
         (student / "result.json").unlink()
     assert run("train", "--resume", copy).code == 0
-    assert look(copy, "--false-alarms", "0.2")["likely_wrong"] is not None
+    assert look(copy, "--max-fpr", "0.2")["likely_wrong"] is not None
 
 
 def test_an_unfinished_run_is_told_of_as_far_as_it_is(copy) -> None:
@@ -122,7 +122,7 @@ def test_an_unfinished_run_is_told_of_as_far_as_it_is(copy) -> None:
 
 
 def test_a_run_that_weighs_nothing_is_judged_by_loss(copy) -> None:
-    told = look(copy, "--arm", "untaught", "--false-alarms", "0.2")
+    told = look(copy, "--arm", "untaught", "--max-fpr", "0.2")
     assert told["by"] == "loss"
     one_line(run("inspect", copy, "--arm", "untaught", "--by", "weight"), "loss", "untaught")
 
@@ -134,7 +134,7 @@ def test_wrong_use_is_told(copy, tmp_path) -> None:
     one_line(run("inspect", copy, "--seed", "2"), "0 to 1")
     one_line(run("inspect", copy, "--top", "0"), "top", "at least 1")
     for share in ("0", "1", "nan", "-0.1"):
-        one_line(run("inspect", copy, f"--false-alarms={share}"), "false_alarms")
+        one_line(run("inspect", copy, f"--max-fpr={share}"), "max_fpr")
     (tmp_path / "file").write_text("")
     one_line(run("inspect", copy, "--out", tmp_path / "file"), "file", "--out")
 
@@ -163,7 +163,7 @@ def test_no_content_of_a_students_tables_does_harm(copy, name, monkeypatch) -> N
     whole, draw, refused = file.read_bytes(), random.Random(0), 0
     for _ in range(60):
         file.write_bytes(changed_bytes(whole, draw))
-        answer = run("inspect", copy, "--false-alarms", "0.2")
+        answer = run("inspect", copy, "--max-fpr", "0.2")
         if answer.code:
             one_line(answer, file, "is damaged", "result.json")
             refused += 1

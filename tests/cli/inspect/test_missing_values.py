@@ -26,7 +26,7 @@ def table(path, **columns):
 
 
 def inspected(file, *words):
-    answer = run("inspect", file, "--false-alarms", "0.06", "--json", "--top", "50", *words)
+    answer = run("inspect", file, "--max-fpr", "0.06", "--json", "--top", "50", *words)
     assert answer.code == 0, answer
     return json.loads(answer.out)
 

@@ -34,7 +34,7 @@ def texts(path) -> None:
 def test_sentences_are_shown_and_the_wrong_one_is_accused(tmp_path) -> None:
     texts(tmp_path / "films.csv")
     answer = run(
-        "inspect", tmp_path / "films.csv", "--false-alarms", "0.05", "--top", "50", "--json"
+        "inspect", tmp_path / "films.csv", "--max-fpr", "0.05", "--top", "50", "--json"
     )
     assert answer.code == 0, answer
     found = json.loads(answer.out)
@@ -96,7 +96,7 @@ def test_what_is_not_known_to_be_right_is_not_counted_as_wrong(tmp_path) -> None
     held_out = [n >= 20 for n in range(40)]
     file = tmp_path / "t.csv"
     table(file, label=[0] * 40, true=true, loss=loss, held_out=held_out)
-    answer = run("inspect", file, "--false-alarms", "0.05", "--json")
+    answer = run("inspect", file, "--max-fpr", "0.05", "--json")
     assert answer.code == 0, answer
     found = json.loads(answer.out)
     assert found["likely_wrong"] == 2

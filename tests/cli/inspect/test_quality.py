@@ -17,7 +17,7 @@ def test_shares_are_those_of_scikit_learn(seed) -> None:
     found = quality(accused, wrong)
     precision, recall, f1, _ = precision_recall_fscore_support(wrong, accused, average="binary")
     assert (found.precision, found.recall, found.f1) == pytest.approx((precision, recall, f1))
-    assert found.false_alarms == pytest.approx((accused & ~wrong).sum() / (~wrong).sum())
+    assert found.false_positive_rate == pytest.approx((accused & ~wrong).sum() / (~wrong).sum())
     assert auroc(doubts, wrong) == pytest.approx(roc_auc_score(wrong, doubts))
 
 
@@ -26,8 +26,8 @@ def test_a_share_of_nothing_is_not_a_number() -> None:
     found = quality(none, none)
     assert math.isnan(found.precision)
     assert math.isnan(found.recall)
-    assert found.false_alarms == 0
-    assert math.isnan(quality(three, three).false_alarms)
+    assert found.false_positive_rate == 0
+    assert math.isnan(quality(three, three).false_positive_rate)
     assert math.isnan(auroc(np.arange(3.0), three))
 
 

@@ -26,7 +26,7 @@ def test_the_sheet_is_csv_with_a_row_for_each_label_in_order() -> None:
     labels = combined(
         [student(names, "xyzx", [4, 3, 2, 1], [1, 1, 1, np.nan])],
         "loss",
-        false_alarms=0.1,
+        max_fpr=0.1,
         top=1,
     )
     content = sheet(labels)

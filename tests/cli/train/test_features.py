@@ -128,7 +128,7 @@ def test_a_commentary_and_weights_of_a_table_are_used_again_and_inspected():
     assert run("train", "both.npz", *TRAIN, "--noise", "flip:0.3", "--out", "x").code == 0
     kept = "x/students/margin-loss-seed0/examples.parquet"
     for flags in (
-        ["--weights-from", kept, "--weights-otherwise", "1"],
+        ["--weights-from", kept, "--default-weight", "1"],
         ["--commentary", "x/commentary"],
     ):
         answer = run("train", "both.npz", *QUICK, *flags)
@@ -143,7 +143,7 @@ def test_a_commentary_and_weights_of_a_table_are_used_again_and_inspected():
     [
         (["--student", "resnet20"], "Unknown student 'resnet20' of feature vectors."),
         (["--augment", "crop"], "augment is about images, but"),
-        (["--longest", "9"], "longest is about texts, but"),
+        (["--max-length", "9"], "max_length is about texts, but"),
         (["--freeze"], "freeze is about pretrained students, but"),
         (["--teacher", "curriculum"], "has features"),
         (["--noise", "human:worst"], "human"),

@@ -106,7 +106,7 @@ def test_the_weights_of_a_run_are_used_again_by_name(tmp_path):
     one_line(
         run(*quick, "--weights-from", table, "--out", "c"), "rows whose example is gone", "Say"
     )
-    last = run(*quick, "--weights-from", table, "--weights-otherwise", "1", "--out", "d")
+    last = run(*quick, "--weights-from", table, "--default-weight", "1", "--out", "d")
     assert last.code == 0, last
     third = pq.read_table(tmp_path / "d/students/weights-seed0/examples.parquet").to_pydict()
     known = dict(zip(first["name"], first["weight"], strict=True))
@@ -118,7 +118,7 @@ def test_the_weights_of_a_run_are_used_again_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--weights-otherwise", "1"], "weights_otherwise is about weights_from"),
+        (["--default-weight", "1"], "default_weight is about weights_from"),
         (["--weights-from", "w.csv", "--teacher", "loss"], "give one of the three"),
         (["--weights-from", "nowhere.csv"], "there is no table"),
         (["--image-size", "0"], "image_size must be at least 1"),

@@ -396,7 +396,7 @@ def test_held_out_and_test_images_of_other_sources_are_frozen_alike(coloured, sq
 def test_frozen_sentence_vectors_are_means_over_tokens():
     transformers = pytest.importorskip("transformers")
     folder = text_folder(Path("bert"))
-    settings = TrainSettings(texts(), student=str(folder), freeze=True, longest=32)
+    settings = TrainSettings(texts(), student=str(folder), freeze=True, max_length=32)
     found = train_of(settings)
     model = transformers.AutoModel.from_pretrained(folder).eval()
     tokens = texts_in(found).tokens.long()
@@ -413,7 +413,7 @@ def test_sentence_vectors_are_normalised_where_the_folder_says_so():
         texts(),
         student=str(text_folder(Path("bert"), normalised=True)),
         freeze=True,
-        longest=32,
+        max_length=32,
     )
     lengths = train_of(settings).features.norm(dim=1)
     assert torch.allclose(lengths, torch.ones_like(lengths), atol=1e-5)
@@ -421,8 +421,8 @@ def test_sentence_vectors_are_normalised_where_the_folder_says_so():
 
 def test_longer_texts_elsewhere_do_not_change_a_texts_vector():
     folder = text_folder(Path("bert"))
-    few = TrainSettings(texts(count=10), student=str(folder), freeze=True, longest=32)
-    many = TrainSettings(texts("more.csv"), student=str(folder), freeze=True, longest=32)
+    few = TrainSettings(texts(count=10), student=str(folder), freeze=True, max_length=32)
+    many = TrainSettings(texts("more.csv"), student=str(folder), freeze=True, max_length=32)
     one, other = (train_of(of) for of in (few, many))
     place = {text: row for row, text in enumerate(texts_in(other).shown())}
     same = [(row, place[t]) for row, t in enumerate(texts_in(one).shown()) if t in place]
@@ -433,7 +433,7 @@ def test_longer_texts_elsewhere_do_not_change_a_texts_vector():
 
 def test_students_of_frozen_texts_are_trained_and_list_the_texts():
     folder = text_folder(Path("bert"))
-    words = ["--student", folder, "--freeze", "--longest", "32"]
+    words = ["--student", folder, "--freeze", "--max-length", "32"]
     answer = run("train", texts(), *TRAIN, *words, "--out", "x")
     assert answer.code == 0, answer
     assert "training, 9 held-out and 12 test texts in 2 classes" in answer.out

@@ -78,7 +78,7 @@ def test_weights_and_a_commentary_of_texts_are_used_again():
         (["--noise", "human:worst"], "gives labels of cifar10; pets.csv has texts"),
         (["--text-column", "words"], "no column 'words' (text_column)"),
         (["--held-out", "48"], "pets.csv has 48 training texts; give fewer"),
-        (["--longest", "0"], "longest"),
+        (["--max-length", "0"], "max_length"),
     ],
 )
 def test_what_does_not_go_with_texts_is_one_line(flags, message):
@@ -86,7 +86,7 @@ def test_what_does_not_go_with_texts_is_one_line(flags, message):
 
 
 def test_settings_of_texts_are_refused_for_images_and_learning_over_fresh_students():
-    one_line(run("train", "mnist5k", "--longest", "9"), "longest is about texts")
+    one_line(run("train", "mnist5k", "--max-length", "9"), "max_length is about texts")
     learn = run("commentary", "learn", "pets.csv", "--out", "c")
     one_line(learn, "commentary learn takes images")
 
@@ -109,12 +109,12 @@ def test_a_folder_of_transformers_is_a_student_with_tokens_of_its_own(tmp_path):
     )
     BertForMaskedLM(config).save_pretrained(tmp_path / "bert")
     folder = ["--student", tmp_path / "bert", "--lr", "0.01"]
-    one_line(run("train", "pets.csv", *TRAIN, *folder, "--longest", "32"), "no tokenizer")
+    one_line(run("train", "pets.csv", *TRAIN, *folder, "--max-length", "32"), "no tokenizer")
     words.save_pretrained(tmp_path / "bert")
     one_line(
         run("train", "pets.csv", *TRAIN, *folder), "no texts of 128 tokens: give a smaller"
     )
-    answer = run("train", "pets.csv", *TRAIN, *folder, "--longest", "32", "--out", "x")
+    answer = run("train", "pets.csv", *TRAIN, *folder, "--max-length", "32", "--out", "x")
     assert answer.code == 0, answer
 
 
