@@ -227,7 +227,8 @@ class TrainSettings:
         if self.unroll_steps > every:
             raise UsageError(
                 f"unroll_steps is {self.unroll_steps}, but there are only {every} student "
-                f"steps between two teacher steps: give teacher_every {self.unroll_steps} or more."
+                "steps between two teacher steps: give teacher_every "
+                f"{self.unroll_steps} or more."
             )
 
     @property
