@@ -45,7 +45,8 @@ def run_study(
     run: Path, settings: TrainSettings, source: Source, display: Display, log_every: int = 0
 ) -> dict[str, Any] | None:
     """Train all students, going on where an earlier attempt stopped, and write the report."""
-    stages = staged(run, settings, log_every)
+    # workers of an earlier run in this process keep the working directory of that time
+    stages = staged(run.absolute(), settings, log_every)
     jobs = [job for stage in stages for job in stage]
     (run / STOP).unlink(missing_ok=True)
     sweep(run)

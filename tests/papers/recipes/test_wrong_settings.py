@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from papers.catalogue import RECIPES, load_recipe
-from tests.trained import one_line, run_papers
+from tests.trained import one_line, run, run_papers
 from tutelage.errors import UsageError
 from tutelage_cli.config.settings_files import changed
 
@@ -65,5 +65,6 @@ def test_a_wrong_setting_is_told_where_the_data_are_not_there(tmp_path, monkeypa
     monkeypatch.delenv("TUTELAGE_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     words = [word.replace("search:", "search: ") for word in line.split()]
-    one_line(run_papers(*words), *WRONG[line])
+    command = run_papers if words[0] == "reproduce" else run
+    one_line(command(*words), *WRONG[line])
     assert list(tmp_path.iterdir()) == []
