@@ -470,3 +470,14 @@ def test_report_repeats_the_command(trained, pets, tmp_path):
     assert to_plain(TrainSettings())["lr"] == settings["lr"]
     assert " --lr " not in page.text
     assert tmp_path.exists()
+
+
+def test_a_second_run_from_another_folder_is_written_there(pets, tmp_path, monkeypatch):
+    words = [*QUICK]
+    words[words.index("--jobs") + 1] = "2"
+    for name in ("first", "second"):  # the second has the workers of the first
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        answer = run("train", pets, *words, "--teacher", "loss", "--out", "run")
+        assert answer.code == 0, answer
+        assert (tmp_path / name / "run" / "students" / "loss-seed0" / "result.json").exists()
