@@ -30,7 +30,7 @@ def test_an_interrupt_during_imports_ends_with_130(tmp_path, package, content, w
     (tmp_path / f"{package}.py").write_text(content)
     paths = f"{tmp_path}{os.pathsep}{Path(tutelage.__file__).parents[1]}"
     done = subprocess.run(
-        [sys.executable, "-m", "tutelage", *words],
+        [sys.executable, "-m", "tutelage_cli", *words],
         env={**os.environ, "PYTHONPATH": paths},
         cwd=tmp_path,
         capture_output=True,

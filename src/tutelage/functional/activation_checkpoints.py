@@ -56,7 +56,7 @@ class ActiveReplay(Protocol):
 @contextmanager
 def checkpoints_of(active: ActiveReplay) -> Iterator[None]:
     """Let checkpoints inside recompute on the parameters of the active replay."""
-    before = getattr(_THREAD, "running", None)
+    before = getattr(_THREAD, "active", None)
     _THREAD.active = active
     try:
         with _exchanged():
@@ -170,7 +170,7 @@ def _exchanged() -> Iterator[None]:
 def _checkpointed(
     original: Callable[..., Generator[None]], *given: Any, **options: Any
 ) -> Generator[None]:
-    current: ActiveReplay | None = getattr(_THREAD, "running", None)
+    current: ActiveReplay | None = getattr(_THREAD, "active", None)
     if current is None:
         yield from original(*given, **options)
         return
@@ -202,7 +202,7 @@ def _reentrant(
     original: Callable[..., Any], function: Callable[..., Any], preserve: bool, *args: Any
 ) -> Any:
     """A non-reentrant checkpoint in place of a reentrant one."""
-    if getattr(_THREAD, "running", None) is None:
+    if getattr(_THREAD, "active", None) is None:
         return original(function, preserve, *args)
     reached = any(isinstance(a, Tensor) and a.requires_grad for a in args)
     if torch.is_grad_enabled() and not reached:

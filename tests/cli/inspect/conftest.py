@@ -18,6 +18,8 @@ SHORT = [
     "8",
     "--jobs",
     "1",
+    "--controls",
+    "none",
 ]
 
 
