@@ -24,8 +24,9 @@ class Unrolled:
 
     Note: this holds for every signal. Recomputed steps see the batch, the optimiser's settings
     and the student's random numbers as they were. They do not see hooks that edit gradients,
-    parameters edited between two steps, or a switch between training and evaluation mode within
-    the window.
+    parameters edited between two steps, an optimiser's state cleared or loaded, or a switch
+    between training and evaluation mode within the window. What the student or the objective
+    detaches, and buffers that follow parameters, are held fixed.
 
     Raises:
         ValueError: If ``steps`` is below 1.

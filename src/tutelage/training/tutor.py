@@ -92,7 +92,8 @@ class Tutor:
             of ``DistributedDataParallel`` or ``fully_shard``.
         micro_batch: Rows of a forward pass (gradient accumulation), which bounds the memory of
             steps outside the signal's window; None: all. Weights and loss are those of the
-            whole batch; batch normalisation sees a micro-batch.
+            whole batch; what couples rows (batch normalisation, attention over the batch, an
+            objective of pairs) sees a micro-batch.
 
     Raises:
         ValueError: If ``signal.steps`` exceeds ``teacher_every``, only one of signal and
