@@ -188,3 +188,28 @@ def test_what_is_no_checked_example_or_round_is_refused(name):
     checked, right, options, message = REFUSED[name]
     with pytest.raises(UsageError, match=message):
         cross_fit(Fits(0.6), GIVEN, FOLDS, checked, right, classes=C, **options)
+
+
+def test_what_a_round_is_given_has_to_fit() -> None:
+    given, folds = torch.tensor([0, 1] * 5), torch.tensor([0, 0, 1, 1, 0] * 2)
+    checked, right = torch.tensor([0, 1], dtype=torch.uint8), torch.tensor([0, 1])
+
+    def fit(_: object, predict: Tensor, __: int) -> Tensor:
+        return torch.full((len(predict), 2), 0.5)
+
+    assert len(cross_fit(fit, given, folds, checked, right, classes=2).targets) == 10
+    with pytest.raises(UsageError, match="fit predicts 2 classes, but classes is 3"):
+        cross_fit(fit, given, folds, checked, right, classes=3)
+    with pytest.raises(UsageError, match="one fold for each example"):
+        cross_fit(fit, given, folds[:9], checked, right, classes=2)
+    for targets, weights in (
+        (torch.full((10, 2), torch.nan), torch.ones(10)),
+        (torch.full((10, 2), 0.5), -torch.ones(10)),
+        (torch.full((5, 2), 0.5), torch.ones(10)),
+    ):
+        with pytest.raises(UsageError, match=r"of retarget|retarget gives"):
+            cross_fit(
+                *(fit, given, folds, checked, right),
+                classes=2,
+                retarget=lambda *_, t=targets, w=weights: (t, w),
+            )

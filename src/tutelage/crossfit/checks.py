@@ -22,6 +22,7 @@ def require_probabilities(name: str, rows: Tensor) -> None:
         UsageError: If they are of another shape or type, or a row is negative somewhere, not
             finite, or misses a sum of one by more than ``ROUNDING``.
     """
+    _require_tensor(name, rows)
     if not rows.is_floating_point() or rows.ndim != 2 or not rows.shape[1]:
         raise UsageError(
             f"{name} are {described(rows)}; allowed: floating-point numbers of shape [N, C], a "
@@ -53,6 +54,7 @@ def require_labels(name: str, labels: Tensor, rows: int, classes: int) -> Tensor
     Raises:
         UsageError: If they are something else.
     """
+    _require_tensor(name, labels)
     whole = not (
         labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool
     )
@@ -68,3 +70,10 @@ def require_labels(name: str, labels: Tensor, rows: int, classes: int) -> Tensor
             f"row {row} of {name} is {int(labels[row])}; allowed: 0..{classes - 1}."
         )
     return labels.long()
+
+
+def _require_tensor(name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise UsageError(
+            f"{name} is a {type(value).__name__}; allowed: a tensor (torch.as_tensor)."
+        )

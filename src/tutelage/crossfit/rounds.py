@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from tutelage.crossfit.checks import require_labels
+from tutelage.crossfit.checks import require_labels, require_probabilities
 from tutelage.crossfit.out_of_fold import Fit, out_of_fold
 from tutelage.crossfit.posterior import label_posterior, refined_transitions
 from tutelage.crossfit.transitions import ForwardCorrected, estimate_transitions
@@ -110,6 +110,12 @@ def cross_fit(
         UsageError: If arguments do not fit, there are no rounds, or a checked row is none.
     """
     known = _checked_mask(checked, len(given))
+    checked = checked.cpu().long()
+    if folds.shape != given.shape:
+        raise UsageError(
+            f"folds have shape {tuple(folds.shape)} for {len(given)} labels; allowed: one fold "
+            "for each example."
+        )
     if rounds < 1 or corrected < 1:
         raise UsageError(
             f"rounds is {rounds} and corrected {corrected}; allowed: 1 and above, both."
@@ -118,9 +124,10 @@ def cross_fit(
     right = require_labels("checked_labels", checked_labels.cpu(), len(checked), classes)
     rows = (~known).nonzero().squeeze(1)
     plain = Training(rows, labels[rows], torch.ones(len(rows)), cross_entropy)
-    seen = fit(plain, checked.cpu(), int(folds.max()) + 1).cpu()
+    seen = fit(plain, checked, int(folds.max()) + 1).cpu()
+    _require_classes(seen, classes)
     shown = estimate_transitions(seen, right, prior_count=prior_count)
-    data = _Data(fit, labels, known, checked.cpu(), right, classes, shown, retarget)
+    data = _Data(fit, labels, known, checked, right, classes, shown, retarget)
 
     probabilities, likelihoods, best = list[Tensor](), list[Tensor](), _start(data)
     for number in range(rounds):
@@ -199,6 +206,7 @@ class _Data:
             weights = torch.ones(len(p))
         else:
             targets, weights = (x.clone() for x in self.retarget(p, transitions))
+            _require_targets(targets, weights, *p.shape)
         targets[self.checked] = F.one_hot(self.right, self.classes).to(targets)
         weights[self.checked] = 1
         return _Outcome(number, transitions, targets, weights)
@@ -207,6 +215,25 @@ class _Data:
         # log p of the right class of the checked examples
         own = p[self.checked].gather(1, self.right[:, None])
         return own.clamp(min=torch.finfo(p.dtype).tiny).log().squeeze(1)
+
+
+def _require_classes(probabilities: Tensor, classes: int) -> None:
+    require_probabilities("the predictions of fit", probabilities)
+    if probabilities.shape[1] != classes:
+        raise UsageError(
+            f"fit predicts {probabilities.shape[1]} classes, but classes is {classes}."
+        )
+
+
+def _require_targets(targets: Tensor, weights: Tensor, rows: int, classes: int) -> None:
+    require_probabilities("the targets of retarget", targets)
+    fits = targets.shape == (rows, classes) and weights.shape == (rows,)
+    if not fits or not bool(((weights >= 0) & weights.isfinite()).all()):
+        raise UsageError(
+            f"retarget gives targets of shape {tuple(targets.shape)} and weights of shape "
+            f"{tuple(weights.shape)}; allowed: [{rows}, {classes}] and [{rows}], weights 0 and "
+            "above and finite."
+        )
 
 
 def _fell(gains: Tensor) -> bool:
