@@ -53,7 +53,7 @@ def tutors(
         Both tutors; 40 training batches and as many held-out ones, of 100.
     """
     settings = TrainSettings(
-        student=student, teacher=(teacher,), teacher_every=every, look_back=back
+        student=student, teacher=(teacher,), teacher_every=every, unroll_steps=back
     )
     splits = load(data)
     train = splits.train
