@@ -136,9 +136,14 @@ def implements(teacher: nn.Module, hook: str) -> bool:
     )
 
 
+def trait_of(teacher: nn.Module, name: str) -> Any:
+    """A trait; the default of ``Teacher`` where a plain module lacks it."""
+    return getattr(teacher, name, getattr(Teacher, name))
+
+
 def traits_of(teacher: nn.Module) -> dict[str, Any]:
     """All traits of a teacher, with the defaults of ``Teacher``."""
-    return {name: getattr(teacher, name, getattr(Teacher, name)) for name in TRAITS}
+    return {name: trait_of(teacher, name) for name in TRAITS}
 
 
 TRAITS = (
@@ -155,12 +160,12 @@ TRAITS = (
 
 def normalise_of(teacher: nn.Module) -> Normalise:
     """The trait ``normalise``."""
-    return getattr(teacher, "normalise", Teacher.normalise)
+    return trait_of(teacher, "normalise")
 
 
 def taps_of(teacher: nn.Module) -> Sequence[str]:
     """The trait ``taps``."""
-    return getattr(teacher, "taps", ())
+    return trait_of(teacher, "taps")
 
 
 def reads_rows(teacher: nn.Module) -> bool:
@@ -175,25 +180,25 @@ def is_deep(teacher: nn.Module) -> bool:
 
 def weighs_deeply(teacher: nn.Module) -> bool:
     """Whether the student's gradient goes through the weights."""
-    deep = getattr(teacher, "deep", None)
+    deep = trait_of(teacher, "deep")
     return implements(teacher, "grade") if deep is None else deep
 
 
 def acts_at_test(teacher: nn.Module) -> bool:
     """The trait ``at_test``."""
-    return getattr(teacher, "at_test", False)
+    return trait_of(teacher, "at_test")
 
 
 def uses_progress(teacher: nn.Module) -> bool:
     """The trait ``uses_progress``."""
-    return getattr(teacher, "uses_progress", False)
+    return trait_of(teacher, "uses_progress")
 
 
 def uses_alignments(teacher: nn.Module) -> bool:
     """The trait ``uses_alignments``."""
-    return getattr(teacher, "uses_alignments", False)
+    return trait_of(teacher, "uses_alignments")
 
 
 def drop_below_of(teacher: nn.Module) -> float:
     """The trait ``drop_below``."""
-    return getattr(teacher, "drop_below", 0.0)
+    return trait_of(teacher, "drop_below")

@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError
+from tutelage.storage.checkpoint import DAMAGE
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -183,12 +186,10 @@ def read_state(file: Path) -> Mapping[str, Tensor]:
     found: Any = None
     try:
         if file.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
             found = load_file(file)
         else:
             found = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # pickle and zip raise many kinds
+    except (OSError, SafetensorError, *DAMAGE) as error:
         reason = " ".join(str(error).split())
         raise UsageError(
             f"{file} cannot be read as weights: {reason:.300}; give a state dict, saved by "

@@ -21,6 +21,7 @@ from tutelage_cli.train.controls.folds import (
     CORRECTED,
     PLAIN,
     REFINED,
+    Unseen,
     fold_seed,
     fold_settings,
     folds_of,
@@ -35,7 +36,7 @@ from tutelage_cli.train.job import learning_rate
 from tutelage_cli.train.names import OUT_OF_FOLD
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.tracked import ById, by_id, fresh
-from tutelage_cli.train.train_state import Standing
+from tutelage_cli.train.train_state import TrainState
 
 ONLY_RATES, ONLY_DECAYS = (1.0, 0.1), (1.0, 10.0)
 """tried for checked-only: parts of the run's learning rate and weight decay, each with each"""
@@ -65,7 +66,7 @@ def _taught(case: Case) -> Course:
         case.streams.train,
         _rates(settings),
         by_id(train, case.material.wrong),
-        Standing(tracked=fresh(len(train), settings.epochs)),
+        TrainState(tracked=fresh(len(train), settings.epochs)),
     )
 
 
@@ -90,7 +91,7 @@ def _budgeted(
         Repeated(feed, length),
         _rates(settings),
         known,
-        Standing(seconds=seconds),
+        TrainState(seconds=seconds),
         weights,
         on_checked=True,
     )
@@ -152,12 +153,12 @@ def _fine_tuned(case: Case) -> Course:
     )
 
 
-def _untaught(case: Case) -> tuple[Standing, dict[str, Tensor]]:
+def _untaught(case: Case) -> tuple[TrainState, dict[str, Tensor]]:
     """Read where the untaught student of the seed ended."""
     job = case.job.of("untaught")
     with name_damaged_file(job.checkpoint, f"Delete {job.folder}, then go on with --resume."):
         state = load_checkpoint(job.checkpoint, device_of(case.job.settings))
-        standing = Standing(**state["standing"])
+        standing = TrainState(**state["standing"])
         standing.require_numbers()
         standing.tracked = None
         standing.history = [
@@ -217,32 +218,38 @@ def _forward_corrected(case: Case) -> Course:
     return _budgeted(case, feed, known, seconds, objective)
 
 
+def _second_round(case: Case) -> tuple[Unseen, Tensor, float]:
+    """Read what the refined folds predict.
+
+    Returns:
+        That, the transitions it refines, and the seconds of all folds.
+    """
+    rounds = [read_unseen(case.job, arm, case.material) for arm in (PLAIN, CORRECTED, REFINED)]
+    rough = transitions_of(rounds[0], case.material)
+    transitions = refined_by(rounds[-1], case.material, rough)
+    return rounds[-1], transitions, sum(unseen.seconds for unseen in rounds)
+
+
 def _cross_fitted(case: Case) -> Course:
     train, checked = case.material.train, case.material.held_out
-    rough, _ = _transitions(case, refined=False)
-    _, seconds = _transitions(case, refined=True)
-    unseen = read_unseen(case.job, REFINED, case.material)
-    transitions = refined_by(unseen, case.material, rough)
+    unseen, transitions, seconds = _second_round(case)
     believed = label_posterior(unseen.train, transitions, train.labels)
     weights = believed.gather(1, train.labels[:, None])[:, 0]
     right = F.one_hot(checked.labels, len(train.classes)).to(believed)
     feed, known = _with_checked(case)
     feed = Targeted(feed, torch.cat([believed, right]))
-    return _budgeted(case, feed, known, seconds + unseen.seconds, weights=weights)
+    return _budgeted(case, feed, known, seconds, weights=weights)
 
 
 def _out_of_fold(case: Case) -> Course:
     """Train under a teacher of out-of-fold predictions, which starts at their closed form."""
-    rough, _ = _transitions(case, refined=False)
-    _, seconds = _transitions(case, refined=True)
-    unseen = read_unseen(case.job, REFINED, case.material)
-    transitions = refined_by(unseen, case.material, rough)
+    unseen, transitions, seconds = _second_round(case)
     train, job = case.material.train, case.job
     teacher = OutOfFoldTargets(train.ids, unseen.train, train.labels, transitions=transitions)
     steps = len(case.streams.train) * job.settings.epochs
     taught = _taught(case)
     tutor = build_tutor(job.arm, job.seed, train, job.settings, steps, teacher=teacher)
-    start = replace(taught.start, seconds=seconds + unseen.seconds)
+    start = replace(taught.start, seconds=seconds)
     return replace(taught, tutor=tutor, start=start)
 
 
@@ -275,7 +282,7 @@ def _of_fold(
 
 def _of_rate(case: Case) -> Course:
     untaught = _taught(replace(case, job=case.job.of("untaught")))
-    return replace(untaught, start=Standing())
+    return replace(untaught, start=TrainState())
 
 
 COURSES: dict[str, Callable[[Case], Course]] = {
