@@ -11,7 +11,7 @@ from torch import Tensor
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.train.tracked import ById
-from tutelage_cli.train.train_state import Standing
+from tutelage_cli.train.train_state import TrainState
 
 
 @runtime_checkable
@@ -38,7 +38,7 @@ class Course:
     """the student's learning rate in each epoch of its own"""
     known: ById
     """what is known of the examples that it is trained on"""
-    start: Standing = field(default_factory=Standing)
+    start: TrainState = field(default_factory=TrainState)
     """what came before: epochs of another student that it goes on from, seconds of others"""
     weights: Tensor | None = None
     """[N] how much the label of each training example counts; None: as the teacher says"""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 @dataclass
-class Standing:
+class TrainState:
     """Where a student's training stands; what a checkpoint holds beside the tutor."""
 
     epoch: int = 0

@@ -32,7 +32,7 @@ from tutelage_cli.train.job import learning_rate as learning_rate
 from tutelage_cli.train.material import Material, Streams, open_streams
 from tutelage_cli.train.memory import Footprint
 from tutelage_cli.train.tracked import epochs_kept, keep, write_tracked
-from tutelage_cli.train.train_state import Standing
+from tutelage_cli.train.train_state import TrainState
 
 TOLD_EVERY = 0.5
 """seconds between two notes of how far a student is, and two looks whether to stop"""
@@ -84,7 +84,7 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
 
 
 def _judge(
-    job: Job, course: Course, streams: Streams, material: Material, standing: Standing
+    job: Job, course: Course, streams: Streams, material: Material, standing: TrainState
 ) -> None:
     if job.arm == RATES:
         judge_rate(job, log_likelihood(course.tutor, streams.held_out), standing.seconds)
@@ -110,7 +110,7 @@ def _go_on(
     job: Job,
     course: Course,
     streams: Streams,
-    standing: Standing,
+    standing: TrainState,
     stopped: Callable[[], bool],
     footprint: Footprint,
 ) -> bool:
@@ -147,7 +147,7 @@ def _train_epoch(
     course: Course,
     reporter: Reporter,
     streams: Streams,
-    standing: Standing,
+    standing: TrainState,
     stopped: Callable[[], bool],
 ) -> bool:
     tutor, of, own = course.tutor, course.known, standing.epoch - course.first
@@ -182,13 +182,13 @@ def _train_epoch(
     return standing.batch == len(course.train)
 
 
-def _lap(standing: Standing, device: torch.device, started: float) -> float:
+def _lap(standing: TrainState, device: torch.device, started: float) -> float:
     now = seconds_now(device)
     standing.seconds += now - started
     return now
 
 
-def _note(standing: Standing, record: Record, wrong: Tensor | None) -> None:
+def _note(standing: TrainState, record: Record, wrong: Tensor | None) -> None:
     standing.loss += float(record.loss)
     if wrong is None:
         parts = [torch.ones_like(record.weights, dtype=torch.bool)]
@@ -200,7 +200,7 @@ def _note(standing: Standing, record: Record, wrong: Tensor | None) -> None:
         standing.rows[place] += float(rows.sum())
 
 
-def _finish_epoch(job: Job, course: Course, streams: Streams, standing: Standing) -> None:
+def _finish_epoch(job: Job, course: Course, streams: Streams, standing: TrainState) -> None:
     tutor = course.tutor
     entry: dict[str, float | int] = {
         "epoch": standing.epoch + 1,
@@ -233,28 +233,30 @@ def _finish_epoch(job: Job, course: Course, streams: Streams, standing: Standing
     _write_history(job, standing)
 
 
-def _keep_best(job: Job, tutor: Tutor, standing: Standing, entry: Mapping[str, float]) -> None:
+def _keep_best(
+    job: Job, tutor: Tutor, standing: TrainState, entry: Mapping[str, float]
+) -> None:
     # the same again where the run is killed before the epoch is saved
     if all(entry[CHECKED] > before[CHECKED] for before in standing.history):
         state = with_checksum("student", state_of(tutor.student))
         save_checkpoint(job.best, state | {"epoch": entry["epoch"]})
 
 
-def _write_history(job: Job, standing: Standing) -> None:
+def _write_history(job: Job, standing: TrainState) -> None:
     lines = "".join(json.dumps(line) + "\n" for line in standing.history)
     write_atomically(job.folder / "metrics.jsonl", lines.encode())
 
 
-def _save(job: Job, tutor: Tutor, standing: Standing) -> None:
+def _save(job: Job, tutor: Tutor, standing: TrainState) -> None:
     state = with_checksum("tutor", tutor.state_dict()) | {"standing": vars(standing)}
     save_checkpoint(job.checkpoint, state)
 
 
-def _resume(job: Job, course: Course) -> Standing:
+def _resume(job: Job, course: Course) -> TrainState:
     tutor, new, batches = course.tutor, course.start, len(course.train)
     state = load_checkpoint(job.checkpoint, next(tutor.student.parameters()).device)
     tutor.load_state_dict(check_checksum("tutor", state))
-    standing = Standing(**state["standing"])
+    standing = TrainState(**state["standing"])
     standing.require_numbers()
     places = standing.epoch, standing.batch, tutor.steps
     epoch, batch, steps = places

@@ -15,7 +15,7 @@ from tutelage_cli.train.evaluation import read_examples
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.tracked import MOST, epochs_kept, read_tracked
-from tutelage_cli.train.train_state import Standing
+from tutelage_cli.train.train_state import TrainState
 from tutelage_cli.train.trainee import _note
 
 
@@ -80,7 +80,7 @@ def test_ids_of_a_step_on_a_card_find_what_is_known_of_them_on_the_cpu() -> None
 
     ids: Any = OnCard()
     losses, weights = torch.zeros(2), torch.tensor([0.25, 1.0])
-    standing = Standing()
+    standing = TrainState()
     _note(
         standing, Record(losses.sum(), losses, weights, ids, None), torch.tensor([False, True])
     )
