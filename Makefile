@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 MINUTES ?= 20
 SEED ?= 0
 
-.PHONY: demo test check fuzz docs format benchmarks clean
+.PHONY: demo test check fuzz wheel docs format benchmarks clean
 
 demo: $(VENV)/.train  ## Train taught and untaught students on real digits; prints a table, writes a report.
 	$(BIN)/tutelage train
@@ -20,6 +20,9 @@ check: $(VENV)/.dev  ## Lint and types only.
 
 fuzz: $(VENV)/.dev  ## Random training situations, tables and folders against slow oracles.
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
+
+wheel: $(VENV)/.dev  ## The wheel, installed outside of the checkout: README, commands, examples; minutes.
+	$(BIN)/python -m tests.wheel
 
 docs: $(VENV)/.dev  ## The documentation site, in build/docs; warnings are errors.
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs

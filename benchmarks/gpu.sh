@@ -56,8 +56,7 @@ recipe() {
     for seeds in 1 2 3; do
         left=$((until - (SECONDS - began)))
         [ $left -gt 10 ] || { echo "== $name: no time for $seeds seeds"; return; }
-        part "$name, $seeds seeds" $left "$python" -c \
-            "from tutelage_cli.cli import main; raise SystemExit(main())" reproduce "$name" \
+        part "$name, $seeds seeds" $left "$python" -m papers reproduce "$name" \
             --scale $scale --seeds $seeds --jobs "$jobs" --device $device --out "$work/out" \
             || return
         cp "$work/out/results/$scale/$name".* "$out/"

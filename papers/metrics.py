@@ -29,7 +29,7 @@ def bleu(outputs: Sequence[str], references: Sequence[str], *, lower_case: bool)
     try:
         from sacrebleu import corpus_bleu
     except ImportError as error:
-        raise MissingExtraError("sacrebleu", "text") from error
+        raise MissingExtraError("sacrebleu", "papers") from error
     found = corpus_bleu(list(outputs), [list(references)], lowercase=lower_case)
     return float(found.score)
 
