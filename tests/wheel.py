@@ -95,7 +95,7 @@ def check_library(clean: CleanEnvironment) -> None:
 def check_commands(clean: CleanEnvironment) -> None:
     """The four commands, on few images."""
     clean.install("train")
-    few = ("--limit", 300, "--held-out", 40, "--epochs", 1, "--seeds", 2, "--controls", "none")
+    few = ("--limit", 300, "--held-out", 40, "--epochs", 4, "--seeds", 2, "--controls", "none")
     clean.run("tutelage", "train", "mnist5k", *few, "--out", "runs/a")
     clean.run("tutelage", "inspect", "runs/a")
     clean.run("tutelage", "report", "runs/a", "--out", "report.html")

@@ -22,6 +22,8 @@ from tutelage.training.teacher_update import step_if_finite
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Progress, Step, StudentState
 
+__all__ = ["Episode", "alternating", "episodic"]
+
 
 class Episode(NamedTuple):
     """One student's whole run, and the teacher step after it."""
