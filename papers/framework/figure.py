@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from papers.framework.painting import NAMESPACE, painted, panel, stroke
 from papers.framework.words import number
 from tutelage.storage.atomic_files import write_atomically
-from tutelage_cli.report import styles as looks
+from tutelage_cli.report import styles
 from tutelage_cli.report.styles import FONT
 
 ACROSS = 2
@@ -81,14 +81,14 @@ def _curves(content: Mapping[str, Any], plot: Mapping[str, Any], place: int) -> 
 def _paint(
     axes: Axes, lines: Sequence[Line], names: Sequence[str], plot: Mapping[str, Any]
 ) -> None:
-    look_of = looks.arm_looks(names)
+    style_of = styles.arm_styles(names)
     for line in lines:
-        look = look_of[line.name]
+        style = style_of[line.name]
         at = np.arange(1, len(line.mean) + 1)
         axes.fill_between(
-            at, line.low, line.high, color=look.colour, alpha=looks.TINT, linewidth=0
+            at, line.low, line.high, color=style.colour, alpha=styles.TINT, linewidth=0
         )
-        style = stroke(look) | {"markevery": 1 + len(at) // 13, "label": line.name}
+        style = stroke(style) | {"markevery": 1 + len(at) // 13, "label": line.name}
         axes.plot(at, line.mean, **style)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=plot["across"], ylabel=plot["label"])

@@ -15,8 +15,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tutelage_cli.report import styles as looks
-from tutelage_cli.report.styles import FONT, INK, Look
+from tutelage_cli.report import styles
+from tutelage_cli.report.styles import FONT, INK, LineStyle
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 
@@ -54,12 +54,12 @@ def panel(paint: Callable[[Axes], object], *, mark: str, title: str) -> str:
     )
 
 
-def stroke(look: Look) -> dict[str, Any]:
+def stroke(style: LineStyle) -> dict[str, Any]:
     """Arguments for ``Axes.plot`` that draw a line in this look."""
     return {
-        "color": look.colour,
-        "linestyle": (0, look.dash) if look.dash else "-",
-        "marker": look.marker,
+        "color": style.colour,
+        "linestyle": (0, style.dash) if style.dash else "-",
+        "marker": style.marker,
         "linewidth": 1.5,
         "markersize": 4.5,
     }
@@ -124,8 +124,8 @@ NAMED = 30
 """names up to which a grid says them"""
 HEAD, FOOT, GAP = 40, 12, 2
 """points left of images, below them and between them"""
-SHADES = LinearSegmentedColormap.from_list("shades", ["#f4f6f8", looks.BLUE, "#0b2540"])
-VALUES = LinearSegmentedColormap.from_list("values", [looks.BLUE, "#c9b458", looks.VERMILION])
+SHADES = LinearSegmentedColormap.from_list("shades", ["#f4f6f8", styles.BLUE, "#0b2540"])
+VALUES = LinearSegmentedColormap.from_list("values", [styles.BLUE, "#c9b458", styles.VERMILION])
 MOST_TICKS = 5
 MANY = matplotlib.colormaps["tab10"]
 """colours of groups where they are too many for those of arms"""
@@ -207,12 +207,12 @@ def _grouped(axes: Axes, x: np.ndarray, y: np.ndarray, groups: list[str], colour
     names = sorted(set(groups))
     for place, name in enumerate(names):
         kept = np.array([one == name for one in groups])
-        look = looks.ARMS[place % len(looks.ARMS)]
+        style = styles.ARMS[place % len(styles.ARMS)]
         axes.scatter(
             x[kept],
             y[kept],
-            color=MANY(place % MANY.N) if len(names) > len(looks.ARMS) else look.colour,
-            marker=look.marker,
+            color=MANY(place % MANY.N) if len(names) > len(styles.ARMS) else style.colour,
+            marker=style.marker,
             s=8,
             linewidths=0,
             label=_plain(name),

@@ -17,7 +17,7 @@ from tutelage.storage.atomic_files import require_regular
 from tutelage_cli.data.images import ImageSet, Splits
 
 VERSION = 3
-"""to be raised when the same files and arguments come to give other images, labels or ids"""
+"""increase it when the same files and arguments give other images, labels or ids"""
 LARGEST = 2 * 2**30
 """bytes of a decoded data set; a larger one is not kept"""
 ROOM = 8 * 2**30

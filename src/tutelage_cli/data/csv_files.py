@@ -33,7 +33,7 @@ class CsvColumns(dict[str, list[str]]):
         self.numbers, self.empty = numbers, empty
 
     def rows(self, where: str) -> TableRows:
-        """Where the rows stand."""
+        """The file and the row numbers."""
         return TableRows(((where, self.numbers),))
 
     def notes(self, where: str) -> tuple[str, ...]:

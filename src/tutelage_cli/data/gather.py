@@ -1,4 +1,4 @@
-"""The pictures of a source as one tensor, broken ones left out where that is asked for."""
+"""The images of a source as one tensor, optionally without unreadable ones."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ class Gathered(NamedTuple):
 def gather(
     pictures: Iterable[tuple[str, Any]], count: int, reading: Reading, *, where: str, root: Path
 ) -> Gathered:
-    """Decode pictures, bring them to one size where that is asked for, and stack them.
+    """Decode images, resize them where ``Reading`` has a size, and stack them.
 
     It is a UsageError if one cannot be read and is not to be skipped, two differ in size, or
     none is left.

@@ -133,7 +133,7 @@ class Splits:
     that no example has, classes that may be one"""
 
     def __post_init__(self) -> None:
-        """Check that both parts speak of the same classes and shape."""
+        """Check that both parts have the same classes and shape."""
         if self.train.classes != self.test.classes:
             raise UsageError(
                 f"{self.train.name} has classes {', '.join(self.train.classes)} in train and "

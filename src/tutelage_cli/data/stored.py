@@ -89,7 +89,7 @@ class _Found(NamedTuple):
     """A local source before its images are decoded."""
 
     files: Sequence[Path]
-    """all that its images and labels depend on; none where that cannot be told"""
+    """all that its images and labels depend on; None where that is not known"""
     read: Callable[[], tuple[Examples, Examples | None]]
     notes: tuple[str, ...] = ()
     """what is left out of it, which may change while these files do not"""
@@ -149,7 +149,7 @@ def _tables(
 
 
 def refuse_columns(source: str, *, image_column: str | None, label_column: str | None) -> None:
-    """Check that nobody asks a source without columns for one."""
+    """Refuse the name of a column for a source without columns."""
     for option, column in (("image_column", image_column), ("label_column", label_column)):
         if column is not None:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Examples beside their copies, and how much each copy counted."""
+"""Examples with their copies and the weight of each copy."""
 
 from html import escape
 

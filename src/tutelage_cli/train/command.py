@@ -25,7 +25,7 @@ from tutelage_cli.train.stored import stored_settings
 def train(asked: Train) -> bool:
     """Run or continue a study and print what came of it."""
     check_log(asked)
-    console = asked.speech.progress()
+    console = asked.output.progress()
     if asked.resume is None:
         settings = with_full_paths(asked.settings)
         run = asked.out or free_folder(Path("runs"), Path(settings.data).name or "run")
@@ -60,8 +60,8 @@ def train(asked: Train) -> bool:
         way = _way(asked, run)
         say(console, f"Stopped. Continue with: {way}")
         return False
-    tell(asked.speech.result(), run, summary)
-    asked.speech.document({"run": str(run), **summary})
+    tell(asked.output.result(), run, summary)
+    asked.output.document({"run": str(run), **summary})
     return True
 
 

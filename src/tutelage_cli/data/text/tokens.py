@@ -28,8 +28,8 @@ def tokenised(sides: Sequence[Sequence[str]], tokenizer: Any, longest: int) -> T
     """
     if not getattr(tokenizer, "is_fast", False):
         raise UsageError(
-            f"{type(tokenizer).__name__} is no fast tokenizer, which alone tells the sentences "
-            "of a pair apart; give one such as AutoTokenizer loads."
+            f"{type(tokenizer).__name__} is no fast tokenizer, which is needed to keep the "
+            "sentences of a pair apart; give one such as AutoTokenizer loads."
         )
     if tokenizer.pad_token_id is None:
         raise UsageError(
