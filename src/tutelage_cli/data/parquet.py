@@ -104,7 +104,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 
 
 def _holds_images(path: Path, image_column: str | None) -> bool:
-    # Bytes in every row, as far as the file's own statistics tell.
+    # Bytes in every row, according to the file's statistics.
     file = open_parquet(path)
     names, leaves = file.schema_arrow.names, file.metadata.schema
     column = pick(names, image_column, IMAGE_COLUMNS, option="image_column", where=str(path))

@@ -142,7 +142,7 @@ def _tables(
         return {"train": path}
     tables = table_splits(path)
     columns = {"image_column": image_column, "label_column": label_column}
-    # A csv file beside class folders may be about something else.
+    # A csv file next to class folders may be about something else.
     if tables and class_folders(path) and not lists_images(tables["train"], **columns):
         return {}
     return tables

@@ -24,7 +24,7 @@ class Tokens(NamedTuple):
 def tokenised(sides: Sequence[Sequence[str]], tokenizer: Any, longest: int) -> Tokens:
     """Texts as tokens.
 
-    What looks like a special token in a text is text. An empty text has special tokens alone.
+    Text that resembles a special token is text. An empty text has special tokens only.
     """
     if not getattr(tokenizer, "is_fast", False):
         raise UsageError(
