@@ -18,6 +18,7 @@ OF_A_CHECKOUT = {DOCS / "recipe-parts.md"}
 PAGES = [p for p in (ROOT / "README.md", *sorted(DOCS.rglob("*.md"))) if p not in OF_A_CHECKOUT]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NAME = re.compile(r"\btl\.(\w+)(?:\.(\w+))?")
+IN_DOCSTRING = re.compile(r"``tutelage\.([\w.]+)``")
 DIRECTIVE = re.compile(r"^\.\. auto(?:module|class|function):: ([\w.]+)", re.MULTILINE)
 PACKAGES = {
     name: value for name in tl.__all__ if isinstance(value := getattr(tl, name), ModuleType)
@@ -100,6 +101,7 @@ def test_a_public_name_has_a_docstring_with_its_arguments(name: str) -> None:
         return
     takes = inspect.signature(value).parameters if inspect.isfunction(value) else {}
     assert not takes or "Args:" in text, name
+    assert [inner for inner in IN_DOCSTRING.findall(text) if inner not in PUBLIC] == []
 
 
 def test_the_api_reference_is_the_public_surface() -> None:

@@ -58,12 +58,12 @@ def episodic(
     Args:
         make_student: From an episode's number to a student and its optimiser. The same student
             again for every number is the variant with a fixed start, which varies less.
-        teacher: The teacher; see ``tutelage.teacher``.
+        teacher: The teacher; see ``tutelage.Teacher``.
         teacher_optimizer: Its optimiser.
         batches: From an episode's number to the batches of that student's run.
         held_out: From an episode's number to the held-out batch of its final student.
         signal: Estimates the hypergradient through the whole run.
-        objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses.objectives``.
+        objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses``.
         seed: Where the randomness of lessons and of dropout starts from.
 
     Yields:

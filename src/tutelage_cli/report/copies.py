@@ -11,8 +11,8 @@ from tutelage_cli.report.pictures import pictured
 
 HEADER: tuple[str, ...] = ("Copy", "Text", "Weight", "Loss")
 NOTE = (
-    "The weights of an example's copies sum to one: if a copy has weight 1, the student learned "
-    "from that copy alone."
+    "The weights of an example's copies sum to one: if a copy has weight 1, the student "
+    "learned from that copy alone."
 )
 
 
