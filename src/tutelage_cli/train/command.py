@@ -34,7 +34,8 @@ def train(asked: Train) -> bool:
         run, settings = asked.resume, _own_settings(asked, asked.resume)
     say(console, "Reading the data ...")
     # torch comes in here, after everything that can be refused without it
-    from tutelage.commentaries import caution, read_card
+    from tutelage.commentaries import read_card
+    from tutelage.commentaries.caution import caution
     from tutelage_cli.train.check import check as check_settings
     from tutelage_cli.train.check import fingerprint
     from tutelage_cli.train.display import Display
