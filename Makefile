@@ -31,13 +31,10 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmarks: $(BIN)/python  ## What hypergradients and rewards cost beside other libraries; needs an hour.
+benchmarks: $(BIN)/python  ## Time and memory beside other libraries and the stored figures; an hour or two.
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[benchmarks]'
 	$(PIP) install --quiet --no-deps betty-ml
-	$(BIN)/python -m benchmarks.hypergradients
-	$(BIN)/python -m benchmarks.alignment
-	$(BIN)/python -m benchmarks.mmel
-	$(BIN)/python -m benchmarks.augment
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
