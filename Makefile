@@ -21,7 +21,7 @@ check: $(VENV)/.dev  ## Lint and types only.
 fuzz: $(VENV)/.dev  ## Random training situations, tables and folders against slow oracles.
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 
-wheel: $(VENV)/.dev  ## The wheel, installed outside of the checkout: README, commands, examples; minutes.
+wheel: $(VENV)/.dev  ## The wheel, installed outside of the checkout: README, commands, examples; half an hour.
 	$(BIN)/python -m tests.wheel
 
 docs: $(VENV)/.dev  ## The documentation site, in build/docs; warnings are errors.

@@ -3,7 +3,7 @@
     python -m tests.wheel
 
 Builds the wheel, installs it outside of the checkout, and runs there what README and
-``examples/`` show. Takes some minutes and 6 GB of disk in a temporary folder, and installs
+``examples/`` show. Takes half an hour on two busy cores and 6 GB of disk, and installs
 packages, so that it is no part of the suite.
 """
 
