@@ -56,7 +56,7 @@ def gather(
             yield place, _sized(pixels, reading.image_size)
 
     images = stack(readable(), count, where=where)
-    return Gathered(images, torch.tensor(rows, dtype=torch.int64), _told(broken, where))
+    return Gathered(images, torch.tensor(rows, dtype=torch.int64), _notes(broken, where))
 
 
 def _sized(pixels: np.ndarray, side: int | None) -> np.ndarray:
@@ -66,7 +66,7 @@ def _sized(pixels: np.ndarray, side: int | None) -> np.ndarray:
     return covering(image[None], Size(side, side))[0].numpy()
 
 
-def _told(broken: list[str], where: str) -> tuple[str, ...]:
+def _notes(broken: list[str], where: str) -> tuple[str, ...]:
     if not broken:
         return ()
     more = len(broken) - _LISTED

@@ -60,7 +60,7 @@ def load_stored(
     if not path.exists():
         identity, _, config = source.partition(":")
         found = read_hub(identity, config or None, **columns, reading=reading)
-        return _told(assemble(*found, name=source, reading=reading))
+        return _logged(assemble(*found, name=source, reading=reading))
     place = path.resolve()
     local = _find(path, reading, **columns)
     splits = cached(
@@ -68,10 +68,10 @@ def load_stored(
         files=local.files,
         arguments=[PILLOW, str(place), image_column, label_column, repr(reading)],
     )
-    return _told(replace(splits, notes=local.notes + splits.notes))
+    return _logged(replace(splits, notes=local.notes + splits.notes))
 
 
-def _told(splits: Splits) -> Splits:
+def _logged(splits: Splits) -> Splits:
     for note in splits.notes:
         _LOG.warning(note)
     return splits
