@@ -19,11 +19,10 @@ from tutelage_cli.data.columns import pick, refuse_twice
 from tutelage_cli.data.reading import STRICT, Reading
 
 try:
-    import datasets
     import pyarrow as pa
     import pyarrow.parquet as pq
 except ImportError as error:
-    raise MissingExtraError("datasets", "train") from error
+    raise MissingExtraError("pyarrow", "train") from error
 
 _SPLIT = re.compile(r"(train|test|validation|val)(?:[-.].*)?", re.IGNORECASE)
 
@@ -130,4 +129,8 @@ def schema_classes(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
     """The class names that a file of the Hub declares for a column."""
     if b"huggingface" not in (schema.metadata or {}):
         return None
-    return declared_classes(datasets.Features.from_arrow_schema(schema)[column])
+    try:
+        from datasets import Features  # takes seconds, which only files of the Hub need
+    except ImportError as error:
+        raise MissingExtraError("datasets", "train") from error
+    return declared_classes(Features.from_arrow_schema(schema)[column])
