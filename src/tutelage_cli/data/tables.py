@@ -89,12 +89,19 @@ def table_files(
 
 
 def lists_images(file: Path, *, image_column: str | None, label_column: str | None) -> bool:
-    """Whether a csv file has a column of paths and one of labels."""
+    """Whether a csv file has a column of paths and one of labels, or several that may be it.
+
+    Note: raises ``UsageError`` where a file named train cannot be read; any other may be about
+    something else.
+    """
     try:
-        _columns(list(read_csv(file)), image_column, label_column, file)
+        names = {name.strip().casefold() for name in read_csv(file)}
     except UsageError:
+        if file.stem.casefold() == "train":
+            raise
         return False
-    return True
+    wanted = ((image_column, PATH_COLUMNS), (label_column, LABEL_COLUMNS))
+    return all(names & ({own.casefold()} if own else {*known}) for own, known in wanted)
 
 
 def _columns(

@@ -16,6 +16,7 @@ from tutelage_cli.data.human_labels import human_labels
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.imbalance import long_tailed_rows
 from tutelage_cli.data.labels import read_labels
+from tutelage_cli.data.matching import Known
 from tutelage_cli.data.noise import HUMAN, Noise, corrupt, noise_matrix, require_noise
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.splits import balanced_rows, limit_rows
@@ -146,9 +147,8 @@ def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
             )
         return human_labels(train, noise.annotator)
     assert settings.label_column is not None  # the settings see to that
-    names = train.names() if train.sources else ()
     file, column = settings.labels_from, settings.label_column
-    return read_labels(file, column, len(train), train.classes, names=names)
+    return read_labels(file, column, len(train), train.classes, examples=Known.of(train))
 
 
 def seed_material(source: Source, settings: TrainSettings, seed: int) -> Material:

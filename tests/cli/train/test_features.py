@@ -53,7 +53,7 @@ def test_a_table_trains_and_leaves_what_was_made_of_every_row():
     assert "39 training, 9 held-out and 12 test rows in 3 classes" in answer.out
     assert content(Path("x/summary.json"))["arms"]["untaught"][0]["test_accuracy"] > 0.5
     rows = pq.read_table("x/students/margin-loss-seed0/examples.parquet").to_pylist()
-    assert [row["name"] for row in rows] == [str(row["id"]) for row in rows]
+    assert [row["name"] for row in rows] == [f"row {row['id'] + 2}" for row in rows]
     assert {row["label"] for row in rows} == set(CLASSES)
     assert all(row["label"] == CLASSES[row["id"] % 3] for row in rows)
 
@@ -167,7 +167,10 @@ def saved(values: object) -> None:
         (np.ones((60, 2, 2)), "shape (60, 2, 2); allowed: [N, D]"),
         (np.ones(60), "shape (60,); allowed: [N, D]"),
         (np.ones((60, 0)), "shape (60, 0); allowed: [N, D]"),
-        (np.where(np.arange(60)[:, None] == 7, np.nan, np.ones((60, 2))), "in rows 7 (the"),
+        (
+            np.where(np.arange(60)[:, None] == 7, np.nan, np.ones((60, 2))),
+            "in row 9 (the header",
+        ),
         (np.full((60, 2), 1e39), "beyond single precision"),
         (np.full((60, 2), 1j), "complex128 values; allowed: real numbers"),
         (np.full((60, 2), "a"), "allowed: real numbers"),

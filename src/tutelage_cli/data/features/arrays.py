@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tutelage.errors import UsageError, first_few
+from tutelage.errors import UsageError
 from tutelage_cli.data.arrow import IMAGE_COLUMNS, label_kind
 from tutelage_cli.data.by_name import NAME_COLUMNS, distinct_names, read_columns, rows_of
 from tutelage_cli.data.columns import pick
 from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
 from tutelage_cli.data.label_values import literal
+from tutelage_cli.data.matching import Known, key_columns, places_of
 from tutelage_cli.data.parquet import open_parquet, schema_classes
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.tables import PATH_COLUMNS
@@ -29,13 +30,13 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class Vectors(NamedTuple):
-    """N vectors, with a label each where the file has some."""
+    """N vectors with a label each."""
 
     values: np.ndarray
     """float32 [N, D]"""
-    label: LabelColumn | None
+    label: LabelColumn
     names: tuple[str, ...]
-    """N, or none"""
+    """N: of their own, or the rows they stand in"""
     where: str
 
 
@@ -51,11 +52,9 @@ def checked(found: np.ndarray, where: str) -> np.ndarray:
     fine = (np.abs(found.astype(np.float64)) <= _LARGEST).all(axis=1)  # NaN is not below
     odd = np.flatnonzero(~np.asarray(fine)).tolist()
     if odd:
-        raise UsageError(
-            f"{where} has NaN, infinity or numbers beyond single precision in rows "
-            f"{first_few(odd)} (the first is row 0): drop these rows, "
-            "or put numbers in."
-        )
+        what = "NaN, infinity or numbers beyond single precision"
+        said = TableRows.of(where, len(found)).having(what, odd)
+        raise UsageError(f"{said}: drop these rows, or put numbers in.")
     return np.ascontiguousarray(found, dtype=np.float32)
 
 
@@ -98,9 +97,9 @@ def _of_arrays(
         raise UsageError(f"{file} has an array '{column}', but no '{label}' with its labels.")
     values = checked(arrays[column], f"array '{column}' of {file}")
     labels = label_array(arrays[label], len(values), f"array '{label}' of {file}")
-    names: tuple[str, ...] = ()
+    rows = TableRows.of(str(file), len(values))
+    names = rows.names()
     if named is not None and named in arrays:
-        rows = TableRows.of(str(file), len(values))
         names = tuple(distinct_names(arrays[named].tolist(), rows))
         refuse_length(len(names), len(values), f"array '{named}' of {file}")
     return Vectors(values, labels, names, str(file))
@@ -127,7 +126,9 @@ def refuse_length(found: int, rows: int, where: str) -> None:
 
 
 def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelColumn, list[str]]:
-    """Labels, and names where there are some, from a file of their own, in the order of rows.
+    """Labels, and names where there are some, from a file of their own.
+
+    They are found by ids where the file has some (``matching.places_of``), else row by row.
 
     Note: raises ``UsageError`` where it is not one label for each row.
     """
@@ -137,12 +138,19 @@ def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelCol
     where = str(file)
     label = pick(list(columns), column, LABEL_NAMES, option="label_column", where=where)
     stand = rows_of(columns, where)
-    refuse_length(len(columns[label]), rows, f"column '{label}' of {where}")
+    named = next(iter(key_columns(columns, NAME_COLUMNS)), None)
+    found = places_of(columns, Known(range(rows), (), rows), stand, without=(label,))
+    if found is None:
+        refuse_length(len(columns[label]), rows, f"column '{label}' of {where}")
+    places = range(rows) if found is None else found
     typed = file.suffix.casefold() == ".parquet"
     values: Sequence[Any] = columns[label] if typed else literal(columns[label])
-    named = next((name for name in NAME_COLUMNS if name in columns), None)
     names = [] if named is None else distinct_names(columns[named], stand)
-    return LabelColumn(values, stand, typed=typed), names
+    numbers = [stand.place(place)[1] for place in places]
+    labels = LabelColumn(
+        [values[place] for place in places], TableRows(((where, numbers),)), typed=typed
+    )
+    return labels, [names[place] for place in places] if names else []
 
 
 def vector_column(schema: Any, wanted: str | None = None) -> str | None:
@@ -176,9 +184,9 @@ def read_vectors(files: Sequence[Path], column: str | None, label: str | None) -
         )
     names = tuple(name for part in found for name in part.names)
     values = np.concatenate([part.values for part in found])
-    labels = joined([part.label for part in found if part.label is not None])
+    labels = joined([part.label for part in found])
     rows = labels.rows
-    named = tuple(distinct_names(names, rows)) if len(names) == len(values) else ()
+    named = tuple(distinct_names(names, rows)) if len(names) == len(values) else rows.names()
     return Vectors(values, labels, named, found[0].where)
 
 

@@ -21,6 +21,7 @@ from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
 from tutelage_cli.data.label_columns import agreed_classes, class_numbers
 from tutelage_cli.data.parquet import open_parquet, parquet_splits
 from tutelage_cli.data.reading import STRICT, Reading
+from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.splits import held_out_rows
 
 NPY, NPZ = ".npy", ".npz"
@@ -58,7 +59,6 @@ def read_features(
     path = Path(source).expanduser().resolve()
     train, test = choose(_read(path, column, label_column, labels_from), where=str(path))
     told, judged = train.label, None if test is None else test.label
-    assert told is not None  # every reader sees to that
     classes = agreed_classes(told, judged, reading)
     codes, notes = class_numbers(told, classes, reading, beside=judged)
     if len(classes) < 2:
@@ -106,7 +106,8 @@ def _npy(
         )
     values = checked(read_npy(path), str(path))
     labels, names = read_label_file(labels_from, label, len(values))
-    return Vectors(values, labels, tuple(names), str(path))
+    called = tuple(names) or TableRows.of(str(path), len(values)).names()
+    return Vectors(values, labels, called, str(path))
 
 
 def _parquet(path: Path) -> dict[str, list[Path]]:
