@@ -116,6 +116,8 @@ def _explained(arm: str, settings: TrainSettings, material: Material, error: Exc
             f"momentum is {settings.momentum:g}, too small for unroll_steps "
             f"{settings.unroll_steps}: {reason}"
         )
+    if "more than 1 value per channel" in reason:
+        return _alone(arm, settings, material)
     shape = "texts"
     if isinstance(material.train, ImageSet):
         _, channels, *sides = material.train.images.shape
@@ -129,4 +131,15 @@ def _explained(arm: str, settings: TrainSettings, material: Material, error: Exc
         f"{prefix}{student_name(settings, material.train)} taught by {arm} cannot be trained "
         f"on {shape} with batch_size {settings.batch_size} and {len(material.held_out)} "
         f"held-out {kind(material.train)}: {reason}"
+    )
+
+
+def _alone(arm: str, settings: TrainSettings, material: Material) -> str:
+    # batch normalisation takes the mean of a batch, which one example has none of
+    flag = "held_out" if len(material.held_out) == 1 else "batch_size"
+    return (
+        f"{student_name(settings, material.train)} taught by {arm} takes the mean of each "
+        f"batch (batch normalisation), but {flag} 1 makes batches of one "
+        f"{kind(material.train).removesuffix('s')}: give {flag} 2 or more, or a student "
+        f"without it{', such as linear' if isinstance(material.train, FeatureSet) else ''}."
     )

@@ -7,7 +7,11 @@ from typing import Literal
 from tutelage.errors import UsageError
 from tutelage.models.heads import HEADS, MLP
 from tutelage_cli.data.features.feature_set import FeatureParts
-from tutelage_cli.data.features.own_features import holds_features, read_features
+from tutelage_cli.data.features.own_features import (
+    holds_features,
+    read_features,
+    refuse_odd_vectors,
+)
 from tutelage_cli.data.images import Splits
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named, read
@@ -34,7 +38,11 @@ def kind_of(settings: TrainSettings) -> Kind:
         return "images"
     if holds_features(settings.data, settings.feature_column):
         return "features"
-    return "texts" if text_columns(settings.data, settings.text_column) else "images"
+    if text_columns(settings.data, settings.text_column):
+        return "texts"
+    if settings.image_column is None:
+        refuse_odd_vectors(settings.data)
+    return "images"
 
 
 def check_kind(settings: TrainSettings, of: Kind) -> None:

@@ -1,6 +1,5 @@
 """Feature vectors and labels as NumPy and Parquet files store them."""
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +11,7 @@ from tutelage.errors import UsageError
 from tutelage_cli.data.arrow import IMAGE_COLUMNS, label_kind
 from tutelage_cli.data.by_name import NAME_COLUMNS, distinct_names, read_columns, rows_of
 from tutelage_cli.data.columns import pick
+from tutelage_cli.data.features.numpy_files import Arrays, read_npy
 from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.matching import Known, key_columns, places_of
@@ -26,7 +26,8 @@ LABEL_NAMES = (*LABELS, "y")
 """columns and arrays that are known to hold labels, tried in order"""
 TEST = "test_"
 """begins the names of the arrays of a test part"""
-_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST = float(np.finfo(np.float32).max) / 2
+"""so that the difference of two is finite in single precision, too"""
 
 
 class Vectors(NamedTuple):
@@ -58,62 +59,50 @@ def checked(found: np.ndarray, where: str) -> np.ndarray:
     return np.ascontiguousarray(found, dtype=np.float32)
 
 
-def read_npy(file: Path) -> np.ndarray:
-    """The array of a ``.npy`` file."""
-    try:
-        return np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(
-            f"{file} cannot be read as a .npy file of numbers ({error})."
-        ) from error
-
-
 def read_npz(file: Path, column: str | None, label: str | None) -> Mapping[str, Vectors]:
     """The arrays of a ``.npz`` file."""
-    try:
-        with np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(
-            f"{file} cannot be read as a .npz file of arrays ({error})."
-        ) from error
-    own = [name for name in arrays if not name.startswith(TEST)]
+    arrays = Arrays(file)
+    own = [name for name in arrays.names if not name.startswith(TEST)]
     found = pick(own, column, FEATURE_COLUMNS, option="feature_column", where=str(file))
     labels = pick(own, label, LABEL_NAMES, option="label_column", where=str(file))
     named = next((name for name in NAME_COLUMNS if name in own), None)
-    parts = {"train": ""} | ({"test": TEST} if TEST + found in arrays else {})
+    parts = {"train": ""} | ({"test": TEST} if TEST + found in arrays.names else {})
     return {
-        part: _of_arrays(
-            arrays, before + found, before + labels, named and before + named, file
-        )
+        part: _of_arrays(arrays, before + found, before + labels, named and before + named)
         for part, before in parts.items()
     }
 
 
-def _of_arrays(
-    arrays: Mapping[str, np.ndarray], column: str, label: str, named: str | None, file: Path
-) -> Vectors:
-    if label not in arrays:
+def _of_arrays(arrays: Arrays, column: str, label: str, named: str | None) -> Vectors:
+    file = arrays.file
+    if label not in arrays.names:
         raise UsageError(f"{file} has an array '{column}', but no '{label}' with its labels.")
     values = checked(arrays[column], f"array '{column}' of {file}")
     labels = label_array(arrays[label], len(values), f"array '{label}' of {file}")
     rows = TableRows.of(str(file), len(values))
     names = rows.names()
-    if named is not None and named in arrays:
-        names = tuple(distinct_names(arrays[named].tolist(), rows))
-        refuse_length(len(names), len(values), f"array '{named}' of {file}")
+    if named is not None and named in arrays.names:
+        called = arrays[named]
+        _refuse_shape(called, len(values), f"array '{named}' of {file}")
+        names = tuple(distinct_names(called.tolist(), rows))
     return Vectors(values, labels, names, str(file))
 
 
 def label_array(found: np.ndarray, rows: int, where: str) -> LabelColumn:
     """Labels of an array."""
+    _refuse_shape(found, rows, where)
+    if found.dtype.kind == "f":
+        found = found.astype(np.float64)  # longer ones are no numbers of Python's
+    return LabelColumn(found.tolist(), TableRows.of(where, rows))
+
+
+def _refuse_shape(found: np.ndarray, rows: int, where: str) -> None:
     if found.ndim != 1 or found.dtype.kind not in "fiubU":
         raise UsageError(
             f"{where} holds {found.dtype} of shape {found.shape}; allowed: one number or word "
             "for each row."
         )
     refuse_length(len(found), rows, where)
-    return LabelColumn(found.tolist(), TableRows.of(where, rows))
 
 
 def refuse_length(found: int, rows: int, where: str) -> None:
@@ -134,6 +123,10 @@ def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelCol
     """
     if file.suffix.casefold() == ".npy":
         return label_array(read_npy(file), rows, str(file)), []
+    if file.suffix.casefold() not in (".csv", ".parquet"):
+        raise UsageError(
+            f"labels cannot be read from {file}; give a .csv, .parquet or .npy file."
+        )
     columns = read_columns(file)
     where = str(file)
     label = pick(list(columns), column, LABEL_NAMES, option="label_column", where=where)
@@ -170,12 +163,31 @@ def _holds_numbers(kind: Any) -> bool:
     listed = (types.is_list, types.is_large_list, types.is_fixed_size_list)
     if not any(of(kind) for of in listed):
         return False
-    return types.is_floating(kind.value_type) or types.is_integer(kind.value_type)
+    number = (types.is_floating, types.is_integer, types.is_boolean)
+    return any(of(kind.value_type) for of in number)
+
+
+def refuse_other_vectors(files: Sequence[Path]) -> None:
+    """Refuse a Parquet file that seems to hold vectors, of something else than numbers."""
+    schema = open_parquet(files[0]).schema_arrow
+    known = {name.strip().casefold(): name for name in schema.names}
+    if any(name in known for name in (*IMAGE_COLUMNS, *PATH_COLUMNS)):
+        return
+    found = next((known[name] for name in FEATURE_COLUMNS if name in known), None)
+    if found is not None:
+        raise UsageError(
+            f"column '{found}' of {files[0]} holds {schema.field(found).type}; allowed: lists "
+            "of real numbers, a vector for each row."
+        )
 
 
 def read_vectors(files: Sequence[Path], column: str | None, label: str | None) -> Vectors:
     """The vectors and labels of Parquet files that follow one another."""
-    found = [_read_file(file, column, label) for file in files]
+    read = [_read_file(file, column, label) for file in files]
+    refuse_mixed([(kind, part.where) for part, kind in read])
+    found = [part for part, _ in read if len(part.values)]
+    if not found:
+        raise UsageError(f"{files[0]} holds no rows; give a file with some.")
     widths = {part.values.shape[1] for part in found}
     if len(widths) > 1:
         raise UsageError(
@@ -190,7 +202,8 @@ def read_vectors(files: Sequence[Path], column: str | None, label: str | None) -
     return Vectors(values, labels, named, found[0].where)
 
 
-def _read_file(file: Path, column: str | None, label: str | None) -> Vectors:
+def _read_file(file: Path, column: str | None, label: str | None) -> tuple[Vectors, str]:
+    # with what its labels are
     stored = open_parquet(file)
     schema, where = stored.schema_arrow, str(file)
     found = vector_column(schema, column)
@@ -201,26 +214,27 @@ def _read_file(file: Path, column: str | None, label: str | None) -> Vectors:
         raise UsageError(f"column '{found}' of {where} holds no lists of numbers.")
     named = next((name for name in NAME_COLUMNS if name in schema.names), None)
     read = stored.read([found, labels, *([named] if named else [])])
-    refuse_mixed([(label_kind(schema.field(labels).type), where)])
     rows = TableRows.of(where, len(read))
-    values = read[labels].to_pylist()
-    return Vectors(
-        checked(_stacked(read[found], rows), f"column '{found}' of {where}"),
-        LabelColumn(values, rows, schema_classes(schema, labels)),
-        tuple(map(str, read[named].to_pylist())) if named else (),
+    names = read[named].to_pylist() if named else []
+    values = _stacked(read[found], rows)
+    vectors = Vectors(
+        checked(values, f"column '{found}' of {where}") if len(read) else values,
+        LabelColumn(read[labels].to_pylist(), rows, schema_classes(schema, labels)),
+        tuple(distinct_names(names, rows)),
         where,
     )
+    return vectors, label_kind(schema.field(labels).type) if len(read) else ""
 
 
 def _stacked(column: Any, rows: TableRows) -> np.ndarray:
     pc: Any = import_module("pyarrow.compute")  # whose functions are made as it is imported
     counts = pc.list_value_length(column).to_pylist()  # None where there is no list
-    width = counts[0] if counts else 0
+    width = next((count for count in counts if count is not None), 0)
     other = [row for row, count in enumerate(counts) if count != width or count is None]
     if other:
         raise UsageError(
-            f"{rows.having(f'no vector of {width} numbers', other)}, as row 2 has: give as "
-            "many numbers in all."
+            f"{rows.having(f'no vector of {width} numbers', other)}, as other rows have: give "
+            "as many numbers in all."
         )
     flat = pc.list_flatten(column).to_numpy(zero_copy_only=False)
-    return flat.reshape(len(counts), -1)
+    return flat.reshape(len(counts), width)

@@ -12,12 +12,13 @@ from tutelage_cli.data.features.arrays import (
     Vectors,
     checked,
     read_label_file,
-    read_npy,
     read_npz,
     read_vectors,
+    refuse_other_vectors,
     vector_column,
 )
 from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
+from tutelage_cli.data.features.numpy_files import read_npy
 from tutelage_cli.data.label_columns import agreed_classes, class_numbers
 from tutelage_cli.data.parquet import open_parquet, parquet_splits
 from tutelage_cli.data.reading import STRICT, Reading
@@ -42,6 +43,12 @@ def holds_features(source: str, column: str | None = None) -> bool:
             "a column."
         )
     return False
+
+
+def refuse_odd_vectors(source: str) -> None:
+    """Refuse a Parquet source whose column of vectors holds something else than numbers."""
+    if files := _parquet(Path(source).expanduser()):
+        refuse_other_vectors(next(iter(files.values())))
 
 
 def read_features(
