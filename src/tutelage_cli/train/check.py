@@ -8,7 +8,7 @@ import torch
 from tutelage.errors import UsageError
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.train.arms import build_tutor, device_of
+from tutelage_cli.train.arms import TAUGHT, build_tutor, device_of
 from tutelage_cli.train.controls.folds import FOLDS
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
@@ -21,7 +21,7 @@ from tutelage_cli.train.material import (
     read_source,
     seed_material,
 )
-from tutelage_cli.train.names import CONTROLS
+from tutelage_cli.train.names import CONTROLS, USED_BY
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.texts import kind, student_name
 
@@ -32,6 +32,7 @@ def check(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
     Note: raises ``UsageError`` where the settings do not fit the data or this machine.
     """
     check_device(settings)
+    _check_unroll_steps(settings)
     source = read_source(settings, tell)
     material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, device_of(settings))
@@ -72,6 +73,17 @@ def check_device(settings: TrainSettings) -> None:
         raise UsageError(f"Unknown device '{settings.device}'. Allowed: cpu, cuda, auto.")
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError("device is cuda, but no GPU can be used here: give cpu or auto.")
+
+
+def _check_unroll_steps(settings: TrainSettings) -> None:
+    # with the teachers' own numbers of steps, which the settings do not know
+    for arm in set(settings.taught) & set(USED_BY["unroll_steps"]):
+        every = settings.teacher_every or TAUGHT[arm].every
+        if settings.unroll_steps > every:
+            raise UsageError(
+                f"unroll_steps is {settings.unroll_steps}, but {arm} learns after every "
+                f"{every} student steps: give teacher_every {settings.unroll_steps} or more."
+            )
 
 
 def _check_controls(settings: TrainSettings, material: Material) -> None:
