@@ -22,7 +22,7 @@ from tutelage_cli.data.csv_files import CsvColumns, read_csv
 from tutelage_cli.data.images import Labelled
 from tutelage_cli.data.label_values import whole_number
 from tutelage_cli.data.matching import ID_COLUMNS, NAME, NAME_COLUMNS, Known, base_of
-from tutelage_cli.data.parquet import open_parquet, schema_classes
+from tutelage_cli.data.parquet import open_parquet, read_rows, schema_classes
 from tutelage_cli.data.row_numbers import TableRows
 
 CONTENT, LABEL = "content", "label"
@@ -121,7 +121,7 @@ def read_columns(file: Path) -> Mapping[str, Sequence[Any]]:
         return read_csv(file)
     stored = open_parquet(file)
     kept = [field.name for field in stored.schema_arrow if not _holds_bytes(field.type)]
-    found = stored.read(kept).to_pydict()
+    found = read_rows(file, stored, kept).to_pydict()
     for name in kept:
         if classes := schema_classes(stored.schema_arrow, name):
             found[name] = [

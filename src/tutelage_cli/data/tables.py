@@ -9,6 +9,7 @@ from tutelage_cli.data.columns import pick
 from tutelage_cli.data.csv_files import CsvColumns, read_csv
 from tutelage_cli.data.gather import gather
 from tutelage_cli.data.label_values import literal
+from tutelage_cli.data.left_out import is_table
 from tutelage_cli.data.reading import STRICT, Reading
 
 PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
@@ -58,9 +59,9 @@ def table_splits(folder: Path) -> dict[str, Path]:
     """The csv files in a folder by split.
 
     A csv file named after a split is that split where there is a ``train.csv``; otherwise the
-    only csv file is the train split.
+    only csv file is the train split. Hidden ones do not count.
     """
-    files = sorted(path for path in folder.iterdir() if path.suffix.casefold() == ".csv")
+    files = sorted(path for path in folder.iterdir() if is_table(path, ".csv"))
     named = {path.stem.casefold(): path for path in files}
     if "train" in named:
         return {name: named[name] for name in ("train", *TEST_NAMES) if name in named}

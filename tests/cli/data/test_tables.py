@@ -134,6 +134,20 @@ def test_a_table_that_is_wrong_is_not_passed_over_for_the_folders_beside_it(
         load_stored(str(tmp_path))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_tables_in_wide_letters_say_so(tmp_path, encoding):
+    (tmp_path / "a.csv").write_bytes("path,label\na.png,x\n".encode(encoding))
+    with pytest.raises(UsageError, match=r"a\.csv is no UTF-8 csv file.*'CSV UTF-8'"):
+        read_csv(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_line_for_spreadsheets_alone_is_named(tmp_path, separator):
+    text = f"sep={separator}\npath{separator}label\n"
+    with pytest.raises(UsageError, match=r"begins with the line 'sep=.*take it out"):
+        read_csv(table(tmp_path, text))
+
+
 def test_a_file_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "a.csv").write_bytes("path,label\né,x\n".encode("latin-1"))
     with pytest.raises(UsageError, match="cannot be read as a UTF-8 csv file"):

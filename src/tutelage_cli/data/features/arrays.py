@@ -15,7 +15,7 @@ from tutelage_cli.data.features.numpy_files import Arrays, read_npy
 from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.matching import Known, key_columns, places_of
-from tutelage_cli.data.parquet import open_parquet, schema_classes
+from tutelage_cli.data.parquet import open_parquet, read_rows, schema_classes
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.tables import PATH_COLUMNS
 from tutelage_cli.data.text.own_tables import LABELS
@@ -213,7 +213,7 @@ def _read_file(file: Path, column: str | None, label: str | None) -> tuple[Vecto
     if found is None or not _holds_numbers(schema.field(found).type):
         raise UsageError(f"column '{found}' of {where} holds no lists of numbers.")
     named = next((name for name in NAME_COLUMNS if name in schema.names), None)
-    read = stored.read([found, labels, *([named] if named else [])])
+    read = read_rows(file, stored, [found, labels, *([named] if named else [])])
     rows = TableRows.of(where, len(read))
     names = read[named].to_pylist() if named else []
     values = _stacked(read[found], rows)
