@@ -58,11 +58,12 @@ def test_a_loader_of_arrays_is_told_at_the_first_step():
     optimizer = torch.optim.SGD(student.parameters(), 0.1)
     tutor = tl.Tutor(student, optimizer, teachers.Plain(), total_steps=3)
     with unchecked():
-        for inputs, targets, ids in (
+        wrong: list[Any] = [
             (P.tolist(), LABELS, IDS),
             (P, LABELS.numpy(), IDS),
             (P, LABELS, IDS.tolist()),
-        ):
+        ]
+        for inputs, targets, ids in wrong:
             with pytest.raises(UsageError, match=r"is a (list|ndarray); allowed: a tensor"):
                 tutor.step(as_batch((inputs, targets, ids)))
         arrays: Any = (P.numpy(), np.zeros(4))
