@@ -55,7 +55,8 @@ def label_kind(kind: pa.DataType) -> str:
         return ""
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return "numbers"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    if any(of(kind) for of in texts):
         return "words"
     return "true or false" if pa.types.is_boolean(kind) else f"of type {kind}"
 
