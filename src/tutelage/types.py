@@ -172,6 +172,8 @@ class Estimate(NamedTuple):
     """scalar"""
     facts: Mapping[str, float] = MappingProxyType({})
     """diagnostics by name; see each signal"""
+    end: StudentState | None = None
+    """the student after the recomputed steps, where the signal recomputes all from the start"""
 
 
 def as_lesson(batch: Batch) -> Lesson:

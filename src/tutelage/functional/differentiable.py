@@ -94,8 +94,7 @@ def require_hessian(module: nn.Module) -> None:
             raise UnsupportedStudentError(
                 f"The spectral norm of '{name.partition('.parametrizations')[0]}' takes a "
                 "power iteration in each forward pass, which depends on the weight without a "
-                "derivative: a second derivative would be off. Put it into evaluation mode, "
-                "or take products by FiniteDifference(), which follows it within a step."
+                "derivative: a hypergradient would be off. Put it into evaluation mode."
             )
 
 

@@ -89,7 +89,7 @@ class Lookahead:
         end = virtual_step(window) if virtual else window.end
         evaluation = window.held_out_loss or problem.evaluate(end, teacher, held_out)
         back = virtual_step_adjoint if virtual else update_adjoint
-        v = back(problem, window, teacher, held_out_gradient(evaluation, step))
+        v = back(problem, window, teacher, held_out_gradient(problem, evaluation, step))
         mixed = self._mixed(problem, window.start, teacher, step, v, window.observed)
         total = {k: torch.zeros_like(p) for k, p in teacher.items()} | evaluation.teacher
         return Estimate(plus(total, mixed), evaluation.loss)

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
+from tutelage.functional.differentiable import require_hessian
 from tutelage.teacher import implements, weighs_deeply
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
@@ -43,8 +44,9 @@ Judge = Literal["held-out", "next", "plain"]
 gradient is computed anyway; the same, with all other steps taken without the teacher"""
 
 
-def held_out_gradient(evaluation: HeldOutLoss, step: Step) -> Params:
+def held_out_gradient(problem: BilevelProblem, evaluation: HeldOutLoss, step: Step) -> Params:
     """The held-out loss's gradient in the parameters that a step moved."""
+    problem.student.require(require_hessian)
     if missing := [k for k in step.settings if k not in evaluation.student]:
         raise UnsupportedStudentError(
             f"The next step's loss has no gradient for {', '.join(missing)}, which the step "

@@ -56,7 +56,10 @@ class Replayed:
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
-        return self.estimate_run(problem, teacher, window.start, window.steps, held_out)[0]
+        estimate, end = self.estimate_run(
+            problem, teacher, window.start, window.steps, held_out
+        )
+        return estimate._replace(end=end)
 
     def estimate_run(
         self,
