@@ -6,7 +6,6 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.differentiable import require_hessian
-from tutelage.teacher import implements, weighs_deeply
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
@@ -124,9 +123,3 @@ class FromStart(Protocol):
     ) -> tuple[HeldOutLoss, StudentState]:
         """Run the steps and differentiate the final held-out loss in the initial parameters."""
         ...
-
-
-def facts_of(problem: BilevelProblem, steps: Sequence[Step]) -> dict[str, float]:
-    """``weights_fixed`` where later weights are taken not to depend on earlier steps."""
-    fixed = len(steps) > 1 and implements(problem.teacher, "weigh")
-    return {"weights_fixed": 1.0} if fixed and not weighs_deeply(problem.teacher) else {}

@@ -19,9 +19,9 @@ from tutelage.signals.drift import (
     require_little_drift,
     require_undone,
 )
+from tutelage.signals.facts import facts_of
 from tutelage.signals.histories import ExactHistory, FloatHistory
 from tutelage.signals.products import Automatic, Product
-from tutelage.signals.protocol import facts_of
 from tutelage.types import Batch, Estimate, Params, Step, StudentState, Window
 
 
@@ -174,7 +174,7 @@ class Reversible:
         parts = everywhere.all_reduce(torch.stack([*terms, _length(last)]).sum())
         left = parts / _length(everywhere.all_reduce_params(total))
         undone = UndoneWindow(steps, None, state.params, end.params, lengths, d_theta, left)
-        return Estimate(total, loss, facts_of(problem, steps)), undone
+        return Estimate(total, loss, facts_of(problem, teacher, state, steps)), undone
 
 
 def _length(params: Params) -> Tensor:

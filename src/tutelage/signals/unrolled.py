@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import detached, grads_of_both, leaves, named_grad
-from tutelage.signals.protocol import facts_of
+from tutelage.signals.facts import facts_of
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
@@ -60,7 +60,8 @@ class Unrolled:
         """Run the steps and estimate the hypergradient of the final student."""
         loss, end = _run(problem, teacher, _leaf(start), steps, held_out)
         held_out_loss = problem.processes.all_reduce(loss.detach())
-        return Estimate(named_grad(loss, teacher), held_out_loss, facts_of(problem, steps)), end
+        grad, facts = named_grad(loss, teacher), facts_of(problem, teacher, start, steps)
+        return Estimate(grad, held_out_loss, facts), end
 
     def start_gradient(
         self,
