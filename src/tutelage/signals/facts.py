@@ -14,7 +14,7 @@ from tutelage.precision import FULL
 from tutelage.teacher import implements, weighs_deeply
 from tutelage.types import Params, Step, StudentState
 
-SIZE = 1e-3
+SIZE = 3e-3
 """of the smaller step of differences, relative to the norm of the parameters"""
 LEAST = 1e-3
 """relative gap between derivative and difference, above which a path is left out"""

@@ -24,9 +24,11 @@ class Unrolled:
 
     Note: this holds for every signal. Recomputed steps see the batch, the optimiser's settings
     and the student's random numbers as they were. They do not see hooks that edit gradients,
-    parameters edited between two steps, an optimiser's state cleared or loaded, or a switch
-    between training and evaluation mode within the window. What the student or the objective
-    detaches, and buffers that follow parameters, are held fixed.
+    or what changes the student or its optimiser's state between two steps; the tutor refuses
+    windows whose recomputed steps end elsewhere for this (``UnsupportedStudentError``). What
+    the student, the objective or a teacher that grades detaches is held fixed, and ``facts``
+    has ``detached`` where that changes the derivative. Buffers that follow parameters are held
+    fixed from one step to the next.
 
     Raises:
         ValueError: If ``steps`` is below 1.
