@@ -418,7 +418,9 @@ class Levelled(nn.Module):
 @pytest.mark.parametrize("way", [new, old])
 def test_a_part_that_reads_what_changes_after_it_is_refused(way, when) -> None:
     torch.manual_seed(0)
-    with pytest.raises(UnsupportedStudentError, match=r"reads .*(level|running_mean).* after it"):
+    with pytest.raises(
+        UnsupportedStudentError, match=r"reads .*(level|running_mean).* after it"
+    ):
         shown(Levelled(way, when).double(), weigher())
 
 

@@ -165,9 +165,7 @@ def test_labels_are_checked_before_they_go_to_a_device():
 @pytest.mark.parametrize("mark", [-100, -1])
 def test_a_teacher_that_reads_all_labels_says_that_an_example_has_none(teacher, owner, mark):
     model, marked = student(), CrossEntropy(ignored=(mark,))
-    tutor = Tutor(
-        model, SGD(model.parameters(), lr=0.1), teacher().double(), objective=marked
-    )
+    tutor = Tutor(model, SGD(model.parameters(), lr=0.1), teacher().double(), objective=marked)
     with pytest.raises(
         UsageError,
         match=rf"row 2 of the batch has label {mark}, which is no class: {owner} reads the",

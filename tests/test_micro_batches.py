@@ -8,7 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from tests.cases import OPTIMIZERS, STUDENTS, B, C, D, InputWeigher, build, close, stream, watched
+from tests.cases import (
+    OPTIMIZERS,
+    STUDENTS,
+    B,
+    C,
+    D,
+    InputWeigher,
+    build,
+    close,
+    stream,
+    watched,
+)
 from tests.signals.test_exactness import teacher_for
 from tests.tutoring import Copies, same, teaching
 from tutelage.errors import UnsupportedStudentError
@@ -16,7 +27,7 @@ from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import Alignment
 from tutelage.teachers import InternalState, Plain
-from tutelage.training import step
+from tutelage.training import step as passes
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, Observation
 
@@ -166,7 +177,7 @@ class Attends(nn.Module):
 class Noisy(nn.Linear):
     """Draws in every mode, of which nothing is known."""
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+    def forward(self, input: Tensor) -> Tensor:
         return super().forward(input + 0.1 * torch.randn_like(input))
 
 
@@ -223,7 +234,7 @@ def test_the_check_changes_no_training() -> None:
         own = Queue()
         with pytest.MonkeyPatch.context() as patch:
             if not checked:
-                patch.setattr(step, "require_separate_rows", lambda *_: None)
+                patch.setattr(passes, "require_separate_rows", lambda *_: None)
             student = stepped(nn.Sequential(nn.Linear(D, C), nn.Dropout()).double(), 4, own)
         return [*student.parameters(), *own.buffers(), torch.rand(3)]
 

@@ -191,8 +191,8 @@ def focal(outputs: Tensor, targets: Tensor) -> Tensor:
     return (1 - losses.detach().neg().exp()).square() * losses
 
 
-def copies(**settings: bool) -> nn.Module:
-    return Together(Copies(), WorstCaseSoft(0.5, 1.0, **settings))
+def copies(*, detach_target: bool = True) -> nn.Module:
+    return Together(Copies(), WorstCaseSoft(0.5, 1.0, detach_target=detach_target))
 
 
 def graded_at(tap: str) -> Callable[[nn.Module], nn.Module]:

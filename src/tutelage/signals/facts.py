@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
-from tutelage.functional.trees import detached, inner, leaves, reached_grad
+from tutelage.functional.trees import detached, inner, leaves, plus, reached_grad
 from tutelage.precision import FULL
 from tutelage.teacher import implements, weighs_deeply
 from tutelage.types import Params, Step, StudentState
@@ -51,9 +51,7 @@ def facts_of(
     return facts | {"detached": 1.0} if known[key] else facts
 
 
-def detaches(
-    problem: BilevelProblem, teacher: Params, state: StudentState, step: Step
-) -> bool:
+def detaches(problem: BilevelProblem, teacher: Params, state: StudentState, step: Step) -> bool:
     """Whether the derivative of a step's training loss is not that of its values.
 
     The derivative along the gradient is compared with central differences at two sizes. Where
@@ -69,11 +67,15 @@ def detaches(
             return False
         norm = inner(gradient, gradient).sqrt()
         size = SIZE * inner(theta, theta).sqrt() / norm
-        with torch.no_grad():
-            near, far = (
-                _difference(problem, teacher, state, step, gradient, size * k)
-                for k in (1, 2)
-            )
+        slopes = []
+        for length in (size, 2 * size):
+            with torch.no_grad():
+                up, down = (
+                    _loss(problem, teacher, state, step, plus(theta, gradient, sign * length))
+                    for sign in (1, -1)
+                )
+            slopes.append((up - down) / (2 * length))
+        near, far = slopes
         gap = (near / norm.square() - 1).abs()
         return bool((gap > LEAST) & (gap > 4 * (near - far).abs() / norm.square()))
     return False
@@ -90,24 +92,3 @@ def _loss(
     observation = problem.observe(state, lesson, step)[0]
     losses = problem.row_losses(teacher, lesson, observation, step.batch.seed)
     return problem.reduce(losses, torch.ones_like(losses), lesson)
-
-
-def _difference(
-    problem: BilevelProblem,
-    teacher: Params,
-    state: StudentState,
-    step: Step,
-    direction: Params,
-    size: Tensor,
-) -> Tensor:
-    up, down = (
-        _loss(
-            problem,
-            teacher,
-            state,
-            step,
-            {k: state.params[k] + sign * size * d for k, d in direction.items()},
-        )
-        for sign in (1, -1)
-    )
-    return (up - down) / (2 * size)

@@ -140,9 +140,7 @@ class Reversible:
             del linearised, reached  # before the next one is made
         bits = history.bits(len(steps))
         slots = {"momentum_buffer": history.velocities}
-        estimate, _ = self._back(
-            problem, teacher, end, taken, held_out, history, start.buffers
-        )
+        estimate, _ = self._back(problem, teacher, end, taken, held_out, history, start.buffers)
         return estimate._replace(facts={**estimate.facts, "bits": bits}), end._replace(
             slots=slots
         )

@@ -22,20 +22,20 @@ def require_same_end(window: Window, end: StudentState) -> None:
     if distance > (FARTHEST_IN_HALF if half else FARTHEST):
         raise UnsupportedStudentError(
             f"{len(window.steps)} steps of the student, recomputed, end elsewhere than its "
-            f"training (off by {distance:.2g} of the way): between two of them its parameters, "
-            "buffers, training mode or optimiser state were changed, or a hook or clipping of "
-            "your own changed its gradient. Make such changes between two windows of the "
-            "signal, clip by the tutor's max_norm, or use a signal of one step, such as "
-            "Lookahead(); if nothing was changed, rounding grew: lower the learning rate or "
-            "the number of steps."
+            f"training (off by {distance:.2g} of the way): a hook, clipping or constraint of "
+            "your own changed its gradient or parameters in a step, or its parameters, "
+            "buffers, training mode or optimiser state, or the teacher, were changed between "
+            "two of them. Clip by the tutor's max_norm, and make other changes between two "
+            "windows of the signal; Lookahead() has windows of one step. If nothing was "
+            "changed, rounding grew: lower the learning rate or the number of steps."
         )
 
 
 def distance_of_ends(window: Window, end: StudentState) -> float:
     """The distance between real and recomputed end, relative to that from start to end.
 
-    Parameters count by Adam's mean squared gradient, where there is one: an entry whose gradient
-    is all rounding moves as far as others there, but does not matter to the loss.
+    Parameters count by Adam's mean squared gradient, where there is one: an entry whose
+    gradient is all rounding moves as far as others there, but does not matter to the loss.
 
     Returns:
         0 where the ends agree within rounding; NaN where the window is not finite.

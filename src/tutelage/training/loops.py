@@ -79,7 +79,9 @@ def episodic(
         given = [require_batch("batch", b) for b in collect_batches(batches(number))]
         steps = planned_steps(problem.student, given, mixed_seed(seed, number))
         now = autocast_now(problem.student.device)
-        batch = require_batch("held_out", held_out(number))._replace(seed=mixed_seed(seed, number, 1), autocast=now)
+        batch = require_batch("held_out", held_out(number))._replace(
+            seed=mixed_seed(seed, number, 1), autocast=now
+        )
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
         start = in_full_precision(problem.student.snapshot())
         with autocast_to(FULL, problem.student.device):

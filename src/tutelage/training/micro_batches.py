@@ -106,9 +106,10 @@ def require_separate_rows(problem: BilevelProblem, lesson: Lesson, step: Step) -
     rows = split_lesson(lesson._replace(autocast=FULL), max(2, problem.micro_batch))[0]
     whole, module, found = replace(problem, micro_batch=None), problem.student.module, None
     for mode in (nullcontext, evaluation_mode):
-        with torch.no_grad(), seeded_generators() as seed_all, mode(module):
-            with objective_kept(problem), suppress(*FAILURES):
-                if found is None and not any(map(uses_batch_statistics, module.modules())):
+        kept = objective_kept(problem)
+        with torch.no_grad(), seeded_generators() as seed_all, mode(module), kept:
+            if found is None and not any(map(uses_batch_statistics, module.modules())):
+                with suppress(*FAILURES):
                     found = _depend(whole, rows, step, seed_all)
     if found:
         raise UnsupportedStudentError(

@@ -164,8 +164,12 @@ class TeacherUpdater:
                 self._warned = True
                 _LOG.warning("%s This teacher step is skipped.", error)
             return error.estimate
-        if found.end is not None and len(window.steps) > 1:
-            require_same_end(window, found.end)
+        end = found.end
+        if self.one_step is not None and not self.recomputes_step and not self._has_estimated:
+            assert window.start is not None
+            end = problem.step(window.start, phi, window.steps[-1])
+        if end is not None:
+            require_same_end(window, end)
         return found._replace(end=None)
 
     def _warn_if_zero(self, grad: Params) -> None:

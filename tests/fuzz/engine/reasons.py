@@ -9,6 +9,9 @@ REASONS = (
     Reason("is off by about", "signal=reversible"),
     Reason("The spectral norm of", "student=spectral norm"),
     Reason("micro_batch=", "part="),
-    Reason("more than weigh examples", "signal=lookahead (alignment|ghost|difference|one-sided)"),
+    Reason("Implicit takes weight decay", "optimiser=adamw"),
+    Reason(
+        "more than weigh examples", "signal=lookahead (alignment|ghost|difference|one-sided)"
+    ),
     Reason("differences of gradients is uncertain", "precision="),
 )
