@@ -251,8 +251,11 @@ def test_where_none_is_detached_nothing_is_said(name, dtype) -> None:
     assert "detached" not in facts_with(*WHOLE[name], Unrolled(3), dtype)
 
 
-def test_over_one_step_nothing_is_left_out() -> None:
-    assert not facts_with(*CUTS["features that grades read"], Unrolled(1), torch.float64)
+@pytest.mark.parametrize("signal", [Unrolled(1), Lookahead()], ids=repr)
+def test_over_one_step_only_what_the_held_out_loss_detaches_is_left_out(signal) -> None:
+    for cut, said in (("features that grades read", False), ("the student", True)):
+        found = facts_with(*CUTS[cut], signal, torch.float64)
+        assert found == ({"detached": 1.0} if said else {})
 
 
 @pytest.mark.parametrize("teacher", LOOKING)

@@ -16,6 +16,7 @@ from torch.func import functional_call
 
 from tutelage.distributed.fsdp import without_gathering
 from tutelage.functional.activation_checkpoints import Checkpoint, checkpoints_of
+from tutelage.functional.calls import call_on
 from tutelage.functional.decompositions import decomposed
 from tutelage.functional.differentiable import differentiable
 from tutelage.functional.recomputation import note_replay, recomputing
@@ -50,7 +51,10 @@ def replay(
     note_replay(module)
     now, given = Replay(module, own, within, tie_weights), dict(kwargs or {})
     with within(module), checkpoints_of(now):
-        outputs = functional_call(module, own, args, given, tie_weights=tie_weights)
+        if tie_weights:
+            outputs = call_on(module, own, args, given)
+        else:
+            outputs = functional_call(module, own, args, given, tie_weights=False)
     for checkpoint in now.checkpoints:
         checkpoint.require_unchanged(own, statistics=module not in _CHECKED)
     if now.checkpoints:
@@ -105,7 +109,9 @@ class Replay:
             named = {f"module.{name}": x for name, x in own.items()}
             part, ties = CheckpointedPart(self.module, function), self.tie_weights
             with _ONE_AT_A_TIME, recomputing(), self.within(self.module), checkpoints_of(inner):
-                return functional_call(part, named, args, kwargs, tie_weights=ties)
+                if ties:
+                    return call_on(part, named, args, kwargs)
+                return functional_call(part, named, args, kwargs, tie_weights=False)
 
         return run
 

@@ -181,7 +181,8 @@ class Reversible:
         parts = everywhere.all_reduce(torch.stack([*terms, _length(last)]).sum())
         left = parts / _length(everywhere.all_reduce_params(total))
         undone = UndoneWindow(steps, None, state.params, end.params, lengths, d_theta, left)
-        return Estimate(total, loss, facts_of(problem, teacher, state, steps)), undone
+        facts = facts_of(problem, teacher, state, steps[0], held_out, several=len(steps) > 1)
+        return Estimate(total, loss, facts), undone
 
 
 def _length(params: Params) -> Tensor:

@@ -62,7 +62,8 @@ class Unrolled:
         """Run the steps and estimate the hypergradient of the final student."""
         loss, end = _run(problem, teacher, _leaf(start), steps, held_out)
         held_out_loss = problem.processes.all_reduce(loss.detach())
-        grad, facts = named_grad(loss, teacher), facts_of(problem, teacher, start, steps)
+        grad = named_grad(loss, teacher)
+        facts = facts_of(problem, teacher, start, steps[0], held_out, several=len(steps) > 1)
         return Estimate(grad, held_out_loss, facts), end
 
     def start_gradient(
