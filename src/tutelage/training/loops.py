@@ -17,7 +17,7 @@ from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.signals import WholeRun
 from tutelage.training.forward import Record
-from tutelage.training.teacher_buffers import require_no_memory
+from tutelage.training.teacher_buffers import require_no_memory, require_no_writes
 from tutelage.training.teacher_update import step_if_finite
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Progress, Step, StudentState
@@ -84,6 +84,8 @@ def episodic(
         )
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
         start = in_full_precision(problem.student.snapshot())
+        if number == 0 and steps:
+            require_no_writes(problem, start, params, steps[0])
         with autocast_to(FULL, problem.student.device):
             run = partial(signal.estimate_run, problem, dict(params), start, steps, batch)
             estimate, end = _estimated(run, first=number == 0)
