@@ -59,6 +59,7 @@ def replay(
         checkpoint.require_unchanged(own, statistics=module not in _CHECKED)
     if now.checkpoints:
         _CHECKED.add(module)
+    now.checkpoints.clear()  # they hold inputs, and this replay
     return outputs
 
 
