@@ -164,9 +164,8 @@ class TeacherUpdater:
                 self._warned = True
                 _LOG.warning("%s This teacher step is skipped.", error)
             return error.estimate
-        end = found.end
-        if self.one_step is not None and not self.recomputes_step and not self._has_estimated:
-            assert window.start is not None
+        end, first = found.end, not self._has_estimated and self.one_step is not None
+        if first and not self.recomputes_step and window.start is not None:
             end = problem.step(window.start, phi, window.steps[-1])
         if end is not None:
             require_same_end(window, end)
