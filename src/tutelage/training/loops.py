@@ -85,7 +85,7 @@ def episodic(
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
         start = in_full_precision(problem.student.snapshot())
         if number == 0 and steps:
-            require_no_writes(problem, start, params, steps[0])
+            require_no_writes(problem, start, dict(params), steps[0])
         with autocast_to(FULL, problem.student.device):
             run = partial(signal.estimate_run, problem, dict(params), start, steps, batch)
             estimate, end = _estimated(run, first=number == 0)
