@@ -182,7 +182,7 @@ class OutOfFoldTargets(nn.Module):
             The same inputs with soft labels [B, C] that sum to one.
         """
         closed = self.closed_form[self._rows(batch.ids)]
-        given = soft_labels(batch, closed.shape[1])
+        given = soft_labels(batch, closed.shape[1], type(self).__name__)
         kind = torch.promote_types(closed.dtype, given.dtype)
         start = math.log(self.share / (1 - self.share))
         share = (self.logits(batch.ids)[:, 1:].to(kind) + start).sigmoid()
