@@ -22,6 +22,7 @@ from tutelage.errors import UsageError, nearest
 from tutelage.storage.json_files import write_json
 from tutelage_cli.intervals import Interval, mean_interval
 from tutelage_cli.train.names import CONTROLS
+from tutelage_cli.train.stored import stored_settings
 
 TAUGHT, OURS, UNTAUGHT = "margin-loss", "cross-fitted", "untaught"
 OTHERS = (UNTAUGHT, *(name for name in CONTROLS if name != OURS))
@@ -68,7 +69,14 @@ def run_cells(names: Sequence[str], seeds: int, jobs: int | None, out: Path) -> 
     for name in names:
         if name not in known:
             raise UsageError(f"Unknown cell '{name}'. {nearest(name, known)}")
-    return [_run(known[name], seeds, jobs, out) for name in names or known]
+    chosen = [known[name] for name in names or known]
+    for cell in chosen:
+        _as_begun(cell, _folder(cell, out), seeds, jobs)
+    return [_run(cell, seeds, jobs, out) for cell in chosen]
+
+
+def _folder(cell: Cell, out: Path) -> Path:
+    return out / "runs" / "pays" / cell.name
 
 
 def _run(cell: Cell, seeds: int, jobs: int | None, out: Path) -> Path:
@@ -77,10 +85,7 @@ def _run(cell: Cell, seeds: int, jobs: int | None, out: Path) -> Path:
             f"{cell.name} needs {cell.data}: set TUTELAGE_DATA to a folder of data sets, or "
             "name cells of mnist5k."
         )
-    run, file = (
-        out / "runs" / "pays" / cell.name,
-        out / "results" / "pays" / f"{cell.name}.json",
-    )
+    run, file = _folder(cell, out), out / "results" / "pays" / f"{cell.name}.json"
     if not (run / "summary.json").exists():
         words = [*cell.words, "--seeds", str(seeds), "--out", str(run)]
         words = ["--resume", str(run)] if (run / "settings.json").exists() else words
@@ -96,6 +101,21 @@ def _run(cell: Cell, seeds: int, jobs: int | None, out: Path) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     write_json(file, {**cell._asdict(), "arms": kept})
     return file
+
+
+def _as_begun(cell: Cell, run: Path, seeds: int, jobs: int | None) -> None:
+    # a run goes on with the settings it began with, so that others are refused
+    if not (run / "settings.json").exists():
+        return
+    begun = stored_settings(run)
+    unfinished = not (run / "summary.json").exists()
+    for flag, asked, own in (("seeds", seeds, begun.seeds), ("jobs", jobs, begun.jobs)):
+        if asked != own and (flag == "seeds" or (unfinished and asked is not None)):
+            way = f"--{flag} {own}" if own is not None else f"no --{flag}"
+            raise UsageError(
+                f"{cell.name} began with {own or 'no'} {flag}, and goes on with its own: "
+                f"{flag} is {asked}; give {way}, or another --out."
+            )
 
 
 class Row(NamedTuple):

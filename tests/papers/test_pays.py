@@ -67,6 +67,13 @@ def test_a_cell_is_one_run_of_the_command_line_and_is_not_run_again(
     written = summary.stat().st_mtime_ns
     assert run_cells([], 2, 1, tmp_path)[0].read_bytes() == first
     assert summary.stat().st_mtime_ns == written
+    with pytest.raises(UsageError, match=r"began with 2 seeds.*seeds is 3; give --seeds 2, or"):
+        run_cells([], 3, 1, tmp_path)
+    assert run_cells([], 2, 4, tmp_path)[0].read_bytes() == first  # finished, whoever ran it
+    summary.rename(tmp_path / "summary.json")
+    with pytest.raises(UsageError, match=r"began with 1 jobs.*jobs is 4; give --jobs 1, or"):
+        run_cells([], 2, 4, tmp_path)
+    (tmp_path / "summary.json").rename(summary)
     console = Console(record=True, width=200)
     print_table(console, stored(tmp_path))
     assert "of 1 cells" in console.export_text()

@@ -20,6 +20,11 @@ class Labelled(Protocol):
         ...
 
     @property
+    def ids(self) -> Tensor:
+        """int64 [N]: row numbers in the source split."""
+        ...
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """The name of every class."""
         ...

@@ -13,7 +13,6 @@ from tutelage_cli.data.assemble import Examples, assemble, choose
 from tutelage_cli.data.cache import cached
 from tutelage_cli.data.decode import PILLOW
 from tutelage_cli.data.folders import class_folders, folder_files, list_folders, read_listed
-from tutelage_cli.data.hub import read_hub
 from tutelage_cli.data.images import Splits
 from tutelage_cli.data.left_out import unread_tables
 from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parquet
@@ -59,6 +58,8 @@ def load_stored(
         )
     if not path.exists():
         identity, _, config = source.partition(":")
+        from tutelage_cli.data.hub import read_hub  # its client takes seconds to import
+
         found = read_hub(identity, config or None, **columns, reading=reading)
         return _logged(assemble(*found, name=source, reading=reading))
     place = path.resolve()

@@ -16,6 +16,7 @@ from tutelage_cli.data.human_labels import human_labels
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.imbalance import long_tailed_rows
 from tutelage_cli.data.labels import read_labels
+from tutelage_cli.data.matching import Known
 from tutelage_cli.data.noise import HUMAN, Noise, corrupt, noise_matrix, require_noise
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.splits import balanced_rows, limit_rows
@@ -32,6 +33,8 @@ from tutelage_cli.train.texts import Data, kind, with_tokens
 
 HELD_OUT = 500
 """held-out examples, or a fifth of the training set, where the settings do not say"""
+CROPPED = 4
+"""pixels of padding before a random crop"""
 CURVE_IMAGES = 2000
 """test images, class balanced, that the learning curve is drawn on; the result uses them all"""
 
@@ -146,9 +149,8 @@ def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
             )
         return human_labels(train, noise.annotator)
     assert settings.label_column is not None  # the settings see to that
-    names = train.names() if train.sources else ()
     file, column = settings.labels_from, settings.label_column
-    return read_labels(file, column, len(train), train.classes, names=names)
+    return read_labels(file, column, len(train), train.classes, examples=Known.of(train))
 
 
 def seed_material(source: Source, settings: TrainSettings, seed: int) -> Material:
@@ -219,17 +221,23 @@ def open_streams(
         return Streams(*(FeatureBatches(of, size, seed, mean, std, device) for of in parts))
     mean, std = statistics(material.train)
     batches = partial(Batches, size=size, seed=seed, mean=mean, std=std, device=device)
-    augment = _augmentation(settings, material.train.images.shape[1])
+    augment = _augmentation(settings, material.train)
     return Streams(
         *(batches(part, augment=augment) for part in learned),
         *(batches(part, augment=None) for part in looked_at),
     )
 
 
-def _augmentation(settings: TrainSettings, channels: int):  # noqa: ANN202 - as Batches takes it
+def _augmentation(settings: TrainSettings, images: ImageSet):  # noqa: ANN202 - as Batches takes it
+    _, channels, *sides = images.images.shape
     kind = settings.augment_or_default(channels)
     if kind == "none":
         return None
+    if min(sides) <= CROPPED:
+        raise UsageError(
+            f"images of {sides[0]}x{sides[1]} pixels are too small for --augment {kind}, which "
+            f"moves them by up to {CROPPED}: give --augment none."
+        )
 
     def augment(images: Tensor, seed: int) -> Tensor:
         return crop_and_flip(images, seed=seed, flip=kind == "crop-flip")

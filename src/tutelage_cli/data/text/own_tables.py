@@ -21,7 +21,7 @@ from tutelage_cli.data.label_columns import (
 )
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.left_out import unread_tables
-from tutelage_cli.data.parquet import open_parquet, parquet_splits, schema_classes
+from tutelage_cli.data.parquet import open_parquet, parquet_splits, read_rows, schema_classes
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.row_numbers import TableRows, numbers
 from tutelage_cli.data.saved import refuse_saved
@@ -192,7 +192,7 @@ def _read_file(file: Path) -> _File:
     schema = stored.schema_arrow
     return _File(
         where,
-        stored.read(schema.names).to_pydict(),
+        read_rows(file, stored, schema.names).to_pydict(),
         numbers(stored.metadata.num_rows),
         (),
         {name: schema_classes(schema, name) for name in schema.names},
@@ -221,6 +221,12 @@ def _text_set(
 
 def _texts(table: _Table, column: str, rows: Sequence[int]) -> tuple[str, ...]:
     values = table.values(table.column(column, (), "text_column"))
+    for of in table.parts:
+        if of.typed and of.kinds[column] not in ("words", ""):
+            raise UsageError(
+                f"column '{column}' of {of.where} is {of.kinds[column]}; allowed: texts. Name "
+                "another column with text_column."
+            )
     if odd := [row for row in rows if not isinstance(values[row], str)]:
         raise UsageError(
             f"column '{column}' of {table.rows.having('no text', odd)}; drop these rows, or "
