@@ -13,6 +13,7 @@ MODULES = {
     "joblib": "joblib",
     "mlxtend": "mlxtend",
     "PIL": "pillow",
+    "pyarrow": "pyarrow",
     "yaml": "pyyaml",
     "rich": "rich",
     "sklearn": "scikit-learn",
