@@ -139,15 +139,26 @@ def cached_tensor(
 
     A cache that is damaged, full or out of reach is no fault: they are computed.
     """
-    try:
-        entry = cache_folder() / f"{FEATURES}{key}.safetensors"
-    except RuntimeError:  # the user has no home
-        return compute()
-    if (kept := _read_tensor(entry)) is not None and kept.shape == shape:
+    if (kept := kept_tensor(key, shape)) is not None:
         return kept
     made = compute()
-    _keep({"features": made.contiguous()}, {}, entry, FEATURES)
+    if (entry := _entry_of(key)) is not None:
+        _keep({"features": made.contiguous()}, {}, entry, FEATURES)
     return made
+
+
+def kept_tensor(key: str, shape: tuple[int, int]) -> torch.Tensor | None:
+    """Features of examples that are kept on the disk, if they are."""
+    entry = _entry_of(key)
+    kept = None if entry is None else _read_tensor(entry)
+    return kept if kept is not None and kept.shape == shape else None
+
+
+def _entry_of(key: str) -> Path | None:
+    try:
+        return cache_folder() / f"{FEATURES}{key}.safetensors"
+    except RuntimeError:  # the user has no home
+        return None
 
 
 def _read_tensor(entry: Path) -> torch.Tensor | None:

@@ -12,7 +12,7 @@ from tutelage.errors import UsageError
 from tutelage.models.backbones import Prepared
 from tutelage.models.sentence_vectors import sentence_vectors
 from tutelage_cli.data.batches import statistics
-from tutelage_cli.data.cache import cached_tensor
+from tutelage_cli.data.cache import cached_tensor, kept_tensor
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
@@ -96,30 +96,56 @@ def frozen(
     parts: Sequence[ImageSet | TextSet],
     device: torch.device,
     tell: Tell,
+    needed: Tensor | None = None,
 ) -> list[FeatureSet]:
-    """Features of sets of examples, those that are kept from before read back."""
+    """Features of sets of examples, those that are kept from before read back.
+
+    Where half of the first set or less is needed, its other rows are not a number unless their
+    features are kept. Otherwise all are computed, for runs that need others.
+    """
     by = extractor(settings, parts[0])
     by.network.to(device)
-    progress = _Progress(tell, sum(map(len, parts)))
-    return [_features(by, part, device, progress) for part in parts]
+    rows = [torch.arange(len(part)) for part in parts]
+    if needed is not None and 2 * len(needed) <= len(parts[0]):
+        rows[0] = needed
+    progress = _Progress(tell, sum(map(len, rows)))
+    return [
+        _features(by, part, mine, device, progress)
+        for part, mine in zip(parts, rows, strict=True)
+    ]
 
 
 def _features(
-    by: Extractor, of: ImageSet | TextSet, device: torch.device, progress: "_Progress"
+    by: Extractor,
+    of: ImageSet | TextSet,
+    needed: Tensor,
+    device: torch.device,
+    progress: "_Progress",
 ) -> FeatureSet:
-    inputs, found = of.tensors()[0], [torch.empty(0, by.width)]
+    inputs, asked = of.tensors()[0], torch.zeros(len(of), dtype=torch.bool)
+    asked[needed] = True
+    found = torch.full((len(of), by.width), torch.nan)
     for rows in torch.arange(len(of)).split(CHUNK):
-        chunk = _trimmed(inputs[rows])
+        mine = rows[asked[rows]]
+        whole = _trimmed(inputs[rows])
+        kept = kept_tensor(_key(by, whole), (len(rows), by.width))
+        if kept is None and len(mine):
+            kept = _computed(by, _trimmed(inputs[mine]), device, progress)
+            found[mine] = kept
+        elif kept is not None:
+            found[rows] = kept
+        progress.done += len(mine)
+    return FeatureSet(found, of.labels, of.ids, of.classes, of.name, of=of, by=by.digest)
 
-        def compute(chunk: Tensor = chunk) -> Tensor:
-            progress.computing()
-            return by.features(chunk, device)
 
-        found.append(cached_tensor(compute, _key(by, chunk), (len(chunk), by.width)))
-        progress.done += len(rows)
-    return FeatureSet(
-        torch.cat(found), of.labels, of.ids, of.classes, of.name, of=of, by=by.digest
-    )
+def _computed(
+    by: Extractor, chunk: Tensor, device: torch.device, progress: "_Progress"
+) -> Tensor:
+    def compute() -> Tensor:
+        progress.computing()
+        return by.features(chunk, device)
+
+    return cached_tensor(compute, _key(by, chunk), (len(chunk), by.width))
 
 
 class _Progress:
