@@ -12,7 +12,7 @@ from tutelage.errors import UsageError
 from tutelage.models.backbones import Prepared
 from tutelage.models.sentence_vectors import sentence_vectors
 from tutelage_cli.data.batches import statistics
-from tutelage_cli.data.cache import cached_tensor, kept_tensor
+from tutelage_cli.data.cache import cached_rows
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
@@ -100,13 +100,12 @@ def frozen(
 ) -> list[FeatureSet]:
     """Features of sets of examples, those that are kept from before read back.
 
-    Where half of the first set or less is needed, its other rows are not a number unless their
-    features are kept. Otherwise all are computed, for runs that need others.
+    Rows of the first set that are neither needed nor kept are not a number.
     """
     by = extractor(settings, parts[0])
     by.network.to(device)
     rows = [torch.arange(len(part)) for part in parts]
-    if needed is not None and 2 * len(needed) <= len(parts[0]):
+    if needed is not None:
         rows[0] = needed
     progress = _Progress(tell, sum(map(len, rows)))
     return [
@@ -124,28 +123,18 @@ def _features(
 ) -> FeatureSet:
     inputs, asked = of.tensors()[0], torch.zeros(len(of), dtype=torch.bool)
     asked[needed] = True
-    found = torch.full((len(of), by.width), torch.nan)
+    found = torch.empty(len(of), by.width)
     for rows in torch.arange(len(of)).split(CHUNK):
-        mine = rows[asked[rows]]
-        whole = _trimmed(inputs[rows])
-        kept = kept_tensor(_key(by, whole), (len(rows), by.width))
-        if kept is None and len(mine):
-            kept = _computed(by, _trimmed(inputs[mine]), device, progress)
-            found[mine] = kept
-        elif kept is not None:
-            found[rows] = kept
+        chunk, mine = inputs[rows], asked[rows].nonzero()[:, 0]
+
+        def compute(missing: Tensor, chunk: Tensor = chunk) -> Tensor:
+            progress.computing()
+            return by.features(_trimmed(chunk[missing]), device)
+
+        shape = (len(rows), by.width)
+        found[rows] = cached_rows(compute, mine, _key(by, _trimmed(chunk)), shape)
         progress.done += len(mine)
     return FeatureSet(found, of.labels, of.ids, of.classes, of.name, of=of, by=by.digest)
-
-
-def _computed(
-    by: Extractor, chunk: Tensor, device: torch.device, progress: "_Progress"
-) -> Tensor:
-    def compute() -> Tensor:
-        progress.computing()
-        return by.features(chunk, device)
-
-    return cached_tensor(compute, _key(by, chunk), (len(chunk), by.width))
 
 
 class _Progress:
