@@ -75,7 +75,7 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
             return False
         _write_history(job, standing)
     except DivergedError:
-        if job.arm != RATES:
+        if job.arm not in (RATES, TRIALS):
             raise
         judge_rate(job, None, standing.seconds)
         return True

@@ -33,6 +33,7 @@ from tests.trained import (
 from tests.trained import lines as history
 from tutelage.commentaries import load_commentary
 from tutelage.crossfit import stratified_folds
+from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import OutOfFoldTargets
@@ -528,6 +529,20 @@ def test_two_processes_train_the_same_controls_as_one(controlled, pets, tmp_path
     assert answer.out.count("trained folds, seed 0, fold") == FOLDS
     assert answer.out.count("trained corrected-folds, seed 0, fold") == FOLDS
     assert answer.out.count("trained refined-folds, seed 0, fold") == FOLDS
+
+
+def test_a_regime_of_folds_that_diverges_is_not_chosen(pets, tmp_path, monkeypatch) -> None:
+    words = [*WORDS, "--controls", "pruned", "--out", tmp_path / "run"]
+    monkeypatch.setattr(folds, "TRIED", (folds.Regime(1, 1e9), folds.Regime(1 / 3, 1)))
+    answer = run("train", pets, *words)
+    assert answer.code == 0, answer
+    settings = from_plain(TrainSettings, content(tmp_path / "run" / "settings.json"))
+    job = Job(tmp_path / "run", "untaught", 0, settings)
+    assert chosen_regime(job) == folds.Regime(1 / 3, 1)
+    for file in (tmp_path / "run" / "folds").glob("fold-trials-*/result.json"):
+        file.write_text(json.dumps(content(file) | {"log_likelihood": None}), "utf-8")
+    with pytest.raises(UsageError, match="All untaught students of a fold of seed 0 diverged"):
+        chosen_regime(job)
 
 
 def test_only_the_controls_that_are_named_are_trained_and_what_they_need(

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from tutelage.crossfit import (
     refined_transitions,
     stratified_folds,
 )
+from tutelage.errors import UsageError
 from tutelage.losses.objectives import logits_of
 from tutelage.randomness import mixed_seed
 from tutelage.storage.atomic_files import atomic_path
@@ -108,6 +110,11 @@ def judge_trial(
 def chosen_regime(job: Job) -> Regime:
     """The regime whose student predicts given labels best, the first of those alike."""
     said = {tried_by(one): _trial(one)[0] for one in trial_jobs(job)}
+    if max(said.values()) == -math.inf:
+        raise UsageError(
+            f"All untaught students of a fold of seed {job.seed} diverged. Lower --lr (now "
+            f"{job.settings.lr:g})."
+        )
     return max(said, key=said.__getitem__)
 
 
@@ -202,14 +209,15 @@ def probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
 
 
 def _trial(job: Job) -> tuple[float, float]:
-    # log-likelihood of given labels, and seconds
+    # log-likelihood of given labels, and seconds; one that diverged has none
     file = job.folder / "result.json"
     with name_damaged_file(file, f"Delete {job.folder}, then go on with --resume {job.run}."):
         try:
             found = json.loads(file.read_text("utf-8"))
         except OSError as error:
             raise ValueError(str(error)) from error
-        return float(found[SAID]), float(found["seconds"])
+        said = -math.inf if found[SAID] is None else float(found[SAID])
+        return said, float(found["seconds"])
 
 
 def _content(material: Material) -> str:
