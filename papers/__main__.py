@@ -91,9 +91,12 @@ def pays(args: Pays) -> int:
     """Run cells, or what is missing of them, and print all that have run."""
     if args.seeds < 2:
         raise UsageError(f"seeds is {args.seeds}; allowed: 2 and above, better 5.")
-    from papers.pays import print_table, run_cells, stored
+    from papers.pays.cells import run_cells
+    from papers.pays.curve import write_curves
+    from papers.pays.rows import print_table, stored
 
     run_cells(args.cells, args.seeds, args.jobs, args.out)
+    write_curves(args.out)
     print_table(args.output.result(), stored(args.out))
     return 0
 

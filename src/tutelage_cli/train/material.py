@@ -1,6 +1,6 @@
 """What the students of one seed are trained and judged on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -95,11 +95,12 @@ def read_source(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
     if (where := settings.held_out_from) is not None:
         beside = read_beside(where, settings, of, reading)
         trusted = of_source("held_out_from", where, beside, train)
-    train, test, trusted = _ready(settings, train, test, trusted, tell)
+    train, test, trusted = _with_tokens(settings, train, test, trusted)
     contents, more = contents_of(train, test, trusted, where)
     notes += (*about_labels(train, given, trusted), *more)
-    splits = _parts(train, test, notes)
-    source = Source(splits, given, trusted, contents)
+    source = Source(_parts(train, test, notes), given, trusted, contents)
+    if settings.freeze and not isinstance(train, FeatureSet):
+        source = _frozen(source, settings, tell)
     seed_material(source, settings, 0)
     return source
 
@@ -113,17 +114,27 @@ def _unused(source: str, test: Data) -> tuple[str, ...]:
     )
 
 
-def _ready(
-    settings: TrainSettings, train: Data, test: Data, trusted: Data | None, tell: Tell
+def _with_tokens(
+    settings: TrainSettings, train: Data, test: Data, trusted: Data | None
 ) -> tuple[Data, Data, Data | None]:
-    # texts get tokens; where the student is frozen, examples become its features
-    parts = [part for part in (train, test, trusted) if part is not None]
-    if texts := [part for part in parts if isinstance(part, TextSet)]:
-        parts = with_tokens(settings, texts)
-    if settings.freeze:
-        whole = [part for part in parts if not isinstance(part, FeatureSet)]
-        parts = frozen(settings, whole, device_of(settings), tell)
-    return parts[0], parts[1], None if trusted is None else parts[2]
+    parts = [part for part in (train, test, trusted) if isinstance(part, TextSet)]
+    if not parts:
+        return train, test, trusted
+    made = with_tokens(settings, parts)
+    return made[0], made[1], None if trusted is None else made[2]
+
+
+def _frozen(source: Source, settings: TrainSettings, tell: Tell) -> Source:
+    # with features in place of examples, at least of those that some seed needs
+    train, test, notes = source.splits.train, source.splits.test, source.splits.notes
+    parts = [p for p in (train, test, source.trusted) if isinstance(p, ImageSet | TextSet)]
+    needed = torch.zeros(len(train), dtype=torch.bool)
+    for seed in range(settings.seeds):
+        needed[torch.cat(_rows_of(source, settings, seed))] = True
+    rows = needed.nonzero()[:, 0]
+    made = frozen(settings, parts, device_of(settings), tell, rows)
+    trusted = None if source.trusted is None else made[2]
+    return replace(source, splits=_parts(made[0], made[1], notes), trusted=trusted)
 
 
 def _parts(train: Data, test: Data, notes: tuple[str, ...]) -> Parts:
@@ -159,24 +170,8 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     Note: raises ``UsageError`` where no example of a class would be left to train on.
     """
     train = source.splits.train
-    classes = len(train.classes)
-    held_out: Data | None = source.trusted
-    chosen, rest = torch.arange(0), torch.arange(len(train))
-    if held_out is None:
-        size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
-        require_some_left(train, size, asked=settings.held_out is not None)
-        chosen, rest = balanced_rows(train.labels, size, classes, seed=seed, keep=1)
-        held_out = train.rows(chosen)
-    if source.contents is not None:
-        numbers, trusted = source.contents
-        judging = numbers[chosen] if trusted is None else trusted
-        rest = without_copies(rest, train, source.contents, judging, settings.held_out_from)
-    require_classes(train, train.labels[rest], settings)
-    if settings.imbalance is not None:
-        factor = settings.imbalance
-        rest = rest[long_tailed_rows(train.labels[rest], factor, classes, seed=seed)]
-    if settings.limit is not None and settings.limit < len(rest):
-        rest = rest[limit_rows(train.labels[rest], settings.limit, classes, seed=seed)]
+    chosen, rest = _rows_of(source, settings, seed)
+    held_out = train.rows(chosen) if source.trusted is None else source.trusted
     right = train.rows(rest)
     shown = right.labels if source.given is None else source.given[rest]
     noise = Noise.parse(settings.noise_or_default)
@@ -190,6 +185,28 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
         held_out=held_out,
         test=source.splits.test,
     )
+
+
+def _rows_of(source: Source, settings: TrainSettings, seed: int) -> tuple[Tensor, Tensor]:
+    # which training examples judge, where others do not, and which are trained on
+    train = source.splits.train
+    classes = len(train.classes)
+    chosen, rest = torch.arange(0), torch.arange(len(train))
+    if source.trusted is None:
+        size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
+        require_some_left(train, size, asked=settings.held_out is not None)
+        chosen, rest = balanced_rows(train.labels, size, classes, seed=seed, keep=1)
+    if source.contents is not None:
+        numbers, trusted = source.contents
+        judging = numbers[chosen] if trusted is None else trusted
+        rest = without_copies(rest, train, source.contents, judging, settings.held_out_from)
+    require_classes(train, train.labels[rest], settings)
+    if settings.imbalance is not None:
+        factor = settings.imbalance
+        rest = rest[long_tailed_rows(train.labels[rest], factor, classes, seed=seed)]
+    if settings.limit is not None and settings.limit < len(rest):
+        rest = rest[limit_rows(train.labels[rest], settings.limit, classes, seed=seed)]
+    return chosen, rest
 
 
 @dataclass(frozen=True)
