@@ -49,16 +49,16 @@ def drawn(data: str, points: Points) -> str:
 
 
 def _paint(axes: Axes, points: Points) -> None:
-    looks: Mapping[str, Any] = styles.arm_looks(SHOWN)
+    lines: Mapping[str, Any] = styles.arm_styles(SHOWN)
     counts = sorted(points[UNTAUGHT])
     for arm in SHOWN:
         at = sorted(points[arm])
         values = [np.array(points[arm][n]) for n in at]
         mean = [float(v.mean()) for v in values]
         low, high = [float(v.min()) for v in values], [float(v.max()) for v in values]
-        colour = looks[arm].colour
+        colour = lines[arm].colour
         axes.fill_between(at, low, high, color=colour, alpha=styles.TINT / 2, linewidth=0)
-        axes.plot(at, mean, **(stroke(looks[arm]) | {"markersize": 3, "label": arm}))
+        axes.plot(at, mean, **(stroke(lines[arm]) | {"markersize": 3, "label": arm}))
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(counts))
     axes.xaxis.set_major_formatter(ScalarFormatter())
