@@ -7,9 +7,11 @@ vectors of ``--encoder``, a folder of transformers. Every cell cuts its examples
 checked ones, class balanced, and the others, whose given labels are wrong as the cell says.
 Five students on four fifths each predict the fifth they never saw, and all of them the checked
 examples: first students trained on given labels as they are, then others trained by forward
-correction with the transitions that the first ones show. Both kinds of predictions are
-judged: AUROC of "the label is wrong", and precision where a ranking has found as many wrong
-labels as cleanlab's own list (``find_label_issues``) holds.
+correction with the transitions that the first ones show. Either kind of predictions is judged,
+and both together, as ``tutelage inspect`` takes them: our probability is the mean of those by
+each, cleanlab gets the mean prediction. What is told is AUROC of "the label is wrong", and
+precision where a ranking has found as many wrong labels as cleanlab's own list
+(``find_label_issues``) holds.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from torch import Tensor, nn
 
 from tutelage.crossfit import (
     ForwardCorrected,
+    LabelErrors,
     estimate_transitions,
     label_errors,
     out_of_fold,
@@ -59,10 +62,10 @@ CELLS = {
     "sst2-flip-30": ("sst2", "flip:0.3"),
 }
 """by name, the data and the noise, or who gave the labels"""
-ROWS = {"cifar10": 6144, "mnist5k": 3000, "sst2": 4000}
+ROWS = {"cifar10": 4096, "mnist5k": 2000, "sst2": 4000}
 """examples that are taken, of cifar10 the first ones"""
 CHECKED, FOLDS, BATCH, RATE, DECAY = 100, 5, 128, 2e-3, 1e-2
-UNTAUGHT, CORRECTED = "given labels", "corrected"
+UNTAUGHT, CORRECTED, BOTH = "given labels", "corrected", "both"
 METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 """rankings of cleanlab"""
 PART = 5
@@ -180,7 +183,7 @@ def _train(
             schedule.step()
 
 
-def measure(of: Examples, checked: int, seed: int, epochs: int = 10) -> list[dict[str, Any]]:
+def measure(of: Examples, checked: int, seed: int, epochs: int = 8) -> list[dict[str, Any]]:
     """Judge rankings on one seed of a cell.
 
     Args:
@@ -190,7 +193,7 @@ def measure(of: Examples, checked: int, seed: int, epochs: int = 10) -> list[dic
         epochs: Of each student.
 
     Returns:
-        A row for either kind of predictions.
+        A row for either kind of predictions, and for both together.
     """
     given = of.given(seed)
     chosen, _ = balanced_rows(of.right, checked, of.classes, seed=seed)
@@ -202,23 +205,30 @@ def measure(of: Examples, checked: int, seed: int, epochs: int = 10) -> list[dic
     rough = estimate_transitions(first.checked, right)
     loss = ForwardCorrected(refined_transitions(first.train, rough, labels))
     second = predicted(of, given, known, seed, loss, epochs)
+    each = [label_errors(said.train, labels, said.checked, right) for said in (first, second)]
+    draws = torch.cat([found.draws for found in each])
+    both = each[0]._replace(probabilities=draws.mean(0), draws=draws)
+    mean = (first.train + second.train) / 2
     return [
-        {"seed": seed, "predictions": kind, **_judged(said, right, labels, wrong)}
-        for kind, said in ((UNTAUGHT, first), (CORRECTED, second))
+        {"seed": seed, "predictions": kind, **_judged(said, found, labels, wrong)}
+        for kind, said, found in (
+            (UNTAUGHT, first.train, each[0]),
+            (CORRECTED, second.train, each[1]),
+            (BOTH, mean, both),
+        )
     ]
 
 
 def _judged(
-    said: Predicted, right: Tensor, labels: Tensor, wrong: Bool[np.ndarray, "N"]
+    said: Tensor, found: LabelErrors, labels: Tensor, wrong: Bool[np.ndarray, "N"]
 ) -> dict[str, Any]:
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
 
-    p = said.train.double().numpy()
+    p = said.double().numpy()
     p, given = p / p.sum(1, keepdims=True), labels.numpy()
     listed = find_label_issues(given, p, n_jobs=1)
     recall = float((listed & wrong).sum() / wrong.sum())
-    found = label_errors(said.train, labels, said.checked, right)
     ours = found.probabilities.numpy()
     low, high = wrong_between(found)
     suspects = torch.from_numpy(ours > 0.5)
@@ -274,7 +284,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--checked", type=int, default=CHECKED)
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--encoder", type=Path)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
