@@ -41,8 +41,9 @@ class Inspect:
 
     by: Literal["auto", "out-of-fold", "weight", "loss"] = "auto"
     """What tells a wrong label: predictions by students of folds that were not trained on it,
-    the teacher's weight or the student's loss. auto: the first where the run has them and no
-    arm is named; the weight where low weights go with large losses; else the loss."""
+    the teacher's weight or the student's loss. auto: the first where no arm is named, the run
+    has them and they have learnt enough; the weight where low weights go with large losses;
+    else the loss."""
 
     max_fpr: float = 0.01
     """By weight or loss: share of right labels that may be called wrong; the threshold is where

@@ -24,6 +24,14 @@ from tutelage_cli.inspect.quality import Quality, auroc, known_wrong, quality
 from tutelage_cli.inspect.reading import Run, open_run, students_of
 from tutelage_cli.inspect.threshold import least_share, limit
 
+LEARNT = 0.5
+"""share of the untaught student's gain in log-likelihood from which on folds are gone by"""
+FOLDS_BEHIND = (
+    "The students of folds have learnt less than half of what the untaught student has, by the "
+    "log-likelihood of held-out examples: not by them. More --epochs may help; --by "
+    "out-of-fold goes by them all the same."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Found:
@@ -99,14 +107,20 @@ def inspect(asked: Inspect) -> Found:
 def _read(asked: Inspect) -> tuple[Run | None, str, list[Opinions], list[str]]:
     if not asked.run.is_file():
         run = open_run(asked.run)
-        folds = asked.arm is None and asked.by in ("auto", OUT_OF_FOLD)
-        if folds and (students := by_folds(run, asked.seed)):
-            return run, "", students, _of_run(run)
-        return run, *_chosen(run, asked), _of_run(run)
+        notes, wanted = _of_run(run), asked.arm is None and asked.by in ("auto", OUT_OF_FOLD)
+        if wanted and (students := by_folds(run, asked.seed)):
+            if asked.by == OUT_OF_FOLD or _have_learnt(students):
+                return run, "", students, notes
+            notes = [*notes, FOLDS_BEHIND]
+        return run, *_chosen(run, asked), notes
     if asked.arm is not None or asked.seed is not None:
         raise UsageError(f"{asked.run} is a table, which has no arms and no seeds.")
     own = read_own(asked.run)
     return None, "", [own], list(own.notes)
+
+
+def _have_learnt(students: Sequence[Opinions]) -> bool:
+    return float(np.mean([one.learnt for one in students])) >= LEARNT
 
 
 def _lacking_folds(asked: Inspect, arm: str) -> str:

@@ -108,8 +108,20 @@ def _opinions(run: Run, job: Job, kinds: Sequence[str]) -> Opinions:
     return replace(
         like,
         losses=np.mean([one.losses for one in found], axis=0),
+        learnt=_learnt([said.checked for said in each], others.labels, checked["loss"]),
         wrong=np.concatenate([one.wrong for one in found if one.wrong is not None], axis=1),
     )
+
+
+def _learnt(each: Sequence[Tensor], right: Tensor, untaught: np.ndarray) -> float:
+    p = torch.stack(list(each)).mean(0).double().gather(1, right[:, None])
+    shares = torch.bincount(right).double() / len(right)
+    alike = float(torch.special.entr(shares).sum())
+    gain = alike + float(p.clamp(min=1e-12).log().mean())
+    beside = alike - float(np.nan_to_num(untaught, nan=np.inf).mean())
+    if gain <= 0:
+        return 0.0
+    return gain / beside if beside > 0 else float("inf")
 
 
 def _classes(job: Job, kind: str) -> int:

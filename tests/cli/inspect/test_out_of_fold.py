@@ -12,6 +12,7 @@ from tests.cli.inspect.test_own_table import table
 from tests.trained import one_line, run, unchecked
 from tutelage.crossfit import label_errors, stratified_folds
 from tutelage.randomness import mixed_seed
+from tutelage_cli.inspect.out_of_fold import _learnt
 
 FLAGS = [
     *("--controls", "pruned", "--teacher", "focal", "--epochs", "9", "--seeds", "2"),
@@ -130,9 +131,7 @@ def test_two_kinds_of_folds_that_say_the_same_give_the_same(copy) -> None:
     told = look(copy, "--seed", "1", "--top", "500")
     assert told["students"] == ["folds and corrected-folds, seed 1"]
     found = {one["name"]: one["probability_wrong"] for one in told["examples"]}
-    assert found == pytest.approx(
-        by_hand(copy, 1, draws=16)
-    )
+    assert found == pytest.approx(by_hand(copy, 1, draws=16))
 
 
 def predictions(path, held_out: int = 30, **changed) -> None:
@@ -182,3 +181,23 @@ def test_predictions_that_are_none_are_told(tmp_path, name) -> None:
 def test_a_table_without_predictions_says_what_it_takes(tmp_path) -> None:
     table(tmp_path / "t.csv", label=["a", "b"], loss=[1, 2])
     one_line(run("inspect", tmp_path / "t.csv", "--by", "out-of-fold"), "probability_CLASS")
+
+
+def test_folds_that_have_learnt_nothing_are_not_gone_by(copy) -> None:
+    for file in (copy / "folds").glob("folds-seed*/unseen.npz"):
+        with np.load(file) as found:
+            content = dict(found)
+        flat = {k: np.full_like(content[k], 1 / 3) for k in ("train", "checked")}
+        np.savez(file, **(content | flat))
+    told = look(copy, "--max-fpr", "0.2")
+    assert told["by"] != "out-of-fold"
+    assert any("have learnt less than half" in note for note in told["notes"])
+    assert look(copy, "--by", "out-of-fold")["by"] == "out-of-fold"
+
+
+def test_how_much_folds_have_learnt_is_a_share_of_what_the_untaught_student_has() -> None:
+    right, p = torch.tensor([0, 1]), torch.tensor([[0.8, 0.2], [0.4, 0.6]])
+    gain = np.log(2) + (np.log(0.8) + np.log(0.6)) / 2
+    assert _learnt([p], right, np.array([0.3, 0.3])) == pytest.approx(gain / (np.log(2) - 0.3))
+    assert _learnt([p], right, np.array([0.9, 0.9])) == float("inf")
+    assert _learnt([1 - p], right, np.array([0.3, 0.3])) == 0
