@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.errors import UsageError
+from tutelage.models.heads import MLP
 from tutelage.storage.checkpoint import (
     check_checksum,
     load_checkpoint,
@@ -40,21 +41,24 @@ from tutelage_cli.train.material import (
     read_source,
     seed_material,
 )
-from tutelage_cli.train.parts import CALLED, kind_of
+from tutelage_cli.train.parts import CALLED, Kind, kind_of
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.texts import student_name
+from tutelage_cli.train.texts import BAG, student_name
 
 STATE = "state.pt"
 """what is kept after each round"""
 UNFIT = (RuntimeError, ValueError, AssertionError)
 """what a layer or a teacher raises that does not fit the examples"""
+STUDENTS: dict[Kind, str] = {"images": "cnn", "texts": BAG, "features": MLP}
+"""the students where the settings name none"""
 Tell = Callable[[int, float], None]
 """is told the number of a finished round, from 1, and its held-out loss"""
 
 
 def learn(settings: LearnSettings, out: Path, tell: Tell) -> Path:
     """Learn a commentary, going on where an earlier attempt stopped."""
-    settings, source, streams = _opened(settings)
+    settings = _with_student(settings)
+    source, streams = _opened(settings)
     course: Course = COURSES[settings.algorithm](settings, streams)
     kept = out.with_name(f"{out.name}.learning")
     _begin(kept, settings, source)
@@ -93,24 +97,27 @@ def _rounds(
     return losses, seconds
 
 
-def _opened(settings: LearnSettings) -> tuple[LearnSettings, Source, Streams]:
-    check_device(settings.study)
+def _with_student(settings: LearnSettings) -> LearnSettings:
+    """The same settings with a student; a teacher that the data do not fit is refused."""
     kind = kind_of(settings.study)
-    if kind == "images" and settings.student is None:
-        settings = replace(settings, student="cnn")
-    elif kind != "images" and settings.teacher in ON_IMAGES:
+    if kind != "images" and settings.teacher in ON_IMAGES:
         others = ", ".join(name for name in LEARNT if name not in ON_IMAGES)
         raise UsageError(
             f"{settings.teacher} looks at images, but {settings.data} holds {CALLED[kind]}. "
             f"Allowed: --teacher {others}."
         )
+    return replace(settings, student=settings.student or STUDENTS[kind])
+
+
+def _opened(settings: LearnSettings) -> tuple[Source, Streams]:
     study = settings.study
-    if kind != "images":
+    check_device(study)
+    if kind_of(study) != "images":
         study = replace(study, augment=TrainSettings.augment)  # of which nothing may be said
     source = read_source(study)
     material = seed_material(source, study, settings.seed)
     check_batch(study, material)
-    return settings, source, open_streams(material, study, settings.seed, device_of(study))
+    return source, open_streams(material, study, settings.seed, device_of(study))
 
 
 def _begin(kept: Path, settings: LearnSettings, source: Source) -> None:
