@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.docs import costs, grid, pays
+from tests.docs import costs, grid, pays, wrong_labels
 from tests.docs.measured import ROOT, gains_table
 
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "choose": {"grid": grid.table, "gains": gains_table},
+    "inspection": wrong_labels.TABLES,
     "performance": costs.TABLES,
     "pays": {"cells": pays.cells, "decided": pays.decided},
 }

@@ -8,6 +8,7 @@ teacher, data set or training loop. Start with ``stratified_folds`` and ``out_of
 """
 
 from tutelage.crossfit.folds import stratified_folds
+from tutelage.crossfit.label_errors import LabelErrors, label_errors, wrong_between
 from tutelage.crossfit.out_of_fold import Fit, out_of_fold
 from tutelage.crossfit.posterior import (
     label_issues,
@@ -22,13 +23,16 @@ __all__ = [
     "CrossFitted",
     "Fit",
     "ForwardCorrected",
+    "LabelErrors",
     "Training",
     "cross_fit",
     "estimate_transitions",
+    "label_errors",
     "label_issues",
     "label_posterior",
     "out_of_fold",
     "refined_transitions",
     "sharpened",
     "stratified_folds",
+    "wrong_between",
 ]

@@ -19,6 +19,10 @@ READING = (
     "missing_labels",
     "ignore_labels",
     "image_size",
+    "labels_from",
+    "text_column",
+    "max_length",
+    "feature_column",
 )
 """settings that say how data are read"""
 

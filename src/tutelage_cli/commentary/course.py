@@ -18,10 +18,13 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.commentary.settings import LearnSettings
 from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.features.feature_batches import FeatureBatches
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.train.arms import TAUGHT, device_of
+from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.data.text.set_batches import SetBatches
+from tutelage_cli.train.arms import TAUGHT, device_of, new_student
 from tutelage_cli.train.material import Streams
-from tutelage_cli.train.students import image_student
+from tutelage_cli.train.texts import Data
 
 
 @runtime_checkable
@@ -59,7 +62,7 @@ class ManyRuns:
     def __init__(self, settings: LearnSettings, streams: Streams) -> None:
         self.settings, self.train = settings, streams.train
         self.judges = replace(streams.held_out, size=settings.judges_or_default)
-        self.teacher = build_teacher(settings, streams.train.images)
+        self.teacher = build_teacher(settings, examples_of(streams.train))
         self.rule = Adam(self.teacher.parameters(), settings.teacher_lr_or_default)
         self.skipped = 0
 
@@ -68,7 +71,7 @@ class ManyRuns:
         settings = self.settings
         first = number * settings.steps
         episodes = episodic(
-            lambda _: fresh_student(settings, self.train.images, number),
+            lambda _: fresh_student(settings, examples_of(self.train), number),
             self.teacher,
             self.rule,
             lambda _: islice(_onwards(self.train, first), settings.steps),
@@ -103,9 +106,9 @@ class OneRun:
     def __init__(self, settings: LearnSettings, streams: Streams) -> None:
         self.settings, self.train = settings, streams.train
         self.judges = replace(streams.held_out, size=settings.judges_or_default)
-        self.teacher = build_teacher(settings, streams.train.images)
+        self.teacher = build_teacher(settings, examples_of(streams.train))
         self.tutor = Tutor(
-            *fresh_student(settings, streams.train.images, 0),
+            *fresh_student(settings, examples_of(streams.train), 0),
             self.teacher,
             Adam(self.teacher.parameters(), settings.teacher_lr_or_default),
             signal=Implicit(Neumann(1, settings.lr)),
@@ -139,32 +142,41 @@ class OneRun:
 COURSES = {"unroll": ManyRuns, "implicit": OneRun}
 
 
-def build_teacher(settings: LearnSettings, images: ImageSet) -> nn.Module:
+def examples_of(batches: Batches | SetBatches | FeatureBatches) -> Data:
+    """The examples that batches are made of."""
+    if isinstance(batches, Batches):
+        return batches.images
+    return batches.texts if isinstance(batches, SetBatches) else batches.features
+
+
+def build_teacher(settings: LearnSettings, examples: Data) -> nn.Module:
     """The teacher that is to be learnt, new."""
-    device, channels = device_of(settings.study), images.images.shape[1]
+    device = device_of(settings.study)
     with seeded(mixed_seed(settings.seed, 1), torch.device("cpu")):
         if settings.teacher == "blending":
-            teacher: nn.Module = Blending(len(images.classes))
+            teacher: nn.Module = Blending(len(examples.classes))
         elif settings.teacher == "mask":
-            sigma = settings.sigma or images.images.shape[2] / 4
+            assert isinstance(examples, ImageSet)
+            channels, height = examples.images.shape[1:3]
+            sigma = settings.sigma or height / 4
             teacher = AttentionMask(MaskUNet(channels, width=8, levels=1), sigma=sigma)
         else:
-            student, _ = fresh_student(settings, images, 0)
-            teacher = TAUGHT[settings.teacher].build(student, images, settings.study)
+            student, _ = fresh_student(settings, examples, 0)
+            teacher = TAUGHT[settings.teacher].build(student, examples, settings.study)
     return teacher.to(device)
 
 
 def fresh_student(
-    settings: LearnSettings, images: ImageSet, number: int
+    settings: LearnSettings, examples: Data, number: int
 ) -> tuple[nn.Module, Optimizer]:
     """The student of a round and its optimiser."""
     seed = mixed_seed(settings.seed, 0, number)
-    student = image_student(settings.study, images, seed).to(device_of(settings.study))
+    student = new_student(settings.study, examples, seed).to(device_of(settings.study))
     rule = {"adam": Adam, "sgd": SGD}[settings.optimizer]
     return student, rule(student.parameters(), lr=settings.lr)
 
 
-def _onwards(batches: Batches, start: int) -> Iterator[Batch]:
+def _onwards(batches: InMemory, start: int) -> Iterator[Batch]:
     # epoch after epoch, from a batch of that number on
     epoch, place = divmod(start, len(batches))
     later = chain.from_iterable(map(batches.epoch, count(epoch + 1)))

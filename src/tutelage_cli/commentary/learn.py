@@ -6,10 +6,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.errors import UsageError
+from tutelage.models.heads import MLP
 from tutelage.storage.checkpoint import (
     check_checksum,
     load_checkpoint,
@@ -18,9 +20,10 @@ from tutelage.storage.checkpoint import (
     with_checksum,
 )
 from tutelage.storage.json_files import write_error
-from tutelage_cli.commentary.course import COURSES, Course
-from tutelage_cli.commentary.settings import LearnSettings
+from tutelage_cli.commentary.course import COURSES, Course, examples_of
+from tutelage_cli.commentary.settings import LEARNT, ON_IMAGES, LearnSettings
 from tutelage_cli.config.settings_files import to_plain
+from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.noise import require_noise
 from tutelage_cli.runner.run_folder import (
     SETTINGS,
@@ -39,19 +42,24 @@ from tutelage_cli.train.material import (
     read_source,
     seed_material,
 )
-from tutelage_cli.train.parts import CALLED, kind_of
+from tutelage_cli.train.parts import CALLED, Kind, kind_of
+from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.students import require_image_student
+from tutelage_cli.train.texts import BAG, student_name
 
 STATE = "state.pt"
 """what is kept after each round"""
 UNFIT = (RuntimeError, ValueError, AssertionError)
-"""what a layer or a teacher raises that does not fit the images"""
+"""what a layer or a teacher raises that does not fit the examples"""
+STUDENTS: dict[Kind, str] = {"images": "cnn", "texts": BAG, "features": MLP}
+"""the students where the settings name none"""
 Tell = Callable[[int, float], None]
 """is told the number of a finished round, from 1, and its held-out loss"""
 
 
 def learn(settings: LearnSettings, out: Path, tell: Tell) -> Path:
     """Learn a commentary, going on where an earlier attempt stopped."""
+    settings = _with_student(settings)
     source, streams = _opened(settings)
     course: Course = COURSES[settings.algorithm](settings, streams)
     kept = out.with_name(f"{out.name}.learning")
@@ -91,16 +99,26 @@ def _rounds(
     return losses, seconds
 
 
+def _with_student(settings: LearnSettings) -> LearnSettings:
+    """The same settings with a student; a teacher that the data do not fit is refused."""
+    kind = kind_of(settings.study)
+    if kind != "images" and settings.teacher in ON_IMAGES:
+        others = ", ".join(name for name in LEARNT if name not in ON_IMAGES)
+        raise UsageError(
+            f"{settings.teacher} looks at images, but {settings.data} holds {CALLED[kind]}. "
+            f"Allowed: --teacher {others}."
+        )
+    return replace(settings, student=settings.student or STUDENTS[kind])
+
+
 def _opened(settings: LearnSettings) -> tuple[Source, Streams]:
     study = settings.study
     check_device(study)
     require_noise(study.noise_or_default, study.data)
-    require_image_student(study)
-    if (kind := kind_of(study)) != "images":
-        raise UsageError(
-            f"{settings.data} holds {CALLED[kind]}; commentary learn takes images. tutelage "
-            f"train learns a commentary of {CALLED[kind]} along one run."
-        )
+    if kind_of(study) == "images":
+        require_image_student(study)
+    else:
+        study = replace(study, augment=TrainSettings.augment)  # of which nothing may be said
     source = read_source(study)
     material = seed_material(source, study, settings.seed)
     check_batch(study, material)
@@ -148,13 +166,11 @@ def _came(
     losses: list[float],
     seconds: float,
 ) -> Provenance:
-    train = streams.train
-    return Provenance(
-        student=settings.student,
-        data=train.images.name,
-        classes=train.images.classes,
-        mean=tuple(train.mean.tolist()),
-        std=tuple(train.std.tolist()),
+    train = examples_of(streams.train)
+    came = Provenance(
+        student=student_name(settings.study, train),
+        data=train.name,
+        classes=train.classes,
         metrics=(
             ("held_out_loss_first_round", losses[0]),
             ("held_out_loss_last_round", losses[-1]),
@@ -163,8 +179,12 @@ def _came(
         ),
         command=command(settings),
         runs=settings.rounds if settings.algorithm == "unroll" else 1,
-        sides=tuple(train.images.images.shape[2:]),
     )
+    if isinstance(streams.train, Batches):
+        mean, std = (tuple(x.tolist()) for x in (streams.train.mean, streams.train.std))
+        sides = tuple(streams.train.images.images.shape[2:])
+        came = came._replace(mean=mean, std=std, sides=sides)
+    return came
 
 
 def command(settings: LearnSettings) -> str:

@@ -16,6 +16,8 @@ LEARNT = LEARNING | {
     "mask": "which spot of each image the student sees, when it is tested, too",
 }
 """the teachers by name, as the command line knows them"""
+ON_IMAGES = ("curriculum", "blending", "mask")
+"""those that look at images"""
 TEACHER_LR = {"blending": 0.1, "margin-loss": 0.02, "internal-state": 0.02}
 """learning rates where the settings do not say; ``OTHER_LR`` for the rest"""
 OTHER_LR = 1e-3
@@ -28,14 +30,16 @@ class LearnSettings:
     """Everything that decides what ``tutelage commentary learn`` computes."""
 
     data: Annotated[str, tyro.conf.Positional] = EMBEDDED
-    """Where the images come from, as for `tutelage train`: a name, a folder or a Hub id."""
+    """Where the examples come from, as for `tutelage train`: a name, a folder or a Hub id of
+    images, a table of texts, a table of feature vectors."""
 
     teacher: str = "curriculum"
     """What to learn: curriculum, blending, mask, loss, l2t-loss, margin-loss or
-    internal-state."""
+    internal-state. The first three are about images alone."""
 
-    student: str = "cnn"
-    """Network to learn with, as for `tutelage train`; the commentary trains others, too."""
+    student: str | None = None
+    """Network to learn with, as for `tutelage train`; cnn for images if not given. The
+    commentary trains others, too."""
 
     student_weights: Path | None = None
     """Weights that every student starts from, as for `tutelage train`."""
@@ -51,10 +55,10 @@ class LearnSettings:
     """unroll: students, and teacher steps. implicit: parts of the one student's run."""
 
     batch_size: int = 50
-    """Images per student step."""
+    """Examples per student step."""
 
     judges: int | None = None
-    """Held-out images that judge a student each time; if not given, 500 (or all, where there
+    """Held-out examples that judge a student each time; if not given, 500 (or all, where there
     are fewer) for unroll and as many as in a batch for implicit."""
 
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -74,20 +78,32 @@ class LearnSettings:
     sigma: float | None = None
     """Standard deviation of a mask, pixels; a quarter of the image's height if not given."""
 
-    held_out: int = 500
-    """Images, class balanced, that judge students; taken from the training set and not trained
-    on."""
+    held_out: int | None = None
+    """Examples, class balanced, that judge students; taken from the training set and not
+    trained on. 500, or a fifth of the training set, if not given."""
 
     held_out_from: str | None = None
-    """A folder, table or id of images with labels you trust: all of it judges students in place
-    of training images."""
+    """A folder, table or id of examples with labels you trust: all of it judges students in
+    place of training examples."""
 
     noise: str = "none"
     """Wrong labels to add to what is trained on: none, uniform:RATE, flip:RATE, flip2:RATE or
     hierarchical:RATE with RATE in 0..1, or human:WHO (docs/data.md)."""
 
     limit: int | None = None
-    """Train on this many images only, class balanced, beside the held-out ones."""
+    """Train on this many examples only, class balanced, beside the held-out ones."""
+
+    labels_from: Path | None = None
+    """A file of labels, as for `tutelage train`; those of a .npy file of feature vectors."""
+
+    text_column: tuple[str, ...] = ()
+    """Text column of a table of texts, or two of pairs; guessed if not given."""
+
+    max_length: int = TrainSettings.max_length
+    """Tokens of a text that are read."""
+
+    feature_column: str | None = None
+    """Column or array of feature vectors; guessed if not given."""
 
     image_column: str | None = None
     """Image (or path) column of the data; guessed if not given."""
@@ -149,6 +165,10 @@ class LearnSettings:
             held_out=self.held_out,
             held_out_from=self.held_out_from,
             limit=self.limit,
+            labels_from=self.labels_from,
+            text_column=self.text_column,
+            max_length=self.max_length,
+            feature_column=self.feature_column,
             augment="none",
             batch_size=self.batch_size,
             image_column=self.image_column,
@@ -172,4 +192,5 @@ class LearnSettings:
         """How many held-out images judge each time, the default filled in."""
         default = WHOLE_JUDGE if self.algorithm == "unroll" else self.batch_size
         asked = default if self.judges is None else self.judges
-        return asked if self.held_out_from is not None else min(asked, self.held_out)
+        limited = self.held_out_from is None and self.held_out is not None
+        return min(asked, self.held_out or asked) if limited else asked

@@ -33,18 +33,21 @@ class Inspect:
 
     arm: str | None = None
     """What taught the students that are asked, such as margin-loss, or untaught. If not given,
-    the first teacher that weighs, or else the first there is."""
+    none where there are out-of-fold predictions; the first teacher that weighs, or else the
+    first there is."""
 
     seed: int | None = None
     """Ask the student of this seed alone; all of the arm if not given."""
 
-    by: Literal["auto", "weight", "loss"] = "auto"
-    """What tells a wrong label: the teacher's weight or the student's loss. auto: the weight
-    where low weights go with large losses, else the loss."""
+    by: Literal["auto", "out-of-fold", "weight", "loss"] = "auto"
+    """What tells a wrong label: predictions by students of folds that were not trained on it,
+    the teacher's weight or the student's loss. auto: the first where no arm is named, the run
+    has them and they have learnt enough; the weight where low weights go with large losses;
+    else the loss."""
 
     max_fpr: float = 0.01
-    """Share of right labels that may be called wrong: the threshold is where that share of the
-    held-out examples would be."""
+    """By weight or loss: share of right labels that may be called wrong; the threshold is where
+    that share of the held-out examples would be. Out-of-fold predictions give probabilities."""
 
     top: int = 20
     """Examples to print, and to show on the page."""

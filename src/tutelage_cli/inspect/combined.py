@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 
-from tutelage_cli.inspect.opinions import By, Opinions, doubts, known_doubts
+from tutelage_cli.inspect.opinions import OUT_OF_FOLD, By, Opinions, doubts, known_doubts
 from tutelage_cli.inspect.threshold import by_majority, p_values
+
+LIKELY = 0.5
+"""probability from which on a label is called likely wrong"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +41,15 @@ class Labels:
     distrusted: Integer[np.ndarray, "N"]
     """how many accuse it; without held-out examples, have it among their most distrusted"""
     accused: Bool[np.ndarray, "N"] | None
-    """by more than half; None where no held-out examples tell how much is too much"""
+    """by more than half, or more probably wrong than right; None where no held-out examples
+    tell how much is too much"""
     texts: list[str] | None
     contents: list[str] | None
     epochs: Sequence[int]
     past_losses: Float[np.ndarray, "N T"] | None
     past_weights: Float[np.ndarray, "N T"] | None
+    wrong: Float[np.ndarray, "N D"] | None = None
+    """by D draws the probability that the label is wrong, where all goes by that"""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -59,9 +65,17 @@ def combined(students: Sequence[Opinions], by: By, *, max_fpr: float, top: int) 
     says = [_accuses(one, by, max_fpr, top) for one in students]
     known = [~np.isnan(doubts(one, by)) for one in students]
     standing = index.mean([_standing(one, by) for one in students])
+    wrong = None
+    if by == OUT_OF_FOLD:  # a draw supposes the same in all students
+        wrong = index.mean([one.wrong for one in students if one.wrong is not None])
+        standing = 1 - wrong.mean(1)
     losses = index.mean([one.losses for one in students])
     rows = np.lexsort((-losses, standing))
-    calibrated = all(one.held_out is not None for one in students)
+    accused = None
+    if wrong is not None:
+        accused = wrong.mean(1) > LIKELY
+    elif all(one.held_out is not None for one in students):
+        accused = _majority(says, known, index.places)
     epochs = _same_epochs(students)
     return Labels(
         by=by,
@@ -75,12 +89,13 @@ def combined(students: Sequence[Opinions], by: By, *, max_fpr: float, top: int) 
         standing=standing[rows],
         students=index.known[rows],
         distrusted=index.total(says)[rows].astype(int),
-        accused=_majority(says, known, index.places)[rows] if calibrated else None,
+        accused=None if accused is None else accused[rows],
         texts=index.texts("texts", rows),
         contents=index.texts("contents", rows),
         epochs=epochs,
         past_losses=index.past("past_losses", epochs, rows),
         past_weights=index.past("past_weights", epochs, rows),
+        wrong=None if wrong is None else wrong[rows],
     )
 
 
@@ -155,6 +170,8 @@ def _standing(one: Opinions, by: By) -> Float[np.ndarray, "N"]:
 
 
 def _accuses(one: Opinions, by: By, max_fpr: float, top: int) -> Bool[np.ndarray, "N"]:
+    if by == OUT_OF_FOLD:
+        return doubts(one, by) > LIKELY
     if one.held_out is None:
         return _standing(one, by) * max(len(one) - 1, 1) < top - 0.5
     found = doubts(one, by)

@@ -9,11 +9,28 @@ from jaxtyping import Bool
 from tutelage.errors import UsageError
 from tutelage_cli.inspect.args import Inspect
 from tutelage_cli.inspect.combined import Labels, combined
-from tutelage_cli.inspect.opinions import By, Opinions, agrees, doubts, known_doubts, scores
+from tutelage_cli.inspect.opinions import (
+    OUT_OF_FOLD,
+    By,
+    Opinions,
+    agrees,
+    doubts,
+    known_doubts,
+    scores,
+)
+from tutelage_cli.inspect.out_of_fold import by_folds
 from tutelage_cli.inspect.own_table import read_own
 from tutelage_cli.inspect.quality import Quality, auroc, known_wrong, quality
 from tutelage_cli.inspect.reading import Run, open_run, students_of
 from tutelage_cli.inspect.threshold import least_share, limit
+
+LEARNT = 0.5
+"""share of the untaught student's gain in log-likelihood from which on folds are gone by"""
+FOLDS_BEHIND = (
+    "The students of folds have learnt less than half of what the untaught student has, by the "
+    "log-likelihood of held-out examples: not by them. More --epochs may help; --by "
+    "out-of-fold goes by them all the same."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +66,8 @@ def inspect(asked: Inspect) -> Found:
     """Read what was asked for and judge it."""
     run, arm, students, notes = _read(asked)
     usable = scores(students)
+    if asked.by == OUT_OF_FOLD and OUT_OF_FOLD not in usable:
+        raise UsageError(_lacking_folds(asked, arm))
     if not usable or asked.by not in ("auto", *usable):
         raise UsageError(
             f"{arm or asked.run.name} cannot be judged by {asked.by}: "
@@ -58,8 +77,8 @@ def inspect(asked: Inspect) -> Found:
     both = wanted == "weight" and "loss" in usable
     against = [one.student for one in students if both and not agrees(one)]
     by: By = "loss" if against and asked.by == "auto" else wanted
-    faults = _uncalibrated(asked, students, by)
-    if faults:
+    faults = [] if by == OUT_OF_FOLD else _uncalibrated(asked, students, by)
+    if faults or by == OUT_OF_FOLD:
         students = [replace(one, held_out=None) for one in students]
     labels = combined(students, by, max_fpr=asked.max_fpr, top=asked.top)
     judges = [one.held_out for one in students if one.held_out is not None]
@@ -88,11 +107,34 @@ def inspect(asked: Inspect) -> Found:
 def _read(asked: Inspect) -> tuple[Run | None, str, list[Opinions], list[str]]:
     if not asked.run.is_file():
         run = open_run(asked.run)
-        return run, *_chosen(run, asked), _of_run(run)
+        notes, wanted = _of_run(run), asked.arm is None and asked.by in ("auto", OUT_OF_FOLD)
+        if wanted and (students := by_folds(run, asked.seed)):
+            if asked.by == OUT_OF_FOLD or _have_learnt(students):
+                return run, "", students, notes
+            notes = [*notes, FOLDS_BEHIND]
+        return run, *_chosen(run, asked), notes
     if asked.arm is not None or asked.seed is not None:
         raise UsageError(f"{asked.run} is a table, which has no arms and no seeds.")
     own = read_own(asked.run)
     return None, "", [own], list(own.notes)
+
+
+def _have_learnt(students: Sequence[Opinions]) -> bool:
+    return float(np.mean([one.learnt for one in students])) >= LEARNT
+
+
+def _lacking_folds(asked: Inspect, arm: str) -> str:
+    if asked.run.is_file():
+        return (
+            f"{asked.run} has no out-of-fold predictions: give a column probability_CLASS for "
+            "each class, of students that were not trained on the row."
+        )
+    if asked.arm is not None:
+        return f"Out-of-fold predictions are no matter of the arm {arm}: leave out --arm."
+    return (
+        f"{asked.run} has no out-of-fold predictions, or not yet: train with --controls "
+        "pruned, forward-corrected or cross-fitted, or with --teacher out-of-fold."
+    )
 
 
 def _quality(labels: Labels) -> Quality | None:
@@ -150,7 +192,9 @@ def _of_choice(arm: str, usable: Sequence[By], against: Sequence[str], by: By) -
 
 
 def _of_chance(labels: Labels, asked: Inspect) -> list[str]:
-    if labels.accused is None or labels.accused.sum() > asked.max_fpr * len(labels):
+    if labels.accused is None or labels.by == OUT_OF_FOLD:
+        return []
+    if labels.accused.sum() > asked.max_fpr * len(labels):
         return []
     return [
         "That is no more than right labels alone might give: the list shows nothing. Perhaps "

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import spearmanr
 
-By = Literal["weight", "loss"]
+By = Literal["out-of-fold", "weight", "loss"]
+OUT_OF_FOLD: By = "out-of-fold"
 AGREEMENT = 0.5
 """rank correlation of distrust and loss from which on low weights are taken as a sign"""
 
@@ -55,6 +56,12 @@ class Opinions:
     past_losses: Float[np.ndarray, "N T"] | None = None
     """as the student's steps met the examples in these epochs"""
     past_weights: Float[np.ndarray, "N T"] | None = None
+    wrong: Float[np.ndarray, "N D"] | None = None
+    """by D draws the probability that the label is wrong, where there are predictions by
+    students that were not trained on it"""
+    learnt: float = 1.0
+    """gain of these predictions over one that is the same for all examples, in log-likelihood
+    of checked ones and as a share of the untaught student's; infinite where that is none"""
     computed: bool = True
     """whether what is not a number was computed so; in a table it is missing"""
     notes: Sequence[str] = ()
@@ -63,7 +70,8 @@ class Opinions:
     def __post_init__(self) -> None:
         """Check that every column speaks of as many examples."""
         columns = (self.ids, self.given, self.predicted, self.losses, self.weights)
-        optional = (self.true, self.contents, self.texts, self.past_losses, self.past_weights)
+        optional = (self.true, self.contents, self.texts, self.wrong)
+        optional = (*optional, self.past_losses, self.past_weights)
         for column in (*columns, *(c for c in optional if c is not None)):
             if len(column) != len(self.names):
                 raise ValueError(f"a column of {len(column)} beside {len(self.names)} names")
@@ -81,6 +89,8 @@ class Opinions:
 def scores(students: Sequence[Opinions]) -> list[By]:
     """What can tell a wrong label of these students."""
     found: list[By] = []
+    if all(one.wrong is not None for one in students):
+        found.append(OUT_OF_FOLD)
     if any(one.weighs for one in students) and _known(students, "weights"):
         found.append("weight")
     return [*found, "loss"] if _known(students, "losses") else found
@@ -108,6 +118,10 @@ def _known(students: Sequence[Opinions], name: str) -> bool:
 
 def doubts(of: Opinions | Judges, by: By) -> Float[np.ndarray, "N"]:
     """How doubtful each label is; larger is worse."""
+    if by == OUT_OF_FOLD:
+        assert isinstance(of, Opinions)
+        assert of.wrong is not None
+        return of.wrong.mean(1)
     values = (-of.weights if by == "weight" else of.losses).astype(np.float64)
     return np.where(np.isnan(values), np.inf, values) if of.computed else values
 

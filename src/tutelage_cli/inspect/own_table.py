@@ -14,6 +14,7 @@ from tutelage_cli.data.csv_files import CsvColumns
 from tutelage_cli.data.label_values import literal, whole_number
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.inspect.opinions import Judges, Opinions
+from tutelage_cli.inspect.own_chances import CHANCE, read_chances
 
 GIVEN_COLUMNS = ("given", "label")
 TEXT_COLUMNS = ("text", "sentence", "sentence1")
@@ -29,10 +30,12 @@ def read_own(file: Path) -> Opinions:
     rows = rows_of(columns, str(file))
     given = _first(columns, GIVEN_COLUMNS)
     count = 0 if given is None else len(given)
-    if given is None or not {"loss", "weight"} & columns.keys() or not count:
+    chances = any(name.startswith(CHANCE) for name in columns)
+    if given is None or not count or not (chances or {"loss", "weight"} & columns.keys()):
         raise UsageError(
             f"{file} is no table of examples: it needs a column {' or '.join(GIVEN_COLUMNS)}, "
-            f"and loss or weight, with a row for each; it has {', '.join(columns) or 'none'}."
+            f"and loss or weight or {CHANCE}CLASS, with a row for each; it has "
+            f"{', '.join(columns) or 'none'}."
         )
     labels = _classes(given)
     predicted, true = (
@@ -53,7 +56,7 @@ def read_own(file: Path) -> Opinions:
 
     notes = columns.notes(str(file)) if isinstance(columns, CsvColumns) else ()
     judges = clean & there
-    return Opinions(
+    own = Opinions(
         student=file.name,
         names=names,
         ids=trained.tolist(),
@@ -67,6 +70,8 @@ def read_own(file: Path) -> Opinions:
         computed=False,
         notes=(*notes, *_of_rows(columns, there, rows), *_of_classes(labels, predicted, true)),
     )
+    found = read_chances(columns, labels, rows)
+    return own if found is None else found.judge(own, trained, np.flatnonzero(judges))
 
 
 def _first(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Sequence[Any] | None:

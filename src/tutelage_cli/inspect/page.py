@@ -42,7 +42,7 @@ def page(found: Found, asked: Inspect) -> Drawn:
         "past": ("Over the run", _past(labels)),
         "suspects": ("Likely wrong", _listed(found)),
     }
-    what = found.arm or found.students[0]
+    what = found.arm or found.students[0].partition(", seed")[0]
     where = str(found.run.folder) if found.run is not None else str(asked.run)
     told = list(sentences(found)) + list(notes)
     title = f"Distrusted examples: {what}"
@@ -100,7 +100,10 @@ def _figure(labels: Labels, row: int, one: ImageSet) -> str:
     if labels.true is not None:
         facts["true"] = labels.true[row]
         kind = "right" if labels.true[row] == labels.given[row] else "wrong"
-    facts["weight"] = formats.number(float(labels.weights[row]))
+    if labels.wrong is not None:
+        facts["P(wrong)"] = formats.number(float(labels.wrong[row].mean()))
+    else:
+        facts["weight"] = formats.number(float(labels.weights[row]))
     facts["loss"] = formats.number(float(labels.losses[row]))
     alt = f"Training example {labels.names[row]}, labelled {labels.given[row]}"
     return pictured(image, alt, facts, kind=kind)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tutelage_cli.inspect.combined import Labels
 from tutelage_cli.inspect.findings import Found
+from tutelage_cli.inspect.out_of_fold import between
 
 
 def as_plain(
@@ -25,6 +26,8 @@ def as_plain(
         "limits": list(found.limits),
         "labels": len(labels),
         "likely_wrong": None if labels.accused is None else found.accused,
+        "likely_wrong_between": _between(labels, labels.accused),
+        "all_wrong_between": _between(labels, None),
         "quality": None if known is None else known._asdict(),
         "auroc": found.auroc,
         "epochs": list(labels.epochs),
@@ -32,6 +35,10 @@ def as_plain(
         "files": {name: str(path) for name, path in files.items()},
         "notes": [*found.notes, *notes],
     }
+
+
+def _between(labels: Labels, rows: np.ndarray | None) -> list[int] | None:
+    return None if labels.wrong is None else list(between(labels.wrong, rows))
 
 
 def _example(labels: Labels, row: int) -> dict[str, Any]:
@@ -47,6 +54,7 @@ def _example(labels: Labels, row: int) -> dict[str, Any]:
         "true": None if labels.true is None else labels.true[row],
         "weight": float(labels.weights[row]),
         "loss": float(labels.losses[row]),
+        "probability_wrong": None if labels.wrong is None else float(labels.wrong[row].mean()),
         "students": int(labels.students[row]),
         "distrusted_by": int(labels.distrusted[row]),
         "likely_wrong": None if labels.accused is None else bool(labels.accused[row]),

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from tutelage_cli.inspect.combined import Labels
 from tutelage_cli.inspect.findings import Found
+from tutelage_cli.inspect.out_of_fold import LEVEL, between
 from tutelage_cli.report import formats
 from tutelage_cli.terminal import say, say_table
 
@@ -29,6 +30,11 @@ def tell(console: Console, found: Found, top: int) -> None:
 
 def headline(found: Found) -> str:
     """What the table shows."""
+    if found.labels.wrong is not None:
+        return (
+            f"The {len(found.labels):,} labels by the probability that they are wrong, as "
+            f"students say that were not trained on them ({'; '.join(found.students)})"
+        )
     whose = f"by {found.arm}" if found.arm else f"in {found.students[0]}"
     seeds = len(found.students)
     over = f", mean over {seeds} students" if seeds > 1 else ""
@@ -42,7 +48,7 @@ def columns(labels: Labels) -> list[str]:
     """The header of the table."""
     names = ["Text" if labels.texts is not None else "Example", "Given", "Predicted"]
     names += ["True"] if labels.true is not None else []
-    names += ["Weight", "Loss"]
+    names += ["P(wrong)" if labels.wrong is not None else "Weight", "Loss"]
     names += [_span(labels)] if labels.epochs else []
     names += ["Wrong?"] if labels.accused is not None else []
     return [*names, "By"] if labels.students.max() > 1 else names
@@ -50,6 +56,14 @@ def columns(labels: Labels) -> list[str]:
 
 def legend(labels: Labels) -> str:
     """What the columns mean."""
+    if labels.wrong is not None:
+        told = [
+            "P(wrong): probability that the label is wrong",
+            "Loss: of the given label, nats",
+        ]
+        told += ["Wrong?: more probably than right"]
+        told += ["By: of the seeds that have the label, those that hold it to be wrong"]
+        return f"{'; '.join(told if labels.students.max() > 1 else told[:-1])}."
     told = ["Weight: as the teacher weighs it at the end", "Loss: the student's, nats"]
     told += ["Epochs: the loss as training met it then"] if labels.epochs else []
     told += ["Wrong?: likely, see below"] if labels.accused is not None else []
@@ -65,7 +79,8 @@ def cells(labels: Labels, row: int, most: int | None = None) -> list[str]:
         what = f"{what[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
     found = [what, labels.given[row], labels.predicted[row]]
     found += [labels.true[row]] if labels.true is not None else []
-    found += [formats.number(float(v[row])) for v in (labels.weights, labels.losses)]
+    first = labels.weights if labels.wrong is None else labels.wrong.mean(1)
+    found += [formats.number(float(v[row])) for v in (first, labels.losses)]
     if labels.past_losses is not None:
         past = labels.past_losses[row, _few(labels)]
         found.append(" ".join(f"{value:.2g}" for value in past))
@@ -78,7 +93,9 @@ def cells(labels: Labels, row: int, most: int | None = None) -> list[str]:
 def sentences(found: Found) -> Iterator[str]:
     """What is said of all labels together."""
     total, by = len(found.labels), found.labels.by
-    if found.labels.accused is not None:
+    if found.labels.wrong is not None:
+        yield from _by_probability(found.labels)
+    elif found.labels.accused is not None:
         beyond = "below" if by == "weight" else "above"
         limits = ", ".join(map(formats.number, found.limits))
         share = f"{100 * found.max_fpr:g}%"
@@ -105,6 +122,21 @@ def sentences(found: Found) -> Iterator[str]:
     if np.isfinite(found.auroc):
         yield f"Chance that a wrong label stands before a right one (AUROC): {found.auroc:.3f}."
     yield from found.notes
+
+
+def _by_probability(labels: Labels) -> Iterator[str]:
+    assert labels.wrong is not None
+    assert labels.accused is not None
+    low, high = between(labels.wrong, labels.accused)
+    least, most = between(labels.wrong)
+    count, total, sure = int(labels.accused.sum()), len(labels), f"{100 * LEVEL:g}%"
+    yield (
+        f"Likely wrong: {count:,} of {total:,} labels, those that are more probably wrong than "
+        "right."
+    )
+    if count:
+        yield f"Of these {count:,} between {low:,} and {high:,} are wrong ({sure} probability)."
+    yield f"Of all {total:,} labels between {least:,} and {most:,} are wrong, likewise."
 
 
 def _percent(share: float) -> str:

@@ -80,9 +80,9 @@ def _student(job: Job) -> Opinions:
     names = ClassNames()
     held_out = None
     if exists(job.folder / HELD_OUT):
-        table = _table(job, HELD_OUT, names)
+        table = read_examples_of(job, HELD_OUT, names)
         held_out = Judges(table["loss"], table["weight"])
-    table = _table(job, EXAMPLES, names)
+    table = read_examples_of(job, EXAMPLES, names)
     epochs, past = _past(job, table["id"])
     return Opinions(
         student=f"{job.arm}, seed {job.seed}",
@@ -121,7 +121,8 @@ NUMBERS = {"id": "iu", "given": "iu", "predicted": "iu", "loss": "f", "weight": 
 """columns and the kinds of numpy types that they may have"""
 
 
-def _table(job: Job, name: str, classes: ClassNames) -> dict[str, Any]:
+def read_examples_of(job: Job, name: str, classes: ClassNames) -> dict[str, Any]:
+    """Read a table of a student's examples, and learn the names of classes from it."""
     file = job.folder / name
     with name_damaged_file(file, _again(job)):
         try:

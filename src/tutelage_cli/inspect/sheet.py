@@ -33,6 +33,7 @@ def _header(labels: Labels) -> list[str]:
     names = ["rank", "name", "given", "predicted"]
     names += ["true"] if labels.true is not None else []
     names += ["accused"] if labels.accused is not None else []
+    names += ["probability_wrong"] if labels.wrong is not None else []
     names += ["weight", "loss", "students", "distrusted_by"]
     names += ["text"] if labels.texts is not None else []
     names += [f"loss_epoch_{epoch}" for epoch in labels.epochs]
@@ -48,6 +49,8 @@ def _cells(labels: Labels, row: int) -> Iterator[str | int]:
         yield harmless(labels.true[row])
     if labels.accused is not None:
         yield int(labels.accused[row])
+    if labels.wrong is not None:
+        yield _number(float(labels.wrong[row].mean()))
     for value in (labels.weights[row], labels.losses[row]):
         yield _number(value)
     yield int(labels.students[row])

@@ -160,7 +160,7 @@ def build_tutor(
 ) -> Tutor:
     """A fresh student of a seed, and what teaches it in an arm."""
     device = device_of(settings)
-    student = _student(settings, train, seed).to(device)
+    student = new_student(settings, train, seed).to(device)
     optimizer = SGD(
         student.parameters(),
         lr=settings.lr,
@@ -226,7 +226,8 @@ def _optimizer(teacher: nn.Module, taught: Taught, lr: float | None) -> Optimize
     return AdamW(teacher.parameters(), rate, weight_decay=taught.decay)
 
 
-def _student(settings: TrainSettings, train: Data, seed: int) -> nn.Module:
+def new_student(settings: TrainSettings, train: Data, seed: int) -> nn.Module:
+    """The student that the settings name, with the first weights of a seed."""
     if isinstance(train, TextSet):
         return text_student(settings, train, seed)
     if isinstance(train, FeatureSet):

@@ -55,7 +55,9 @@ def describe_data(material: Material, settings: TrainSettings) -> dict[str, Any]
         "noise": settings.noise_or_default,
     }
     if settings.labels_from is not None:
-        facts["labels"] = f"{settings.label_column} of {settings.labels_from}"
+        column = settings.label_column
+        of = "" if column is None else f"{column} of "
+        facts["labels"] = f"{of}{settings.labels_from}"
     if material.wrong is not None:
         facts["wrong_labels"] = float(material.wrong.double().mean())
     return facts

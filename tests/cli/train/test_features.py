@@ -16,6 +16,7 @@ from tutelage_cli.data.features.feature_set import FeatureSet, feature_statistic
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.settings import TrainSettings
 
+LEARN = ["--steps", "2", "--rounds", "2", "--batch-size", "8"]
 TRAIN = [*QUICK, "--teacher", "margin-loss", "internal-state", "--teacher-every", "2"]
 CLASSES = ("cat", "dog", "emu")
 
@@ -324,6 +325,27 @@ def test_what_is_missing_in_files_is_one_line():
     one_line(run("train", "y.csv", "--feature-column", "z", *QUICK), "feature_column is 'z'")
 
 
-def test_a_commentary_is_learnt_over_fresh_students_of_images_alone():
-    answer = run("commentary", "learn", "both.npz", "--out", "c")
-    one_line(answer, "holds feature vectors; commentary learn takes images")
+@pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
+@pytest.mark.parametrize("teacher", ["margin-loss", "internal-state", "loss", "l2t-loss"])
+def test_a_commentary_is_learnt_over_fresh_students(teacher, algorithm):
+    others = np.random.default_rng(1).normal(size=(9, 5))
+    np.savez("checked.npz", features=others, labels=np.array(CLASSES * 3))
+    flags = ["--teacher", teacher, "--algorithm", algorithm, "--held-out-from", "checked.npz"]
+    answer = run("commentary", "learn", "both.npz", *LEARN, *flags, "--out", "c")
+    assert answer.code == 0, answer
+    assert content(Path("c/commentary.json"))["learnt_on"]["student"] == "mlp"
+    assert run("commentary", "show", "c").code == 0
+    answer = run("train", "both.npz", *QUICK, "--commentary", "c", "--out", "used")
+    assert answer.code == 0, answer
+
+
+def test_vectors_with_labels_beside_them_and_what_does_not_fit_are_learnt_from_or_refused():
+    flags = ["--teacher", "margin-loss", "--labels-from", "y.csv"]
+    answer = run("commentary", "learn", "x.npy", *LEARN, *flags, "--out", "c")
+    assert answer.code == 0, answer
+    assert "train x.npy --labels-from y.csv --commentary c" in answer.out
+    for teacher in ("curriculum", "blending", "mask"):
+        answer = run("commentary", "learn", "both.npz", "--teacher", teacher, "--out", "d")
+        one_line(answer, f"{teacher} looks at images", "feature vectors", "margin-loss")
+    words = ["--teacher", "loss", "--student", "cnn", "--out", "d"]
+    one_line(run("commentary", "learn", "both.npz", *words), "Unknown student 'cnn'")

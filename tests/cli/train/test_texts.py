@@ -88,10 +88,29 @@ def test_what_does_not_go_with_texts_is_one_line(flags, message):
     one_line(run("train", "pets.csv", *QUICK, *flags, "--out", "x"), message)
 
 
-def test_settings_of_texts_are_refused_for_images_and_learning_over_fresh_students():
+def test_settings_of_texts_are_refused_for_images():
     one_line(run("train", "mnist5k", "--max-length", "9"), "max_length is about texts")
+    one_line(run("commentary", "learn", "mnist5k", "--max-length", "9"), "is about texts")
+
+
+@pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
+@pytest.mark.parametrize("teacher", ["margin-loss", "internal-state", "loss", "l2t-loss"])
+def test_a_commentary_is_learnt_over_fresh_students(teacher, algorithm):
+    rows = ["comment,class", *(f"{animal} {n},{animal}" for n in range(5) for animal in WORDS)]
+    Path("checked.csv").write_text("\n".join(rows), encoding="utf-8")
+    words = ["--steps", "2", "--rounds", "2", "--batch-size", "8"]
+    words += ["--held-out-from", "checked.csv"]
+    words += ["--teacher", teacher, "--algorithm", algorithm, "--out", "c"]
+    answer = run("commentary", "learn", "pets.csv", *words)
+    assert answer.code == 0, answer
+    assert run("commentary", "show", "c").code == 0
+    answer = run("train", "pets.csv", *QUICK, "--commentary", "c", "--out", "used")
+    assert answer.code == 0, answer
+
+
+def test_a_teacher_that_looks_at_images_is_refused():
     learn = run("commentary", "learn", "pets.csv", "--out", "c")
-    one_line(learn, "commentary learn takes images")
+    one_line(learn, "curriculum looks at images", "pets.csv holds texts", "margin-loss")
 
 
 def test_a_table_of_neither_says_both_ways_to_name_a_column():

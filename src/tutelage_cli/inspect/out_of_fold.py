@@ -1,0 +1,142 @@
+"""What the folds of a run say of its labels: the probability that each is wrong."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from tutelage.crossfit import LabelErrors, label_errors, wrong_between
+from tutelage.storage.checkpoint import name_damaged_file
+from tutelage_cli.data.features.feature_set import FeatureSet
+from tutelage_cli.inspect.opinions import Opinions
+from tutelage_cli.inspect.reading import ClassNames, Run, read_examples_of, students_of
+from tutelage_cli.runner.run_folder import exists
+from tutelage_cli.train.controls.folds import (
+    CORRECTED,
+    PLAIN,
+    UNSEEN,
+    fold_jobs,
+    read_unseen,
+)
+from tutelage_cli.train.evaluation import EXAMPLES, HELD_OUT
+from tutelage_cli.train.job import Job
+from tutelage_cli.train.material import Material
+
+KINDS = (PLAIN, CORRECTED)
+"""students of folds whose predictions are put together: where the two err, they err otherwise;
+later rounds go on from transitions that may have confirmed themselves"""
+BASE = "untaught"
+"""the arm of every run whose tables list the training and the checked examples"""
+DRAWS = 32
+"""of the probability that a label is wrong, by all kinds of students together"""
+LEVEL = 0.9
+"""probability that the number of wrong labels lies in the interval that is told"""
+
+
+def by_folds(run: Run, seed: int | None) -> list[Opinions]:
+    """What the folds of each seed say; nothing where those of a seed are not all there."""
+    seeds = run.finished[BASE] if seed is None else (seed,)
+    jobs = [run.job(BASE, one) for one in seeds if one in run.finished[BASE]]
+    kinds = [_kinds(job) for job in jobs]
+    if len(jobs) < len(seeds) or not all(kinds):
+        return []
+    return [_opinions(run, job, there) for job, there in zip(jobs, kinds, strict=True)]
+
+
+def judged(
+    like: Opinions,
+    probabilities: Tensor,
+    given: Tensor,
+    checked: Tensor,
+    right: Tensor,
+    draws: int = DRAWS,
+) -> Opinions:
+    """Say of N labels how probably each is wrong, by out-of-fold predictions [N, C]."""
+    found = label_errors(probabilities, given, checked, right, draws=draws)
+    own = probabilities.double().gather(1, given[:, None]).squeeze(1)
+    return replace(
+        like, losses=-own.clamp(min=1e-12).log().numpy(), wrong=found.draws.T.numpy()
+    )
+
+
+def between(draws: np.ndarray, rows: Bool[np.ndarray, "N"] | None = None) -> tuple[int, int]:
+    """Between how many of some labels are wrong, by the draws [N, D] of each."""
+    each = torch.from_numpy(np.ascontiguousarray(draws.T))
+    only = None if rows is None else torch.from_numpy(np.ascontiguousarray(rows))
+    nothing = each.new_zeros(0, 0)
+    return wrong_between(LabelErrors(each.mean(0), each, nothing, 1.0), only, level=LEVEL)
+
+
+def _kinds(job: Job) -> list[str]:
+    if not all(exists(job.folder / name) for name in (EXAMPLES, HELD_OUT)):
+        return []
+    return [
+        kind
+        for kind in KINDS
+        if all(exists(one.folder / "result.json") for one in fold_jobs(job, kind))
+    ]
+
+
+def _opinions(run: Run, job: Job, kinds: Sequence[str]) -> Opinions:
+    names = ClassNames()
+    checked, train = (read_examples_of(job, name, names) for name in (HELD_OUT, EXAMPLES))
+    classes = _classes(job, kinds[0])
+    ours, others = (_labels_alone(table, classes) for table in (train, checked))
+    material = Material(ours, None, others, others)
+    each = [read_unseen(job, kind, material) for kind in kinds]
+    (like,) = students_of(run, BASE, job.seed)
+    like = replace(
+        like,
+        student=f"{' and '.join(kinds)}, seed {job.seed}",
+        predicted=names.of(
+            torch.stack([said.train for said in each]).mean(0).argmax(1).numpy()
+        ),
+        weights=np.full(len(ours), np.nan),
+        held_out=None,
+        epochs=(),
+        past_losses=None,
+        past_weights=None,
+    )
+    found = [
+        judged(like, said.train, ours.labels, said.checked, others.labels, DRAWS // len(each))
+        for said in each
+    ]
+    return replace(
+        like,
+        losses=np.mean([one.losses for one in found], axis=0),
+        learnt=_learnt([said.checked for said in each], others.labels, checked["loss"]),
+        wrong=np.concatenate([one.wrong for one in found if one.wrong is not None], axis=1),
+    )
+
+
+def _learnt(each: Sequence[Tensor], right: Tensor, untaught: np.ndarray) -> float:
+    p = torch.stack(list(each)).mean(0).double().gather(1, right[:, None])
+    shares = torch.bincount(right).double() / len(right)
+    alike = float(torch.special.entr(shares).sum())
+    gain = alike + float(p.clamp(min=1e-12).log().mean())
+    beside = alike - float(np.nan_to_num(untaught, nan=np.inf).mean())
+    if gain <= 0:
+        return 0.0
+    return gain / beside if beside > 0 else float("inf")
+
+
+def _classes(job: Job, kind: str) -> int:
+    file = fold_jobs(job, kind)[0].folder / UNSEEN
+    with name_damaged_file(file, f"Delete its folder, then go on with --resume {job.run}."):
+        try:
+            held = io.BytesIO(file.read_bytes())  # numpy leaves damaged files open
+            with np.load(held, allow_pickle=False) as stored:
+                return int(stored["train"].shape[1])
+        except OSError as error:
+            raise ValueError(str(error)) from error
+
+
+def _labels_alone(table: dict[str, Sequence[int]], classes: int) -> FeatureSet:
+    # as far as folds depend on examples
+    labels, ids = (torch.as_tensor(np.array(table[n], dtype=np.int64)) for n in ("given", "id"))
+    names = tuple(map(str, range(classes)))
+    return FeatureSet(torch.empty(len(ids), 0), labels, ids, names, "labels")
