@@ -105,7 +105,7 @@ def reproduce(args: Reproduce) -> int:
     progress = args.speech.progress()
     # torch comes in here, after everything that can be refused without it
     from papers.framework.reproduce import reproduce as run
-    from papers.framework.terminal import tell
+    from papers.framework.reproduce import tell
 
     try:
         found = run(load_recipe(args.recipe), args, progress)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-from papers.framework.words import number
+from papers.framework.page import number
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.report import styles
 from tutelage_cli.report.styles import BLUE, INK, VERMILION, Look

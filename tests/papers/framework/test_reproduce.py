@@ -17,8 +17,7 @@ from papers.framework import jobs as running
 from papers.framework.args import Reproduce
 from papers.framework.jobs import Failure
 from papers.framework.plan import Job
-from papers.framework.reproduce import reproduce
-from papers.framework.terminal import tell
+from papers.framework.reproduce import reproduce, tell
 from tests.trained import found, one_line, run_papers
 
 ARMS = ("plain", "gar", "broken")
