@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import chain, count
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -49,6 +49,12 @@ class Epochs(Protocol):
         ...
 
 
+def _known_network(settings: object, name: str) -> None:
+    require_network(getattr(settings, name))
+
+
+Network = Annotated[str, _known_network]
+"""a name of ``tutelage.models.STUDENTS``, or of ``SLIM``"""
 splits: Callable[[str], Splits] = cache(load_known)
 """a known data set, read once in each process"""
 

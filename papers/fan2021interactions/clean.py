@@ -30,7 +30,6 @@ from tutelage.models.catalogue import build_student
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import DynamicLoss, KeepOrDrop, KeepProbability, SelfPaced
 from tutelage.training.accuracy_reward import Goal, rewarded
-from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.claims import Claim
 from tutelage_cli.train.evaluation import AT_ONCE
 from tutelage_cli.train.material import open_streams
@@ -53,8 +52,6 @@ class Episodes(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(self, "episodes", "goal_steps", "goal_every")
-        not_negative(self, "keep_lr")
         if not 0 < self.goal <= 1:
             raise UsageError(f"goal is an accuracy in (0, 1], got {self.goal:g}.")
         if self.goal_every > self.goal_steps:

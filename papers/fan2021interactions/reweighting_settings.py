@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
+from papers.framework.settings import RecipeSettings, Shares, Student
 from tutelage.errors import UsageError
-from tutelage.models.catalogue import Images, require_student
-from tutelage.validation.ranges import at_least_one, factor, not_negative, shares
+from tutelage.models.catalogue import Images
+from tutelage.validation.ranges import factor
 from tutelage_cli.data.noise import require_noise
 from tutelage_cli.data.sources import read
 from tutelage_cli.data.splits import limit_rows
@@ -17,24 +18,24 @@ from tutelage_cli.train.settings import TrainSettings
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's with labels flipped."""
 
     data: str = "cifar10"
-    student: str = "resnet32"
+    student: Student = "resnet32"
     examples: int | None = None
     """training images, class balanced, beside the held-out ones; None: all"""
     held_out: int = 1000
     tested: int | None = None
     """test images, class balanced; None: all"""
     noise: str = "flip2:0.4"
-    imbalance: float | None = None
+    imbalance: Annotated[float | None, factor] = None
     augment: Literal["none", "crop", "crop-flip"] = "crop-flip"
     batch: int = 100
     epochs: int = 60
     lr: float = 0.1
     weight_decay: float = 5e-4
-    decay_at: tuple[float, ...] = (2 / 3, 5 / 6)
+    decay_at: Shares = (2 / 3, 5 / 6)
     """shares of the run after which the learning rate is divided by ten"""
     teacher_lr: float = 1e-3
     every: int = 20
@@ -43,13 +44,8 @@ class Settings:
     """student steps that the teacher's gradient looks back over"""
 
     def __post_init__(self) -> None:
-        counts = ("held_out", "batch", "epochs", "every", "look_back")
-        at_least_one(self, *counts, "examples", "tested")
-        factor(self, "imbalance")
-        not_negative(self, "lr", "weight_decay", "teacher_lr")
-        shares(self, "decay_at")
+        super().__post_init__()
         require_noise(self.noise, self.data)
-        require_student(self.student)
         if self.look_back > self.every:
             raise UsageError(
                 f"look_back is {self.look_back}, but there are only {self.every} student steps "

@@ -23,12 +23,12 @@ from papers.fan2021interactions.reweighting import (
 from papers.fan2021interactions.reweighting_settings import Settings, material_of, shown
 from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS
 from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
+from papers.framework.settings import Student
 from tutelage.errors import UsageError
 from tutelage.models import internal_state
-from tutelage.models.catalogue import Images, build_student, require_student
+from tutelage.models.catalogue import Images, build_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import InternalState, for_other_classes
-from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim
 
 
@@ -36,15 +36,10 @@ from tutelage_cli.claims import Claim
 class Transfer(Settings):
     """What decides a job: what the teacher is learnt with, and what it then teaches."""
 
-    other_student: str = "resnet110"
+    other_student: Student = "resnet110"
     other_data: str = "cifar100"
     other_examples: int | None = None
     """training images of the other set; None: all"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "other_examples")
-        require_student(self.other_student)
 
     def target(self, where: str) -> Settings:
         """The student and data that are taught."""

@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from papers.data.text.batches import PairBatches
 from papers.data.text.pairs import EncodedPairs, encoded, masked, mispaired, read_pairs
+from papers.framework.settings import RecipeSettings, Share
 from papers.metrics import bleu
 from papers.models.translator import Translator, marian
 from papers.students import endless
@@ -27,7 +28,6 @@ from tutelage.storage.json_files import environment
 from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
 from tutelage.types import Observation, Progress, as_lesson
-from tutelage.validation.ranges import at_least_one, not_negative, parts
 from tutelage_cli.data.cache import cache_folder
 from tutelage_cli.data.local import local_folder
 from tutelage_cli.data.text.vocabulary import END, PAD, START, Vocabulary
@@ -39,7 +39,7 @@ SPOILT_AT = 1
 
 
 @dataclass(frozen=True)
-class TranslationSettings:
+class TranslationSettings(RecipeSettings):
     """How a translator learns; the defaults are the paper's, or ours where it says nothing."""
 
     data: str = "multi30k"
@@ -58,7 +58,7 @@ class TranslationSettings:
     """of a state; twice that in feed-forward layers"""
     layers: int = 6
     """of encoder and of decoder"""
-    dropout: float = 0.3
+    dropout: Share = 0.3
     """before the teacher comes; none afterwards"""
     first_steps: int = 40_000
     """of Adam, before the teacher comes"""
@@ -68,7 +68,7 @@ class TranslationSettings:
     """of Adam, after its warm-up"""
     warm_up: int = 4000
     """steps in which Adam's learning rate rises; it falls with the root of their number then"""
-    smoothing: float = 0.1
+    smoothing: Share = 0.1
     """of labels, before the teacher comes"""
     steps: int = 4000
     """of momentum SGD, under the teacher"""
@@ -82,21 +82,17 @@ class TranslationSettings:
     """student steps that it looks back over"""
     teacher_lr: float = 1e-3
     """of its Adam"""
-    pair_rate: float = 0.1
+    pair_rate: Share = 0.1
     """share of pairs with masked tokens"""
-    token_rate: float = 0.15
+    token_rate: Share = 0.15
     """share of their tokens that are masked"""
-    mispaired: float = 0.4
+    mispaired: Share = 0.4
     """share of pairs that get another's translation"""
     beams: int = 5
     """of the search for translations"""
 
     def __post_init__(self) -> None:
-        sizes = ("pairs", "held_out", "tested", "words", "longest", "width", "layers", "beams")
-        runs = ("first_steps", "first_batch", "warm_up", "steps", "batch", "every", "back")
-        at_least_one(self, *sizes, *runs)
-        not_negative(self, "first_lr", "lr", "teacher_lr")
-        parts(self, "dropout", "smoothing", "pair_rate", "token_rate", "mispaired")
+        super().__post_init__()
         if self.width % HEADS:
             raise UsageError(f"width must be a multiple of {HEADS}, got {self.width}.")
         if self.back > self.every:

@@ -13,11 +13,11 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
+from papers.framework.settings import CountOrZero, RecipeSettings, Student
 from papers.students import build_network, evaluate, fit, limited, sgd
 from tutelage.augment import StandardAugmentation, UniformAugment
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
-from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import GradientAlignment
 from tutelage.signals.policy_gradients import normalised, policy_gradient
@@ -25,7 +25,6 @@ from tutelage.signals.protocol import Judge
 from tutelage.teachers import LearnedAugmentation, Plain
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Params, Window
-from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import Splits
 from tutelage_cli.data.sources import read
@@ -35,10 +34,10 @@ STILL = ("frozen", "random")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or those of its code's base recipe."""
 
-    student: str = "wrn-28-10"
+    student: Student = "wrn-28-10"
     examples: int = 50_000
     """training images, class balanced"""
     tested: int = 10_000
@@ -51,17 +50,15 @@ class Settings:
     """of SGD with Nesterov momentum, falling to 0 along a cosine"""
     warm_up: float = 0.025
     """share of the run in which it rises to that"""
-    cutout: int = 16
+    cutout: CountOrZero = 16
     """side of the square that is cut out in training, pixels; 0 for none"""
     teacher_lr: float = 0.1
     """of Adam on the policy's logits"""
 
     def __post_init__(self) -> None:
-        at_least_one(self, "examples", "tested", "batch", "epochs")
-        not_negative(self, "lr", "cutout", "teacher_lr")
-        if not 0 <= self.warm_up < 1:
+        super().__post_init__()
+        if self.warm_up >= 1:
             raise UsageError(f"warm_up is a share in [0, 1), got {self.warm_up:g}.")
-        require_student(self.student)
 
 
 class Trained(NamedTuple):

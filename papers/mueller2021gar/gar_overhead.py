@@ -21,6 +21,7 @@ from torch.optim import SGD, Adam, Optimizer
 
 from papers.framework.cost import Once, interleaved, peak_bytes
 from papers.framework.recipe import Outcome, Recipe, expectation
+from papers.framework.settings import RecipeSettings
 from tutelage.models.catalogue import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import GradientAlignment, Lookahead
@@ -28,7 +29,6 @@ from tutelage.signals.products import Alignment
 from tutelage.teachers import LossWeigher, SplitSampler
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Params
-from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim, Comparison
 
 CLASSES, PARTS = 10, 10
@@ -158,7 +158,7 @@ WAYS: Mapping[str, Callable[[Material], Once]] = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's."""
 
     depth: int = 28
@@ -169,9 +169,6 @@ class Settings:
     """images per step"""
     rounds: int = 9
     """times that a plain step and the arm's are taken in turn"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "depth", "widen", "batch", "rounds")
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
 from papers.framework.recipe import Outcome, Plot, Recipe, expectation
+from papers.framework.settings import RecipeSettings
 from papers.students import splits
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed, seeded
@@ -21,7 +22,6 @@ from tutelage.signals import GradientAlignment, NextStepLoss, Signal
 from tutelage.teachers import SplitSampler
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.claims import Claim, Comparison
 from tutelage_cli.data.images import ImageSet
 
@@ -84,7 +84,7 @@ BOUNDS: Sequence[tuple[str, Literal["above", "below"], float]] = (
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's."""
 
     examples: int = 50_000
@@ -99,10 +99,6 @@ class Settings:
     """student steps between two teacher steps"""
     teacher_lr: float = 0.1
     """of Adam on the logits of the parts"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "examples", "tested", "parts", "batch", "epochs", "aggregate")
-        not_negative(self, "teacher_lr")
 
 
 def _network(name: str) -> nn.Module:

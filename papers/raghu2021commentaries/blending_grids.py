@@ -11,6 +11,7 @@ from torch.optim.lr_scheduler import MultiStepLR
 
 from papers.framework.drawings import grid
 from papers.framework.recipe import Outcome
+from papers.framework.settings import Positive, RecipeSettings, Student
 from papers.students import (
     balanced_parts,
     build_network,
@@ -21,11 +22,9 @@ from papers.students import (
     learn_jointly,
     sgd,
 )
-from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import Blending, Mixup, Plain, RandomBlending, Shuffled
 from tutelage.training.tutor import Tutor
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative
 from tutelage_cli.data.batches import Batches, statistics
 
 ARMS = ("none", "random", "mixup", "shuffled", "learned")
@@ -45,12 +44,12 @@ ROWS = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     data: str = "cifar10"
     """a name of ``tutelage_cli.data.local.KNOWN``"""
-    student: str = "resnet18-cifar"
+    student: Student = "resnet18-cifar"
     """see ``tutelage.models.STUDENTS``"""
     train: int = 45_000
     """images, to learn the grid with and then to train students on; as many of every class"""
@@ -64,7 +63,7 @@ class Settings:
     """held-out images per step of the grid"""
     joint_epochs: int = 100
     """in which the grid and a first student learn together"""
-    joint_lr: float = 1e-3
+    joint_lr: Positive = 1e-3
     """of that student's Adam, and the scale of the Neumann series"""
     teacher_lr: float = 1e-2
     """of Adam on the grid's logits"""
@@ -74,13 +73,6 @@ class Settings:
     """of its SGD; a tenth of that after 30%, 60% and 80% of the epochs"""
     cropped: bool = True
     """whether a new student's images are cropped and mirrored, too"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "train", "held_out", "tested", "batch", "judged")
-        at_least_one(self, "joint_epochs", "epochs")
-        above_zero(self, "joint_lr")  # the scale of a series, too
-        not_negative(self, "teacher_lr", "lr")
-        require_student(self.student)
 
 
 class Learned(NamedTuple):

@@ -14,6 +14,7 @@ from torch.optim import SGD, Adam
 
 from papers.framework.drawings import grid
 from papers.framework.recipe import Outcome, Panel, Plot, Recipe, curves, expectation
+from papers.framework.settings import RecipeSettings
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Replayed
@@ -21,7 +22,6 @@ from tutelage.teachers import Blending
 from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.claims import Claim, Comparison
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
@@ -38,7 +38,7 @@ PRINTED = "MNIST blending", "Pearson(error rate of class i, mean_j 0.5*sigmoid(p
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     steps: int = 500
@@ -60,11 +60,6 @@ class Settings:
     """new students whose errors are counted"""
     judge_steps: int = 500
     """of each of these"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "steps", "batch", "teacher_steps", "judges", "judge_steps")
-        at_least_one(self, "train", "held_out", "tested")
-        not_negative(self, "lr", "teacher_lr")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Adam
 
 from papers.framework.recipe import Outcome, Plot, above, curves
+from papers.framework.settings import RecipeSettings
 from papers.students import (
     accuracy,
     balanced_indices,
@@ -30,14 +31,14 @@ from tutelage.teachers.curriculum import Beyond
 from tutelage.training.loops import Episode, episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Progress, as_lesson
-from tutelage.validation.ranges import at_least_one, not_negative
+from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
 
 
 @dataclass(frozen=True)
-class Course:
+class Course(RecipeSettings):
     """How a curriculum is learned; the defaults are the paper's for rotated digits."""
 
     steps: int = 500
@@ -51,10 +52,6 @@ class Course:
     """whether each student has an initialisation of its own"""
     teacher_lr: float = 1e-3
     """of the curriculum's Adam"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "steps", "batch", "teacher_steps")
-        not_negative(self, "lr", "teacher_lr")
 
 
 def learned(
@@ -114,7 +111,7 @@ class Pupil(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     data: str = "cifar10"
@@ -134,8 +131,7 @@ class Settings:
     """at the test accuracy, evenly along a pupil's training; the last at its end"""
 
     def __post_init__(self) -> None:
-        at_least_one(self, "train", "held_out", "tested", "batch", "looks")
-        not_negative(self, "lr")
+        super().__post_init__()
         for pupil in self.pupils:
             at_least_one(pupil, "steps")
             require_network(pupil.name)

@@ -13,13 +13,13 @@ from torch.optim import SGD
 from papers.data.few_shot.benchmarks import ClassParts, few_shot
 from papers.data.few_shot.episodes import UNSPOILT, Episode, Episodes, Spoiling
 from papers.few_shot import accuracy, adapt, adaptation, weights_at
+from papers.framework.settings import RecipeSettings, Share
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
 from tutelage.models import FourBlockCNN, FourBlocks
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import Plain, SupportWeights
-from tutelage.validation.ranges import at_least_one, not_negative, parts
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import load_known
@@ -40,7 +40,7 @@ class Source(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     width: int = 32
@@ -62,14 +62,8 @@ class Settings:
     """tasks for each of these steps"""
     tested: int = 1000
     """tasks"""
-    spoilt: float = 0.4
+    spoilt: Share = 0.4
     """probability that a support image's pixels are shuffled, in the arms that say so"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "width", "queries", "steps", "test_steps", "start_steps")
-        at_least_one(self, "spoilt_start_steps", "group", "tested")
-        not_negative(self, "lr", "start_lr")
-        parts(self, "spoilt")
 
 
 def source(arm: str) -> Source:

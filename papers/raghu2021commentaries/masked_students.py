@@ -9,14 +9,15 @@ from torch.optim.lr_scheduler import MultiStepLR
 
 from papers.framework.drawings import Drawing, image_rows, seen_through
 from papers.framework.recipe import Outcome
+from papers.framework.settings import Positive, RecipeSettings, Shares
 from papers.students import (
     ImageParts,
+    Network,
     build_network,
     evaluate,
     fit,
     joint_tutor,
     learn_jointly,
-    require_network,
     sgd,
 )
 from tutelage.augment import crop_and_flip
@@ -26,7 +27,6 @@ from tutelage.teachers import AttentionMask, Plain, RandomMask
 from tutelage.teachers.attention_mask import gaussian
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, as_lesson
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
 
@@ -35,14 +35,14 @@ SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     data: str
     """the set of images"""
-    sigma: float = 15.0
+    sigma: Positive = 15.0
     """standard deviation of a mask, pixels"""
-    student: str = "resnet18-cifar"
+    student: Network = "resnet18-cifar"
     """see ``tutelage.models.STUDENTS`` and ``papers.students.SLIM``"""
     train: int = 45_000
     """images, to learn the masks with and then to train students on"""
@@ -54,24 +54,16 @@ class Settings:
     """images per student step"""
     joint_epochs: int = 100
     """in which masks and a first student learn together"""
-    joint_lr: float = 1e-4
+    joint_lr: Positive = 1e-4
     """of Adam for both of them, and the scale of the Neumann series"""
     epochs: int = 100
     """of a new student under the masks as they then are"""
     lr: float = 0.1
     """of its SGD"""
-    drops: tuple[float, ...] = (0.3, 0.6, 0.8)
+    drops: Shares = (0.3, 0.6, 0.8)
     """shares of the epochs after which that falls to a tenth"""
     mirrored: bool = True
     """whether a new student sees images mirrored at random, besides cropped"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "train", "held_out", "tested", "batch")
-        at_least_one(self, "joint_epochs", "epochs")
-        above_zero(self, "sigma", "joint_lr")
-        not_negative(self, "lr")
-        shares(self, "drops")
-        require_network(self.student)
 
 
 class InLastChannel(nn.Module):

@@ -14,15 +14,15 @@ from torch.optim.lr_scheduler import MultiStepLR
 
 from papers.data.published.birds_on_places import birds_on_places
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves, expectation
+from papers.framework.settings import Positive, RecipeSettings, Student
 from papers.raghu2021commentaries.masked_students import attention_masks, drawn
 from papers.students import build_network, fit, joint_tutor, learn_jointly, predictions, sgd
 from tutelage.models import MaskUNet
-from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask, Plain, RandomMask
 from tutelage.training.forward import prediction_lesson
 from tutelage.training.tutor import Tutor
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative
+from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.described import ThreeParts
@@ -46,13 +46,13 @@ AT_ONCE = 250
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     data: Literal["birds", "digits"] = "birds"
-    sigma: float = 50.0
+    sigma: Positive = 50.0
     """standard deviation of a mask, pixels"""
-    student: str = "resnet18"
+    student: Student = "resnet18"
     """see ``tutelage.models.STUDENTS``"""
     sizes: Sizes = SIZES
     """images in each part; of digits alone, the birds are all taken"""
@@ -60,7 +60,7 @@ class Settings:
     """images per student step"""
     joint_epochs: int = 100
     """in which masks and a first student learn together"""
-    joint_lr: float = 1e-4
+    joint_lr: Positive = 1e-4
     """of Adam for both of them, and the scale of the Neumann series"""
     epochs: int = 100
     """of a new student under the masks as they then are"""
@@ -68,11 +68,8 @@ class Settings:
     """of its SGD; a tenth of that after half and nine tenths of the epochs"""
 
     def __post_init__(self) -> None:
-        at_least_one(self, "batch", "joint_epochs", "epochs")
+        super().__post_init__()
         at_least_one(self.sizes, *self.sizes._fields)
-        above_zero(self, "sigma", "joint_lr")
-        not_negative(self, "lr")
-        require_student(self.student)
 
 
 @cache

@@ -13,16 +13,15 @@ import torch
 from torch import Tensor
 
 from papers.framework.recipe import Outcome, Panel, Plot, Recipe, expectation
+from papers.framework.settings import Positive, RecipeSettings, Student
 from papers.raghu2021commentaries.masked_students import attention_masks, drawn
 from papers.students import endless, joint_tutor
 from tutelage.models import build_student
-from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask
 from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage.validation.ranges import above_zero, at_least_one
 from tutelage_cli.claims import Claim, Comparison
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.described import Described
@@ -35,16 +34,16 @@ LOOKS = 10
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     side: int = 56
     """pixels of an image; a digit has half of it"""
-    sigma: float = 15.0
+    sigma: Positive = 15.0
     """standard deviation of the mask, pixels"""
-    student: str = "resnet18-cifar"
+    student: Student = "resnet18-cifar"
     """see ``tutelage.models.STUDENTS``"""
-    lr: float = 1e-4
+    lr: Positive = 1e-4
     """of Adam, for student and masks, and the scale of the Neumann series"""
     batch: int = 128
     """images per student step, and as many held-out ones per teacher step"""
@@ -56,11 +55,6 @@ class Settings:
     """images"""
     tested: int = 5_000
     """test images"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "side", "batch", "steps", "train", "held_out", "tested")
-        above_zero(self, "sigma", "lr")
-        require_student(self.student)
 
 
 @dataclass(frozen=True)

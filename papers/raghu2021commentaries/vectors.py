@@ -18,6 +18,7 @@ from torch.optim import Adam
 
 from papers.data.published.celeba import attribute_names, read_celeba
 from papers.framework.recipe import Outcome, Recipe, above, curves, expectation
+from papers.framework.settings import RecipeSettings
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import Auxiliary, binary_cross_entropy
 from tutelage.models import FourBlocks, TwoHeads
@@ -26,7 +27,6 @@ from tutelage.signals import Unrolled
 from tutelage.teachers import AuxiliaryTargets
 from tutelage.training.loops import episodic
 from tutelage.types import Batch
-from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
@@ -49,7 +49,7 @@ OF_FACES = ("Blond_Hair", "Black_Hair", "Eyeglasses", "Wearing_Hat")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     faces: str = "celeba"
@@ -71,11 +71,6 @@ class Settings:
     """of Adam, for students and teacher"""
     teacher_steps: int = 50
     """students to learn through, one after the other"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "train", "held_out", "tested", "vector", "width")
-        at_least_one(self, "steps", "batch", "teacher_steps")
-        not_negative(self, "lr")
 
 
 class Material(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -12,14 +12,13 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
 from papers.framework.recipe import Outcome
+from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Shares, Student
 from papers.students import accuracy, build_network, fit, limited, predictions, splits
 from tutelage.augment import crop_and_flip
-from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
 from tutelage.teachers.worst_case import require_positive
 from tutelage.training.tutor import Tutor
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
 from tutelage_cli.data.batches import Batches, statistics
 
 METRICS = {
@@ -29,12 +28,20 @@ METRICS = {
 }
 
 
+def _above_zero_or_infinite(settings: object, name: str) -> None:
+    require_positive(name, getattr(settings, name))
+
+
+Temperature = Annotated[float, _above_zero_or_infinite]
+"""infinity weighs copies alike"""
+
+
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's for CIFAR-10 and ResNet-20."""
 
     data: str = "cifar10"
-    student: str = "resnet20"
+    student: Student = "resnet20"
     examples: int | None = None
     """training images, class balanced; None: all"""
     tested: int | None = None
@@ -43,30 +50,22 @@ class Settings:
     """rows of every image, itself among them"""
     offline: bool = False
     """whether an image has the same copies in every epoch"""
-    pad: int = 4
+    pad: CountOrZero = 4
     """black pixels on every side before cropping"""
     flip: bool = True
-    temperature: float = 1.0
+    temperature: Temperature = 1.0
     """lambda_P"""
-    weight: float = 1.0
+    weight: Positive = 1.0
     """lambda_T, of the soft loss"""
     batch: int = 128
     """images, each with its copies"""
     epochs: int = 200
     lr: float = 0.1
-    decay_at: tuple[float, ...] = (0.3, 0.6, 0.8)
+    decay_at: Shares = (0.3, 0.6, 0.8)
     """shares of the run after which the learning rate is multiplied"""
     decay: float = 0.2
     """by what"""
     weight_decay: float = 5e-4
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "examples", "tested", "copies", "batch", "epochs")
-        above_zero(self, "weight")
-        require_positive("temperature", self.temperature)  # infinity weighs copies alike
-        not_negative(self, "pad", "lr", "decay", "weight_decay")
-        shares(self, "decay_at")
-        require_student(self.student)
 
 
 class Way(NamedTuple):

@@ -14,8 +14,10 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from papers.data.text.batches import TextBatches
 from papers.framework.recipe import Outcome
+from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Share
 from papers.metrics import GLUE, accuracy
 from papers.students import fit, predictions
+from papers.yi2021mmel.copied_images import Temperature
 from papers.yi2021mmel.glue_texts import Material, Source, bare, copies_of, material
 from papers.yi2021mmel.language_models import encoder
 from tutelage.losses.objectives import Objective, cross_entropy, squared_error
@@ -31,10 +33,8 @@ from tutelage.teachers import (
     WorstCaseSoft,
     predicted,
 )
-from tutelage.teachers.worst_case import require_positive
 from tutelage.teachers.worst_case_soft import TargetRule, own_prediction, probabilities
 from tutelage.training.tutor import Tutor
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative, parts
 
 METRICS = {
     "score": "of held-out texts by the task's own measure, at the end, %",
@@ -50,7 +50,7 @@ NEW = "small"
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     source: Source = field(default_factory=Source)
@@ -58,13 +58,13 @@ class Settings:
     student: str = ""
     """folder of an encoder of transformers, or its name in ``$TUTELAGE_DATA``; nothing: that of
     the texts' language model; ``small``, and nothing without one: a small new student"""
-    dropout: float = 0.1
+    dropout: Share = 0.1
     """in hidden layers and attention; the paper chose each from 0 and 0.1"""
-    temperature: float = 1.0
+    temperature: Temperature = 1.0
     """lambda_P"""
-    weight: float = 1.0
+    weight: Positive = 1.0
     """lambda_T"""
-    smoothing: float = 0.1
+    smoothing: Share = 0.1
     """of labels, where they are smoothed"""
     batch: int = 32
     """texts, each with its copies"""
@@ -72,15 +72,8 @@ class Settings:
     """None: 3 for the tasks of ``LARGE``, 10 for others"""
     lr: float = 3e-5
     """of AdamW at its height; falls to 0 in a line"""
-    warm_up: int = 0
+    warm_up: CountOrZero = 0
     """steps in which it rises"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "batch", "epochs")
-        above_zero(self, "weight")
-        require_positive("temperature", self.temperature)  # infinity weighs copies alike
-        not_negative(self, "lr", "warm_up")
-        parts(self, "dropout", "smoothing")
 
     @property
     def epochs_or_default(self) -> int:

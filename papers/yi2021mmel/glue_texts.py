@@ -9,6 +9,7 @@ import torch
 from joblib import Memory
 from torch import Tensor
 
+from papers.framework.settings import RecipeSettings, Share
 from papers.text_augment import SEARCHES, LanguageModel, Substitution, kept
 from papers.yi2021mmel.language_models import (
     Language,
@@ -19,7 +20,6 @@ from papers.yi2021mmel.language_models import (
 )
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.json_files import environment
-from tutelage.validation.ranges import at_least_one, parts
 from tutelage_cli.data.cache import cache_folder
 from tutelage_cli.data.local import local_folder
 from tutelage_cli.data.text.labelled import LabelledTexts, TextSplits, read_texts
@@ -31,7 +31,7 @@ copies are made once"""
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(RecipeSettings):
     """Which texts and copies; the defaults are the paper's."""
 
     task: str = "sst2"
@@ -44,7 +44,7 @@ class Source:
     """tokens of a text"""
     copies: int = 4
     """of every text, beside itself"""
-    share: float = 0.4
+    share: Share = 0.4
     """of tokens that are replaced"""
     search: str = "greedy"
     """or ``beam``"""
@@ -58,8 +58,7 @@ class Source:
     """how the small one is trained"""
 
     def __post_init__(self) -> None:
-        at_least_one(self, "examples", "tested", "longest", "copies")
-        parts(self, "share")
+        super().__post_init__()
         if self.search not in SEARCHES:
             raise UsageError(
                 f"Unknown search '{self.search}'. {nearest(self.search, SEARCHES)}"

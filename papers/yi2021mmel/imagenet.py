@@ -25,16 +25,15 @@ from papers.data.crops import Crops
 from papers.data.published.imagenet import Parts, first_classes, open_imagenet
 from papers.data.streamed import Streamed
 from papers.framework.recipe import Outcome, Recipe
+from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Shares
 from papers.students import fit
-from papers.yi2021mmel.copied_images import BASELINE, Normalised, Way, weigher
+from papers.yi2021mmel.copied_images import BASELINE, Normalised, Temperature, Way, weigher
 from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import BroughtCopies, Together
-from tutelage.teachers.worst_case import require_positive
 from tutelage.training.tutor import Tutor
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
 from tutelage_cli.claims import Claim, Comparison
 from tutelage_cli.data.cache import cache_folder
 from tutelage_cli.data.local import FOLDER, local_folder
@@ -90,7 +89,7 @@ MADE = "made"
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or what is usual where it is silent."""
 
     folder: str = "imagenet"
@@ -105,15 +104,15 @@ class Settings:
     """of a crop, pixels"""
     copies: int = 10
     """rows of every image, its middle among them"""
-    temperature: float = 1.0
+    temperature: Temperature = 1.0
     """lambda_P"""
-    weight: float = 1.0
+    weight: Positive = 1.0
     """lambda_T, of the soft loss"""
     batch: int = 256
     """images, each with its copies"""
     epochs: int = 100
     lr: float = 0.1
-    decay_at: tuple[float, ...] = (0.3, 0.6, 0.9)
+    decay_at: Shares = (0.3, 0.6, 0.9)
     """shares of the run after which the learning rate is multiplied"""
     decay: float = 0.1
     """by what"""
@@ -122,16 +121,11 @@ class Settings:
     """rows that the student sees at a time; None: all of a batch"""
     bfloat16: bool = False
     """whether the student's passes run in it"""
-    workers: int = 8
+    workers: CountOrZero = 8
     """processes that read images"""
 
     def __post_init__(self) -> None:
-        at_least_one(self, "classes", "examples", "side", "copies", "batch", "epochs")
-        at_least_one(self, "micro_batch")
-        above_zero(self, "weight")
-        require_positive("temperature", self.temperature)  # infinity weighs copies alike
-        not_negative(self, "lr", "decay", "weight_decay", "workers")
-        shares(self, "decay_at")
+        super().__post_init__()
         if self.student:
             require_student(self.student)
 

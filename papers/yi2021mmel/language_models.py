@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.optim import AdamW
 
+from papers.framework.settings import RecipeSettings
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.models.pretrained import (
     in_one_line,
@@ -26,7 +27,6 @@ from tutelage.models.text_classifier import (
     text_classifier,
 )
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.data.local import FOLDER, local_folder
 from tutelage_cli.data.text.tokens import tokenised
 
@@ -85,7 +85,7 @@ _WARM_UP = 100
 
 
 @dataclass(frozen=True)
-class Language:
+class Language(RecipeSettings):
     """How a language model is trained; the numbers are ours."""
 
     words: int = 4000
@@ -97,10 +97,6 @@ class Language:
     """tokens of a sentence"""
     sentences: int = 20_000
     """that it learns from, at most"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "words", "steps", "batch", "longest", "sentences")
-        not_negative(self, "lr")
 
 
 def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:
