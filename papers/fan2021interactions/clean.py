@@ -10,14 +10,18 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch import nn
-from torch.optim import SGD, Adam, Optimizer
+from torch.optim import Adam
 
-from papers.fan2021interactions.reweighting import PLAIN, Way, interactions, ready, train
-from papers.fan2021interactions.reweighting_settings import (
+from papers.fan2021interactions.reweighting import (
+    PLAIN,
     Settings,
+    Way,
+    interactions,
     material_of,
+    ready,
     shown,
+    student_of,
+    train,
     train_settings_of,
 )
 from papers.fan2021interactions.tables import BEST, CLEAN, METRICS
@@ -26,7 +30,6 @@ from papers.students import endless
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import expected_error
 from tutelage.losses.probability import Focal
-from tutelage.models.catalogue import build_student
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import DynamicLoss, KeepOrDrop, KeepProbability, SelfPaced
 from tutelage.training.accuracy_reward import Goal, rewarded
@@ -64,25 +67,12 @@ class Episodes(Settings):
 def learnt_to_keep(seed: int, settings: Episodes, device: torch.device) -> Way:
     """Learn what to keep, from fresh students on the seed's own data."""
     material = material_of(settings, seed)
-    streams, images = (
-        open_streams(material, train_settings_of(settings), seed, device),
-        shown(material),
-    )
-
-    def student(number: int) -> tuple[nn.Module, Optimizer]:
-        made = build_student(
-            settings.student, **images._asdict(), seed=mixed_seed(seed, number)
-        )
-        made = made.to(device).train()
-        rule = SGD(
-            made.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay
-        )
-        return made, rule
-
+    images = shown(material)
+    streams = open_streams(material, train_settings_of(settings), seed, device)
     with seeded(seed, torch.device("cpu")):
         teacher = KeepOrDrop(KeepProbability(images.classes)).to(device)
     episodes = rewarded(
-        student,
+        lambda number: student_of(settings, images, mixed_seed(seed, number), device),
         teacher,
         Adam(teacher.parameters(), settings.keep_lr),
         lambda number: endless(streams.train, mixed_seed(seed, number) % 2**31),

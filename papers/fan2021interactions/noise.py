@@ -22,15 +22,15 @@ from papers.fan2021interactions.reweighting import (
     train,
 )
 from papers.fan2021interactions.tables import BEST, METRICS, table_recipe
-from papers.framework.recipe import Outcome, Plot, Recipe, below, curves, expectation
+from papers.framework.recipe import Outcome, Recipe, below, curves, expectation
 from tutelage_cli.claims import Claim, Comparison
 
+OTHERS = {"meta-weight-net": META_WEIGHT_NET, "mentornet": MENTOR_NET}
 WAYS: Mapping[str, Way] = {
     "plain": PLAIN,
     "interactions": interactions(),
     "margin-loss": margin_loss("centred"),
-    "meta-weight-net": META_WEIGHT_NET,
-    "mentornet": MENTOR_NET,
+    **OTHERS,
 }
 ROWS = {
     "plain": "Baseline",
@@ -103,13 +103,16 @@ def _recipe(
     )
 
 
+ON_DIGITS = (
+    "Settings at mini scale are those of interactions-noise-flip: digits, where the printed "
+    "numbers are CIFAR-10's."
+)
 FLIP_20 = _recipe(
     "interactions-noise-flip-20",
     "Weights from the internal state lower the error where a fifth of the labels is flipped.",
     _column("Table 6", "cifar10", "flip2:0.2", DIGITS, Settings()),
     (4, 215),
-    "Settings at mini scale are those of interactions-noise-flip: digits, where the "
-    "printed numbers are CIFAR-10's.",
+    ON_DIGITS,
 )
 FLIP_CIFAR100 = _recipe(
     "interactions-noise-flip-cifar100",
@@ -132,8 +135,7 @@ UNIFORM = _recipe(
     _column("Table 5", "cifar10", "uniform:0.4", DIGITS, WIDE),
     (4, 600),
     "The true class is among those drawn: at p = 40%, 36% of the labels are wrong.",
-    "Settings at mini scale are those of interactions-noise-flip: digits, where the "
-    "printed numbers are CIFAR-10's.",
+    ON_DIGITS,
     "p = 60% and CIFAR-100 are the same with other settings, and not run here.",
 )
 
@@ -143,8 +145,7 @@ FLIP_WAYS: Mapping[str, Way] = {
     "interactions-centred": interactions(level="centred"),
     "margin-loss": margin_loss("free"),
     "margin-loss-centred": margin_loss("centred"),
-    "meta-weight-net": META_WEIGHT_NET,
-    "mentornet": MENTOR_NET,
+    **OTHERS,
 }
 
 
@@ -156,10 +157,8 @@ def flipped(arm: str, seed: int, settings: Settings, device: torch.device) -> Ou
 
 
 def _better(arm: str) -> tuple[Comparison, ...]:
-    return (
-        Comparison((arm, "error"), "below", ("plain", "error")),
-        Comparison((arm, "weight_wrong"), "below", (arm, "weight_right")),
-    )
+    weighs_wrong_less = below("weight_wrong", arm, (arm, "weight_right"))
+    return below("error", arm, "plain") + weighs_wrong_less
 
 
 FLIP = Recipe(
@@ -194,10 +193,11 @@ FLIP = Recipe(
     ),
     plots=(
         curves("Test error", "%", FLIP_WAYS, "test error"),
-        Plot(
+        curves(
             "Test error, the level free or held",
             "%",
-            {a: (a, "test error") for a in ("margin-loss", "margin-loss-centred")},
+            ("margin-loss", "margin-loss-centred"),
+            "test error",
         ),
     ),
     prepare=partial(ready, FLIP_WAYS),

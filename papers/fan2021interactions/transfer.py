@@ -13,16 +13,18 @@ from torch import nn
 
 from papers.fan2021interactions.reweighting import (
     PLAIN,
+    Settings,
     Trained,
     Way,
     interactions,
+    material_of,
     ready,
+    shown,
     train,
     train_on,
 )
-from papers.fan2021interactions.reweighting_settings import Settings, material_of, shown
 from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS
-from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
+from papers.framework.recipe import Outcome, Recipe, above, below, curves, expectation
 from papers.framework.settings import Student
 from tutelage.errors import UsageError
 from tutelage.models import internal_state
@@ -54,6 +56,10 @@ WHERE = ("same", "student", "data")
 """whom the frozen teacher teaches: a fresh student of the kind and data it was learnt with,
 another network, the same network on another data set"""
 ARMS = tuple(f"{where}.{teaching}" for where in WHERE for teaching in ("plain", "frozen"))
+ROWS = {
+    "student": "ResNet-32 -> ResNet-110 (CIFAR-10)",
+    "data": "CIFAR-10 -> CIFAR-100 (ResNet-32)",
+}
 SOURCE = interactions()
 
 
@@ -150,26 +156,12 @@ RECIPE = Recipe(
     ),
     table="Appendix B",
     printed={
-        ("student.frozen", "chosen_error"): (
-            "teacher transfer ResNet-32 -> ResNet-110 (CIFAR-10)",
-            "Error rate",
-        ),
-        ("data.frozen", "chosen_error"): (
-            "teacher transfer CIFAR-10 -> CIFAR-100 (ResNet-32)",
-            "Error rate",
-        ),
+        (f"{where}.frozen", "chosen_error"): (f"teacher transfer {row}", "Error rate")
+        for where, row in ROWS.items()
     },
     plots=(
-        Plot(
-            "Test error, the same data",
-            "%",
-            {a: (a, "test error") for a in ARMS if not a.startswith("data")},
-        ),
-        Plot(
-            "Test error, another data set",
-            "%",
-            {a: (a, "test error") for a in ARMS if a.startswith("data")},
-        ),
+        curves("Test error, the same data", "%", ARMS[:4], "test error"),
+        curves("Test error, another data set", "%", ARMS[4:], "test error"),
     ),
     prepare=prepare,
     notes=(

@@ -3,7 +3,6 @@
 Fan et al. 2021, section 5 and Table 7. Figures: ``docs/results.md``.
 """
 
-from functools import partial
 from itertools import islice
 
 import torch
@@ -22,7 +21,7 @@ from papers.fan2021interactions.translators import (
     spoilt,
     translation_bleu,
 )
-from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
+from papers.framework.recipe import Outcome, Plot, Recipe, above, below, curves, expectation
 from papers.models.translator import STATE, Translator
 from papers.students import endless
 from tutelage.losses.objectives import TokenCrossEntropy
@@ -30,7 +29,7 @@ from tutelage.randomness import mixed_seed
 from tutelage.signals import Reversible
 from tutelage.teachers import InternalState, Plain, SelfPaced
 from tutelage.training.tutor import Tutor
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim
 
 ARMS = (
     *(f"{noise}.{how}" for noise in ("clean", "masked") for how in ("none", "state")),
@@ -47,10 +46,6 @@ def _prepare(settings: TranslationSettings) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     for noise in dict.fromkeys(arm.split(".")[0] for arm in ARMS):
         pretrained(noise, settings, device)
-
-
-def _line(step: int, steps: int) -> float:
-    return 1 - step / steps
 
 
 def _teacher(name: str, student: Translator, settings: TranslationSettings) -> nn.Module:
@@ -95,10 +90,8 @@ def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device
         PairBatches(part, settings.batch, mixed_seed(seed, 1), device)
         for part in (pairs, material.held_out, material.test)
     )
-    looks, pace = (
-        [mean_loss(student, judging)],
-        LambdaLR(rule, partial(_line, steps=settings.steps)),
-    )
+    looks = [mean_loss(student, judging)]
+    pace = LambdaLR(rule, lambda step: 1 - step / settings.steps)
     for number, batch in enumerate(islice(endless(train), settings.steps), 1):
         tutor.step(batch, judging.draw(number) if tutor.wants_held_out else None)
         pace.step()
@@ -190,12 +183,8 @@ RECIPE = Recipe(
         expectation(
             "Where pairs have another's translation, a teacher that sees margin and loss gives "
             "these less weight.",
-            (
-                Comparison(("mispaired.surface", "auroc"), "above", 0.7),
-                Comparison(
-                    ("mispaired.surface", "right"), "above", ("mispaired.surface", "wrong")
-                ),
-            ),
+            above("auroc", "mispaired.surface", 0.7)
+            + above("right", "mispaired.surface", ("mispaired.surface", "wrong")),
         ),
         expectation(
             "Test loss is lower under it than without a teacher.",
@@ -218,10 +207,11 @@ RECIPE = Recipe(
             },
             across="look, the first before fine-tuning",
         ),
-        Plot(
+        curves(
             "Held-out loss, other pairs",
             "nats",
-            {arm: (arm, "held_out") for arm in ARMS if not arm.startswith("mis")},
+            [arm for arm in ARMS if not arm.startswith("mis")],
+            "held_out",
             across="look, the first before fine-tuning",
         ),
     ),

@@ -5,6 +5,7 @@ Fan et al. 2021, Figure 2. Figures: ``docs/results.md``.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,30 +13,26 @@ from sklearn.manifold import TSNE
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from papers.fan2021interactions.confident_learning import (
-    FOLDS,
-    label_quality,
-    out_of_sample,
-    probabilities,
-    scores,
-)
-from papers.fan2021interactions.noise import DIGITS, SMOKE
+from papers.fan2021interactions.noise import DIGITS, GPU, SMOKE
 from papers.fan2021interactions.reweighting import (
     Settings,
     Trained,
     Way,
     interactions,
     margin_loss,
+    material_of,
     ready,
     train,
 )
-from papers.fan2021interactions.reweighting_settings import material_of
 from papers.framework.drawings import Drawing, scatter
-from papers.framework.recipe import Outcome, Panel, Recipe, above, expectation
-from tutelage.errors import UsageError
+from papers.framework.recipe import Outcome, Panel, Recipe, above, below, expectation
+from tutelage.errors import MissingExtraError, UsageError
 from tutelage.functional.student import tapped
+from tutelage.losses.objectives import logits_of
 from tutelage.models import default_tap
-from tutelage_cli.claims import Claim, Comparison
+from tutelage.randomness import mixed_seed
+from tutelage_cli.claims import Claim
+from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.noise import HUMAN, Noise
 from tutelage_cli.train.evaluation import AT_ONCE, Opinion
 from tutelage_cli.train.material import Material
@@ -46,8 +43,68 @@ WAYS: Mapping[str, Way] = {
     "margin-loss": margin_loss("free"),
 }
 OUT_OF_SAMPLE = "confident-learning"
+FOLDS = 4
+"""parts of the training set, each judged by a student of the others"""
 DRAWN = 300
 """images in a picture"""
+
+
+class Unseen(NamedTuple):
+    """What students say of training images that they were not trained on."""
+
+    probabilities: Tensor
+    """[N, C], on the CPU"""
+    students: tuple[Trained, ...]
+    """one for each fold"""
+
+
+def scores() -> Any:
+    """The function of cleanlab that rates labels."""
+    try:
+        from cleanlab.rank import get_label_quality_scores
+    except ImportError as error:
+        raise MissingExtraError("cleanlab", "labels") from error
+    return get_label_quality_scores
+
+
+def label_quality(labels: Tensor, probabilities: Tensor) -> Tensor:
+    """How likely each label is right: its margin, once each class's threshold is taken off.
+
+    Without the thresholds, which are the mean confidence of the examples given a class, the
+    order would be that of margins, whatever confident learning adds to them.
+    """
+    rated = scores()(
+        labels.numpy(),
+        probabilities.double().numpy(),
+        method="normalized_margin",
+        adjust_pred_probs=True,
+    )
+    return torch.from_numpy(rated)
+
+
+@torch.no_grad()
+def probabilities(trained: Trained, batches: Batches) -> Tensor:
+    """What the student makes of some images, in evaluation mode."""
+    student = trained.tutor.student.eval()
+    found = [logits_of(student(batch.inputs)) for batch in batches.whole(AT_ONCE)]
+    return torch.cat(found).softmax(1).cpu()
+
+
+def out_of_sample(seed: int, settings: Settings, device: torch.device) -> Unseen:
+    """Train an untaught student for each fold, by the schedule of all other arms."""
+    material = material_of(settings, seed)
+    count = len(material.train)
+    draws = torch.Generator().manual_seed(mixed_seed(seed, FOLDS))
+    found, students = torch.empty(count, len(material.train.classes)), []
+    for rows in torch.randperm(count, generator=draws).chunk(FOLDS):
+        kept = torch.ones(count, dtype=torch.bool).index_fill(0, rows, False).nonzero()[:, 0]
+        truth = None if material.truth is None else material.truth[kept]
+        part = replace(material, train=material.train.rows(kept), truth=truth)
+        student = train_on(part, PLAIN, seed, settings, device)
+        left_out = replace(student.streams.train, images=material.train.rows(rows))
+        found[rows] = probabilities(student, left_out)
+        students.append(student)
+    return Unseen(found, tuple(students))
 
 
 def between_classes(weights: Tensor, classes: Tensor) -> float:
@@ -168,7 +225,7 @@ RECIPE = Recipe(
     settings={
         "smoke": SMOKE,
         "mini": DIGITS,
-        "gpu": Settings(student="resnet20", examples=9000, epochs=20, every=5, teacher_lr=0.02),
+        "gpu": GPU,
         "paper": Settings(held_out=5000, batch=128, epochs=300, decay_at=(80 / 300, 120 / 300)),
     },
     minutes={"smoke": 0.5, "mini": 3, "gpu": 5, "paper": 120},
@@ -176,7 +233,7 @@ RECIPE = Recipe(
     claims=(
         Claim(
             "The weights of a teacher of surface facts (M1; T0) fall with the loss.",
-            (Comparison(("T0", "weight_loss"), "below", 0.0),),
+            below("weight_loss", "T0", 0.0),
         ),
         Claim(
             "Those of a teacher of internal state and label (I0 and M0; T1) go by the class "
@@ -186,21 +243,17 @@ RECIPE = Recipe(
         expectation(
             "Low weights of the teacher of margin and loss find wrong labels as well as the "
             "loss alone does, or better.",
-            (
-                Comparison(
-                    ("margin-loss", "auroc"),
-                    "above",
-                    ("margin-loss", "auroc_loss"),
-                    margin=-0.01,
-                ),
-            ),
+            above("auroc", "margin-loss", ("margin-loss", "auroc_loss"), margin=-0.01),
         ),
         expectation(
             "They do so as well as confident learning, or better: from the same student's "
             "predictions, and from those of students that never saw the image.",
-            tuple(
-                Comparison(("margin-loss", "auroc"), "above", other, margin=-0.01)
-                for other in (("margin-loss", "auroc_confident"), (OUT_OF_SAMPLE, "auroc"))
+            above(
+                "auroc",
+                "margin-loss",
+                ("margin-loss", "auroc_confident"),
+                OUT_OF_SAMPLE,
+                margin=-0.01,
             ),
         ),
     ),

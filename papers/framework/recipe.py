@@ -4,14 +4,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from papers.framework.args import SCALES
 from papers.framework.drawings import Drawing
 from papers.framework.paper_tables import PAPERS, printed
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim, Comparison, Measure
 
 
 class Outcome(NamedTuple):
@@ -126,23 +126,31 @@ def expectation(text: str, comparisons: tuple[Comparison, ...]) -> Claim:
     return Claim(text, comparisons, of_paper=False)
 
 
-def above(metric: str, arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
-    """Comparisons of an arm's metric with others', for claims that it is higher."""
-    return tuple(Comparison((arm, metric), "above", (o, metric), margin) for o in others)
+Other = str | float | Measure
+"""what a metric is compared with: the same of another arm, a bound, or any other measure"""
 
 
-def below(metric: str, arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
-    """Comparisons of an arm's metric with others', for claims that it is lower."""
-    return tuple(Comparison((arm, metric), "below", (o, metric), margin) for o in others)
+def above(metric: str, arm: str, *others: Other, margin: float = 0.0) -> tuple[Comparison, ...]:
+    """Comparisons for claims that an arm's metric is higher."""
+    return _compared("above", (arm, metric), others, margin)
+
+
+def below(metric: str, arm: str, *others: Other, margin: float = 0.0) -> tuple[Comparison, ...]:
+    """Comparisons for claims that an arm's metric is lower."""
+    return _compared("below", (arm, metric), others, margin)
+
+
+def _compared(
+    side: Literal["above", "below"], what: Measure, others: Iterable[Other], margin: float
+) -> tuple[Comparison, ...]:
+    measures = [(other, what[1]) if isinstance(other, str) else other for other in others]
+    return tuple(Comparison(what, side, other, margin) for other in measures)
 
 
 def better(arm: str, *others: str) -> tuple[Comparison, ...]:
     """Comparisons with other arms, for claims of a higher test accuracy and a lower loss."""
-    return tuple(
-        comparison
-        for other in others
-        for comparison in (*above("test_accuracy", arm, other), *below("test_loss", arm, other))
-    )
+    pairs = [above("test_accuracy", arm, o) + below("test_loss", arm, o) for o in others]
+    return tuple(comparison for pair in pairs for comparison in pair)
 
 
 def curves(

@@ -10,8 +10,14 @@ import yaml
 from papers.catalogue import load_recipe
 from papers.fan2021interactions import reweighting
 from papers.fan2021interactions.noise import SMOKE
-from papers.fan2021interactions.reweighting import PLAIN, interactions, ready, train_on
-from papers.fan2021interactions.reweighting_settings import Settings, material_of
+from papers.fan2021interactions.reweighting import (
+    PLAIN,
+    Settings,
+    interactions,
+    material_of,
+    ready,
+    train_on,
+)
 from papers.fan2021interactions.translators import TranslationSettings
 from tests.trained import one_line, run_papers, unchecked
 from tutelage_cli.data.images import ImageSet
