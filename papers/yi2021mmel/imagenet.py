@@ -27,7 +27,7 @@ from papers.data.streamed import Streamed
 from papers.framework.recipe import Outcome, Recipe
 from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Shares
 from papers.students import fit
-from papers.yi2021mmel.copied_images import BASELINE, Normalised, Temperature, Way, weigher
+from papers.yi2021mmel.copies import BASELINE, Normalised, Temperature, Way, weigher
 from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
