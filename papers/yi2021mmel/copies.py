@@ -6,7 +6,7 @@ Yi et al. 2021, Tables 1 and 2. Figures: ``docs/results.md``.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -140,17 +140,14 @@ def teacher_of(way: Way, settings: Settings) -> nn.Module:
     augment = partial(crop_and_flip, pad=settings.pad, mode="zeros", flip=settings.flip)
     k = way.copies or settings.copies
     copies = Copies(k, augment, include_original=k > 1, offline=settings.offline)
-    return Together(copies, weigher(way, settings.temperature, settings.weight))
+    return Together(copies, weigher(way.loss, settings.temperature, settings.weight))
 
 
-def weigher(way: Way, temperature: float, weight: float) -> nn.Module:
-    """What weighs the copies of an image."""
-    weighers = {
-        "uniform": UniformCopies(),
-        "hard": WorstCase(temperature),
-        "soft": WorstCaseSoft(temperature, weight),
-    }
-    return weighers[way.loss]
+def weigher(loss: str, temperature: float, weight: float, **soft: Any) -> nn.Module:
+    """What weighs the copies of an example; options of the soft loss as its class has them."""
+    if loss == "soft":
+        return WorstCaseSoft(temperature, weight, **soft)
+    return WorstCase(temperature) if loss == "hard" else UniformCopies()
 
 
 WAYS: Mapping[str, Way] = {

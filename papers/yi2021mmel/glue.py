@@ -13,7 +13,7 @@ import torch
 
 from papers.framework.recipe import Outcome, Recipe, above, below, curves, expectation
 from papers.yi2021mmel.glue_students import METRICS, Settings, Way, student_of, trained
-from papers.yi2021mmel.glue_texts import Source, material, read
+from papers.yi2021mmel.glue_texts import Source, copies_of, material
 from papers.yi2021mmel.language_models import Language
 from tutelage_cli.claims import Claim
 
@@ -64,11 +64,10 @@ SMALL = (
 )
 
 
-def prepare(settings: Settings) -> object:
+def prepare(settings: Settings) -> None:
     """Make the copies before any job, and see whether there is a student."""
-    copies = read(settings.source)
+    copies_of(settings.source)
     student_of(settings, material(settings.source), 0)
-    return copies
 
 
 LABELLED = Recipe(

@@ -20,7 +20,7 @@ from papers.data.text.batches import TextBatches
 from papers.framework.recipe import Outcome
 from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Share
 from papers.students import fit, predictions
-from papers.yi2021mmel.copies import Temperature
+from papers.yi2021mmel.copies import Temperature, weigher
 from papers.yi2021mmel.glue_texts import Material, Source, bare, copies_of, material
 from papers.yi2021mmel.language_models import encoder
 from tutelage.losses.objectives import Objective, cross_entropy, squared_error
@@ -30,13 +30,10 @@ from tutelage.teachers import (
     Plain,
     StoredCopies,
     Together,
-    UniformCopies,
     UnlessChanged,
-    WorstCase,
-    WorstCaseSoft,
     predicted,
 )
-from tutelage.teachers.worst_case_soft import TargetRule, own_prediction, probabilities
+from tutelage.teachers.worst_case_soft import own_prediction, probabilities
 from tutelage.training.tutor import Tutor
 
 METRICS = {
@@ -198,22 +195,10 @@ def _teacher(
 ) -> nn.Module:
     theirs = None if labels is None else labels[1]
     stored = StoredCopies(copies_of(settings.source), texts.ids, theirs)
-    kind, rule = _kind(texts), own_prediction
-    if labels is not None:
-        rule = UnlessChanged(labels[0], texts.ids)
-    return Together(stored, _weigher(way, settings, kind, rule))
-
-
-def _weigher(way: Way, settings: Settings, kind: _Kind, rule: TargetRule) -> nn.Module:
-    if way.loss == "soft":
-        return WorstCaseSoft(
-            settings.temperature,
-            settings.weight,
-            rule=rule,
-            objective=kind.objective,
-            predict=kind.predict,
-        )
-    return WorstCase(settings.temperature) if way.loss == "hard" else UniformCopies()
+    kind = _kind(texts)
+    rule = own_prediction if labels is None else UnlessChanged(labels[0], texts.ids)
+    soft = {"rule": rule, "objective": kind.objective, "predict": kind.predict}
+    return Together(stored, weigher(way.loss, settings.temperature, settings.weight, **soft))
 
 
 def _batches(

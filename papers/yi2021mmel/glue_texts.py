@@ -137,11 +137,6 @@ def copies_of(source: Source) -> Tensor:
     return kept(made, *texts.train, seed=REPLACED_AT, folder=folder)
 
 
-def read(source: Source) -> object:
-    """Make the copies, so that jobs find them."""
-    return copies_of(source)
-
-
 @cache
 def _language(source: Source) -> tuple[Any, Any]:
     # tokenizer and masked language model

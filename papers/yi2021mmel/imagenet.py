@@ -3,38 +3,36 @@
 Yi et al. 2021, Table 5. Figures: ``docs/results.md``.
 """
 
+import io
 import os
-import shutil
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal
-from uuid import uuid4
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
 from papers.data.crops import Crops
 from papers.data.published.imagenet import Parts, first_classes, open_imagenet
 from papers.data.streamed import Streamed
-from papers.framework.recipe import Outcome, Recipe
+from papers.framework.recipe import Outcome, Recipe, above, below
 from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Shares
-from papers.students import fit
+from papers.students import accuracy, fit, predictions
 from papers.yi2021mmel.copies import BASELINE, Normalised, Temperature, Way, weigher
 from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
+from tutelage.storage.atomic_files import write_atomically
 from tutelage.teachers import BroughtCopies, Together
 from tutelage.training.tutor import Tutor
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim
 from tutelage_cli.data.cache import cache_folder
 from tutelage_cli.data.local import FOLDER, local_folder
 from tutelage_cli.data.splits import limit_rows
@@ -46,27 +44,16 @@ COUNTS = {"train": 8, "val": 4}
 
 def made_photos() -> Path:
     """Stripes of three directions in colours of noise, in JPEG files of many sizes."""
-    place = cache_folder() / "recipes" / "made-photos"
-    if not place.is_dir():
-        fresh = place.with_name(f".{place.name}-{uuid4().hex}")
-        _write(fresh)
-        try:
-            fresh.rename(place)
-        except OSError:  # another process was faster
-            shutil.rmtree(fresh)
-            if not place.is_dir():
-                raise
-    return place
-
-
-def _write(place: Path) -> None:
-    draws = np.random.default_rng(0)
+    place, draws = cache_folder() / "recipes" / "made-photos", np.random.default_rng(0)
     for split, count in COUNTS.items():
         for number, name in enumerate(NAMES):
-            folder = place / split / name
-            folder.mkdir(parents=True)
+            (place / split / name).mkdir(parents=True, exist_ok=True)
             for row in range(count):
-                _photo(draws, number).save(folder / f"{name}_{row}.JPEG")
+                file, photo = place / split / name / f"{name}_{row}.JPEG", io.BytesIO()
+                _photo(draws, number).save(photo, format="JPEG")
+                if not file.exists():
+                    write_atomically(file, photo.getvalue())
+    return place
 
 
 def _photo(draws: np.random.Generator, direction: int) -> Image.Image:
@@ -167,7 +154,9 @@ def trained(
     schedule = MultiStepLR(
         rule, [int(share * settings.epochs) for share in settings.decay_at], settings.decay
     )
-    teacher = Together(BroughtCopies(), weigher(way, settings.temperature, settings.weight))
+    teacher = Together(
+        BroughtCopies(), weigher(way.loss, settings.temperature, settings.weight)
+    )
     tutor = Tutor(
         own, rule, teacher, seed=mixed_seed(seed, 3), micro_batch=settings.micro_batch
     )
@@ -180,14 +169,12 @@ def trained(
             Crops(val, settings.side, 1, original=True),
         )
     )
-    cast = (
-        partial(torch.autocast, device.type, torch.bfloat16)
-        if settings.bfloat16
-        else nullcontext
-    )
+    cast = partial(torch.autocast, device.type, torch.bfloat16, enabled=settings.bfloat16)
     fit(tutor, batches, settings.epochs, schedule, autocast=cast)
-    accuracy, loss = _evaluate(own, testing)
-    return Outcome({"accuracy": accuracy, "loss": loss})
+    middles = (b._replace(inputs=b.inputs[:, 0]) for b in testing.whole(256))
+    logits, labels = predictions(own, middles)
+    loss = float(F.cross_entropy(logits, labels, reduction="sum")) / len(labels)
+    return Outcome({"accuracy": accuracy(logits, labels), "loss": loss})
 
 
 def _student(name: str, settings: Settings, classes: int, seed: int) -> nn.Module:
@@ -195,19 +182,6 @@ def _student(name: str, settings: Settings, classes: int, seed: int) -> nn.Modul
     made = build_student(name, classes=classes, channels=3, size=settings.side, seed=start)
     mean, std = (255 * torch.tensor(values) for values in (MEAN, STD))  # of bytes
     return Normalised(made, mean, std)
-
-
-@torch.no_grad()
-def _evaluate(student: nn.Module, batches: Streamed) -> tuple[float, float]:
-    # accuracy, %, and mean loss, nats
-    student.eval()
-    right = loss = torch.zeros((), dtype=torch.float64)
-    for batch in batches.whole(256):
-        logits: Tensor = student(batch.inputs[:, 0])
-        right = right + (logits.argmax(1) == batch.targets).sum().cpu()
-        loss = loss + F.cross_entropy(logits, batch.targets, reduction="sum").double().cpu()
-    count = len(batches.examples)
-    return 100 * float(right) / count, float(loss) / count
 
 
 DEPTHS = (18, 34, 50)
@@ -223,13 +197,6 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     """Train one student with one seed."""
     depth, way = ARMS[arm]
     return trained(f"resnet{depth}", WAYS[way], seed, settings, device)
-
-
-def _compared(way: str, side: Literal["above", "below"]) -> tuple[Comparison, ...]:
-    return tuple(
-        Comparison((f"resnet{n}.{way}", "accuracy"), side, (f"resnet{n}.one", "accuracy"))
-        for n in DEPTHS
-    )
 
 
 RECIPE = Recipe(
@@ -254,12 +221,20 @@ RECIPE = Recipe(
     claims=(
         Claim(
             "Ten crops weighed by their losses do better than one, with every ResNet.",
-            _compared("hard", "above"),
+            tuple(
+                c
+                for n in DEPTHS
+                for c in above("accuracy", f"resnet{n}.hard", f"resnet{n}.one")
+            ),
         ),
         Claim(
             "The soft loss does worse than one crop: its targets come of a model that is wrong "
             "about many images.",
-            _compared("soft", "below"),
+            tuple(
+                c
+                for n in DEPTHS
+                for c in below("accuracy", f"resnet{n}.soft", f"resnet{n}.one")
+            ),
         ),
     ),
     table="Table 5",
