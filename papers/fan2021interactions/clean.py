@@ -42,16 +42,11 @@ from tutelage_cli.train.material import open_streams
 class Episodes(Settings):
     """What decides a job where some arm learns over whole students."""
 
-    episodes: int = 50
-    """students that a teacher of what to keep learns from"""
-    goal: float = 0.8
-    """held-out accuracy for which an episode is rewarded, in (0, 1]"""
-    goal_steps: int = 3500
-    """student steps after which it is given up"""
-    goal_every: int = 50
-    """student steps between two looks at the accuracy"""
-    keep_lr: float = 1e-3
-    """of the Adam that takes a step after each episode"""
+    episodes: int = 50  # students that a teacher of what to keep learns from
+    goal: float = 0.8  # held-out accuracy for which an episode is rewarded, in (0, 1]
+    goal_steps: int = 3500  # student steps after which it is given up
+    goal_every: int = 50  # student steps between two looks at the accuracy
+    keep_lr: float = 1e-3  # of the Adam that takes a step after each episode
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,8 +110,7 @@ ROWS = {
 """what the paper calls them"""
 SMALL: Mapping[str, Any] = {"student": "cnn", "examples": 2000, "augment": "none", "epochs": 20}
 """the small network at mini scale, with steps enough to learn its images by heart"""
-MANY: Mapping[str, Any] = {**SMALL, "examples": 5000}
-"""the same for a hundred classes"""
+MANY: Mapping[str, Any] = {**SMALL, "examples": 5000}  # the same for a hundred classes
 FEW = {"goal_steps": 200, "goal_every": 10, "episodes": 10}
 GOALS = {"cifar10": (0.25, 0.8), "cifar100": (0.05, 0.4)}
 """the accuracy that an episode is to come to, at mini and gpu scale, and at paper scale"""

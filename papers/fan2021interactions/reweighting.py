@@ -44,8 +44,7 @@ class Settings(RecipeSettings):
     examples: int | None = None
     """training images, class balanced, beside the held-out ones; None: all"""
     held_out: int = 1000
-    tested: int | None = None
-    """test images, class balanced; None: all"""
+    tested: int | None = None  # test images, class balanced; None: all
     noise: str = "flip2:0.4"
     imbalance: Annotated[float | None, factor] = None
     augment: Literal["none", "crop", "crop-flip"] = "crop-flip"
@@ -56,10 +55,8 @@ class Settings(RecipeSettings):
     decay_at: Shares = (2 / 3, 5 / 6)
     """shares of the run after which the learning rate is divided by ten"""
     teacher_lr: float = 1e-3
-    every: int = 20
-    """student steps between two teacher steps"""
-    look_back: int = 2
-    """student steps that the teacher's gradient looks back over"""
+    every: int = 20  # student steps between two teacher steps
+    look_back: int = 2  # student steps that the teacher's gradient looks back over
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,14 +120,10 @@ class Way(NamedTuple):
     """from the steps to look back over; None where nothing is learnt"""
     every: int | None = None
     """student steps between two teacher steps; the settings' where None"""
-    look_back: int | None = None
-    """the settings' where None"""
-    objective: Objective = cross_entropy
-    """what the student descends"""
-    metric: Objective | None = None
-    """what held-out images judge by; the objective where None"""
-    teacher_lr: float | None = None
-    """the settings' where None"""
+    look_back: int | None = None  # the settings' where None
+    objective: Objective = cross_entropy  # what the student descends
+    metric: Objective | None = None  # what held-out images judge by; the objective where None
+    teacher_lr: float | None = None  # the settings' where None
 
 
 def _independent(
@@ -141,8 +134,7 @@ def _independent(
 
 
 TRUST = ("weight_right", "weight_wrong", "auroc")
-PLAIN = Way(partial(_independent, Plain), signal=None)
-"""no teacher"""
+PLAIN = Way(partial(_independent, Plain), signal=None)  # no teacher
 
 
 class Trained(NamedTuple):
@@ -151,8 +143,7 @@ class Trained(NamedTuple):
     tutor: Tutor
     material: Material
     streams: Streams
-    series: Mapping[str, list[float]]
-    """one number per epoch"""
+    series: Mapping[str, list[float]]  # one number per epoch
 
     def errors(self) -> dict[str, float]:
         """Error on the test images, the same ones throughout."""

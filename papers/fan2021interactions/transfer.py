@@ -40,8 +40,7 @@ class Transfer(Settings):
 
     other_student: Student = "resnet110"
     other_data: str = "cifar100"
-    other_examples: int | None = None
-    """training images of the other set; None: all"""
+    other_examples: int | None = None  # training images of the other set; None: all
 
     def target(self, where: str) -> Settings:
         """The student and data that are taught."""

@@ -38,8 +38,7 @@ ARMS = (
 """what is wrong with the pairs, and who decides which count"""
 ROWS = {"clean": "IWSLT'14 De->En (clean)", "masked": "IWSLT'14 De->En (noisy)"}
 COLUMNS = {"none": "Baseline", "state": "Ours"}
-LOOKS = 5
-"""how often the held-out loss is taken while it is fine-tuned, and once before"""
+LOOKS = 5  # how often the held-out loss is taken while it is fine-tuned, and once before
 
 
 def _prepare(settings: TranslationSettings) -> None:

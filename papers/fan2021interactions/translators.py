@@ -31,10 +31,8 @@ from tutelage_cli.data.cache import cache_folder
 from tutelage_cli.data.local import local_folder
 from tutelage_cli.data.text.vocabulary import END, PAD, START, Vocabulary
 
-HEADS = 4
-"""of attention, which share a state"""
-SPOILT_AT = 1
-"""seed of what is spoilt, one for all, since they begin with the same student"""
+HEADS = 4  # of attention, which share a state
+SPOILT_AT = 1  # seed of what is spoilt, one for all, since they begin with the same student
 
 
 @dataclass(frozen=True)
@@ -43,52 +41,30 @@ class TranslationSettings(RecipeSettings):
 
     data: str = "multi30k"
     """folder of sentence pairs in German and English, in ``$TUTELAGE_DATA`` or a path"""
-    pairs: int | None = None
-    """to train on; None for all, also below"""
-    held_out: int | None = 500
-    """right pairs that judge the teacher"""
-    tested: int | None = None
-    """test pairs"""
-    words: int = 10_000
-    """tokens of both languages together"""
-    longest: int = 100
-    """tokens of a sentence"""
-    width: int = 512
-    """of a state; twice that in feed-forward layers"""
-    layers: int = 6
-    """of encoder and of decoder"""
-    dropout: Share = 0.3
-    """before the teacher comes; none afterwards"""
-    first_steps: int = 40_000
-    """of Adam, before the teacher comes"""
-    first_batch: int = 160
-    """pairs"""
-    first_lr: float = 5e-4
-    """of Adam, after its warm-up"""
+    pairs: int | None = None  # to train on; None for all, also below
+    held_out: int | None = 500  # right pairs that judge the teacher
+    tested: int | None = None  # test pairs
+    words: int = 10_000  # tokens of both languages together
+    longest: int = 100  # tokens of a sentence
+    width: int = 512  # of a state; twice that in feed-forward layers
+    layers: int = 6  # of encoder and of decoder
+    dropout: Share = 0.3  # before the teacher comes; none afterwards
+    first_steps: int = 40_000  # of Adam, before the teacher comes
+    first_batch: int = 160  # pairs
+    first_lr: float = 5e-4  # of Adam, after its warm-up
     warm_up: int = 4000
     """steps in which Adam's learning rate rises; it falls with the root of their number then"""
-    smoothing: Share = 0.1
-    """of labels, before the teacher comes"""
-    steps: int = 4000
-    """of momentum SGD, under the teacher"""
-    batch: int = 160
-    """pairs; held-out ones, too"""
-    lr: float = 1e-3
-    """of momentum SGD at its first step; falls to 0 in a line"""
-    every: int = 20
-    """student steps for each of the teacher's"""
-    back: int = 2
-    """student steps that it looks back over"""
-    teacher_lr: float = 1e-3
-    """of its Adam"""
-    pair_rate: Share = 0.1
-    """share of pairs with masked tokens"""
-    token_rate: Share = 0.15
-    """share of their tokens that are masked"""
-    mispaired: Share = 0.4
-    """share of pairs that get another's translation"""
-    beams: int = 5
-    """of the search for translations"""
+    smoothing: Share = 0.1  # of labels, before the teacher comes
+    steps: int = 4000  # of momentum SGD, under the teacher
+    batch: int = 160  # pairs; held-out ones, too
+    lr: float = 1e-3  # of momentum SGD at its first step; falls to 0 in a line
+    every: int = 20  # student steps for each of the teacher's
+    back: int = 2  # student steps that it looks back over
+    teacher_lr: float = 1e-3  # of its Adam
+    pair_rate: Share = 0.1  # share of pairs with masked tokens
+    token_rate: Share = 0.15  # share of their tokens that are masked
+    mispaired: Share = 0.4  # share of pairs that get another's translation
+    beams: int = 5  # of the search for translations
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -105,12 +81,10 @@ class Material(NamedTuple):
     """Sentence pairs as tokens."""
 
     vocabulary: Vocabulary
-    train: EncodedPairs
-    """right"""
+    train: EncodedPairs  # right
     held_out: EncodedPairs
     test: EncodedPairs
-    references: list[str]
-    """of the test pairs"""
+    references: list[str]  # of the test pairs
 
 
 def _folder(settings: TranslationSettings) -> Path:

@@ -43,19 +43,15 @@ WAYS: Mapping[str, Way] = {
     "margin-loss": margin_loss("free"),
 }
 OUT_OF_SAMPLE = "confident-learning"
-FOLDS = 4
-"""parts of the training set, each judged by a student of the others"""
-DRAWN = 300
-"""images in a picture"""
+FOLDS = 4  # parts of the training set, each judged by a student of the others
+DRAWN = 300  # images in a picture
 
 
 class Unseen(NamedTuple):
     """What students say of training images that they were not trained on."""
 
-    probabilities: Tensor
-    """[N, C], on the CPU"""
-    students: tuple[Trained, ...]
-    """one for each fold"""
+    probabilities: Tensor  # [N, C], on the CPU
+    students: tuple[Trained, ...]  # one for each fold
 
 
 def scores() -> Any:

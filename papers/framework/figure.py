@@ -21,12 +21,9 @@ from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.report import styles
 from tutelage_cli.report.styles import BLUE, INK, VERMILION, Look
 
-COLUMNS = 2
-"""plots side by side"""
-WIDTH, HEIGHT = 4.2, 3.1
-"""of a plot with its title, inches"""
-NAMED = 30
-"""names up to which a grid shows them"""
+COLUMNS = 2  # plots side by side
+WIDTH, HEIGHT = 4.2, 3.1  # of a plot with its title, inches
+NAMED = 30  # names up to which a grid shows them
 SHADES = LinearSegmentedColormap.from_list("shades", ["#f4f6f8", BLUE, "#0b2540"])
 VALUES = LinearSegmentedColormap.from_list("values", [BLUE, "#c9b458", VERMILION])
 MANY = matplotlib.colormaps["tab10"]

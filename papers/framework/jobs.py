@@ -33,8 +33,7 @@ class Failure(NamedTuple):
 
     arm: str
     seed: int
-    reason: str
-    """one line; the traceback lies beside the job's place"""
+    reason: str  # one line; the traceback lies beside the job's place
 
 
 def run_job(run: Run, job: Job, settings: Any, device: str) -> dict[str, Any] | Failure:

@@ -20,13 +20,10 @@ class Number(NamedTuple):
     """One cell of a paper's table."""
 
     value: float
-    spread: float | None
-    """what is printed after the ±; None where nothing is"""
+    spread: float | None  # what is printed after the ±; None where nothing is
     unit: str
-    decimals: int
-    """that the table prints in this column"""
-    note: str
-    """where the number needed reading; else nothing"""
+    decimals: int  # that the table prints in this column
+    note: str  # where the number needed reading; else nothing
 
 
 def printed(paper: str, table: str, row: str, column: str) -> Number:

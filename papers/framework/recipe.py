@@ -29,12 +29,9 @@ class Plot(NamedTuple):
     """Series of some arms in one pair of axes, each the mean over seeds with their range."""
 
     title: str
-    label: str
-    """of the upright axis"""
-    lines: Mapping[str, tuple[str, str]]
-    """what the legend says, to arm and series"""
-    across: str = "epoch"
-    """what the series are over"""
+    label: str  # of the upright axis
+    lines: Mapping[str, tuple[str, str]]  # what the legend says, to arm and series
+    across: str = "epoch"  # what the series are over
 
 
 class Panel(NamedTuple):
@@ -42,8 +39,7 @@ class Panel(NamedTuple):
 
     title: str
     arm: str
-    drawing: str
-    """its name in the arm's outcome"""
+    drawing: str  # its name in the arm's outcome
 
 
 Run = Callable[[str, int, Any, torch.device], Outcome]
@@ -59,36 +55,27 @@ class Recipe:
     """One table or figure of a paper, as something that can be run and can fail."""
 
     name: str
-    title: str
-    """one line"""
-    paper: str
-    """one of ``papers.framework.paper_tables.PAPERS``"""
-    where: str
-    """the paper's table or figure, as in ``"Table 1, Figure 2"``"""
+    title: str  # one line
+    paper: str  # one of ``papers.framework.paper_tables.PAPERS``
+    where: str  # the paper's table or figure, as in ``"Table 1, Figure 2"``
     arms: tuple[str, ...]
-    metrics: Mapping[str, str]
-    """what each metric is, with its unit"""
-    settings: Mapping[str, Any]
-    """a frozen dataclass by scale"""
+    metrics: Mapping[str, str]  # what each metric is, with its unit
+    settings: Mapping[str, Any]  # a frozen dataclass by scale
     minutes: Mapping[str, float]
     """expected for three seeds by scale: smoke and mini on two CPU cores with nothing else to
     do, gpu and paper on one H100-class card"""
-    run: Run
-    """a function of a module, which another process can import, or a partial of one"""
+    run: Run  # a function of a module, which another process can import, or a partial of one
     claims: tuple[Claim, ...]
-    table: str = ""
-    """the table of the paper's numbers below; nothing where it prints none"""
+    table: str = ""  # the table of the paper's numbers below; nothing where it prints none
     printed: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     """arm and metric, to the row and column of ``table``"""
-    plots: tuple[Plot | Panel, ...] = ()
-    """what the figure shows, two beside one another"""
+    plots: tuple[Plot | Panel, ...] = ()  # what the figure shows, two beside one another
     prepare: Callable[[Any], object] = nothing
     """called with the settings before any job: reads the data once, so that it is cached, or
     told in one line where it is missing"""
     notes: tuple[str, ...] = ()
     """what differs from the paper, or is not said there; a sentence each"""
-    repeatable: bool = True
-    """whether a job gives the same numbers again; times do not"""
+    repeatable: bool = True  # whether a job gives the same numbers again; times do not
 
     def __post_init__(self) -> None:
         self._check_scales()

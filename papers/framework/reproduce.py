@@ -22,10 +22,8 @@ from tutelage.storage.json_files import write_error
 from tutelage_cli.runner.run_folder import sweep
 from tutelage_cli.terminal import Pace, clock, listed, say, say_table
 
-POLLED_EVERY = 0.25
-"""seconds between two checks of the jobs' files"""
-PRINTED_EVERY = 60.0
-"""seconds between two lines while no job ends, where no bar shows it"""
+POLLED_EVERY = 0.25  # seconds between two checks of the jobs' files
+PRINTED_EVERY = 60.0  # seconds between two lines while no job ends, where no bar shows it
 MOST_FIGURES, MOST_FAILURES = 3, 10
 """metrics of a finished job and failed jobs that are printed, at most"""
 
@@ -89,13 +87,10 @@ def _ended(job: Job) -> bool:
 class Found(NamedTuple):
     """What came of it."""
 
-    content: dict[str, Any]
-    """of the JSON file"""
+    content: dict[str, Any]  # of the JSON file
     failures: list[Failure]
-    files: tuple[Path, ...]
-    """what was written: JSON, figure where there is one, page"""
-    folder: Path
-    """where the finished jobs lie"""
+    files: tuple[Path, ...]  # what was written: JSON, figure where there is one, page
+    folder: Path  # where the finished jobs lie
 
     @property
     def plain(self) -> dict[str, Any]:

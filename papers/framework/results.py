@@ -30,12 +30,10 @@ class Row(NamedTuple):
 
     arm: str
     metric: str
-    values: tuple[float | None, ...]
-    """one a seed"""
+    values: tuple[float | None, ...]  # one a seed
     paper: Mapping[str, Any] | None
     """the printed number as plain values; None where none is printed"""
-    match: str
-    """``WITHIN``, ``MISSED``, ``OPEN``, or nothing where none is printed"""
+    match: str  # ``WITHIN``, ``MISSED``, ``OPEN``, or nothing where none is printed
 
     @property
     def known(self) -> list[float]:

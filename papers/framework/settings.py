@@ -16,13 +16,10 @@ def _known_student(settings: object, name: str) -> None:
 
 
 Positive = Annotated[float, above_zero]
-Share = Annotated[float, parts]
-"""0 to 1"""
-Shares = Annotated[tuple[float, ...], shares]
-"""each above 0 and at most 1"""
+Share = Annotated[float, parts]  # 0 to 1
+Shares = Annotated[tuple[float, ...], shares]  # each above 0 and at most 1
 CountOrZero = Annotated[int, not_negative]
-Student = Annotated[str, _known_student]
-"""a name of ``tutelage.models.STUDENTS``"""
+Student = Annotated[str, _known_student]  # a name of ``tutelage.models.STUDENTS``
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from tutelage.errors import MissingExtraError, UnsupportedStudentError
 
-STATE = "state"
-"""the tap that gives the mean decoder state [B, D]"""
+STATE = "state"  # the tap that gives the mean decoder state [B, D]
 
 
 class MeanState(nn.Module):

@@ -29,8 +29,7 @@ from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import Splits
 from tutelage_cli.data.sources import read
 
-STILL = ("frozen", "random")
-"""policies that do not learn"""
+STILL = ("frozen", "random")  # policies that do not learn
 
 
 @dataclass(frozen=True)
@@ -38,22 +37,15 @@ class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or those of its code's base recipe."""
 
     student: Student = "wrn-28-10"
-    examples: int = 50_000
-    """training images, class balanced"""
-    tested: int = 10_000
-    """test images, class balanced"""
-    batch: int = 256
-    """images per student step"""
-    epochs: int = 200
-    """every step's images count, augmented or not"""
-    lr: float = 0.2
-    """of SGD with Nesterov momentum, falling to 0 along a cosine"""
-    warm_up: float = 0.025
-    """share of the run in which it rises to that"""
+    examples: int = 50_000  # training images, class balanced
+    tested: int = 10_000  # test images, class balanced
+    batch: int = 256  # images per student step
+    epochs: int = 200  # every step's images count, augmented or not
+    lr: float = 0.2  # of SGD with Nesterov momentum, falling to 0 along a cosine
+    warm_up: float = 0.025  # share of the run in which it rises to that
     cutout: CountOrZero = 16
     """side of the square that is cut out in training, pixels; 0 for none"""
-    teacher_lr: float = 0.1
-    """of Adam on the policy's logits"""
+    teacher_lr: float = 0.1  # of Adam on the policy's logits
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,15 +56,11 @@ class Settings(RecipeSettings):
 class Trained(NamedTuple):
     """A student at the end, and what became of its policy."""
 
-    test: dict[str, float]
-    """``test_accuracy`` in percent, ``test_loss`` in nats"""
-    losses: list[float]
-    """mean training loss of each epoch, nats"""
+    test: dict[str, float]  # ``test_accuracy`` in percent, ``test_loss`` in nats
+    losses: list[float]  # mean training loss of each epoch, nats
     teacher: LearnedAugmentation | None
-    effect: "KeepEffect"
-    """of its policy's operations; empty without one"""
-    fitted: float
-    """accuracy on the training images as they are, percent"""
+    effect: "KeepEffect"  # of its policy's operations; empty without one
+    fitted: float  # accuracy on the training images as they are, percent
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,7 @@ class Material(NamedTuple):
 
     student: nn.Module
     optimizer: Optimizer
-    batches: Iterator[Batch]
-    """without end"""
+    batches: Iterator[Batch]  # without end
 
 
 def material(name: str, size: int, seed: int, device: torch.device) -> Material:
@@ -161,14 +160,10 @@ WAYS: Mapping[str, Callable[[Material], Once]] = {
 class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's."""
 
-    depth: int = 28
-    """of the wide ResNet"""
-    widen: int = 10
-    """of the wide ResNet"""
-    batch: int = 128
-    """images per step"""
-    rounds: int = 9
-    """times that a plain step and the arm's are taken in turn"""
+    depth: int = 28  # of the wide ResNet
+    widen: int = 10  # of the wide ResNet
+    batch: int = 128  # images per step
+    rounds: int = 9  # times that a plain step and the arm's are taken in turn
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:

@@ -33,8 +33,7 @@ class Parts(NamedTuple):
 
     images: UInt8[Tensor, "N channels H W"]
     labels: Int64[Tensor, "N"]
-    size: int
-    """examples in a part"""
+    size: int  # examples in a part
 
 
 def spoilt_parts(
@@ -87,18 +86,13 @@ BOUNDS: Sequence[tuple[str, Literal["above", "below"], float]] = (
 class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's."""
 
-    examples: int = 50_000
-    """training images, in parts of equal size"""
-    tested: int = 10_000
-    """test images"""
+    examples: int = 50_000  # training images, in parts of equal size
+    tested: int = 10_000  # test images
     parts: int = 10
-    batch: int = 1000
-    """images per student step"""
+    batch: int = 1000  # images per student step
     epochs: int = 10
-    aggregate: int = 10
-    """student steps between two teacher steps"""
-    teacher_lr: float = 0.1
-    """of Adam on the logits of the parts"""
+    aggregate: int = 10  # student steps between two teacher steps
+    teacher_lr: float = 0.1  # of Adam on the logits of the parts
 
 
 def _network(name: str) -> nn.Module:

@@ -9,8 +9,7 @@ from papers.framework.recipe import Outcome, Plot, Recipe, above, expectation
 from papers.mueller2021gar.augmented_students import Settings, splits, train
 from tutelage_cli.claims import Claim
 
-SPACES = {"wl": "wide-long", "ra": "standard"}
-"""the paper's words for search spaces"""
+SPACES = {"wl": "wide-long", "ra": "standard"}  # the paper's words for search spaces
 HOWS = ("uniform", "learned")
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 ARMS = (

@@ -47,32 +47,20 @@ ROWS = {
 class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
-    data: str = "cifar10"
-    """a name of ``tutelage_cli.data.local.KNOWN``"""
-    student: Student = "resnet18-cifar"
-    """see ``tutelage.models.STUDENTS``"""
+    data: str = "cifar10"  # a name of ``tutelage_cli.data.local.KNOWN``
+    student: Student = "resnet18-cifar"  # see ``tutelage.models.STUDENTS``
     train: int = 45_000
     """images, to learn the grid with and then to train students on; as many of every class"""
-    held_out: int = 5_000
-    """images that judge the grid; as many of every class"""
-    tested: int = 10_000
-    """test images"""
-    batch: int = 128
-    """images per student step"""
-    judged: int = 128
-    """held-out images per step of the grid"""
-    joint_epochs: int = 100
-    """in which the grid and a first student learn together"""
-    joint_lr: Positive = 1e-3
-    """of that student's Adam, and the scale of the Neumann series"""
-    teacher_lr: float = 1e-2
-    """of Adam on the grid's logits"""
-    epochs: int = 100
-    """of a new student under a grid as it then is"""
-    lr: float = 0.1
-    """of its SGD; a tenth of that after 30%, 60% and 80% of the epochs"""
-    cropped: bool = True
-    """whether a new student's images are cropped and mirrored, too"""
+    held_out: int = 5_000  # images that judge the grid; as many of every class
+    tested: int = 10_000  # test images
+    batch: int = 128  # images per student step
+    judged: int = 128  # held-out images per step of the grid
+    joint_epochs: int = 100  # in which the grid and a first student learn together
+    joint_lr: Positive = 1e-3  # of that student's Adam, and the scale of the Neumann series
+    teacher_lr: float = 1e-2  # of Adam on the grid's logits
+    epochs: int = 100  # of a new student under a grid as it then is
+    lr: float = 0.1  # of its SGD; a tenth of that after 30%, 60% and 80% of the epochs
+    cropped: bool = True  # whether a new student's images are cropped and mirrored, too
 
 
 class Learned(NamedTuple):

@@ -41,25 +41,16 @@ PRINTED = "MNIST blending", "Pearson(error rate of class i, mean_j 0.5*sigmoid(p
 class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
-    steps: int = 500
-    """of each student that the fractions are learned through"""
+    steps: int = 500  # of each student that the fractions are learned through
     batch: int = 8
-    lr: float = 8e-3
-    """of SGD on a batch's mean loss"""
-    teacher_steps: int = 50
-    """students to learn through, one after the other"""
-    teacher_lr: float = 0.1
-    """of Adam on the fractions' logits"""
-    train: int = 50_000
-    """images"""
-    held_out: int = 10_000
-    """images"""
-    tested: int = 10_000
-    """test images"""
-    judges: int = 5
-    """new students whose errors are counted"""
-    judge_steps: int = 500
-    """of each of these"""
+    lr: float = 8e-3  # of SGD on a batch's mean loss
+    teacher_steps: int = 50  # students to learn through, one after the other
+    teacher_lr: float = 0.1  # of Adam on the fractions' logits
+    train: int = 50_000  # images
+    held_out: int = 10_000  # images
+    tested: int = 10_000  # test images
+    judges: int = 5  # new students whose errors are counted
+    judge_steps: int = 500  # of each of these
 
 
 @dataclass(frozen=True)

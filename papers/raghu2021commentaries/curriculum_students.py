@@ -41,17 +41,12 @@ from tutelage_cli.data.images import ImageSet
 class Course(RecipeSettings):
     """How a curriculum is learned; the defaults are the paper's for rotated digits."""
 
-    steps: int = 500
-    """of each student that it is learned through"""
+    steps: int = 500  # of each student that it is learned through
     batch: int = 10
-    lr: float = 1e-4
-    """of the student's Adam"""
-    teacher_steps: int = 20
-    """students to learn through, one after the other"""
-    new_start: bool = True
-    """whether each student has an initialisation of its own"""
-    teacher_lr: float = 1e-3
-    """of the curriculum's Adam"""
+    lr: float = 1e-4  # of the student's Adam
+    teacher_steps: int = 20  # students to learn through, one after the other
+    new_start: bool = True  # whether each student has an initialisation of its own
+    teacher_lr: float = 1e-3  # of the curriculum's Adam
 
 
 def learned(
@@ -87,8 +82,7 @@ BEYOND: dict[str, Beyond] = {"curriculum": "paper", "clipped": "safe", "non-curr
 PLACES = ("cnn", "resnet", "deeper")
 """what a student is for: the network that weights were learned with, a ResNet, a deeper one"""
 SAID = ("two-block CNN", "ResNet", "deeper ResNet")
-PAPER = Course(1500, 8, 1e-4, 100)
-"""how weights are learned"""
+PAPER = Course(1500, 8, 1e-4, 100)  # how weights are learned
 METRICS = {
     f"{what}_{place}": f"{said}, {student}, %"
     for place, student in zip(PLACES, SAID, strict=True)
@@ -105,8 +99,7 @@ METRICS = {
 class Pupil(NamedTuple):
     """A student that is taught by what others have left."""
 
-    name: str
-    """see ``tutelage.models.STUDENTS``, or ``papers.students.SLIM``"""
+    name: str  # see ``tutelage.models.STUDENTS``, or ``papers.students.SLIM``
     steps: int = 25_000
 
 
@@ -116,17 +109,13 @@ class Settings(RecipeSettings):
 
     data: str = "cifar10"
     course: Course = PAPER
-    train: int = 40_000
-    """images, to learn weights with"""
-    held_out: int = 10_000
-    """images that judge them, and join those of ``train`` for the pupils"""
-    tested: int = 10_000
-    """test images"""
+    train: int = 40_000  # images, to learn weights with
+    held_out: int = 10_000  # images that judge them, and join those of ``train`` for the pupils
+    tested: int = 10_000  # test images
     pupils: tuple[Pupil, ...] = (Pupil("cnn"), Pupil("resnet18-cifar"), Pupil("resnet34-cifar"))
     """one for each of ``PLACES``"""
     batch: int = 64
-    lr: float = 1e-4
-    """of a pupil's Adam"""
+    lr: float = 1e-4  # of a pupil's Adam
     looks: int = 128
     """at the test accuracy, evenly along a pupil's training; the last at its end"""
 

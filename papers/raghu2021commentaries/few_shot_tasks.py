@@ -31,37 +31,25 @@ class Source(NamedTuple):
     """What tasks are drawn from."""
 
     classes: ClassParts
-    other: ImageSet
-    """images of another kind, of the same size"""
-    mean: Tensor
-    """[C] of the classes that the start is learned from"""
-    std: Tensor
-    """[C]"""
+    other: ImageSet  # images of another kind, of the same size
+    mean: Tensor  # [C] of the classes that the start is learned from
+    std: Tensor  # [C]
 
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
-    width: int = 32
-    """channels of student and teacher"""
-    queries: int = 15
-    """of each class in a task"""
-    steps: int = 5
-    """of a student on a support set, while the start is learned"""
+    width: int = 32  # channels of student and teacher
+    queries: int = 15  # of each class in a task
+    steps: int = 5  # of a student on a support set, while the start is learned
     test_steps: int = 15
-    lr: float = 0.01
-    """of SGD on a support set"""
-    start_steps: int = 15_000
-    """of the start and of the teacher"""
-    spoilt_start_steps: int = 15_000
-    """the same, in the arms with spoilt images"""
-    start_lr: float = 1e-3
-    """of Adam on both"""
-    group: int = 4
-    """tasks for each of these steps"""
-    tested: int = 1000
-    """tasks"""
+    lr: float = 0.01  # of SGD on a support set
+    start_steps: int = 15_000  # of the start and of the teacher
+    spoilt_start_steps: int = 15_000  # the same, in the arms with spoilt images
+    start_lr: float = 1e-3  # of Adam on both
+    group: int = 4  # tasks for each of these steps
+    tested: int = 1000  # tasks
     spoilt: Share = 0.4
     """probability that a support image's pixels are shuffled, in the arms that say so"""
 

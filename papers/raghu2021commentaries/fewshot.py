@@ -39,8 +39,7 @@ ARMS = (
     "5-shot-spoilt.weights",
 )
 """what the tasks are like, and what is learned"""
-TASKS_OF_TEST = 1
-"""seed of the tasks that test: the same for every arm and seed"""
+TASKS_OF_TEST = 1  # seed of the tasks that test: the same for every arm and seed
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:

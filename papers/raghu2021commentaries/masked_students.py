@@ -30,38 +30,26 @@ from tutelage.types import Batch, Lesson, as_lesson
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
 
-SHOWN = 8
-"""images that are drawn"""
+SHOWN = 8  # images that are drawn
 
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
-    data: str
-    """the set of images"""
-    sigma: Positive = 15.0
-    """standard deviation of a mask, pixels"""
+    data: str  # the set of images
+    sigma: Positive = 15.0  # standard deviation of a mask, pixels
     student: Network = "resnet18-cifar"
     """see ``tutelage.models.STUDENTS`` and ``papers.students.SLIM``"""
-    train: int = 45_000
-    """images, to learn the masks with and then to train students on"""
-    held_out: int = 5_000
-    """images that judge the masks"""
-    tested: int = 10_000
-    """test images"""
-    batch: int = 128
-    """images per student step"""
-    joint_epochs: int = 100
-    """in which masks and a first student learn together"""
-    joint_lr: Positive = 1e-4
-    """of Adam for both of them, and the scale of the Neumann series"""
-    epochs: int = 100
-    """of a new student under the masks as they then are"""
-    lr: float = 0.1
-    """of its SGD"""
-    drops: Shares = (0.3, 0.6, 0.8)
-    """shares of the epochs after which that falls to a tenth"""
+    train: int = 45_000  # images, to learn the masks with and then to train students on
+    held_out: int = 5_000  # images that judge the masks
+    tested: int = 10_000  # test images
+    batch: int = 128  # images per student step
+    joint_epochs: int = 100  # in which masks and a first student learn together
+    joint_lr: Positive = 1e-4  # of Adam for both of them, and the scale of the Neumann series
+    epochs: int = 100  # of a new student under the masks as they then are
+    lr: float = 0.1  # of its SGD
+    drops: Shares = (0.3, 0.6, 0.8)  # shares of the epochs after which that falls to a tenth
     mirrored: bool = True
     """whether a new student sees images mirrored at random, besides cropped"""
 
@@ -80,8 +68,7 @@ class InLastChannel(nn.Module):
 class Places(NamedTuple):
     """Where the masks of all images are: row and column of each centre, pixels."""
 
-    train: Tensor
-    """[N, 2]"""
+    train: Tensor  # [N, 2]
     test: Tensor
 
 

@@ -41,8 +41,7 @@ COLUMNS = {
 }
 BIRDS = Path("CUB_200_2011"), Path("places365")
 """folders of the published sets, where the command is given"""
-AT_ONCE = 250
-"""images in a batch that is only looked at"""
+AT_ONCE = 250  # images in a batch that is only looked at
 
 
 @dataclass(frozen=True)
@@ -50,22 +49,14 @@ class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     data: Literal["birds", "digits"] = "birds"
-    sigma: Positive = 50.0
-    """standard deviation of a mask, pixels"""
-    student: Student = "resnet18"
-    """see ``tutelage.models.STUDENTS``"""
-    sizes: Sizes = SIZES
-    """images in each part; of digits alone, the birds are all taken"""
-    batch: int = 128
-    """images per student step"""
-    joint_epochs: int = 100
-    """in which masks and a first student learn together"""
-    joint_lr: Positive = 1e-4
-    """of Adam for both of them, and the scale of the Neumann series"""
-    epochs: int = 100
-    """of a new student under the masks as they then are"""
-    lr: float = 0.01
-    """of its SGD; a tenth of that after half and nine tenths of the epochs"""
+    sigma: Positive = 50.0  # standard deviation of a mask, pixels
+    student: Student = "resnet18"  # see ``tutelage.models.STUDENTS``
+    sizes: Sizes = SIZES  # images in each part; of digits alone, the birds are all taken
+    batch: int = 128  # images per student step
+    joint_epochs: int = 100  # in which masks and a first student learn together
+    joint_lr: Positive = 1e-4  # of Adam for both of them, and the scale of the Neumann series
+    epochs: int = 100  # of a new student under the masks as they then are
+    lr: float = 0.01  # of its SGD; a tenth of that after half and nine tenths of the epochs
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -37,24 +37,15 @@ LOOKS = 10
 class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
-    side: int = 56
-    """pixels of an image; a digit has half of it"""
-    sigma: Positive = 15.0
-    """standard deviation of the mask, pixels"""
-    student: Student = "resnet18-cifar"
-    """see ``tutelage.models.STUDENTS``"""
-    lr: Positive = 1e-4
-    """of Adam, for student and masks, and the scale of the Neumann series"""
-    batch: int = 128
-    """images per student step, and as many held-out ones per teacher step"""
-    steps: int = 7800
-    """of the student, each with a teacher step"""
-    train: int = 10_000
-    """images"""
-    held_out: int = 5_000
-    """images"""
-    tested: int = 5_000
-    """test images"""
+    side: int = 56  # pixels of an image; a digit has half of it
+    sigma: Positive = 15.0  # standard deviation of the mask, pixels
+    student: Student = "resnet18-cifar"  # see ``tutelage.models.STUDENTS``
+    lr: Positive = 1e-4  # of Adam, for student and masks, and the scale of the Neumann series
+    batch: int = 128  # images per student step, and as many held-out ones per teacher step
+    steps: int = 7800  # of the student, each with a teacher step
+    train: int = 10_000  # images
+    held_out: int = 5_000  # images
+    tested: int = 5_000  # test images
 
 
 @dataclass(frozen=True)
@@ -62,12 +53,9 @@ class Shown:
     """The test images, and where their digits are."""
 
     batches: Sequence[Batch]
-    red: Tensor
-    """[N, 2] row and column of the red digit's centre, pixels"""
-    blue: Tensor
-    """[N, 2]"""
-    side: int
-    """pixels of an image"""
+    red: Tensor  # [N, 2] row and column of the red digit's centre, pixels
+    blue: Tensor  # [N, 2]
+    side: int  # pixels of an image
 
     @torch.no_grad()
     def places(self, masks: AttentionMask) -> Tensor:

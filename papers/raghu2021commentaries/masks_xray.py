@@ -30,8 +30,7 @@ from tutelage_cli.data.resize import Size
 from tutelage_cli.data.splits import balanced_rows
 
 ARMS = ("learned", "permuted", "random", "centre")
-SIZE = Size(320, 200)
-"""of CheXpert's images, pixels"""
+SIZE = Size(320, 200)  # of CheXpert's images, pixels
 SMALL = Settings(
     data="pneumoniamnist",
     sigma=4.0,

@@ -29,12 +29,9 @@ Side = Literal["above", "below"]
 ARMS = {"overlapping": OVERLAPPING, "separate": SEPARATE}
 FIRST = {"overlapping": 0, "separate": 15}
 """smallest angle of each arm, in degrees, where its bins begin"""
-BINS, WIDTH = 6, 5
-"""the bins, and degrees in each"""
-MOMENTS = 10
-"""how often along a student's training its weights are looked at"""
-PAPER = Course()
-"""the same for both arms"""
+BINS, WIDTH = 6, 5  # the bins, and degrees in each
+MOMENTS = 10  # how often along a student's training its weights are looked at
+PAPER = Course()  # the same for both arms
 
 
 @dataclass(frozen=True)

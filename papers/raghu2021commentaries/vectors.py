@@ -44,8 +44,7 @@ OF_CLASSES = {
     "pet": ("cat", "dog"),
 }
 """attributes of CIFAR-10's images by the classes that have them"""
-OF_FACES = ("Blond_Hair", "Black_Hair", "Eyeglasses", "Wearing_Hat")
-"""the paper's, of CelebA"""
+OF_FACES = ("Blond_Hair", "Black_Hair", "Eyeglasses", "Wearing_Hat")  # the paper's, of CelebA
 
 
 @dataclass(frozen=True)
@@ -54,23 +53,15 @@ class Settings(RecipeSettings):
 
     faces: str = "celeba"
     """folder of CelebA, or a name below ``$TUTELAGE_DATA``; nothing for CIFAR-10"""
-    train: int = 40_000
-    """images; of CelebA, and as many held out and to test on, at most"""
-    held_out: int = 500
-    """images that judge a student at its end"""
-    tested: int = 5000
-    """images whose vectors are looked at"""
-    vector: int = 40
-    """numbers of a vector"""
-    width: int = 64
-    """channels of student and teacher"""
-    steps: int = 100
-    """of each student"""
+    train: int = 40_000  # images; of CelebA, and as many held out and to test on, at most
+    held_out: int = 500  # images that judge a student at its end
+    tested: int = 5000  # images whose vectors are looked at
+    vector: int = 40  # numbers of a vector
+    width: int = 64  # channels of student and teacher
+    steps: int = 100  # of each student
     batch: int = 4
-    lr: float = 1e-3
-    """of Adam, for students and teacher"""
-    teacher_steps: int = 50
-    """students to learn through, one after the other"""
+    lr: float = 1e-3  # of Adam, for students and teacher
+    teacher_steps: int = 50  # students to learn through, one after the other
 
 
 class Material(NamedTuple):
@@ -79,12 +70,9 @@ class Material(NamedTuple):
     train: ImageSet
     held_out: ImageSet
     test: ImageSet
-    attributes: Tensor
-    """[N, A] by id, of all parts; what students predict"""
-    compared: Tensor
-    """[T, S] of the test images; what vectors are compared with"""
-    names: Sequence[str]
-    """of the S columns"""
+    attributes: Tensor  # [N, A] by id, of all parts; what students predict
+    compared: Tensor  # [T, S] of the test images; what vectors are compared with
+    names: Sequence[str]  # of the S columns
 
 
 def _disagreement() -> Tensor:

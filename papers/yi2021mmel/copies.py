@@ -36,8 +36,7 @@ def _above_zero_or_infinite(settings: object, name: str) -> None:
     require_positive(name, getattr(settings, name))
 
 
-Temperature = Annotated[float, _above_zero_or_infinite]
-"""infinity weighs copies alike"""
+Temperature = Annotated[float, _above_zero_or_infinite]  # infinity weighs copies alike
 
 
 @dataclass(frozen=True)
@@ -46,45 +45,33 @@ class Settings(RecipeSettings):
 
     data: str = "cifar10"
     student: Student = "resnet20"
-    examples: int | None = None
-    """training images, class balanced; None: all"""
-    tested: int | None = None
-    """test images, class balanced; None: all"""
-    copies: int = 10
-    """rows of every image, itself among them"""
-    offline: bool = False
-    """whether an image has the same copies in every epoch"""
-    pad: CountOrZero = 4
-    """black pixels on every side before cropping"""
+    examples: int | None = None  # training images, class balanced; None: all
+    tested: int | None = None  # test images, class balanced; None: all
+    copies: int = 10  # rows of every image, itself among them
+    offline: bool = False  # whether an image has the same copies in every epoch
+    pad: CountOrZero = 4  # black pixels on every side before cropping
     flip: bool = True
-    temperature: Temperature = 1.0
-    """lambda_P"""
-    weight: Positive = 1.0
-    """lambda_T, of the soft loss"""
-    batch: int = 128
-    """images, each with its copies"""
+    temperature: Temperature = 1.0  # lambda_P
+    weight: Positive = 1.0  # lambda_T, of the soft loss
+    batch: int = 128  # images, each with its copies
     epochs: int = 200
     lr: float = 0.1
     decay_at: Shares = (0.3, 0.6, 0.8)
     """shares of the run after which the learning rate is multiplied"""
-    decay: float = 0.2
-    """by what"""
+    decay: float = 0.2  # by what
     weight_decay: float = 5e-4
 
 
 class Way(NamedTuple):
     """How the copies of an image count."""
 
-    loss: str
-    """``uniform``, ``hard`` or ``soft``"""
+    loss: str  # ``uniform``, ``hard`` or ``soft``
     copies: int | None = None
     """rows of an image; the settings' where None; 1: one augmented copy, as ever"""
-    longer: bool = False
-    """as many times the epochs as the settings have copies"""
+    longer: bool = False  # as many times the epochs as the settings have copies
 
 
-BASELINE = Way("uniform", 1)
-"""one augmented copy of every image (DA)"""
+BASELINE = Way("uniform", 1)  # one augmented copy of every image (DA)
 
 
 class Normalised(nn.Module):

@@ -73,27 +73,18 @@ NEW = "small"
 class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
-    source: Source = field(default_factory=Source)
-    """texts and their copies"""
+    source: Source = field(default_factory=Source)  # texts and their copies
     student: str = ""
     """folder of an encoder of transformers, or its name in ``$TUTELAGE_DATA``; nothing: that of
     the texts' language model; ``small``, and nothing without one: a small new student"""
-    dropout: Share = 0.1
-    """in hidden layers and attention; the paper chose each from 0 and 0.1"""
-    temperature: Temperature = 1.0
-    """lambda_P"""
-    weight: Positive = 1.0
-    """lambda_T"""
-    smoothing: Share = 0.1
-    """of labels, where they are smoothed"""
-    batch: int = 32
-    """texts, each with its copies"""
-    epochs: int | None = None
-    """None: 3 for the tasks of ``LARGE``, 10 for others"""
-    lr: float = 3e-5
-    """of AdamW at its height; falls to 0 in a line"""
-    warm_up: CountOrZero = 0
-    """steps in which it rises"""
+    dropout: Share = 0.1  # in hidden layers and attention; the paper chose each from 0 and 0.1
+    temperature: Temperature = 1.0  # lambda_P
+    weight: Positive = 1.0  # lambda_T
+    smoothing: Share = 0.1  # of labels, where they are smoothed
+    batch: int = 32  # texts, each with its copies
+    epochs: int | None = None  # None: 3 for the tasks of ``LARGE``, 10 for others
+    lr: float = 3e-5  # of AdamW at its height; falls to 0 in a line
+    warm_up: CountOrZero = 0  # steps in which it rises
 
     @property
     def epochs_or_default(self) -> int:
@@ -106,8 +97,7 @@ class Settings(RecipeSettings):
 class Way(NamedTuple):
     """How copies count, and which labels they have."""
 
-    loss: str
-    """``none``, ``long``, ``smoothed``, ``uniform``, ``hard`` or ``soft``"""
+    loss: str  # ``none``, ``long``, ``smoothed``, ``uniform``, ``hard`` or ``soft``
     labels: str = "predicted"
     """``predicted`` by a student that was trained without copies, or ``original``"""
 

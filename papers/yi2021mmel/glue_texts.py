@@ -34,28 +34,19 @@ copies are made once"""
 class Source(RecipeSettings):
     """Which texts and copies; the defaults are the paper's."""
 
-    task: str = "sst2"
-    """folder of a GLUE task in ``$TUTELAGE_DATA``/glue, or a path"""
-    examples: int | None = None
-    """training texts; None: all"""
-    tested: int | None = None
-    """held-out texts; None: all"""
-    longest: int = 128
-    """tokens of a text"""
-    copies: int = 4
-    """of every text, beside itself"""
-    share: Share = 0.4
-    """of tokens that are replaced"""
-    search: str = "greedy"
-    """or ``beam``"""
-    separate: bool = True
-    """whether the sentences of a pair are changed one by one"""
+    task: str = "sst2"  # folder of a GLUE task in ``$TUTELAGE_DATA``/glue, or a path
+    examples: int | None = None  # training texts; None: all
+    tested: int | None = None  # held-out texts; None: all
+    longest: int = 128  # tokens of a text
+    copies: int = 4  # of every text, beside itself
+    share: Share = 0.4  # of tokens that are replaced
+    search: str = "greedy"  # or ``beam``
+    separate: bool = True  # whether the sentences of a pair are changed one by one
     model: str = "bert-base-uncased"
     """folder of a masked language model of transformers with its tokenizer, which is the
     student's, too, or its name in ``$TUTELAGE_DATA``; nothing: a small one that learns from the
     task's texts"""
-    language: Language = field(default_factory=Language)
-    """how the small one is trained"""
+    language: Language = field(default_factory=Language)  # how the small one is trained
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,10 +63,8 @@ class Material(NamedTuple):
     labels: Tensor
     ids: Tensor
     held_out: Tokens
-    judging: Tensor
-    """labels of the held-out texts"""
-    classes: int
-    """1 for numbers"""
+    judging: Tensor  # labels of the held-out texts
+    classes: int  # 1 for numbers
     tokenizer: Any
 
 

@@ -38,8 +38,7 @@ from tutelage_cli.data.local import FOLDER, local_folder
 from tutelage_cli.data.splits import limit_rows
 
 NAMES = ("n01", "n02", "n03")
-COUNTS = {"train": 8, "val": 4}
-"""images of each class"""
+COUNTS = {"train": 8, "val": 4}  # images of each class
 
 
 def made_photos() -> Path:
@@ -69,10 +68,8 @@ METRICS = {
     "accuracy": "of the middle of each validation image at the end, %",
     "loss": "the same, nats",
 }
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""of ImageNet's channels, in 0..1"""
-MADE = "made"
-"""in place of a folder: a few images made for a first run"""
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels, in 0..1
+MADE = "made"  # in place of a folder: a few images made for a first run
 
 
 @dataclass(frozen=True)
@@ -81,35 +78,23 @@ class Settings(RecipeSettings):
 
     folder: str = "imagenet"
     """holds train and val; a path, or the name of a folder in ``$TUTELAGE_DATA``"""
-    classes: int | None = None
-    """the first so many, by name; None: all"""
-    examples: int | None = None
-    """training images, class balanced; None: all"""
-    student: str = ""
-    """in place of each arm's own network; nothing: that"""
-    side: int = 224
-    """of a crop, pixels"""
-    copies: int = 10
-    """rows of every image, its middle among them"""
-    temperature: Temperature = 1.0
-    """lambda_P"""
-    weight: Positive = 1.0
-    """lambda_T, of the soft loss"""
-    batch: int = 256
-    """images, each with its copies"""
+    classes: int | None = None  # the first so many, by name; None: all
+    examples: int | None = None  # training images, class balanced; None: all
+    student: str = ""  # in place of each arm's own network; nothing: that
+    side: int = 224  # of a crop, pixels
+    copies: int = 10  # rows of every image, its middle among them
+    temperature: Temperature = 1.0  # lambda_P
+    weight: Positive = 1.0  # lambda_T, of the soft loss
+    batch: int = 256  # images, each with its copies
     epochs: int = 100
     lr: float = 0.1
     decay_at: Shares = (0.3, 0.6, 0.9)
     """shares of the run after which the learning rate is multiplied"""
-    decay: float = 0.1
-    """by what"""
+    decay: float = 0.1  # by what
     weight_decay: float = 1e-4
-    micro_batch: int | None = None
-    """rows that the student sees at a time; None: all of a batch"""
-    bfloat16: bool = False
-    """whether the student's passes run in it"""
-    workers: CountOrZero = 8
-    """processes that read images"""
+    micro_batch: int | None = None  # rows that the student sees at a time; None: all of a batch
+    bfloat16: bool = False  # whether the student's passes run in it
+    workers: CountOrZero = 8  # processes that read images
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -79,8 +79,7 @@ def encoder(name: str, *, classes: int, dropout: float, words: Any) -> TextClass
 
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-GAPS = 0.25
-"""share of tokens that are gaps in training"""
+GAPS = 0.25  # share of tokens that are gaps in training
 _WARM_UP = 100
 
 
@@ -88,15 +87,12 @@ _WARM_UP = 100
 class Language(RecipeSettings):
     """How a language model is trained; the numbers are ours."""
 
-    words: int = 4000
-    """WordPiece tokens"""
+    words: int = 4000  # WordPiece tokens
     steps: int = 800
     batch: int = 64
     lr: float = 1e-3
-    longest: int = 32
-    """tokens of a sentence"""
-    sentences: int = 20_000
-    """that it learns from, at most"""
+    longest: int = 32  # tokens of a sentence
+    sentences: int = 20_000  # that it learns from, at most
 
 
 def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:

@@ -13,8 +13,7 @@ from tutelage.types import Batch
 from tutelage_cli.data.text.vocabulary import IGNORED, PAD, START
 
 _ORDER, _DRAW, _WHOLE = 1, 2, 3
-_POOL = 20
-"""batches among whose pairs those of like length are put together"""
+_POOL = 20  # batches among whose pairs those of like length are put together
 
 
 @dataclass(frozen=True)
@@ -27,10 +26,8 @@ class PairBatches:
     """
 
     pairs: EncodedPairs
-    size: int
-    """pairs in a batch"""
-    seed: int
-    """of every order and draw"""
+    size: int  # pairs in a batch
+    seed: int  # of every order and draw
     device: torch.device
 
     def __post_init__(self) -> None:
@@ -98,16 +95,11 @@ _ORDER, _WHOLE = 1, 2
 class TextBatches:
     """The minibatches of N texts; ``inputs`` are int64 [B, 3, L], see ``Tokens``."""
 
-    inputs: Tensor
-    """int32 [N, 3, L]"""
-    labels: Tensor
-    """[N], or soft ones [N, C]"""
-    ids: Tensor
-    """int64 [N]"""
-    size: int
-    """texts in a batch"""
-    seed: int
-    """of every order"""
+    inputs: Tensor  # int32 [N, 3, L]
+    labels: Tensor  # [N], or soft ones [N, C]
+    ids: Tensor  # int64 [N]
+    size: int  # texts in a batch
+    seed: int  # of every order
     device: torch.device
 
     def __post_init__(self) -> None:

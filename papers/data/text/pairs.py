@@ -19,14 +19,10 @@ from tutelage_cli.data.text.vocabulary import END, MASK, Vocabulary
 class SentencePairs:
     """N texts with a translation each."""
 
-    sources: Sequence[str]
-    """N texts"""
-    targets: Sequence[str]
-    """N translations"""
-    ids: Tensor
-    """[N] int64: stable identities"""
-    name: str
-    """for messages"""
+    sources: Sequence[str]  # N texts
+    targets: Sequence[str]  # N translations
+    ids: Tensor  # [N] int64: stable identities
+    name: str  # for messages
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -154,8 +150,7 @@ class EncodedPairs:
 
     sources: Sequence[Sequence[int]]
     targets: Sequence[Sequence[int]]
-    ids: Tensor
-    """[N] int64"""
+    ids: Tensor  # [N] int64
     name: str
 
     def __len__(self) -> int:
