@@ -1,9 +1,10 @@
 """What several recipes share: image sets, students, and their training and testing."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import chain, count
+from math import nan
 from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -23,7 +24,7 @@ from tutelage.training.forward import prediction_lesson
 from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.splits import balanced_rows, limit_rows
@@ -90,6 +91,15 @@ def balanced_parts(data: str, train: int, held_out: int, tested: int, seed: int)
     whole, test = splits(data).train, splits(data).test
     kept, chosen = balanced_indices(whole, train, held_out, seed)
     return ImageParts(whole.rows(kept), whole.rows(chosen), test.rows(torch.arange(tested)))
+
+
+def batches_of(
+    parts: Sequence[ImageSet], sizes: Sequence[int], seed: int, device: torch.device
+) -> list[Batches]:
+    """Batches of image sets, normalised by the statistics of the first, not augmented."""
+    mean, std = statistics(parts[0])
+    sized = zip(parts, sizes, strict=True)
+    return [Batches(images, size, seed, mean, std, None, device) for images, size in sized]
 
 
 def limited(images: ImageSet, size: int | None, seed: int) -> ImageSet:
@@ -187,6 +197,11 @@ def predictions(student: nn.Module, batches: Iterable[Batch]) -> tuple[Tensor, T
 def accuracy(outputs: Tensor, targets: Tensor) -> float:
     """The share of right answers, %."""
     return 100 * float((outputs.argmax(1) == targets).float().mean())
+
+
+def correlation(one: Tensor, other: Tensor, *, constant: float = nan) -> float:
+    """Pearson's correlation; ``constant`` where one of the two does not vary."""
+    return float(torch.corrcoef(torch.stack([one, other]))[0, 1].nan_to_num(constant))
 
 
 @torch.no_grad()

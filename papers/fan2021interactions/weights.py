@@ -15,6 +15,7 @@ from torch import Tensor
 
 from papers.fan2021interactions.noise import DIGITS, GPU, SMOKE
 from papers.fan2021interactions.reweighting import (
+    PLAIN,
     Settings,
     Trained,
     Way,
@@ -23,9 +24,11 @@ from papers.fan2021interactions.reweighting import (
     material_of,
     ready,
     train,
+    train_on,
 )
 from papers.framework.drawings import Drawing, scatter
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, expectation
+from papers.students import correlation
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.functional.student import tapped
 from tutelage.losses.objectives import logits_of
@@ -115,12 +118,6 @@ def between_classes(weights: Tensor, classes: Tensor) -> float:
     return float(share) if total > 0 else 0.0
 
 
-def correlation(weights: Tensor, losses: Tensor) -> float:
-    """Pearson's, of weight and loss."""
-    pair = torch.stack([weights.double(), losses.double()])
-    return float(torch.corrcoef(pair)[0, 1].nan_to_num())
-
-
 @torch.no_grad()
 def internal_states(trained: Trained, rows: Tensor) -> Tensor:
     """I0 of some training images, the student in evaluation mode."""
@@ -158,7 +155,7 @@ def _facts(
     assert wrong is not None
     quality = label_quality(labels, probabilities)
     return {
-        "weight_loss": correlation(weights, losses),
+        "weight_loss": correlation(weights.double(), losses.double(), constant=0.0),
         "eta2": between_classes(weights, labels),
         "auroc": float(roc_auc_score(~wrong, weights)),
         "auroc_loss": float(roc_auc_score(~wrong, -losses)),

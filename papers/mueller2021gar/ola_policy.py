@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from papers.framework.drawings import scatter
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe, expectation
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe, above, below, expectation
 from papers.mueller2021gar.augmented_students import Settings, kept, splits, train
-from tutelage_cli.claims import Comparison
+from papers.students import correlation
 
 SPACE = "wide-long"
 HARSH = ("invert", "solarize", "equalize", "flip_ud", "posterize")
@@ -26,7 +26,9 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     effect = trained.effect.difference(len(logits))
     policy, levels = teacher.policy(), np.arange(teacher.space.levels)
     metrics = {
-        "keep_correlation": correlation(logits, effect),
+        "keep_correlation": correlation(
+            torch.from_numpy(logits), torch.from_numpy(effect), constant=0.0
+        ),
         "keep_spread": float(logits.std()),
         "mean_operations": float(policy.how_many @ np.arange(1, teacher.most + 1)),
         "mean_level": float((policy.strength @ levels)[teacher.space.has_strength].mean()),
@@ -43,13 +45,6 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         colour="operation",
     )
     return Outcome(metrics, series, {"operations": drawing})
-
-
-def correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Pearson's correlation."""
-    if not one.std() or not other.std():
-        return 0.0
-    return float(np.corrcoef(one, other)[0, 1])
 
 
 RECIPE = Recipe(
@@ -89,16 +84,14 @@ RECIPE = Recipe(
         expectation(
             "The keep logits end up in the order of what keeping each operation was measured "
             "to do to the reward.",
-            (Comparison(("learned", "keep_correlation"), "above", 0.7),),
+            above("keep_correlation", "learned", 0.7),
         ),
         expectation(
             "They do not where every example is handed another one's reward, though the policy "
             "moves there, too.",
-            (
-                Comparison(("permuted", "keep_correlation"), "below", 0.5),
-                Comparison(("permuted", "keep_correlation"), "above", -0.5),
-                Comparison(("permuted", "keep_spread"), "above", 0.1),
-            ),
+            below("keep_correlation", "permuted", 0.5)
+            + above("keep_correlation", "permuted", -0.5)
+            + above("keep_spread", "permuted", 0.1),
         ),
     ),
     plots=(

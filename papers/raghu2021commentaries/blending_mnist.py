@@ -13,8 +13,18 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
 from papers.framework.drawings import grid
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe, curves, expectation
+from papers.framework.recipe import (
+    Outcome,
+    Panel,
+    Plot,
+    Recipe,
+    above,
+    below,
+    curves,
+    expectation,
+)
 from papers.framework.settings import RecipeSettings
+from papers.students import batches_of, correlation
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Replayed
@@ -22,8 +32,8 @@ from tutelage.teachers import Blending
 from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage_cli.claims import Claim, Comparison
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.claims import Claim
+from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.splits import balanced_rows
@@ -136,18 +146,13 @@ def _learned(students: _Students, blending: Blending, judge: Batch) -> dict[str,
     return series
 
 
-def _correlation(a: Tensor, b: Tensor) -> float:
-    return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
-
-
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Learn fractions, and count the errors of students taught with them."""
     train, held_out = _parts(arm, settings, mixed_seed(seed, 2))
     test = load_known("mnist").test.rows(torch.arange(settings.tested))
-    mean, std = statistics(train)
-    learned, judging, testing = (
-        Batches(images, size, mixed_seed(seed, 3), mean, std, None, device)
-        for images, size in ((train, settings.batch), (held_out, len(held_out)), (test, 500))
+    sizes = settings.batch, len(held_out), 500
+    learned, judging, testing = batches_of(
+        (train, held_out, test), sizes, mixed_seed(seed, 3), device
     )
     students, blending = _Students(settings, seed, learned, device), Blending(CLASSES)
     series = _learned(students, blending.to(device), next(judging.whole(len(held_out))))
@@ -155,8 +160,8 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     others = [0, *range(2, CLASSES)]
     rest = mixed[others]
     metrics = {
-        "correlation": _correlation(wrong, mixed),
-        "correlation_without_1": _correlation(wrong[others], rest),
+        "correlation": correlation(wrong, mixed),
+        "correlation_without_1": correlation(wrong[others], rest),
         "digit_1": float(mixed[1]),
         "most_of_others": float(rest.max()),
         "mean_of_others": float(rest.mean()),
@@ -173,15 +178,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     return Outcome(metrics, series | by_digit, {"grid": seen})
 
 
-def _by_digit(title: str, label: str, series: str) -> Plot:
-    lines = {arm: (arm, series) for arm in ARMS}
-    return Plot(title, label, lines, across="digit (10: the digit 0)")
-
-
-def _most(arm: str) -> Comparison:
-    return Comparison((arm, "digit_1"), "above", (arm, "most_of_others"))
-
-
+DIGITS = "digit (10: the digit 0)"
 RECIPE = Recipe(
     name="commentaries-blending-mnist",
     title="Digits that students confuse less are blended more, the digit 1 most of all.",
@@ -207,16 +204,21 @@ RECIPE = Recipe(
     claims=(
         Claim(
             "The more often a class is taken for another, the less is blended into it.",
-            (Comparison(("drawn", "correlation"), "below", 0.0),),
+            below("correlation", "drawn", 0.0),
         ),
-        Claim("The digit 1 is blended most.", (_most("drawn"),)),
+        Claim(
+            "The digit 1 is blended most.",
+            above("digit_1", "drawn", ("drawn", "most_of_others")),
+        ),
         expectation(
             "Both are so where every class has as many images, in training and held-out part.",
-            (Comparison(("balanced", "correlation"), "below", 0.0), _most("balanced")),
+            below("correlation", "balanced", 0.0)
+            + above("digit_1", "balanced", ("balanced", "most_of_others")),
         ),
         expectation(
             "The first is so among the nine other digits, too, drawn freely or in balance.",
-            tuple(Comparison((arm, "correlation_without_1"), "below", 0.0) for arm in ARMS),
+            below("correlation_without_1", "drawn", 0.0)
+            + below("correlation_without_1", "balanced", 0.0),
         ),
     ),
     table="Sec 4 / C.1",
@@ -224,8 +226,8 @@ RECIPE = Recipe(
     plots=(
         Panel("Fractions of seed 0, drawn", "drawn", "grid"),
         Panel("Fractions of seed 0, balanced", "balanced", "grid"),
-        _by_digit("Blending fraction of each digit", "fraction", "fraction"),
-        _by_digit("Test error of each digit", "%", "error"),
+        curves("Blending fraction of each digit", "fraction", ARMS, "fraction", DIGITS),
+        curves("Test error of each digit", "%", ARMS, "error", DIGITS),
         Plot(
             "Blending fraction while it is learned",
             "fraction",

@@ -16,7 +16,15 @@ from papers.data.published.birds_on_places import birds_on_places
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves, expectation
 from papers.framework.settings import Positive, RecipeSettings, Student
 from papers.raghu2021commentaries.masked_students import attention_masks, drawn
-from papers.students import build_network, fit, joint_tutor, learn_jointly, predictions, sgd
+from papers.students import (
+    batches_of,
+    build_network,
+    fit,
+    joint_tutor,
+    learn_jointly,
+    predictions,
+    sgd,
+)
 from tutelage.models import MaskUNet
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask, Plain, RandomMask
@@ -24,7 +32,7 @@ from tutelage.training.forward import prediction_lesson
 from tutelage.training.tutor import Tutor
 from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.described import ThreeParts
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.resize import Size
@@ -71,13 +79,9 @@ def _parts(settings: Settings, seed: int) -> ThreeParts:
     return digit_parts(settings.sizes, seed=seed, side=14)
 
 
-def _batches(settings: Settings, seed: int, device: torch.device) -> tuple[Batches, ...]:
-    parts = _parts(settings, mixed_seed(seed, 0))
-    mean, std = statistics(parts.train.images)
-    drawn = mixed_seed(seed, 1)
-    return tuple(
-        Batches(part.images, settings.batch, drawn, mean, std, None, device) for part in parts
-    )
+def _batches(settings: Settings, seed: int, device: torch.device) -> list[Batches]:
+    images = [part.images for part in _parts(settings, mixed_seed(seed, 0))]
+    return batches_of(images, [settings.batch] * 3, mixed_seed(seed, 1), device)
 
 
 @cache

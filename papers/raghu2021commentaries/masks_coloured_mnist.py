@@ -12,18 +12,17 @@ from itertools import count, islice
 import torch
 from torch import Tensor
 
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe, expectation
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe, above, below, expectation
 from papers.framework.settings import Positive, RecipeSettings, Student
 from papers.raghu2021commentaries.masked_students import attention_masks, drawn
-from papers.students import endless, joint_tutor
+from papers.students import batches_of, endless, joint_tutor
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask
 from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage_cli.claims import Claim, Comparison
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.claims import Claim
 from tutelage_cli.data.described import Described
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.synthetic.named import coloured_parts
@@ -106,10 +105,9 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     sizes = Sizes(settings.train, settings.held_out, settings.tested)
     parts = coloured_parts(settings.side, sizes, seed=mixed_seed(seed, 2))
     train, held_out, shown = (_labelled(part, arm) for part in parts)
-    mean, std = statistics(train.images)
-    learned, judging, testing = (
-        Batches(part.images, settings.batch, mixed_seed(seed, 3), mean, std, None, device)
-        for part in (train, held_out, shown)
+    images = [part.images for part in (train, held_out, shown)]
+    learned, judging, testing = batches_of(
+        images, [settings.batch] * 3, mixed_seed(seed, 3), device
     )
     digits = shown.facts["red_centre"], shown.facts["blue_centre"]
     test = Shown(list(testing.whole(500)), *digits, settings.side)
@@ -129,10 +127,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     )
 
 
-def _curves(title: str, label: str, lines: dict[str, tuple[str, str]]) -> Plot:
-    return Plot(title, label, lines, across="look, the first before training")
-
-
+ACROSS = "look, the first before training"
 RECIPE = Recipe(
     name="commentaries-masks-coloured-mnist",
     title="Masks that learn along with a student find the digit that is the label.",
@@ -160,21 +155,17 @@ RECIPE = Recipe(
         Claim(
             "Where the red digit is the label, the mask's centre is nearer to it than to the "
             "blue one in most test images, and on average.",
-            (
-                Comparison(("red", "near_red"), "above", 0.5),
-                Comparison(("red", "red_distance"), "below", ("red", "blue_distance")),
-            ),
+            above("near_red", "red", 0.5)
+            + below("red_distance", "red", ("red", "blue_distance")),
         ),
         expectation(
             "It is so in more than four of five test images.",
-            (Comparison(("red", "near_red"), "above", 0.8),),
+            above("near_red", "red", 0.8),
         ),
         expectation(
             "Where the blue digit is the label of the same images, the mask goes to that one.",
-            (
-                Comparison(("blue", "near_red"), "below", 0.5),
-                Comparison(("blue", "blue_distance"), "below", ("blue", "red_distance")),
-            ),
+            below("near_red", "blue", 0.5)
+            + below("blue_distance", "blue", ("blue", "red_distance")),
         ),
     ),
     plots=(
@@ -182,15 +173,17 @@ RECIPE = Recipe(
             Panel(f"Test images and their masks, {arm} the label", arm, "masks")
             for arm in ("red", "blue")
         ),
-        _curves(
+        Plot(
             "Test images with the mask nearer the red digit",
             "share",
             {f"{arm} is the label": (arm, "near_red") for arm in ("red", "blue")},
+            ACROSS,
         ),
-        _curves(
+        Plot(
             "From the mask to each digit, red the label",
             "pixels",
             {f"to {colour}": ("red", f"{colour}_distance") for colour in ("red", "blue")},
+            ACROSS,
         ),
     ),
     prepare=lambda _settings: load_known("mnist"),

@@ -19,6 +19,7 @@ from torch.optim import Adam
 from papers.data.published.celeba import attribute_names, read_celeba
 from papers.framework.recipe import Outcome, Recipe, above, curves, expectation
 from papers.framework.settings import RecipeSettings
+from papers.students import batches_of
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import Auxiliary, binary_cross_entropy
 from tutelage.models import FourBlocks, TwoHeads
@@ -28,7 +29,7 @@ from tutelage.teachers import AuxiliaryTargets
 from tutelage.training.loops import episodic
 from tutelage.types import Batch
 from tutelage_cli.claims import Claim
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import load_known, local_folder
 from tutelage_cli.data.parquet import parquet_splits
@@ -186,15 +187,8 @@ def _learn(
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Learn what else students should predict, and compare it with attributes."""
     material = _material(settings)
-    mean, std = statistics(material.train)
-    learned, judging, testing = (
-        Batches(images, size, mixed_seed(seed, 3), mean, std, None, device)
-        for images, size in (
-            (material.train, settings.batch),
-            (material.held_out, len(material.held_out)),
-            (material.test, len(material.test)),
-        )
-    )
+    sizes = settings.batch, len(material.held_out), len(material.test)
+    learned, judging, testing = batches_of(material[:3], sizes, mixed_seed(seed, 3), device)
     table = material.attributes.to(device)
     judge, shown = (next(batches.whole(batches.size)) for batches in (judging, testing))
     judge = judge._replace(targets=table[judge.ids])
