@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LambdaLR
 
-from papers.data.text.batches import PairBatches
+from papers.data.text import PairBatches
 from papers.fan2021interactions.translators import (
     TranslationSettings,
     build_translator,

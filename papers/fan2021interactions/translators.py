@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
-from papers.data.text.batches import PairBatches
-from papers.data.text.pairs import EncodedPairs, encoded, masked, mispaired, read_pairs
+from papers.data.text import PairBatches, Pairs, masked, mispaired, read_pairs
 from papers.framework.settings import RecipeSettings, Share
 from papers.models.translator import Translator, marian
 from papers.students import endless
@@ -81,9 +80,9 @@ class Material(NamedTuple):
     """Sentence pairs as tokens."""
 
     vocabulary: Vocabulary
-    train: EncodedPairs  # right
-    held_out: EncodedPairs
-    test: EncodedPairs
+    train: Pairs  # right
+    held_out: Pairs
+    test: Pairs
     references: list[str]  # of the test pairs
 
 
@@ -114,13 +113,11 @@ def read_material(settings: TranslationSettings) -> Material:
     ]
     low = [part.lower() for part in rows]
     words = Vocabulary.learn([*low[0].sources, *low[0].targets], settings.words)
-    train, held_out, test = (encoded(part, words, settings.longest) for part in low)
+    train, held_out, test = (part.encoded(words, settings.longest) for part in low)
     return Material(words, train, held_out, test, list(low[2].targets))
 
 
-def spoilt(
-    noise: str, settings: TranslationSettings, right: EncodedPairs
-) -> tuple[EncodedPairs, Tensor]:
+def spoilt(noise: str, settings: TranslationSettings, right: Pairs) -> tuple[Pairs, Tensor]:
     """Spoil some pairs."""
     if noise == "masked":
         return masked(right, settings.pair_rate, settings.token_rate, seed=SPOILT_AT)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
-from papers.data.text.batches import TextBatches
+from papers.data.text import TextBatches
 from papers.framework.recipe import Outcome
 from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Share
 from papers.students import fit, predictions
