@@ -13,6 +13,7 @@ from papers.framework.settings import Positive, RecipeSettings, Shares
 from papers.students import (
     ImageParts,
     Network,
+    batches_of,
     build_network,
     evaluate,
     fit,
@@ -30,6 +31,7 @@ from tutelage.types import Batch, Lesson, as_lesson
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet
 
+AT_ONCE = 500  # images in a batch that is not trained on
 SHOWN = 8  # images that are drawn
 
 
@@ -83,11 +85,8 @@ def learned(
     parts: ImageParts, settings: Settings, seed: int, device: torch.device
 ) -> AttentionMask:
     """Masks that have learned along with a student by algorithm 2."""
-    mean, std = statistics(parts.train)
-    train, held_out = (
-        Batches(images, settings.batch, mixed_seed(seed, 2), mean, std, None, device)
-        for images in (parts.train, parts.held_out)
-    )
+    sizes = settings.batch, settings.batch
+    train, held_out = batches_of(parts[:2], sizes, mixed_seed(seed, 2), device)
     student = build_network(settings.student, parts.train, mixed_seed(seed, 3)).to(device)
     channels = parts.train.images.shape[1]
     masks = attention_masks(channels, settings.sigma, mixed_seed(seed, 4)).to(device)
@@ -102,14 +101,14 @@ def learned_places(
 ) -> Places:
     """Where masks are that have learned along with a student."""
     masks = learned(parts, settings, seed, device)
-    mean, std = statistics(parts.train)
+    shown = batches_of((parts.train, parts.test), (1, 1), 0, device)
+    return Places(*(centres(masks, batches) for batches in shown))
 
-    @torch.no_grad()
-    def centres(images: ImageSet) -> Tensor:
-        whole = Batches(images, 1, 0, mean, std, None, device).whole(500)
-        return torch.cat([masks.centres(batch.inputs) for batch in whole]).cpu()
 
-    return Places(centres(parts.train), centres(parts.test))
+@torch.no_grad()
+def centres(masks: AttentionMask, batches: Batches) -> Tensor:
+    """Where the mask of every image has its centre."""
+    return torch.cat([masks.centres(b.inputs) for b in batches.whole(AT_ONCE)]).cpu()
 
 
 def permuted(at: Places, seed: int) -> Places:
@@ -118,10 +117,16 @@ def permuted(at: Places, seed: int) -> Places:
     return Places(*(where[torch.randperm(len(where), generator=draws)] for where in at))
 
 
-def middle(parts: ImageParts) -> Places:
+def middle(images: ImageSet) -> Tensor:
     """The middle of every image."""
-    centre = torch.tensor([(side - 1) / 2 for side in parts.train.images.shape[2:]])
-    return Places(*(centre.expand(len(p), 2) for p in (parts.train, parts.test)))
+    sides = torch.tensor(images.images.shape[2:])
+    return ((sides - 1) / 2).expand(len(images), 2)
+
+
+def anywhere(images: ImageSet, seed: int) -> Tensor:
+    """A random place of every image."""
+    draws, sides = torch.Generator().manual_seed(seed), torch.tensor(images.images.shape[2:])
+    return torch.rand(len(images), 2, generator=draws) * sides - 0.5
 
 
 def beside(images: ImageSet, where: Tensor, sigma: float) -> ImageSet:
@@ -143,7 +148,7 @@ def placed(
         case "random":
             return RandomMask(sigma=sigma)
         case "centre":
-            return middle(parts)
+            return Places(middle(parts.train), middle(parts.test))
         case _:
             return None
 
@@ -157,15 +162,14 @@ def masked(
 ) -> Outcome:
     """Train a new student under masks, and test it under masks of the same kind."""
     mean, std = statistics(parts.train)
-    train, test, teacher = parts.train, parts.test, masks or Plain()
+    train, test, teacher = parts.train, parts.test, Plain()
     if isinstance(masks, Places):
-        train, test = (
-            beside(images, where, settings.sigma)
-            for images, where in zip((parts.train, parts.test), masks, strict=True)
-        )
-        teacher = InLastChannel()
+        train = beside(train, masks.train, settings.sigma)
+        test = beside(test, masks.test, settings.sigma)
         mean, std = torch.cat([mean, torch.zeros(1)]), torch.cat([std, torch.ones(1)])
-    assert isinstance(teacher, nn.Module)
+        teacher = InLastChannel()
+    elif masks is not None:
+        teacher = masks
 
     def augment(images: Tensor, seed: int) -> Tensor:
         return crop_and_flip(images, seed=seed, mode="zeros", flip=settings.mirrored)

@@ -15,7 +15,13 @@ from torch.optim.lr_scheduler import MultiStepLR
 from papers.data.published.birds_on_places import birds_on_places
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves, expectation
 from papers.framework.settings import Positive, RecipeSettings, Student
-from papers.raghu2021commentaries.masked_students import attention_masks, drawn
+from papers.raghu2021commentaries.masked_students import (
+    anywhere,
+    attention_masks,
+    centres,
+    drawn,
+    middle,
+)
 from papers.students import (
     batches_of,
     build_network,
@@ -117,16 +123,13 @@ def _teacher(arm: str, settings: Settings, seed: int, device: torch.device) -> n
             return Plain()
 
 
-@torch.no_grad()
-def centres(teacher: nn.Module, test: Batches, seed: int) -> Tensor:
+def places_of(teacher: nn.Module, test: Batches, seed: int) -> Tensor:
     """Where the mask of every image has its centre."""
-    sides = torch.tensor(test.images.images.shape[-2:])
     if isinstance(teacher, AttentionMask):
-        return torch.cat([teacher.centres(b.inputs) for b in test.whole(AT_ONCE)]).cpu()
+        return centres(teacher, test)
     if isinstance(teacher, RandomMask):
-        draws = torch.Generator().manual_seed(seed)
-        return torch.rand(len(test.images), 2, generator=draws) * sides - 0.5
-    return ((sides - 1) / 2).expand(len(test.images), 2)
+        return anywhere(test.images, seed)
+    return middle(test.images)
 
 
 def within(box: Tensor, places: Tensor) -> float:
@@ -163,7 +166,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     tutor = Tutor(student, optimizer, teacher, seed=mixed_seed(seed, 6))
     drops = [max(1, int(settings.epochs * share)) for share in (0.5, 0.9)]
     losses = fit(tutor, train, settings.epochs, MultiStepLR(optimizer, drops))
-    places = centres(teacher, test, mixed_seed(seed, 7))
+    places = places_of(teacher, test, mixed_seed(seed, 7))
     box = _parts(settings, mixed_seed(seed, 0)).test.facts["box"]
     metrics = _evaluate(tutor, held_out, test) | {"in_box": within(box, places)}
     drawings = {}

@@ -16,6 +16,7 @@ from papers.framework.recipe import Outcome, Panel, Recipe, below, better, curve
 from papers.raghu2021commentaries.masked_students import (
     Places,
     Settings,
+    anywhere,
     drawn,
     learned_places,
     masked,
@@ -82,11 +83,6 @@ def _learned(settings: Settings, seed: int, run: int, device: torch.device) -> P
     return learned_places(parts_of(settings, seed), settings, mixed_seed(seed, run), device)
 
 
-def _random(like: Tensor, sides: Size, seed: int) -> Tensor:
-    draws = torch.Generator().manual_seed(mixed_seed(seed, 10))
-    return torch.rand(like.shape, generator=draws) * torch.tensor(sides) - 0.5
-
-
 def spread_of(where: Tensor, again: Tensor) -> dict[str, float]:
     """How places vary from image to image, and from one run to another."""
     spread = (where - where.mean(0)).square().sum(1).mean().sqrt()
@@ -103,10 +99,8 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     parts = parts_of(settings, seed)
     found, again = (_learned(settings, seed, one, device) for one in (0, 1))
     masks = placed(arm, parts, found, settings.sigma, seed)
-    if isinstance(masks, Places):
-        where = masks.test
-    else:
-        where = _random(found.test, Size(*parts.test.images.shape[2:]), seed)
+    random = anywhere(parts.test, mixed_seed(seed, 10))
+    where = masks.test if isinstance(masks, Places) else random
     outcome = masked(parts, masks, settings, seed, device)
     metrics = {**outcome.metrics, **spread_of(where, again.test)}
     drawing = drawn(parts.test, where, settings.sigma)

@@ -15,7 +15,6 @@ from papers.raghu2021commentaries.masked_students import (
     permuted,
 )
 from papers.raghu2021commentaries.masks_xray import SMALL, parts_of, spread_of
-from papers.students import ImageParts
 from tests.cli.data.published.layouts import chexpert
 from tutelage.augment import crop_and_flip
 from tutelage.teachers.attention_mask import gaussian
@@ -56,11 +55,11 @@ def test_permuted_places_are_the_same_ones_on_other_images_of_the_same_set():
 
 def test_the_middle_is_as_far_from_every_edge():
     made = images(4)
-    at = middle(ImageParts(made, made, made))
-    masks = beside(made, at.train, SIGMA).images[:, -1]
+    at = middle(made)
+    masks = beside(made, at, SIGMA).images[:, -1]
     assert masks.equal(masks.flip(1))
     assert masks.equal(masks.flip(2))
-    assert at.test.shape == (4, 2)
+    assert at.shape == (4, 2)
 
 
 def test_every_class_comes_once_before_one_comes_again():
