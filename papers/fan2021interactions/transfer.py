@@ -23,7 +23,7 @@ from papers.fan2021interactions.reweighting import (
     train,
     train_on,
 )
-from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS
+from papers.fan2021interactions.tables import CLEAN, METRICS
 from papers.framework.recipe import Outcome, Recipe, above, below, curves, expectation
 from papers.framework.settings import Student
 from tutelage.errors import UsageError
@@ -163,14 +163,4 @@ RECIPE = Recipe(
         curves("Test error, another data set", "%", ARMS[4:], "test error"),
     ),
     prepare=prepare,
-    notes=(
-        CHOSEN,
-        "A hundred classes where the teacher knows ten: its label embedding has another size, "
-        "and is refused. The paper does not say what was done; here the embedding is zeroed "
-        "(teachers.for_other_classes), and what is left weighs by the internal state alone.",
-        "The student that the teacher was learnt with, and those that it teaches, start from "
-        "different weights and see the images in different orders; the paper does not say.",
-        "At mini scale, 2,000 images and 20 epochs of the small network; from there to one of "
-        "four blocks, and to 5,000 images of CIFAR-100.",
-    ),
 )

@@ -215,25 +215,4 @@ RECIPE = Recipe(
         ),
     ),
     prepare=_prepare,
-    notes=(
-        "Multi30k, German to English, stands for IWSLT'14, which --set data=FOLDER takes once "
-        "it is written as train.de, train.en and so on; BLEU is sacreBLEU's, not that of "
-        "multi-bleu.perl.",
-        "All arms and seeds of one kind of noise begin with the same student, trained without "
-        "a teacher on all pairs; seeds differ in the order of pairs and in held-out batches.",
-        "mispaired, our own noise, gives 40% of pairs another pair's translation. There rule "
-        "keeps of each batch the 60% with the lowest loss, and right-only trains on the right "
-        "pairs alone, which nobody knows in practice.",
-        "Dropout is off once the teacher comes. The paper does not say how long it teaches.",
-        "At mini scale sentences are translated greedily, half the pairs have 30% of their "
-        "tokens masked (paper: a tenth, 15%), the student has 2+2 layers of 128, fine-tuning "
-        "is 150 steps at learning rate 0.1, and the teacher's Adam takes 0.1 every 2 steps. "
-        "Trials with another program showed no effect of the paper's noise and feature at "
-        "this size.",
-        "There the student that all begin with was first trained for 800 steps. It translated "
-        "badly (BLEU 9 of pairs with another's translation), its own loss told right pairs "
-        "from wrong ones with an area of 0.62, the teacher's weights with 0.681 +- 0.014, and "
-        "test loss was lower by 0.005 (three seeds). Trained for 1400 steps its loss does with "
-        "0.68, so that it is trained for 1600 now.",
-    ),
 )

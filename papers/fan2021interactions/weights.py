@@ -256,18 +256,4 @@ RECIPE = Recipe(
         Panel("Internal states by weight, T1", "T1", "weights"),
     ),
     prepare=_prepare,
-    notes=(
-        "The paper draws the figure for clean CIFAR-10; here 40% of the labels are flipped, so "
-        "that weights have wrong labels to find. Settings at mini scale are those of "
-        "interactions-noise-flip.",
-        "In a linear teacher whose weights sum to one, the facts of M1 that a whole batch "
-        "shares (progress, mean loss, best accuracy) only move the level of the weights.",
-        "Confident learning is cleanlab's label quality by normalised margin, with the "
-        "thresholds of the classes taken off. It is meant for predictions out of sample: in "
-        f"the arm {OUT_OF_SAMPLE}, {FOLDS} untaught students each judge the quarter that they "
-        "were not trained on, the rating stands for the weight, and the error is the mean of "
-        f"{FOLDS} students with fewer images.",
-        f"The pictures show {DRAWN} training images of the first seed, drawn at random, and "
-        "the labels that they were given; internal states are laid out by t-SNE.",
-    ),
 )

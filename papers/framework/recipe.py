@@ -74,7 +74,7 @@ class Recipe:
     """called with the settings before any job: reads the data once, so that it is cached, or
     told in one line where it is missing"""
     notes: tuple[str, ...] = ()
-    """what differs from the paper, or is not said there; a sentence each"""
+    """what is to be said of this machine, besides the recipe's entry in ``notes.yaml``"""
     repeatable: bool = True  # whether a job gives the same numbers again; times do not
 
     def __post_init__(self) -> None:

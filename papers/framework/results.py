@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from papers.framework.args import SCALES
 from papers.framework.jobs import Failure, finished
-from papers.framework.paper_tables import PAPERS, printed
+from papers.framework.paper_tables import PAPERS, notes_on, printed
 from papers.framework.plan import Plan
 from papers.framework.recipe import Panel, Recipe
 from tutelage.errors import UsageError
@@ -66,7 +66,7 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
         "failed": [failure._asdict() for failure in failures],
         "settings": to_plain(plan.settings),
         "changed": dict(plan.changed),
-        "notes": list(recipe.notes),
+        "notes": [*notes_on(recipe.name), *recipe.notes],
         "hardware": sorted({record["hardware"] for record in found}),
         "versions": _versions(found),
         "seconds": round(sum(record["seconds"] for record in found), 1),

@@ -235,17 +235,5 @@ RECIPE = Recipe(
         **{(arm, "memory"): (ROWS[arm], "memory") for arm in DIRECT},
         **{(arm, "time"): ("both", "step time") for arm in DIRECT},
     },
-    notes=(
-        "ghost, forward and difference give every example's reward in every step and teach a "
-        "sampler of ten parts; lookahead arms teach a network from losses to weights; "
-        "chain-rule and higher give the meta-gradient of one weight per example, and teach "
-        "nothing.",
-        "chain-rule and lookahead-next use the next step's gradient; higher and the other "
-        "lookahead arms take a batch of their own to judge, with a forward and backward pass.",
-        "Time is the median ratio of steps taken in turn; memory is what torch's allocator "
-        "holds at the peak, weights and momentum included.",
-        "The images are random: what they show does not change what a step costs.",
-        "The paper gives its own cost as bounds, which the first claim has, for a P100.",
-        *(() if HIGHER else ("higher is not installed here, and so was not measured.",)),
-    ),
+    notes=() if HIGHER else ("higher is not installed here, and so was not measured.",),
 )

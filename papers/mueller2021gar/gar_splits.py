@@ -249,14 +249,4 @@ RECIPE = Recipe(
         _curves("Noisy part, CNN at 0.03", "probability", "noisy part", ["cnn-bn-slow"]),
     ),
     prepare=lambda _settings: splits("cifar10"),
-    notes=(
-        "The paper does not say how images are scaled; here to [-1, 1].",
-        "cnn-bn is at the printed learning rate 0.1, at which it hardly trains; cnn-bn-slow is "
-        "the same at 0.03.",
-        "The area is that of the mean probability of each epoch, by the trapezoidal rule over "
-        "ten points at distance one: the printed numbers add up to 9 only so.",
-        "The paper names noise in images as an experiment, but prints nothing for it.",
-        "With batch norm, a reward includes what an example does to the others through the "
-        "batch's statistics.",
-    ),
 )

@@ -84,17 +84,4 @@ RECIPE = Recipe(
         ),
     ),
     prepare=lambda _settings: [splits(data) for data in DATA],
-    notes=(
-        "The paper takes five runs; its text says that the gap in RandAugment's space exceeds "
-        "the interval, but 83.54 +- 0.14 and 83.40 +- 0.09 overlap.",
-        "UniformAugment augments every step and OLA every other one, so that a difference "
-        "between the two is not of learning alone: the arm frozen, OLA with a policy that "
-        "stays uniform, tells these apart. The paper has none.",
-        "The paper prints no learning rate for batches of 256: here 0.2, reached over the "
-        "first fortieth of the run.",
-        "Crops, mirrors and a cutout of 16 pixels come behind the policy, in plain steps, too; "
-        "no cutout at mini.",
-        "At mini, ten epochs of a small network, students are far from fitting their images: "
-        "augmentation costs accuracy there, and less of it looks better.",
-    ),
 )

@@ -95,13 +95,4 @@ RECIPE = Recipe(
         ),
     ),
     prepare=lambda _settings: splits(DATA),
-    notes=(
-        "The paper has CIFAR alone. Size, length and data of mini were chosen after a search "
-        "over digits and CIFAR-10 with one other seed, 100, as the point where OLA was ahead "
-        "of its own start by most, 1.6 points; what else was tried is in docs/augmentation.md.",
-        "frozen: every other step plain, as with OLA, and the policy as it starts; random: "
-        "the same with logits from a normal distribution, drawn once for each seed; uniform: "
-        "UniformAugment at every step; permuted: OLA by rewards of other examples of the "
-        "batch.",
-    ),
 )

@@ -109,13 +109,4 @@ RECIPE = Recipe(
         ),
     ),
     prepare=lambda _settings: splits("cifar10"),
-    notes=(
-        "The paper shows no policy; what it would have to look like is our question.",
-        "The measured effect is the mean normalised reward of the images for which an "
-        "operation was drawn and kept, less that of those where it was drawn and dropped.",
-        "A policy that moves is no evidence: Adam divides by the size of the gradient, so that "
-        "noise moves it as far. Settings at mini are those of a pilot with other seeds.",
-        "Harsh, in the figure, are invert, solarize, equalize, posterize and upside down; this "
-        "was set after the pilot and enters no claim.",
-    ),
 )

@@ -231,23 +231,6 @@ CIFAR10 = Recipe(
     printed=cells("CIFAR10"),
     plots=(Panel("Learned fractions of seed 0", "learned", "grid"), LOSSES, FRACTION, HELD_OUT),
     prepare=lambda settings: splits(settings.data),
-    notes=(
-        "Every seed learns its own grid, shuffles it and draws a random one anew; the paper "
-        "trains three students under one grid.",
-        "Training and held-out images are balanced over classes: else the grid mostly learns "
-        "how their mix of classes differs. The hypergradient is taken on the batch of the step "
-        "just made, in the paper's code on another one.",
-        "At mini scale a small CNN learns for 45 epochs from 2000 images that are not "
-        "cropped or mirrored, so that without blending it over-fits, and the grid is learned "
-        "in 30 epochs of them. At gpu scale there are 20,000 images, 6 epochs and 12.",
-        "The rate of 0.02 at mini scale was chosen in trials with another seed: at 0.1, with "
-        "4000 images, students do not fit them, and none had a lower loss than random.",
-        "Looked at after the results: the grids of the three seeds agree, their entries "
-        "correlate by 0.36 to 0.45, and most of that is the partner: truck, automobile and "
-        "horse are blended most into others, cat and deer least. Less the means of row and "
-        "column, cat with dog stands out in every seed, by 0.02 to 0.04, and truck with "
-        "automobile in none.",
-    ),
 )
 
 BASELINES = {
@@ -284,9 +267,4 @@ CIFAR100 = Recipe(
     printed=cells("CIFAR100"),
     plots=(LOSSES, FRACTION),
     prepare=lambda settings: splits(settings.data),
-    notes=(
-        "As for CIFAR-10: a grid for every seed, classes in balance, the hypergradient on the "
-        "batch of the step just made; at mini and gpu scale the same sizes, without a claim on "
-        "which classes are blended. At mini scale a class has 20 images.",
-    ),
 )

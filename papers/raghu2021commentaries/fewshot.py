@@ -308,24 +308,4 @@ RECIPE = Recipe(
         for shots in ("1-shot", "5-shot", "5-shot-spoilt")
     ),
     prepare=lambda _settings: [source(arm) for arm in ARMS],
-    notes=(
-        "The paper uses the weights at test in its main text and does not in its appendix B.3: "
-        "both are measured.",
-        "Its other set of tasks is SVHN; here it is MNIST's digits, so that no number is "
-        "printed beside them.",
-        "The paper does not say how long the start is learned, nor how many queries there are.",
-        "At scales mini and gpu SGD on the support set has the rate 0.1, not the paper's 0.01: "
-        "a start learned as briefly does worse with the latter (one run, five shots, "
-        "photographs: 44.1% against 50.0%).",
-        "Batch normalisation is by the batch at hand, in adapting and in answering.",
-        "The interval over tasks says nothing of other starts; the verdicts are over seeds.",
-        "The spoilt arms shuffle the pixels of support images, not of queries, both in "
-        "learning and at test. Their tasks are of Omniglot's characters, and the digits are "
-        "dark on white: with photographs, and a hundred steps of the start, a first seed "
-        "gave good images 1.14 and spoilt ones 0.79, and no gain in accuracy. What is claimed "
-        "of them was set before any seed of these results, from trials with another program "
-        "and one with another seed: after 300 steps of the start 87.3%, and 86.7% without "
-        "weights. The numbers of steps and of test tasks were cut twice for want of time, when "
-        "at most two arms of one seed had run.",
-    ),
 )

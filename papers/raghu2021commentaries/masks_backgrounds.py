@@ -243,24 +243,4 @@ RECIPE = Recipe(
         Panel("Test images, their masks, and what is seen", "learned", "masks"),
     ),
     prepare=_read,
-    notes=(
-        "Up to gpu scale the objects are white MNIST digits of 14 pixels at random places of "
-        "CIFAR-100 images of 32, a category for each digit; the student is a two-block CNN and "
-        "the masks' standard deviation 5 pixels. The printed numbers are of 200 species of "
-        "birds on places: compare signs, not sizes.",
-        "Objects lie anywhere, so that the middle of the image is in the box of about half of "
-        "the digits: (14/19) squared.",
-        "The arms centre and random are ours: the same masks in the middle of every image, and "
-        "at places drawn anew for each batch.",
-        "Masks are learned anew for every seed; the paper trains three students under one set. "
-        "The held-out part that its first two columns speak of also judges the masks.",
-        "Paper scale reads CUB_200_2011 and places365 in the folder where the command is "
-        "given, and has not been run. Its students start untrained, the paper's on weights "
-        "learned on ImageNet; images are not augmented.",
-        "How long masks and student learn together, and in which batches, is not in the paper.",
-        "Looked at after the results: in the 500 steps of mini scale masks do not find the "
-        "digits. They stay about the middle and draw near what is bright, and students are no "
-        "better through them than through masks in the middle. No student reads the digits: "
-        "every one does better on held-out images than by chance and hardly so on test images.",
-    ),
 )

@@ -187,19 +187,4 @@ RECIPE = Recipe(
         ),
     ),
     prepare=lambda _settings: load_known("mnist"),
-    notes=(
-        "The paper shows images with their masks and prints no number; the bounds are ours.",
-        "Before training the masks' centres lie near the middle and lean to one colour by "
-        "chance, in many images alike: see the first point of the curves. in_red was added for "
-        "that reason once one seed had been seen; no claim was.",
-        "The arm blue is a control of ours: the same images, with the blue digit as label.",
-        "A digit's centre is that of its quadrant.",
-        "Batch size, number of steps and of images are not in the paper; learning rates are "
-        "1e-4 there, for student and masks.",
-        "At mini scale images have 32x32 pixels, digits 16x16 and masks a standard deviation "
-        "of 8 instead of 56, 28 and 15; the student is a two-block CNN instead of a ResNet-18, "
-        "and Adam's learning rate 1e-3 for both, over 600 steps of 32 images.",
-        "The masks' network has 8 and 16 channels, as the paper's code, but group "
-        "normalisation.",
-    ),
 )

@@ -173,22 +173,4 @@ RECIPE = Recipe(
         curves("Training loss of new students", "nats", ARMS, "training loss"),
     ),
     prepare=lambda settings: parts_of(settings, 0),
-    notes=(
-        "The paper shows images with their masks and prints no number; the comparisons are "
-        "ours.",
-        "CheXpert's images may not be handed on. Below the paper scale PneumoniaMNIST stands "
-        "for them, of 28x28 pixels, with pneumonia as the finding: a sign in both lungs rather "
-        "than a large heart, so that where the spot should be is not known.",
-        "At the paper scale the setting data names the folder CheXpert-v1.0 or "
-        "CheXpert-v1.0-small; frontal images of 320x200 pixels, masks of 50 pixels; uncertain "
-        "images are left out; a tenth of the patients judges the masks; the published "
-        "validation set is the test.",
-        "A spot in the middle of every image serves these students better than the learnt one: "
-        "that the masks find the finding is not shown, only that they avoid worse places.",
-        "Each part has as many images with the finding as without. How long masks and student "
-        "learn together is not in the paper.",
-        "New students see crops that move image and mask together, by up to 4 pixels.",
-        "Sigma, sizes and lengths at mini scale were chosen on two runs of one seed that is "
-        "not among those below.",
-    ),
 )

@@ -178,24 +178,4 @@ RECIPE = Recipe(
     ),
     plots=tuple(draw(arm) for draw in (_by_angle, _along) for arm in ARMS),
     prepare=lambda _settings: load_known("mnist"),
-    notes=(
-        "The paper shows curves and prints no number. Trials with another program, one seed "
-        "each, gave correlations of 0.1 to 0.35 where angles are shared (30 students), and "
-        "-0.12 at the end where they are not (15).",
-        "At mini scale students learn on 4,000 images and are the paper's, 10 instead of 20 of "
-        "them where the classes share no angle. At gpu scale there are 10 in both arms.",
-        "Where angles are shared the settings were changed three times after results. Students "
-        "of 100 steps of 16 images from one start, at a learning rate of 0.0005, 15 of them, "
-        "gave correlations of 0.02 at start and 0.03 at end with a standard deviation of 0.25 "
-        "(three seeds), as before learning: hypergradients of independent students agree "
-        "little there (mean cosine 0.02 to 0.2 over six), more at the paper's 0.0001 (0.3). "
-        "At that rate, 8 of them gave 0.13 at both ends with a standard deviation of 0.21 "
-        "(five seeds), and 6 of the paper's 500 steps -0.04 with 0.14. Derivatives by the "
-        "weight of each example showed that one student of 500 steps tells angles that are "
-        "shared from others by three standard errors, one of 100 steps by one, and two seeds "
-        "beyond those that count here had positive correlations from the 15th student on. So "
-        "there are now the paper's 20.",
-        "The level of the weights drifts: nothing holds it, for Adam is blind to it.",
-        "Weights are those of all test images, as one batch to batch norm.",
-    ),
 )

@@ -251,14 +251,4 @@ RECIPE = Recipe(
         ),
     ),
     prepare=_material,
-    notes=(
-        "The paper shows correlations with CelebA's attributes and prints none that could be "
-        "compared; it does not compare with a network that has not learned.",
-        "At scales smoke, mini and gpu CIFAR-10 stands for CelebA: students predict "
-        f"{', '.join(OF_CLASSES)}, which are what its classes have in common. The votes of "
-        "CIFAR-10H are compared with, and never learned.",
-        "At mini scale networks have 16 channels.",
-        "Learning rates are not in the paper. Batch norm is by the batch at hand, for vectors "
-        "of test images, too.",
-    ),
 )

@@ -157,32 +157,6 @@ DIGITS = Settings(
 )
 """where a student of a few minutes over-fits"""
 SMOKE = replace(DIGITS, examples=20, tested=20, epochs=1, batch=10)
-NOTES = (
-    "Copies are drawn anew whenever an image comes up, and the image as it is stands first "
-    "among them; the paper's algorithm 1 draws them once (--set offline=true).",
-    "one: an augmented copy of each image in every epoch; long: the same for as many times the "
-    "epochs as the others have copies; uniform: all copies count the same.",
-    "Momentum SGD is not Nesterov's, which the paper leaves open; lambda_T is 1, which the "
-    "paper chose among 0.5, 1 and 2.",
-)
-SMALL = {
-    "mnist": (
-        "At mini scale, 1,000 MNIST digits, shifted by up to 4 pixels and not mirrored, 4 "
-        "copies, a two-block CNN and 20 epochs of batches of 50, where the printed numbers are "
-        "CIFAR's. These settings were chosen by trials with another program, which also saw no "
-        "effect on 1,500 images of CIFAR-10 (hard below uniform); mmel-cifar-resnet32 has "
-        "4,000 of them.",
-        "That hard weights do better than uniform ones is not to be expected of that scale.",
-    ),
-    "cifar": (
-        "At mini scale, 4,000 images, 4 copies, a two-block CNN and 20 epochs of batches of "
-        "50: what there is time for in ten minutes. At the learning rate of 0.1 that serves "
-        "for digits this network learns next to nothing of such images (29% to 34% of the "
-        "training images right, n = 3), whatever its copies; 0.02 was tried in its place, with "
-        "seed 100 alone, and not changed since.",
-    ),
-}
-"""what mini scale is, by its images"""
 
 
 def table1(data: str, depth: int) -> Recipe:
@@ -226,7 +200,6 @@ def table1(data: str, depth: int) -> Recipe:
         table="Table 1",
         printed={(arm, "accuracy"): (row, column) for arm, column in COLUMNS.items()},
         prepare=lambda settings: splits(settings.data),
-        notes=NOTES + SMALL["mnist" if mini == DIGITS else "cifar"],
     )
 
 
@@ -284,11 +257,4 @@ TABLE2 = Recipe(
         for arm, column in COUNTED_COLUMNS.items()
     },
     prepare=lambda settings: splits(settings.data),
-    notes=(
-        "Other ResNets and CIFAR-100 are the same with --set student=resnet56 or "
-        "--set data=cifar100.",
-        "The last claim is ours in its numbers: ten copies gain more than half a point over "
-        "one, and twenty less than half a point over ten.",
-        "At mini scale the digits and the network of mmel-cifar.",
-    ),
 )

@@ -45,23 +45,6 @@ GPU = replace(
         examples=10_000, longest=64, model="", language=Language(steps=4000, batch=256)
     ),
 )
-SMALL = (
-    "At mini and gpu scale, SST-2 with new students of two layers of 128, since no pretrained "
-    "model comes with the package; copies come from a masked language model of the same size "
-    "that learns from 20,000 of the task's sentences. AdamW begins at 1e-3 after 50 steps of "
-    "warm-up. --set source.model=FOLDER takes a pretrained one for both, with --set "
-    "student=small for copies alone; then --set lr=3e-5 --set warm_up=0 are the paper's.",
-    "At paper scale BERT-base makes copies and is the student: bert-base-uncased in "
-    "$TUTELAGE_DATA, or --set source.model=FOLDER. 10 epochs, 3 of QQP and MNLI; dropout of "
-    "0.1, where the paper chose 0 or 0.1 for each task (--set dropout=0). This has been run "
-    "with tiny models alone.",
-    "Mini: 1,000 texts of at most 32 tokens, 2 copies, 8 epochs, chosen by trials with another "
-    "program: there predicted labels lowered the loss and changed no accuracy.",
-    "Texts and copies are the same for all seeds. Gradients are clipped at norm 1, as is usual "
-    "with BERT; the paper does not say. Texts have 128 tokens at most at paper scale.",
-    "Other tasks are the same with --set source.task=cola (mrpc, rte, stsb); QQP, MNLI and "
-    "QNLI as folders of parquet files.",
-)
 
 
 def prepare(settings: Settings) -> None:
@@ -108,12 +91,6 @@ LABELLED = Recipe(
         curves("Held-out accuracy", "%", LABEL_WAYS, "score"),
     ),
     prepare=prepare,
-    notes=(
-        "predicted: soft labels by a student of the same seed that was trained without copies; "
-        "originals keep their labels. The soft loss takes them where they name another class "
-        "for a copy than for its original. none and smoothed (by 0.1) see no copies.",
-        *SMALL,
-    ),
 )
 
 
@@ -165,11 +142,6 @@ WEIGHED = Recipe(
         curves("Held-out loss", "nats", WAYS, "loss"),
     ),
     prepare=prepare,
-    notes=(
-        "All copies have labels that a student of the same seed predicts, see mmel-labels. "
-        "long: copies are texts among others, so that an epoch has as many more steps.",
-        *SMALL,
-    ),
 )
 
 
@@ -248,11 +220,4 @@ GENERATED = Recipe(
     printed={("none", "score"): ("Baseline", "MRPC")}
     | {(arm, "score"): (made.row, "MRPC") for arm, made in MADE.items()},
     prepare=prepare,
-    notes=(
-        "MRPC, whose texts are pairs: apart, the language model sees each sentence by itself; "
-        "as-one, both. Copies have labels that a student of the same seed predicts.",
-        "At mini scale 400 texts of at most 64 tokens and 4 epochs, in which a student from "
-        "nothing hardly learns more than the share of the classes.",
-        *SMALL,
-    ),
 )

@@ -228,25 +228,4 @@ RECIPE = Recipe(
         for arm, (depth, way) in ARMS.items()
     },
     prepare=parts,
-    notes=(
-        "All scales but smoke need a folder with train and val, laid out like ImageNet: "
-        "imagenet in $TUTELAGE_DATA, or --set folder=PATH. val may be flat, as published, with "
-        "the development kit beside it. Nothing has been measured at any scale: no such set "
-        "comes with the package.",
-        "one: a random crop of 8 to 100% of the image, of 3:4 to 4:3, scaled to 224 pixels and "
-        "mirrored or not, in every epoch, as torchvision's own models were trained, whose "
-        "accuracies the paper's baselines are. hard and soft: the middle of the image and nine "
-        "such crops, each cut from the image as it is stored.",
-        "The paper says that the learning rate falls after 30, 60 and 90 epochs; 0.2 is its "
-        "factor elsewhere, 0.1 and a weight decay of 1e-4 are usual and taken here (--set "
-        "decay=0.2).",
-        "A step of the paper's has 2,560 rows of 224 pixels, and has not been tried on a card. "
-        "--set micro_batch=256 shows the student so many at a time, with the weights of all "
-        "and batch statistics of those alone; --set bfloat16=true halves what a row takes. A "
-        "job that is stopped begins anew.",
-        "Smoke has images of stripes that the recipe makes. Mini takes 500 images of the "
-        "folder's first ten classes, 32 pixels and 10 epochs, its minutes reckoned from an "
-        "epoch on 50 images and one on 100; gpu takes 6,000 of 20 classes, 112 pixels and 12 "
-        "epochs, and nobody has run it.",
-    ),
 )
