@@ -14,12 +14,7 @@ from papers.fan2021interactions.reweighting import (
     interactions,
     margin_loss,
 )
-from papers.fan2021interactions.tables import (
-    CLEAN,
-    no_worse,
-    table_recipe,
-    with_changes,
-)
+from papers.fan2021interactions.tables import CLEAN, no_worse, table_recipe, with_changes
 from papers.framework.recipe import below, expectation
 from tutelage_cli.claims import Claim
 

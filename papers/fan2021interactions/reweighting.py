@@ -239,10 +239,7 @@ def ready(ways: Mapping[str, Way], settings: Settings) -> None:
             ) from error
 
 
-FEATURES = (
-    *("I0+M0", "I0", "M0", "M1", "M0+M1", "I0+M0+M1"),
-    *("I1+M0", "I2+M0", "I3+M0"),
-)
+FEATURES = (*("I0+M0", "I0", "M0", "M1", "M0+M1", "I0+M0+M1"), *("I1+M0", "I2+M0", "I3+M0"))
 """what the paper's ablations show the teacher: an internal state, label M0, surface facts M1"""
 
 

@@ -159,8 +159,7 @@ RECIPE = Recipe(
             + below("red_distance", "red", ("red", "blue_distance")),
         ),
         expectation(
-            "It is so in more than four of five test images.",
-            above("near_red", "red", 0.8),
+            "It is so in more than four of five test images.", above("near_red", "red", 0.8)
         ),
         expectation(
             "Where the blue digit is the label of the same images, the mask goes to that one.",

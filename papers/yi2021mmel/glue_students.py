@@ -26,13 +26,7 @@ from papers.yi2021mmel.language_models import encoder
 from tutelage.losses.objectives import Objective, cross_entropy, squared_error
 from tutelage.models.text_classifier import SMALL, text_classifier
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.teachers import (
-    Plain,
-    StoredCopies,
-    Together,
-    UnlessChanged,
-    predicted,
-)
+from tutelage.teachers import Plain, StoredCopies, Together, UnlessChanged, predicted
 from tutelage.teachers.worst_case_soft import own_prediction, probabilities
 from tutelage.training.tutor import Tutor
 
