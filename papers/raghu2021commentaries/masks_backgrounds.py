@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import MultiStepLR
 from papers.data.published.birds_on_places import birds_on_places
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves, expectation
 from papers.framework.settings import Positive, RecipeSettings, Student
-from papers.raghu2021commentaries.masked_students import (
+from papers.raghu2021commentaries.masks_table import (
     anywhere,
     attention_masks,
     centres,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from papers.framework.recipe import Outcome, Panel, Plot, Recipe, above, below, expectation
 from papers.framework.settings import Positive, RecipeSettings, Student
-from papers.raghu2021commentaries.masked_students import attention_masks, drawn
+from papers.raghu2021commentaries.masks_table import attention_masks, drawn
 from papers.students import batches_of, endless, joint_tutor
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from papers.data.published.chexpert import read_chexpert
 from papers.framework.recipe import Outcome, Panel, Recipe, below, better, curves, expectation
-from papers.raghu2021commentaries.masked_students import (
+from papers.raghu2021commentaries.masks_table import (
     Places,
     Settings,
     anywhere,

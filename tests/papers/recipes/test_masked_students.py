@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from papers.raghu2021commentaries.masked_students import (
+from papers.raghu2021commentaries.masks_table import (
     InLastChannel,
     Places,
     beside,
