@@ -26,7 +26,6 @@ from tutelage.teachers import LearnedAugmentation, Plain
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Params, Window
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.images import Splits
 from tutelage_cli.data.sources import read
 
 STILL = ("frozen", "random")  # policies that do not learn
@@ -123,10 +122,7 @@ class Tallied:
         return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
 
 
-@cache
-def splits(data: str) -> Splits:
-    """Images by name, read once in each process."""
-    return read(data)
+splits = cache(read)  # images by name, read once in each process
 
 
 def train(
@@ -147,11 +143,9 @@ def train(
     test = limited(splits(data).test, settings.tested, mixed_seed(0, 2))
     mean, std = (values.tolist() for values in statistics(training))
     network = build_network(settings.student, training, mixed_seed(seed, 0))
-    standard = StandardAugmentation(
-        mean, std, pad=4 if moved else 0, flip=moved, side=settings.cutout
-    )
-    student = nn.Sequential(standard, network)
-    student = student.to(device)
+    pad = 4 if moved else 0
+    standard = StandardAugmentation(mean, std, pad=pad, flip=moved, side=settings.cutout)
+    student = nn.Sequential(standard, network).to(device)
     effect = KeepEffect()
     tutor = _tutored(student, policy, space, settings, seed, effect)
     uniform = UniformAugment(space_name=space)
@@ -176,14 +170,8 @@ def kept(
 ) -> tuple[list[float], list[float]]:
     """The mean keep probability of some operations, and of the others, over epochs."""
     steps, past = teacher.history()
-    last = [
-        max(
-            i
-            for i, step in enumerate(steps)
-            if step <= (epoch + 1) / epochs * int(teacher.taken)
-        )
-        for epoch in range(epochs)
-    ]
+    ends = [(epoch + 1) / epochs * int(teacher.taken) for epoch in range(epochs)]
+    last = [max(i for i, step in enumerate(steps) if step <= end) for end in ends]
     these = torch.tensor([name in names for name in teacher.space.operations])
     keep = past[last, :, 0].cpu()
     return keep[:, these].mean(1).tolist(), keep[:, ~these].mean(1).tolist()

@@ -4,7 +4,7 @@ Raghu et al. 2021, Tables 1 and B.1: MAML on CIFAR-FS, alone and with example we
 whose support images are partly spoilt are ours. Figures: ``docs/results.md``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -17,7 +17,6 @@ from torch.optim import SGD, Adam
 from papers.data.few_shot.benchmarks import ClassParts, few_shot
 from papers.data.few_shot.episodes import (
     UNSPOILT,
-    Episode,
     Episodes,
     Spoiling,
     mean_and_interval,
@@ -70,21 +69,15 @@ class Settings(RecipeSettings):
 
 def source(arm: str) -> Source:
     """What an arm's tasks are drawn from: photographs, or characters where some are spoilt."""
-    return _characters() if "spoilt" in arm else _photographs()
+    return _source("omniglot" if "spoilt" in arm else "cifar-fs")
 
 
 @cache
-def _photographs() -> Source:
-    digits, classes = load_known("mnist").test, few_shot("cifar-fs")
-    wide = F.pad(digits.images, (2, 2, 2, 2)).expand(-1, 3, -1, -1)
-    return Source(classes, replace(digits, images=wide), *statistics(classes.train))
-
-
-@cache
-def _characters() -> Source:
-    digits, classes = load_known("mnist").test, few_shot("omniglot")
-    dark = replace(digits, images=255 - digits.images)
-    return Source(classes, dark, *statistics(classes.train))
+def _source(benchmark: str) -> Source:
+    digits, classes = load_known("mnist").test, few_shot(benchmark)
+    wide, dark = F.pad(digits.images, (2, 2, 2, 2)).expand(-1, 3, -1, -1), 255 - digits.images
+    other = replace(digits, images=dark if benchmark == "omniglot" else wide)
+    return Source(classes, other, *statistics(classes.train))
 
 
 def task_for(arm: str, settings: Settings, seed: int, device: torch.device) -> BilevelProblem:
@@ -109,24 +102,12 @@ def episodes_for(
     return Episodes(images, WAYS, int(arm[0]), settings.queries, seed, mean, std, device, spoil)
 
 
-def groups(arm: str, episodes: Episodes, settings: Settings) -> Iterator[Sequence[Episode]]:
-    """Tasks to learn from."""
-    steps = settings.spoilt_start_steps if "spoilt" in arm else settings.start_steps
-    for number in range(steps):
-        yield list(episodes.tasks(settings.group, number * settings.group))
-
-
 def accuracies(problem: BilevelProblem, episodes: Episodes, settings: Settings) -> list[float]:
     """How well the start, adapted to each task, answers its queries."""
     found = []
     for number, episode in enumerate(episodes.tasks(settings.tested)):
-        steps = adaptation(
-            problem,
-            episode.support,
-            settings.test_steps,
-            total_steps=settings.steps,
-            seed=number,
-        )
+        count, total = settings.test_steps, settings.steps
+        steps = adaptation(problem, episode.support, count, total_steps=total, seed=number)
         found.append(100 * accuracy(problem, adapt(problem, steps), episode.query))
     return found
 
@@ -152,13 +133,9 @@ def weight_metrics(
 
 
 ARMS = (
-    "1-shot.maml",
-    "1-shot.weights",
-    "5-shot.maml",
-    "5-shot.weights",
-    "5-shot.first-order",
-    "5-shot-spoilt.maml",
-    "5-shot-spoilt.weights",
+    *("1-shot.maml", "1-shot.weights"),
+    *("5-shot.maml", "5-shot.weights", "5-shot.first-order"),
+    *("5-shot-spoilt.maml", "5-shot-spoilt.weights"),
 )
 """what the tasks are like, and what is learned"""
 TASKS_OF_TEST = 1  # seed of the tasks that test: the same for every arm and seed
@@ -167,18 +144,18 @@ TASKS_OF_TEST = 1  # seed of the tasks that test: the same for every arm and see
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Learn a start, then adapt it to tasks of classes that it never saw."""
     problem = task_for(arm, settings, seed, device)
-    learning = episodes_for(
-        arm, source(arm).classes.train, settings, mixed_seed(seed, 2), device
-    )
-    first = arm.endswith("first-order")
-    signal: FromStart = (
-        Replayed(settings.steps, product=FirstOrder()) if first else Unrolled(settings.steps)
-    )
+    images = source(arm).classes.train
+    learning = episodes_for(arm, images, settings, mixed_seed(seed, 2), device)
+    signal: FromStart = Unrolled(settings.steps)
+    if arm.endswith("first-order"):
+        signal = Replayed(settings.steps, product=FirstOrder())
+    size = settings.group
+    count = settings.spoilt_start_steps if "spoilt" in arm else settings.start_steps
     params = [*problem.student.module.parameters(), *problem.teacher.parameters()]
     steps = learn_start(
         problem,
         Adam(params, settings.start_lr),
-        groups(arm, learning, settings),
+        (list(learning.tasks(size, number * size)) for number in range(count)),
         steps=settings.steps,
         signal=signal,
         seed=mixed_seed(seed, 1),

@@ -15,8 +15,7 @@ from torch import Tensor
 from papers.framework.recipe import Outcome, Panel, Plot, Recipe, above, below, expectation
 from papers.framework.settings import Positive, RecipeSettings, Student
 from papers.raghu2021commentaries.masks_table import attention_masks, drawn
-from papers.students import batches_of, endless, joint_tutor
-from tutelage.models import build_student
+from papers.students import batches_of, build_network, endless, joint_tutor
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask
 from tutelage.training.loops import alternating
@@ -89,17 +88,6 @@ def _labelled(part: Described, arm: str) -> Described:
     return Described(part.images.with_labels(labels), part.facts)
 
 
-def _tutored(settings: Settings, seed: int, device: torch.device) -> Tutor:
-    # masks for a student, both new, and the way they learn
-    drawn = mixed_seed(seed, 0)
-    student = build_student(
-        settings.student, classes=10, channels=3, size=settings.side, seed=drawn
-    )
-    student.to(device)
-    masks = attention_masks(3, settings.sigma, mixed_seed(seed, 1)).to(device)
-    return joint_tutor(student, masks, settings.lr, seed=seed)
-
-
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Learn masks along with one student."""
     sizes = Sizes(settings.train, settings.held_out, settings.tested)
@@ -111,19 +99,20 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     )
     digits = shown.facts["red_centre"], shown.facts["blue_centre"]
     test = Shown(list(testing.whole(500)), *digits, settings.side)
-    tutor = _tutored(settings, seed, device)
-    assert isinstance(tutor.teacher, AttentionMask)
-    looks = [test.look(tutor.teacher)]
+    student = build_network(settings.student, train.images, mixed_seed(seed, 0)).to(device)
+    masks = attention_masks(3, settings.sigma, mixed_seed(seed, 1)).to(device)
+    tutor = joint_tutor(student, masks, settings.lr, seed=seed)
+    looks = [test.look(masks)]
     batches = islice(endless(learned), settings.steps)
     every = max(1, settings.steps // LOOKS)
     for _ in alternating(tutor, batches, map(judging.draw, count())):
         if tutor.steps % every == 0:
-            looks.append(test.look(tutor.teacher))
+            looks.append(test.look(masks))
     accuracy = {"test_accuracy": test.accuracy(tutor)}
     return Outcome(
         looks[-1] | accuracy,
         {name: [one[name] for one in looks] for name in looks[0]},
-        {"masks": drawn(shown.images, test.places(tutor.teacher), settings.sigma)},
+        {"masks": drawn(shown.images, test.places(masks), settings.sigma)},
     )
 
 
