@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import chain, count
 from math import nan
+from pathlib import Path
 from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -14,6 +15,7 @@ from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LRScheduler
 
 from tutelage.augment import crop_and_flip
+from tutelage.errors import UsageError
 from tutelage.losses.objectives import logits_of
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
@@ -26,7 +28,7 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.local import load_known
+from tutelage_cli.data.local import load_known, local_folder
 from tutelage_cli.data.splits import balanced_rows, limit_rows
 
 SLIM = {"resnet8-slim": (8, 8), "resnet8-narrow": (8, 8), "resnet14-slim": (14, 4)}
@@ -58,6 +60,15 @@ Network = Annotated[str, _known_network]
 """a name of ``tutelage.models.STUDENTS``, or of ``SLIM``"""
 splits: Callable[[str], Splits] = cache(load_known)
 """a known data set, read once in each process"""
+
+
+def find_folder(name: str, otherwise: str) -> Path:
+    """A folder by its path, or by its name in ``$TUTELAGE_DATA``; says what to do otherwise."""
+    if (place := Path(name).expanduser()).is_dir():
+        return place
+    if (copy := local_folder(name)) is not None:
+        return copy
+    raise UsageError(f"{name} is not here: {otherwise}.")
 
 
 def require_network(name: str) -> None:

@@ -104,8 +104,7 @@ def run(arm: str, seed: int, settings: Transfer, device: torch.device) -> Outcom
     where, _, teaching = arm.partition(".")
     way = PLAIN if teaching == "plain" else frozen(learnt(seed, settings, device))
     trained = train(way, seed, settings.target(where), device)
-    errors = trained.errors()
-    found = {name: errors[name] for name in METRICS}
+    found = {name: error for name, error in trained.errors().items() if name in METRICS}
     return Outcome(found | {"counted": counted(trained)}, trained.series)
 
 

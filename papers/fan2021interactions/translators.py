@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from papers.data.text import PairBatches, Pairs, masked, mispaired, read_pairs
 from papers.framework.settings import RecipeSettings, Share
 from papers.models.translator import Translator, marian
-from papers.students import endless
+from papers.students import endless, find_folder
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.functional.student import tapped
 from tutelage.losses.objectives import TokenCrossEntropy
@@ -27,7 +26,6 @@ from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
 from tutelage.types import Observation, Progress, as_lesson
 from tutelage_cli.data.cache import cache_folder
-from tutelage_cli.data.local import local_folder
 from tutelage_cli.data.text.vocabulary import END, PAD, START, Vocabulary
 
 HEADS = 4  # of attention, which share a state
@@ -86,35 +84,27 @@ class Material(NamedTuple):
     references: list[str]  # of the test pairs
 
 
-def _folder(settings: TranslationSettings) -> Path:
-    if Path(settings.data).expanduser().is_dir():
-        return Path(settings.data).expanduser()
-    copy = local_folder(settings.data)
-    if copy is None:
-        raise UsageError(
-            f"{settings.data} is not here: set TUTELAGE_DATA to a folder that holds it, or "
-            "give --set data=FOLDER with sentence pairs in columns or files de and en."
-        )
-    return copy
-
-
 @cache
 def read_material(settings: TranslationSettings) -> Material:
     """Read the pairs, in lower case as the paper's, once in each process."""
-    parts = read_pairs(_folder(settings), "de", "en")
+    folder = find_folder(
+        settings.data,
+        "set TUTELAGE_DATA to a folder that holds it, or give --set data=FOLDER with sentence "
+        "pairs in columns or files de and en",
+    )
+    parts = read_pairs(folder, "de", "en")
     if parts.held_out is None or parts.test is None:
         raise UsageError(f"{settings.data} lacks a held-out or a test part.")
-    rows = [
-        part.rows(torch.arange(len(part))[:number])
-        for part, number in zip(
-            parts, (settings.pairs, settings.held_out, settings.tested), strict=True
-        )
-        if part is not None
-    ]
-    low = [part.lower() for part in rows]
-    words = Vocabulary.learn([*low[0].sources, *low[0].targets], settings.words)
-    train, held_out, test = (part.encoded(words, settings.longest) for part in low)
-    return Material(words, train, held_out, test, list(low[2].targets))
+    sizes = settings.pairs, settings.held_out, settings.tested
+    train, held_out, test = (
+        part.rows(torch.arange(len(part))[:size]).lower()
+        for part, size in zip((parts.train, parts.held_out, parts.test), sizes, strict=True)
+    )
+    words = Vocabulary.learn([*train.sources, *train.targets], settings.words)
+    first, second, third = (
+        part.encoded(words, settings.longest) for part in (train, held_out, test)
+    )
+    return Material(words, first, second, third, list(test.targets))
 
 
 def spoilt(noise: str, settings: TranslationSettings, right: Pairs) -> tuple[Pairs, Tensor]:
@@ -128,21 +118,17 @@ def spoilt(noise: str, settings: TranslationSettings, right: Pairs) -> tuple[Pai
 
 def build_translator(settings: TranslationSettings, words: int) -> Translator:
     """Build a Transformer that begins the same each time."""
-    sizes = {
-        "width": settings.width,
-        "hidden": 2 * settings.width,
-        "layers": settings.layers,
-        "heads": HEADS,
-    }
     with seeded(0, torch.device("cpu")):
-        special = PAD, START, END
         return marian(
-            words, special, **sizes, dropout=settings.dropout, longest=settings.longest
+            words,
+            (PAD, START, END),
+            width=settings.width,
+            hidden=2 * settings.width,
+            layers=settings.layers,
+            heads=HEADS,
+            dropout=settings.dropout,
+            longest=settings.longest,
         )
-
-
-def _root(step: int, warm_up: int) -> float:
-    return min((step + 1) / warm_up, (warm_up / (step + 1)) ** 0.5)
 
 
 def _first(
@@ -153,12 +139,12 @@ def _first(
     pairs, _ = spoilt(noise, settings, material.train)
     student = build_translator(settings, len(material.vocabulary)).to(place)
     rule = Adam(student.parameters(), settings.first_lr, (0.9, 0.98))
-    pace = LambdaLR(rule, partial(_root, warm_up=settings.warm_up))
+    warm_up = settings.warm_up
+    pace = LambdaLR(rule, lambda n: min((n + 1) / warm_up, (warm_up / (n + 1)) ** 0.5))
     objective = TokenCrossEntropy(settings.smoothing)
     tutor = Tutor(student, rule, Plain(), objective=objective)
-    for batch in islice(
-        endless(PairBatches(pairs, settings.first_batch, 0, place)), settings.first_steps
-    ):
+    batches = endless(PairBatches(pairs, settings.first_batch, 0, place))
+    for batch in islice(batches, settings.first_steps):
         tutor.step(batch)
         pace.step()
     return {name: tensor.cpu() for name, tensor in student.state_dict().items()}
@@ -175,11 +161,10 @@ def pretrained(
 @torch.no_grad()
 def mean_loss(student: Translator, batches: PairBatches) -> float:
     """Take the loss without smoothing."""
-    parts = [
-        TokenCrossEntropy()(student(batch.inputs), batch.targets)
-        for batch in batches.whole(100)
-    ]
-    return float(torch.cat(parts).mean())
+    loss = TokenCrossEntropy()
+    return float(
+        torch.cat([loss(student(b.inputs), b.targets) for b in batches.whole(100)]).mean()
+    )
 
 
 @torch.no_grad()
@@ -217,14 +202,13 @@ def separation(tutor: Tutor, batches: PairBatches, wrong: Tensor) -> Mapping[str
 def translation_bleu(
     student: Translator, test: PairBatches, settings: TranslationSettings, material: Material
 ) -> float:
-    """Judge a student's translations of the test pairs."""
-    said: dict[int, str] = {}
+    """BLEU of a student's translations of the test pairs."""
+    outputs: dict[int, str] = {}
     for batch in test.whole(100):
-        found = student.translate(
-            batch.inputs[:, 0], beams=settings.beams, longest=settings.longest
-        )
-        said |= dict(zip(batch.ids.tolist(), material.vocabulary.decode(found), strict=True))
-    return bleu([said[n] for n in sorted(said)], material.references)
+        sources, options = batch.inputs[:, 0], (settings.beams, settings.longest)
+        texts = material.vocabulary.decode(student.translate(sources, *options))
+        outputs |= dict(zip(batch.ids.tolist(), texts, strict=True))
+    return bleu([outputs[n] for n in sorted(outputs)], material.references)
 
 
 def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:

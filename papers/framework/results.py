@@ -94,11 +94,9 @@ def _drawings(plan: Plan, records: Mapping[tuple[str, int], Any]) -> dict[str, d
 
 
 def _printed(recipe: Recipe) -> list[dict[str, Any]]:
-    cells = recipe.printed.items()
     return [
-        {"arm": arm, "metric": metric}
-        | printed(recipe.paper, recipe.table, row, column)._asdict()
-        for (arm, metric), (row, column) in cells
+        {"arm": arm, "metric": metric, **printed(recipe.paper, recipe.table, *cell)._asdict()}
+        for (arm, metric), cell in recipe.printed.items()
     ]
 
 

@@ -53,7 +53,7 @@ class Translator(nn.Module):
         return logits if bias is None else logits + bias
 
     @torch.no_grad()
-    def translate(self, sources: Tensor, *, beams: int, longest: int) -> list[list[int]]:
+    def translate(self, sources: Tensor, beams: int, longest: int) -> list[list[int]]:
         """Translations by beam search, in evaluation mode."""
         training = self.model.training
         self.model.eval()

@@ -10,7 +10,6 @@ import torch
 from papers.framework.drawings import scatter
 from papers.framework.recipe import Outcome, Panel, Plot, Recipe, above, below, expectation
 from papers.mueller2021gar.augmented_students import Settings, kept, splits, train
-from papers.students import correlation
 
 SPACE = "wide-long"
 HARSH = ("invert", "solarize", "equalize", "flip_ud", "posterize")
@@ -26,9 +25,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     effect = trained.effect.difference(len(logits))
     policy, levels = teacher.policy(), np.arange(teacher.space.levels)
     metrics = {
-        "keep_correlation": correlation(
-            torch.from_numpy(logits), torch.from_numpy(effect), constant=0.0
-        ),
+        "keep_correlation": correlation(logits, effect),
         "keep_spread": float(logits.std()),
         "mean_operations": float(policy.how_many @ np.arange(1, teacher.most + 1)),
         "mean_level": float((policy.strength @ levels)[teacher.space.has_strength].mean()),
@@ -45,6 +42,13 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         colour="operation",
     )
     return Outcome(metrics, series, {"operations": drawing})
+
+
+def correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """Pearson's correlation; 0 where one of the two does not vary."""
+    if not one.std() or not other.std():
+        return 0.0
+    return float(np.corrcoef(one, other)[0, 1])
 
 
 RECIPE = Recipe(

@@ -103,12 +103,9 @@ class _Kind(NamedTuple):
     answer: Callable[[Tensor], Tensor]
 
 
-def _number(outputs: Tensor) -> Tensor:
-    return outputs.squeeze(1)
-
-
+_NUMBER = partial(torch.squeeze, dim=1)
 CLASSES = _Kind(cross_entropy, probabilities, partial(torch.argmax, dim=1))
-NUMBERS = _Kind(squared_error, _number, _number)
+NUMBERS = _Kind(squared_error, _NUMBER, _NUMBER)
 
 
 def _kind(material: Material) -> _Kind:
@@ -202,19 +199,12 @@ def _all_alike(
     # copies among the texts, as if they were others
     copies = copies_of(settings.source)
     k, own = copies.shape[1], texts.labels
-    if labels is None:
-        found = own.repeat_interleave(k)
-    else:
-        found = labels[1].flatten(0, 1)
-        own = F.one_hot(own, texts.classes).to(found.dtype) if found.ndim == 2 else own
-    return TextBatches(
-        torch.cat([texts.train.inputs, copies.flatten(0, 1)]),
-        torch.cat([own, found]),
-        torch.arange(len(own) * (1 + k)),
-        settings.batch,
-        mixed_seed(seed, 1),
-        device,
-    )
+    found = own.repeat_interleave(k) if labels is None else labels[1].flatten(0, 1)
+    if found.ndim == 2:
+        own = F.one_hot(own, texts.classes).to(found.dtype)
+    inputs = torch.cat([texts.train.inputs, copies.flatten(0, 1)])
+    rows, order = torch.arange(len(inputs)), mixed_seed(seed, 1)
+    return TextBatches(inputs, torch.cat([own, found]), rows, settings.batch, order, device)
 
 
 def _run(

@@ -10,6 +10,7 @@ from joblib import Memory
 from torch import Tensor
 
 from papers.framework.settings import RecipeSettings, Share
+from papers.students import find_folder
 from papers.text_augment import SEARCHES, LanguageModel, Substitution, kept
 from papers.yi2021mmel.language_models import (
     Language,
@@ -21,7 +22,6 @@ from papers.yi2021mmel.language_models import (
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.json_files import environment
 from tutelage_cli.data.cache import cache_folder
-from tutelage_cli.data.local import local_folder
 from tutelage_cli.data.text.labelled import LabelledTexts, TextSplits, read_texts
 from tutelage_cli.data.text.tokens import Tokens, tokenised
 
@@ -71,14 +71,11 @@ class Material(NamedTuple):
 def _folder(task: str) -> Path:
     if (place := Path(task).expanduser()).is_dir():
         return place
-    copy = local_folder("glue")
-    if copy is None or not (copy / task).is_dir():
-        raise UsageError(
-            f"{task} is not here: set TUTELAGE_DATA to a folder that holds glue/{task}, or "
-            "give a folder of parquet files with columns sentence, or sentence1 and sentence2, "
-            "and label."
-        )
-    return copy / task
+    return find_folder(
+        f"glue/{task}",
+        f"set TUTELAGE_DATA to a folder that holds glue/{task}, or give a folder of parquet "
+        "files with columns sentence, or sentence1 and sentence2, and label",
+    )
 
 
 @cache

@@ -23,9 +23,8 @@ from papers.data.published.imagenet import Parts, first_classes, open_imagenet
 from papers.data.streamed import Streamed
 from papers.framework.recipe import Outcome, Recipe, above, below
 from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Shares
-from papers.students import accuracy, fit, predictions
+from papers.students import find_folder, fit, predictions
 from papers.yi2021mmel.copies import BASELINE, Normalised, Temperature, Way, weigher
-from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
@@ -34,7 +33,7 @@ from tutelage.teachers import BroughtCopies, Together
 from tutelage.training.tutor import Tutor
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.cache import cache_folder
-from tutelage_cli.data.local import FOLDER, local_folder
+from tutelage_cli.data.local import FOLDER
 from tutelage_cli.data.splits import limit_rows
 
 NAMES = ("n01", "n02", "n03")
@@ -114,15 +113,11 @@ def parts(settings: Settings) -> Parts:
 def _opened(folder: str) -> Parts:
     if folder == MADE:
         return open_imagenet(made_photos())
-    if (place := Path(folder).expanduser()).is_dir():
-        return open_imagenet(place)
-    if (copy := local_folder(folder)) is not None:
-        return open_imagenet(copy)
-    raise UsageError(
-        f"{folder} is not here: give --set folder=PATH of a folder that holds train, with one "
-        f"folder of images for each class, and val, or set {FOLDER} to a folder that holds one "
-        f"called {folder}."
+    otherwise = (
+        "give --set folder=PATH of a folder that holds train, with one folder of images for "
+        f"each class, and val, or set {FOLDER} to a folder that holds one called {folder}"
     )
+    return open_imagenet(find_folder(folder, otherwise))
 
 
 def trained(
@@ -159,7 +154,8 @@ def trained(
     middles = (b._replace(inputs=b.inputs[:, 0]) for b in testing.whole(256))
     logits, labels = predictions(own, middles)
     loss = float(F.cross_entropy(logits, labels, reduction="sum")) / len(labels)
-    return Outcome({"accuracy": accuracy(logits, labels), "loss": loss})
+    right = int((logits.argmax(1) == labels).sum())
+    return Outcome({"accuracy": 100 * right / len(labels), "loss": loss})
 
 
 def _student(name: str, settings: Settings, classes: int, seed: int) -> nn.Module:

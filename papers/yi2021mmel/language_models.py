@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from papers.framework.settings import RecipeSettings
+from papers.students import find_folder
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.models.pretrained import (
     in_one_line,
@@ -27,7 +28,7 @@ from tutelage.models.text_classifier import (
     text_classifier,
 )
 from tutelage.randomness import mixed_seed, seeded
-from tutelage_cli.data.local import FOLDER, local_folder
+from tutelage_cli.data.local import FOLDER
 from tutelage_cli.data.text.tokens import tokenised
 
 OTHER = "give --set source.model a folder with a model and its own tokenizer"
@@ -35,14 +36,11 @@ OTHER = "give --set source.model a folder with a model and its own tokenizer"
 
 def model_folder(name: str) -> Path:
     """Where a model lies."""
-    if (place := Path(name).expanduser()).is_dir():
-        return place
-    if (copy := local_folder(name)) is not None:
-        return copy
-    raise UsageError(
-        f"the model {name} is not here: give --set source.model=FOLDER, a masked language "
-        "model and its tokenizer as save_pretrained of transformers writes them, or set "
-        f"{FOLDER} to a folder that holds them in {name}."
+    return find_folder(
+        name,
+        "give --set source.model=FOLDER, a masked language model and its tokenizer as "
+        f"save_pretrained of transformers writes them, or set {FOLDER} to a folder that holds "
+        f"them in {name}",
     )
 
 
