@@ -16,9 +16,7 @@ from torch.optim import SGD, Adam
 
 from papers.data.few_shot.benchmarks import ClassParts, few_shot
 from papers.data.few_shot.episodes import (
-    UNSPOILT,
     Episodes,
-    Spoiling,
     mean_and_interval,
 )
 from papers.few_shot import accuracy, adapt, adaptation, learn_start, weights_at
@@ -97,9 +95,11 @@ def episodes_for(
     arm: str, images: ImageSet, settings: Settings, seed: int, device: torch.device
 ) -> Episodes:
     """The tasks of an arm."""
-    spoil = Spoiling("images", settings.spoilt) if "spoilt" in arm else UNSPOILT
+    spoilt = settings.spoilt if "spoilt" in arm else 0.0
     mean, std = source(arm)[2:]
-    return Episodes(images, WAYS, int(arm[0]), settings.queries, seed, mean, std, device, spoil)
+    return Episodes(
+        images, WAYS, int(arm[0]), settings.queries, seed, mean, std, device, spoilt
+    )
 
 
 def accuracies(problem: BilevelProblem, episodes: Episodes, settings: Settings) -> list[float]:

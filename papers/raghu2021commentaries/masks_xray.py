@@ -72,9 +72,7 @@ def parts_of(settings: Settings, seed: int) -> ImageParts:
 @cache
 def _chexpert(folder: str, seed: int) -> ThreeParts:
     # a tenth of the patients judges
-    return read_chexpert(
-        Path(folder), "Cardiomegaly", SIZE, uncertain="ignore", held_out=0.1, seed=seed
-    )
+    return read_chexpert(Path(folder), "Cardiomegaly", SIZE, held_out=0.1, seed=seed)
 
 
 @cache
