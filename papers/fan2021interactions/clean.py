@@ -1,4 +1,4 @@
-"""Six ways to train on right labels: three networks, on CIFAR-10 and CIFAR-100.
+"""Six methods to train on right labels: three networks, on CIFAR-10 and CIFAR-100.
 
 Fan et al. 2021, Table 1. Figures: ``docs/results.md``.
 """
@@ -14,12 +14,12 @@ from torch.optim import Adam
 
 from papers.fan2021interactions.reweighting import (
     PLAIN,
+    Method,
     Settings,
-    Way,
+    check_arms,
+    image_format,
     interactions,
     material_of,
-    ready,
-    shown,
     student_of,
     train,
     train_settings_of,
@@ -59,10 +59,10 @@ class Episodes(Settings):
             )
 
 
-def learnt_to_keep(seed: int, settings: Episodes, device: torch.device) -> Way:
+def learnt_to_keep(seed: int, settings: Episodes, device: torch.device) -> Method:
     """Learn what to keep, from fresh students on the seed's own data."""
     material = material_of(settings, seed)
-    images = shown(material)
+    images = image_format(material)
     streams = open_streams(material, train_settings_of(settings), seed, device)
     with seeded(seed, torch.device("cpu")):
         teacher = KeepOrDrop(KeepProbability(images.classes)).to(device)
@@ -78,18 +78,18 @@ def learnt_to_keep(seed: int, settings: Episodes, device: torch.device) -> Way:
     )
     for _ in islice(episodes, settings.episodes):
         pass
-    return Way(lambda *_: teacher, signal=None)
+    return Method(lambda *_: teacher, signal=None)
 
 
 GAMMAS = (0.5, 1.0, 2.0)
 KEPT = "l2t-data"
-WAYS: Mapping[str, tuple[Way, ...]] = {
+METHODS: Mapping[str, tuple[Method, ...]] = {
     "plain": (PLAIN,),
     "focal": tuple(PLAIN._replace(objective=Focal(gamma)) for gamma in GAMMAS),
-    "self-paced": (Way(lambda *_: SelfPaced(), None),),
+    "self-paced": (Method(lambda *_: SelfPaced(), None),),
     KEPT: (),
     "l2t-loss": (
-        Way(
+        Method(
             lambda _, images: DynamicLoss(images.classes),
             metric=expected_error,
             teacher_lr=1e-4,
@@ -128,8 +128,8 @@ SMOKE = {
 
 def run(arm: str, seed: int, settings: Episodes, device: torch.device) -> Outcome:
     """Train the students of an arm with one seed."""
-    ways = (learnt_to_keep(seed, settings, device),) if arm == KEPT else WAYS[arm]
-    every = [train(way, seed, settings, device) for way in ways]
+    methods = (learnt_to_keep(seed, settings, device),) if arm == KEPT else METHODS[arm]
+    every = [train(method, seed, settings, device) for method in methods]
     best = min(every, key=lambda trained: min(trained.series["held-out error"]))
     errors = best.errors()
     return Outcome({name: errors[name] for name in METRICS | BEST}, best.series)
@@ -164,7 +164,7 @@ def _recipe(
         title="With right labels, deep interactions do better than what else weighs or grades.",
         paper="l2tdi",
         where=f"Table 1, {row}",
-        arms=tuple(WAYS),
+        arms=tuple(METHODS),
         metrics=METRICS | BEST,
         settings=_settings(data, *students, mini),
         minutes={"smoke": 0.5, "mini": minutes[0], "gpu": 10, "paper": minutes[1]},
@@ -185,8 +185,10 @@ def _recipe(
         ),
         table="Table 1",
         printed={(arm, "chosen_error"): (row, column) for arm, column in ROWS.items()},
-        plots=(curves("Test error", "%", WAYS, "test error"),),
-        prepare=partial(ready, {arm: ways[0] for arm, ways in WAYS.items() if ways}),
+        plots=(curves("Test error", "%", METHODS, "test error"),),
+        prepare=partial(
+            check_arms, {arm: methods[0] for arm, methods in METHODS.items() if methods}
+        ),
     )
 
 

@@ -14,11 +14,11 @@ from papers.fan2021interactions.reweighting import (
     META_WEIGHT_NET,
     PLAIN,
     TRUST,
+    Method,
     Settings,
-    Way,
+    check_arms,
     interactions,
     margin_loss,
-    ready,
     train,
 )
 from papers.fan2021interactions.tables import BEST, METRICS, table_recipe
@@ -26,7 +26,7 @@ from papers.framework.recipe import Outcome, Recipe, below, curves, expectation
 from tutelage_cli.claims import Claim, Comparison
 
 OTHERS = {"meta-weight-net": META_WEIGHT_NET, "mentornet": MENTOR_NET}
-WAYS: Mapping[str, Way] = {
+METHODS: Mapping[str, Method] = {
     "plain": PLAIN,
     "interactions": interactions(),
     "margin-loss": margin_loss("centred"),
@@ -78,7 +78,7 @@ def _recipe(name: str, title: str, column: dict, minutes: tuple[int, int]) -> Re
         "So does one of margin and loss.", below("error", "margin-loss", "plain")
     )
     return table_recipe(
-        WAYS,
+        METHODS,
         metrics=METRICS | BEST,
         name=name,
         title=title,
@@ -114,7 +114,7 @@ UNIFORM = _recipe(
     (4, 600),
 )
 
-FLIP_WAYS: Mapping[str, Way] = {
+FLIP_METHODS: Mapping[str, Method] = {
     "plain": PLAIN,
     "interactions": interactions(),
     "interactions-centred": interactions(level="centred"),
@@ -126,7 +126,7 @@ FLIP_WAYS: Mapping[str, Way] = {
 
 def flipped(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student with one seed."""
-    trained = train(FLIP_WAYS[arm], seed, settings, device)
+    trained = train(FLIP_METHODS[arm], seed, settings, device)
     found = trained.trust()
     return Outcome(trained.errors() | {k: found[k] for k in TRUST}, trained.series)
 
@@ -140,7 +140,7 @@ FLIP = Recipe(
     name="interactions-noise-flip",
     title="Weights from the internal state lower the error of students with flipped labels.",
     paper="l2tdi",
-    arms=tuple(FLIP_WAYS),
+    arms=tuple(FLIP_METHODS),
     metrics=METRICS
     | BEST
     | {
@@ -167,7 +167,7 @@ FLIP = Recipe(
         ),
     ),
     plots=(
-        curves("Test error", "%", FLIP_WAYS, "test error"),
+        curves("Test error", "%", FLIP_METHODS, "test error"),
         curves(
             "Test error, the level free or held",
             "%",
@@ -175,6 +175,6 @@ FLIP = Recipe(
             "test error",
         ),
     ),
-    prepare=partial(ready, FLIP_WAYS),
+    prepare=partial(check_arms, FLIP_METHODS),
     **_column("Table 6", "cifar10", "flip2:0.4", DIGITS, Settings()),
 )

@@ -105,13 +105,13 @@ def material_of(settings: Settings, seed: int) -> Material:
     return replace(material, test=test.rows(rows))
 
 
-def shown(material: Material) -> Images:
+def image_format(material: Material) -> Images:
     """What a student must be made for."""
     images = material.train.images
     return Images(len(material.train.classes), images.shape[1], images.shape[2])
 
 
-class Way(NamedTuple):
+class Method(NamedTuple):
     """How the students of an arm are taught."""
 
     build: Callable[[nn.Module, Images], nn.Module]
@@ -134,7 +134,7 @@ def _independent(
 
 
 TRUST = ("weight_right", "weight_wrong", "auroc")
-PLAIN = Way(partial(_independent, Plain), signal=None)  # no teacher
+PLAIN = Method(partial(_independent, Plain), signal=None)  # no teacher
 
 
 class Trained(NamedTuple):
@@ -172,36 +172,41 @@ def student_of(
     return student, SGD(student.parameters(), settings.lr, momentum=0.9, weight_decay=decay)
 
 
-def tutored(
-    way: Way, seed: int, settings: Settings, images: Images, steps: int, device: torch.device
+def build_tutor(
+    method: Method,
+    seed: int,
+    settings: Settings,
+    images: Images,
+    steps: int,
+    device: torch.device,
 ) -> Tutor:
     """A fresh student of a seed with its teacher."""
     student, rule = student_of(settings, images, seed, device)
     with seeded(seed, torch.device("cpu")):
-        teacher = way.build(student, images).to(device)
-    run: dict[str, Any] = {"total_steps": steps, "objective": way.objective, "seed": seed}
-    if way.signal is not None:
+        teacher = method.build(student, images).to(device)
+    run: dict[str, Any] = {"total_steps": steps, "objective": method.objective, "seed": seed}
+    if method.signal is not None:
         run["teacher_optimizer"] = Adam(
-            teacher.parameters(), way.teacher_lr or settings.teacher_lr
+            teacher.parameters(), method.teacher_lr or settings.teacher_lr
         )
-        run["signal"] = way.signal(way.look_back or settings.look_back)
-        run |= {"teacher_every": way.every or settings.every, "metric": way.metric}
+        run["signal"] = method.signal(method.look_back or settings.look_back)
+        run |= {"teacher_every": method.every or settings.every, "metric": method.metric}
     return Tutor(student, rule, teacher, **run)
 
 
-def train(way: Way, seed: int, settings: Settings, device: torch.device) -> Trained:
+def train(method: Method, seed: int, settings: Settings, device: torch.device) -> Trained:
     """Train one student by the schedule, on the data of its seed."""
-    return train_on(material_of(settings, seed), way, seed, settings, device)
+    return train_on(material_of(settings, seed), method, seed, settings, device)
 
 
 def train_on(
-    material: Material, way: Way, seed: int, settings: Settings, device: torch.device
+    material: Material, method: Method, seed: int, settings: Settings, device: torch.device
 ) -> Trained:
     """Train one student by the schedule, on given data."""
     train_settings = train_settings_of(settings)
     streams = open_streams(material, train_settings, seed, device)
     steps = len(streams.train) * settings.epochs
-    tutor = tutored(way, seed, settings, shown(material), steps, device)
+    tutor = build_tutor(method, seed, settings, image_format(material), steps, device)
     series: dict[str, list[float]] = {"test error": [], "held-out error": []}
     for epoch in range(settings.epochs):
         for group in tutor.optimizer.param_groups:
@@ -217,18 +222,18 @@ def train_on(
     return Trained(tutor, material, streams, series)
 
 
-def ready(ways: Mapping[str, Way], settings: Settings) -> None:
+def check_arms(methods: Mapping[str, Method], settings: Settings) -> None:
     """Read the data, so that it is cached, and find what does not fit it before any job."""
     material = material_of(settings, 0)
-    images = shown(material)
+    images = image_format(material)
     if settings.batch > len(material.train):
         raise UsageError(
             f"batch is {settings.batch}, but there are {len(material.train)} images to train "
             "on: give that or less."
         )
-    for arm, way in ways.items():
+    for arm, method in methods.items():
         try:
-            tutored(way, 0, settings, images, settings.epochs, torch.device("cpu"))
+            build_tutor(method, 0, settings, images, settings.epochs, torch.device("cpu"))
         except UsageError:
             raise
         except (RuntimeError, ValueError) as error:  # torch's own, by any layer
@@ -263,10 +268,10 @@ def interactions(
     every: int | None = None,
     look_back: int | None = None,
     **options: Any,
-) -> Way:
+) -> Method:
     """A teacher of deep interactions that sees some of ``FEATURES``; options as its class's."""
     build = partial(_internal_state_teacher, features, options)
-    return Way(build, every=every, look_back=look_back)
+    return Method(build, every=every, look_back=look_back)
 
 
 def _margin_loss(level: str, student: nn.Module, images: Images) -> nn.Module:
@@ -275,14 +280,14 @@ def _margin_loss(level: str, student: nn.Module, images: Images) -> nn.Module:
     return InternalState(student, **made, hidden_layers=1, width=32)
 
 
-def margin_loss(level: str) -> Way:
+def margin_loss(level: str) -> Method:
     """The teacher of ``tutelage train``: margin and loss, one hidden layer of 32."""
-    return Way(partial(_margin_loss, level))
+    return Method(partial(_margin_loss, level))
 
 
 def _one_step_ahead(_look_back: int) -> Lookahead:
     return Lookahead()
 
 
-META_WEIGHT_NET = Way(partial(_independent, LossWeigher), signal=_one_step_ahead, every=1)
-MENTOR_NET = Way(partial(_independent, MentorNetPD), signal=None)
+META_WEIGHT_NET = Method(partial(_independent, LossWeigher), signal=_one_step_ahead, every=1)
+MENTOR_NET = Method(partial(_independent, MentorNetPD), signal=None)

@@ -13,13 +13,13 @@ from torch import nn
 
 from papers.fan2021interactions.reweighting import (
     PLAIN,
+    Method,
     Settings,
     Trained,
-    Way,
+    check_arms,
+    image_format,
     interactions,
     material_of,
-    ready,
-    shown,
     train,
     train_on,
 )
@@ -75,9 +75,9 @@ def learnt(seed: int, settings: Transfer, device: torch.device) -> InternalState
     return teacher.requires_grad_(requires_grad=False)
 
 
-def frozen(teacher: InternalState) -> Way:
-    """A way to teach by a teacher that learns no more."""
-    return Way(partial(_fitted, teacher), signal=None)
+def frozen(teacher: InternalState) -> Method:
+    """A method to teach by a teacher that learns no more."""
+    return Method(partial(_fitted, teacher), signal=None)
 
 
 def _fitted(teacher: InternalState, student: nn.Module, images: Images) -> InternalState:
@@ -102,21 +102,21 @@ def counted(trained: Trained) -> float:
 def run(arm: str, seed: int, settings: Transfer, device: torch.device) -> Outcome:
     """Train one student with one seed, under no teacher or a frozen one."""
     where, _, teaching = arm.partition(".")
-    way = PLAIN if teaching == "plain" else frozen(learnt(seed, settings, device))
-    trained = train(way, seed, settings.target(where), device)
+    method = PLAIN if teaching == "plain" else frozen(learnt(seed, settings, device))
+    trained = train(method, seed, settings.target(where), device)
     found = {name: error for name, error in trained.errors().items() if name in METRICS}
     return Outcome(found | {"counted": counted(trained)}, trained.series)
 
 
 def prepare(settings: Transfer) -> None:
     """Read both data sets once, and refuse what could not be run."""
-    ready({"the teacher": SOURCE}, settings)
-    images = shown(material_of(settings, 0))
+    check_arms({"the teacher": SOURCE}, settings)
+    images = image_format(material_of(settings, 0))
     student = build_student(settings.student, **images._asdict(), seed=0)
     untaught = SOURCE.build(student, images)
     assert isinstance(untaught, InternalState)
     for where in WHERE:
-        ready({"a frozen teacher": frozen(untaught)}, settings.target(where))
+        check_arms({"a frozen teacher": frozen(untaught)}, settings.target(where))
 
 
 _SMALL = {"student": "cnn", "other_student": "cnn4", "augment": "none"}

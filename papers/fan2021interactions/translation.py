@@ -38,7 +38,7 @@ ARMS = (
 """what is wrong with the pairs, and who decides which count"""
 ROWS = {"clean": "IWSLT'14 De->En (clean)", "masked": "IWSLT'14 De->En (noisy)"}
 COLUMNS = {"none": "Baseline", "state": "Ours"}
-LOOKS = 5  # how often the held-out loss is taken while it is fine-tuned, and once before
+EVALUATIONS = 5  # how often the held-out loss is taken while it is fine-tuned, and once before
 
 
 def _prepare(settings: TranslationSettings) -> None:
@@ -89,19 +89,19 @@ def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device
         PairBatches(part, settings.batch, mixed_seed(seed, 1), device)
         for part in (pairs, material.held_out, material.test)
     )
-    looks = [mean_loss(student, judging)]
+    losses = [mean_loss(student, judging)]
     pace = LambdaLR(rule, lambda step: 1 - step / settings.steps)
     for number, batch in enumerate(islice(endless(train), settings.steps), 1):
         tutor.step(batch, judging.draw(number) if tutor.wants_held_out else None)
         pace.step()
-        if number % max(1, settings.steps // LOOKS) == 0:
-            looks.append(mean_loss(student, judging))
+        if number % max(1, settings.steps // EVALUATIONS) == 0:
+            losses.append(mean_loss(student, judging))
     metrics = {
         "bleu": translation_bleu(student, testing, settings, material),
         "test_loss": mean_loss(student, testing),
         **separation(tutor, train, wrong),
     }
-    return Outcome(metrics, {"held_out": looks})
+    return Outcome(metrics, {"held_out": losses})
 
 
 RECIPE = Recipe(

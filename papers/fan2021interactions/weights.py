@@ -16,13 +16,13 @@ from torch import Tensor
 from papers.fan2021interactions.noise import DIGITS, GPU, SMOKE
 from papers.fan2021interactions.reweighting import (
     PLAIN,
+    Method,
     Settings,
     Trained,
-    Way,
+    check_arms,
     interactions,
     margin_loss,
     material_of,
-    ready,
     train,
     train_on,
 )
@@ -40,7 +40,7 @@ from tutelage_cli.data.noise import HUMAN, Noise
 from tutelage_cli.train.evaluation import AT_ONCE, Opinion
 from tutelage_cli.train.material import Material
 
-WAYS: Mapping[str, Way] = {
+METHODS: Mapping[str, Method] = {
     "T0": interactions("M1"),
     "T1": interactions("I0+M0"),
     "margin-loss": margin_loss("free"),
@@ -178,7 +178,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     """Train one student with one seed, and look at the weights of its training set."""
     if arm == OUT_OF_SAMPLE:
         return _unseen(seed, settings, device)
-    trained = train(WAYS[arm], seed, settings, device)
+    trained = train(METHODS[arm], seed, settings, device)
     seen, own = trained.opinion(), probabilities(trained, trained.streams.train)
     facts = _facts(seen.weights, seen.losses, own, trained.material)
     metrics = facts | {"error": trained.errors()["error"]}
@@ -194,7 +194,7 @@ def _prepare(settings: Settings) -> None:
     if noise.kind != HUMAN and noise.rate == 0:
         raise refused
     scores()
-    ready(WAYS, settings)
+    check_arms(METHODS, settings)
     wrong = material_of(settings, 0).wrong
     if wrong is None or not 0 < int(wrong.sum()) < len(wrong):
         raise refused
@@ -205,7 +205,7 @@ RECIPE = Recipe(
     title="Weights from surface facts fall with the loss; those from I0 and M0 go by class.",
     paper="l2tdi",
     where="Figure 2",
-    arms=(*WAYS, OUT_OF_SAMPLE),
+    arms=(*METHODS, OUT_OF_SAMPLE),
     metrics={
         "weight_loss": "correlation of weight and loss over the training set",
         "eta2": "share of the weights' variance between the classes of the labels",

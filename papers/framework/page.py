@@ -55,7 +55,9 @@ def _line(content: Mapping[str, Any]) -> str:
 
 def _claim_lines(content: Mapping[str, Any]) -> list[str]:
     link = f"[{content['recipe']}](#{_anchor(content)})"
-    return [_row(link, spoken(claim), f"**{claim['verdict']}**") for claim in content["claims"]]
+    return [
+        _row(link, claim_text(claim), f"**{claim['verdict']}**") for claim in content["claims"]
+    ]
 
 
 def _section(content: Mapping[str, Any]) -> str:
@@ -76,7 +78,7 @@ def _section(content: Mapping[str, Any]) -> str:
 
 
 def _claim(claim: Mapping[str, Any]) -> str:
-    lines = [f"**Claim:** {spoken(claim)} **Verdict: {claim['verdict']}.**", ""]
+    lines = [f"**Claim:** {claim_text(claim)} **Verdict: {claim['verdict']}.**", ""]
     lines += [
         f"* {judged['text']}: {judged['verdict']}; {reason(judged)}"
         for judged in claim["comparisons"]
@@ -176,6 +178,6 @@ def score(table: Sequence[Row]) -> str:
     return f"{text}; not reproduced: {', '.join(missed)}." if missed else f"{text}."
 
 
-def spoken(claim: Mapping[str, Any]) -> str:
+def claim_text(claim: Mapping[str, Any]) -> str:
     """A claim as it is shown."""
     return claim["text"] if claim["of_paper"] else f"(Not the paper's.) {claim['text']}"

@@ -132,18 +132,18 @@ def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -
     return Found(content, failures, (*files, page.write_page(todo.root)), todo.folder)
 
 
-def tell(console: Console, found: Found) -> None:
+def print_result(console: Console, found: Found) -> None:
     """Print the paper's numbers beside ours, every claim with its verdict, and the files."""
     content = found.content
     every = rows(content)
-    counted = [row for row in every if _counts(row, content["claims"])]
+    counted = [row for row in every if _is_printed(row, content["claims"])]
     say_table(console, page.HEADER, [page.cells(row) for row in counted])
     if content["scale"] != "paper":
         scale = content["scale"]
         say(console, f"Scale {scale}: the settings are not the paper's; see its claims.")
     say(console, page.score(every))
     for claim in content["claims"]:
-        say(console, f"\nClaim: {page.spoken(claim)}\nVerdict: {claim['verdict']}")
+        say(console, f"\nClaim: {page.claim_text(claim)}\nVerdict: {claim['verdict']}")
         for judged in claim["comparisons"]:
             say(console, f"  {judged['text']}: {judged['verdict']}; {page.reason(judged)}")
     say(console, f"\nRule: {content['claim']['rule']}")
@@ -159,6 +159,6 @@ def tell(console: Console, found: Found) -> None:
         say(console, f"{where}; the same command runs what is missing.")
 
 
-def _counts(row: Row, claims: Sequence[Mapping[str, Any]]) -> bool:
+def _is_printed(row: Row, claims: Sequence[Mapping[str, Any]]) -> bool:
     spoken = [tuple(m) for c in claims for j in c["comparisons"] for m in j["measures"]]
     return bool(row.match) or (row.arm, row.metric) in spoken

@@ -144,7 +144,7 @@ def with_higher(material: Material) -> Once:
 
 
 HIGHER = find_spec("higher") is not None
-WAYS: Mapping[str, Callable[[Material], Once]] = {
+METHODS: Mapping[str, Callable[[Material], Once]] = {
     "ghost": partial(rewarded, Alignment("ghost")),
     "forward": partial(rewarded, Alignment("forward")),
     "difference": partial(rewarded, Alignment("difference")),
@@ -169,16 +169,16 @@ class Settings(RecipeSettings):
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Measure an arm beside plain steps, in one process."""
     name = f"wrn-{settings.depth}-{settings.widen}"
-    ways: dict[str, Callable[[], Once]] = {
-        k: lambda way=way: way(material(name, settings.batch, seed, device))
-        for k, way in {"plain": plain, arm: WAYS[arm]}.items()
+    methods: dict[str, Callable[[], Once]] = {
+        k: lambda method=method: method(material(name, settings.batch, seed, device))
+        for k, method in {"plain": plain, arm: METHODS[arm]}.items()
     }
-    ready = {k: build() for k, build in ways.items()}
+    ready = {k: build() for k, build in methods.items()}
     for once in (*ready.values(), *ready.values()):
         once()
     times = interleaved(ready, settings.rounds, device)
     ready.clear()
-    peaks = {k: peak_bytes(build, device) for k, build in ways.items()}
+    peaks = {k: peak_bytes(build, device) for k, build in methods.items()}
     slower = median(a / b for a, b in zip(times[arm], times["plain"], strict=True))
     return Outcome({"time": slower, "memory": peaks[arm] / peaks["plain"]})
 
@@ -199,7 +199,7 @@ RECIPE = Recipe(
     title="A reward by gradient alignment costs little, a direct meta-gradient several steps.",
     paper="gar",
     where="Sections 3 and 4, cost",
-    arms=tuple(WAYS),
+    arms=tuple(METHODS),
     metrics={"time": "of a step, in plain steps", "memory": "peak, in that of plain steps"},
     settings={
         "smoke": Settings(depth=10, widen=1, batch=4, rounds=1),

@@ -19,7 +19,7 @@ from papers.raghu2021commentaries.masks_table import (
     anywhere,
     attention_masks,
     centres,
-    drawn,
+    mask_drawing,
     middle,
 )
 from papers.students import (
@@ -171,7 +171,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     metrics = _evaluate(tutor, held_out, test) | {"in_box": within(box, places)}
     drawings = {}
     if arm == "learned":
-        drawings["masks"] = drawn(test.images, places, settings.sigma)
+        drawings["masks"] = mask_drawing(test.images, places, settings.sigma)
     return Outcome(metrics, {"training loss": losses}, drawings)
 
 

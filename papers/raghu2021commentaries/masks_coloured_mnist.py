@@ -14,7 +14,7 @@ from torch import Tensor
 
 from papers.framework.recipe import Outcome, Panel, Plot, Recipe, above, below, expectation
 from papers.framework.settings import Positive, RecipeSettings, Student
-from papers.raghu2021commentaries.masks_table import attention_masks, drawn
+from papers.raghu2021commentaries.masks_table import attention_masks, mask_drawing
 from papers.students import batches_of, build_network, endless, joint_tutor
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask
@@ -27,7 +27,7 @@ from tutelage_cli.data.local import load_known
 from tutelage_cli.data.synthetic.named import coloured_parts
 from tutelage_cli.data.synthetic.pools import Sizes
 
-LOOKS = 10
+EVALUATIONS = 10
 """how often the test images are looked at while the masks are learned, and once before"""
 
 
@@ -47,7 +47,7 @@ class Settings(RecipeSettings):
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownDigits:
     """The test images, and where their digits are."""
 
     batches: Sequence[Batch]
@@ -60,7 +60,7 @@ class Shown:
         """Where the masks' centres are."""
         return torch.cat([masks.centres(batch.inputs) for batch in self.batches]).cpu()
 
-    def look(self, masks: AttentionMask) -> dict[str, float]:
+    def measure(self, masks: AttentionMask) -> dict[str, float]:
         """How the masks' centres lie to the digits."""
         centre = self.places(masks)
         red, blue = ((centre - digit).norm(dim=1) for digit in (self.red, self.blue))
@@ -98,21 +98,21 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         images, [settings.batch] * 3, mixed_seed(seed, 3), device
     )
     digits = shown.facts["red_centre"], shown.facts["blue_centre"]
-    test = Shown(list(testing.whole(500)), *digits, settings.side)
+    test = ShownDigits(list(testing.whole(500)), *digits, settings.side)
     student = build_network(settings.student, train.images, mixed_seed(seed, 0)).to(device)
     masks = attention_masks(3, settings.sigma, mixed_seed(seed, 1)).to(device)
     tutor = joint_tutor(student, masks, settings.lr, seed=seed)
-    looks = [test.look(masks)]
+    measured = [test.measure(masks)]
     batches = islice(endless(learned), settings.steps)
-    every = max(1, settings.steps // LOOKS)
+    every = max(1, settings.steps // EVALUATIONS)
     for _ in alternating(tutor, batches, map(judging.draw, count())):
         if tutor.steps % every == 0:
-            looks.append(test.look(masks))
+            measured.append(test.measure(masks))
     accuracy = {"test_accuracy": test.accuracy(tutor)}
     return Outcome(
-        looks[-1] | accuracy,
-        {name: [one[name] for one in looks] for name in looks[0]},
-        {"masks": drawn(shown.images, test.places(masks), settings.sigma)},
+        measured[-1] | accuracy,
+        {name: [one[name] for one in measured] for name in measured[0]},
+        {"masks": mask_drawing(shown.images, test.places(masks), settings.sigma)},
     )
 
 

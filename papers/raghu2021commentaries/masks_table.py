@@ -136,14 +136,14 @@ def anywhere(images: ImageSet, seed: int) -> Tensor:
     return torch.rand(len(images), 2, generator=draws) * sides - 0.5
 
 
-def beside(images: ImageSet, where: Tensor, sigma: float) -> ImageSet:
+def with_mask_channel(images: ImageSet, where: Tensor, sigma: float) -> ImageSet:
     """Images with their masks, in bytes, as one more channel."""
     height, width = images.images.shape[2:]
     masks = (255 * gaussian(where, height, width, sigma)).round().to(torch.uint8)
     return replace(images, images=torch.cat([images.images, masks], 1))
 
 
-def placed(
+def places_in_arm(
     arm: str, parts: ImageParts, learned: Places, sigma: float, seed: int
 ) -> Places | RandomMask | None:
     """Where the masks of an arm are: learned, permuted, random, centre; none."""
@@ -171,8 +171,8 @@ def masked(
     mean, std = statistics(parts.train)
     train, test, teacher = parts.train, parts.test, Plain()
     if isinstance(masks, Places):
-        train = beside(train, masks.train, settings.sigma)
-        test = beside(test, masks.test, settings.sigma)
+        train = with_mask_channel(train, masks.train, settings.sigma)
+        test = with_mask_channel(test, masks.test, settings.sigma)
         mean, std = torch.cat([mean, torch.zeros(1)]), torch.cat([std, torch.ones(1)])
         teacher = InLastChannel()
     elif masks is not None:
@@ -190,9 +190,9 @@ def masked(
     return Outcome(evaluate(tutor, replace(batches, images=test)), {"training loss": losses})
 
 
-def drawn(images: ImageSet, where: Tensor, sigma: float) -> Drawing:
+def mask_drawing(images: ImageSet, where: Tensor, sigma: float) -> Drawing:
     """The first images of every class above their masks and what is seen of them."""
-    rows = by_turns(images.labels)[:SHOWN].sort().values
+    rows = interleave_classes(images.labels)[:SHOWN].sort().values
     rows = rows[images.labels[rows].argsort(stable=True)]
     pixels, (height, width) = images.images[rows], images.images.shape[2:]
     masks = gaussian(where[rows], height, width, sigma)
@@ -204,7 +204,7 @@ def drawn(images: ImageSet, where: Tensor, sigma: float) -> Drawing:
     return image_rows(made, [images.classes[n] for n in images.labels[rows].tolist()])
 
 
-def by_turns(labels: Tensor) -> Tensor:
+def interleave_classes(labels: Tensor) -> Tensor:
     """Rows so that every class comes once before one comes again."""
     classes = torch.arange(int(labels.max()) + 1)
     turn = (labels[:, None] == classes).cumsum(0).gather(1, labels[:, None]).squeeze(1)
@@ -287,11 +287,11 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     learned = Places(*[torch.empty(0)] * 2)
     if arm in ("learned", "permuted"):
         learned = _learned(settings, seed, device)
-    masks = placed(arm, parts, learned, settings.sigma, seed)
+    masks = places_in_arm(arm, parts, learned, settings.sigma, seed)
     outcome = masked(parts, masks, settings, seed, device)
     if arm != "learned":
         return outcome
-    drawing = drawn(parts.test, learned.test, settings.sigma)
+    drawing = mask_drawing(parts.test, learned.test, settings.sigma)
     return outcome._replace(drawings={"masks": drawing})
 
 

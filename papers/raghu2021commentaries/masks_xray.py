@@ -17,10 +17,10 @@ from papers.raghu2021commentaries.masks_table import (
     Places,
     Settings,
     anywhere,
-    drawn,
     learned_places,
+    mask_drawing,
     masked,
-    placed,
+    places_in_arm,
 )
 from papers.students import ImageParts
 from tutelage.randomness import mixed_seed
@@ -96,12 +96,12 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     """Train one new student that sees one spot of every image."""
     parts = parts_of(settings, seed)
     found, again = (_learned(settings, seed, one, device) for one in (0, 1))
-    masks = placed(arm, parts, found, settings.sigma, seed)
+    masks = places_in_arm(arm, parts, found, settings.sigma, seed)
     random = anywhere(parts.test, mixed_seed(seed, 10))
     where = masks.test if isinstance(masks, Places) else random
     outcome = masked(parts, masks, settings, seed, device)
     metrics = {**outcome.metrics, **spread_of(where, again.test)}
-    drawing = drawn(parts.test, where, settings.sigma)
+    drawing = mask_drawing(parts.test, where, settings.sigma)
     drawings = {"masks": drawing} if arm == "learned" else {}
     return outcome._replace(metrics=metrics, drawings=drawings)
 

@@ -46,7 +46,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _TestImages:
     # the test images, and how far each is turned, in degrees
     batch: Batch
     degrees: Tensor
@@ -84,7 +84,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
         images, (course.batch, *sizes[1:]), mixed_seed(seed, 3), device
     )
     judge, whole = (next(batches.whole(batches.size)) for batches in (judging, testing))
-    shown = _Shown(whole, test.facts["degrees"].abs())
+    shown = _TestImages(whole, test.facts["degrees"].abs())
     with seeded(mixed_seed(seed, 1), torch.device("cpu")):
         curriculum = Curriculum(TwoBlockCNN(2, 1, 28)).to(device)
     before = shown.correlations(curriculum)

@@ -62,7 +62,7 @@ class Settings(RecipeSettings):
     weight_decay: float = 5e-4
 
 
-class Way(NamedTuple):
+class Method(NamedTuple):
     """How the copies of an image count."""
 
     loss: str  # ``uniform``, ``hard`` or ``soft``
@@ -71,7 +71,7 @@ class Way(NamedTuple):
     longer: bool = False  # as many times the epochs as the settings have copies
 
 
-BASELINE = Way("uniform", 1)  # one augmented copy of every image (DA)
+BASELINE = Method("uniform", 1)  # one augmented copy of every image (DA)
 
 
 class Normalised(nn.Module):
@@ -91,10 +91,10 @@ class Normalised(nn.Module):
 
 
 def trained(
-    ways: Mapping[str, Way], arm: str, seed: int, settings: Settings, device: torch.device
+    methods: Mapping[str, Method], arm: str, seed: int, settings: Settings, device: torch.device
 ) -> Outcome:
     """Train one student on copies."""
-    way = ways[arm]
+    method = methods[arm]
     train = limited(splits(settings.data).train, settings.examples, mixed_seed(seed, 0))
     test = limited(splits(settings.data).test, settings.tested, mixed_seed(seed, 0))
     network = build_network(settings.student, train, mixed_seed(seed, 1))
@@ -102,11 +102,11 @@ def trained(
     rule = SGD(
         student.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay
     )
-    epochs = settings.epochs * (settings.copies if way.longer else 1)
+    epochs = settings.epochs * (settings.copies if method.longer else 1)
     schedule = MultiStepLR(
         rule, [int(share * epochs) for share in settings.decay_at], settings.decay
     )
-    tutor = Tutor(student, rule, teacher_of(way, settings), seed=mixed_seed(seed, 3))
+    tutor = Tutor(student, rule, teacher_of(method, settings), seed=mixed_seed(seed, 3))
     channels = train.images.shape[1]
     whole = torch.zeros(channels), torch.ones(channels)  # images stay in 0..1
     batches, testing = (
@@ -122,12 +122,12 @@ def trained(
     })
 
 
-def teacher_of(way: Way, settings: Settings) -> nn.Module:
+def teacher_of(method: Method, settings: Settings) -> nn.Module:
     """Makes copies and weighs them."""
     augment = partial(crop_and_flip, pad=settings.pad, mode="zeros", flip=settings.flip)
-    k = way.copies or settings.copies
+    k = method.copies or settings.copies
     copies = Copies(k, augment, include_original=k > 1, offline=settings.offline)
-    return Together(copies, weigher(way.loss, settings.temperature, settings.weight))
+    return Together(copies, weigher(method.loss, settings.temperature, settings.weight))
 
 
 def weigher(loss: str, temperature: float, weight: float, **soft: Any) -> nn.Module:
@@ -137,12 +137,12 @@ def weigher(loss: str, temperature: float, weight: float, **soft: Any) -> nn.Mod
     return WorstCase(temperature) if loss == "hard" else UniformCopies()
 
 
-WAYS: Mapping[str, Way] = {
+METHODS: Mapping[str, Method] = {
     "one": BASELINE,
-    "long": Way("uniform", 1, longer=True),
-    "uniform": Way("uniform"),
-    "hard": Way("hard"),
-    "soft": Way("soft"),
+    "long": Method("uniform", 1, longer=True),
+    "uniform": Method("uniform"),
+    "hard": Method("hard"),
+    "soft": Method("soft"),
 }
 COLUMNS = {
     "one": "Baseline(DA) acc",
@@ -172,7 +172,7 @@ def table1(data: str, depth: int) -> Recipe:
         title="Students of many copies of each image do better, most by the worst of them.",
         paper="mmel",
         where=f"Table 1, {row}",
-        arms=tuple(WAYS),
+        arms=tuple(METHODS),
         metrics=METRICS,
         settings={
             "smoke": SMOKE,
@@ -181,7 +181,7 @@ def table1(data: str, depth: int) -> Recipe:
             "paper": paper,
         },
         minutes={"smoke": 0.2, "mini": 10, "gpu": 10, "paper": 45 * depth},
-        run=partial(trained, WAYS),
+        run=partial(trained, METHODS),
         claims=(
             Claim(
                 "Copies weighed by their losses, hard or soft, do better than one copy.",
@@ -210,8 +210,8 @@ CIFAR100, CIFAR100_32, CIFAR100_44, CIFAR100_56 = (
 
 COUNTS = (2, 5, 10, 20)
 LETTERS = {"hard": "H", "soft": "S"}
-COUNTED: Mapping[str, Way] = {"one": BASELINE} | {
-    f"{loss}-{n}": Way(loss, n) for n in COUNTS for loss in LETTERS
+COUNTED: Mapping[str, Method] = {"one": BASELINE} | {
+    f"{loss}-{n}": Method(loss, n) for n in COUNTS for loss in LETTERS
 }
 COUNTED_COLUMNS = {"one": "Baseline(DA)"} | {
     f"{loss}-{n}": f"MMEL-{letter}-{n}" for n in COUNTS for loss, letter in LETTERS.items()

@@ -12,16 +12,17 @@ from typing import NamedTuple
 import torch
 
 from papers.framework.recipe import Outcome, Recipe, above, below, curves, expectation
-from papers.yi2021mmel.glue_students import METRICS, Settings, Way, student_of, trained
+from papers.yi2021mmel.glue_students import METRICS, Method, Settings, student_of, trained
 from papers.yi2021mmel.glue_texts import Source, copies_of, material
 from papers.yi2021mmel.language_models import Language
 from tutelage_cli.claims import Claim
 
 LABELS = ("original", "predicted")
 LOSSES = {"uniform": "", "hard": "MMEL-H", "soft": "MMEL-S"}
-LABEL_WAYS: Mapping[str, Way] = {"none": Way("none"), "smoothed": Way("smoothed")} | {
-    f"{loss}.{labels}": Way(loss, labels) for loss in LOSSES for labels in LABELS
-}
+LABEL_METHODS: Mapping[str, Method] = {
+    "none": Method("none"),
+    "smoothed": Method("smoothed"),
+} | {f"{loss}.{labels}": Method(loss, labels) for loss in LOSSES for labels in LABELS}
 SMOKE = Settings(
     source=Source(
         task="wnli",
@@ -58,11 +59,11 @@ LABELLED = Recipe(
     title="Copies of texts do better with labels that a trained model predicts for them.",
     paper="mmel",
     where="Table 4, SST-2",
-    arms=tuple(LABEL_WAYS),
+    arms=tuple(LABEL_METHODS),
     metrics=METRICS,
     settings={"smoke": SMOKE, "mini": MINI, "gpu": GPU, "paper": Settings()},
     minutes={"smoke": 0.3, "mini": 8, "gpu": 10, "paper": 1500},
-    run=partial(trained, LABEL_WAYS),
+    run=partial(trained, LABEL_METHODS),
     claims=(
         Claim(
             "Predicted labels give better scores than original ones, hard and soft.",
@@ -87,15 +88,15 @@ LABELLED = Recipe(
         for labels in LABELS
     },
     plots=(
-        curves("Held-out loss", "nats", LABEL_WAYS, "loss"),
-        curves("Held-out accuracy", "%", LABEL_WAYS, "score"),
+        curves("Held-out loss", "nats", LABEL_METHODS, "loss"),
+        curves("Held-out accuracy", "%", LABEL_METHODS, "score"),
     ),
     prepare=prepare,
 )
 
 
-WAYS: Mapping[str, Way] = {
-    name: Way(name) for name in ("none", "smoothed", "long", "uniform", "hard", "soft")
+METHODS: Mapping[str, Method] = {
+    name: Method(name) for name in ("none", "smoothed", "long", "uniform", "hard", "soft")
 }
 ROWS = {
     "none": "Dev / Baseline",
@@ -111,11 +112,11 @@ WEIGHED = Recipe(
     title="Copies of texts weighed by their losses do better than copies all alike.",
     paper="mmel",
     where="Table 3, SST-2; Figure 2",
-    arms=tuple(WAYS),
+    arms=tuple(METHODS),
     metrics=METRICS,
     settings={"smoke": SMOKE, "mini": MINI, "gpu": GPU, "paper": Settings()},
     minutes={"smoke": 0.3, "mini": 8, "gpu": 10, "paper": 1300},
-    run=partial(trained, WAYS),
+    run=partial(trained, METHODS),
     claims=(
         Claim(
             "Copies weighed by their losses score above copies all alike, and above none.",
@@ -138,8 +139,8 @@ WEIGHED = Recipe(
     table="Table 3",
     printed={(arm, "score"): (row, "SST-2") for arm, row in ROWS.items()},
     plots=(
-        curves("Held-out accuracy", "%", WAYS, "score"),
-        curves("Held-out loss", "nats", WAYS, "loss"),
+        curves("Held-out accuracy", "%", METHODS, "score"),
+        curves("Held-out loss", "nats", METHODS, "loss"),
     ),
     prepare=prepare,
 )
@@ -184,7 +185,7 @@ PAIRS: Mapping[str, Settings] = {
 }
 
 
-MADE_WAYS = {"none": Way("none")} | {arm: Way(made.loss) for arm, made in MADE.items()}
+MADE_METHODS = {"none": Method("none")} | {arm: Method(made.loss) for arm, made in MADE.items()}
 
 
 def run_generation(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
@@ -193,7 +194,7 @@ def run_generation(arm: str, seed: int, settings: Settings, device: torch.device
         made = MADE[arm]
         changed = {"search": made.search, "separate": made.separate, "share": made.share}
         settings = replace(settings, source=replace(settings.source, **changed))
-    return trained(MADE_WAYS, arm, seed, settings, device)
+    return trained(MADE_METHODS, arm, seed, settings, device)
 
 
 GENERATED = Recipe(

@@ -88,7 +88,7 @@ class Settings(RecipeSettings):
         return 3 if Path(self.source.task).name in LARGE else 10
 
 
-class Way(NamedTuple):
+class Method(NamedTuple):
     """How copies count, and which labels they have."""
 
     loss: str  # ``none``, ``long``, ``smoothed``, ``uniform``, ``hard`` or ``soft``
@@ -125,26 +125,26 @@ def student_of(settings: Settings, texts: Material, seed: int) -> nn.Module:
 
 
 def trained(
-    ways: Mapping[str, Way], arm: str, seed: int, settings: Settings, device: torch.device
+    methods: Mapping[str, Method], arm: str, seed: int, settings: Settings, device: torch.device
 ) -> Outcome:
     """Train one student."""
-    way = ways[arm]
-    if way.loss == "none":
+    method = methods[arm]
+    if method.loss == "none":
         return _plain(seed, _without_copies(settings), device)[1]
     texts = material(settings.source)
     objective = _kind(texts).objective
-    if way.loss == "smoothed" and texts.classes > 1:
+    if method.loss == "smoothed" and texts.classes > 1:
         objective = partial(
             F.cross_entropy, reduction="none", label_smoothing=settings.smoothing
         )
     student = student_of(settings, texts, seed).to(device)
     batches, teacher = _batches(settings, texts, seed, device), Plain()
-    if way.loss != "smoothed":
-        labels = None if way.labels == "original" else _labels(seed, settings, device)
-        if way.loss == "long":
+    if method.loss != "smoothed":
+        labels = None if method.labels == "original" else _labels(seed, settings, device)
+        if method.loss == "long":
             batches = _all_alike(settings, texts, labels, seed, device)
         else:
-            teacher = _teacher(way, settings, texts, labels)
+            teacher = _teacher(method, settings, texts, labels)
     return _run(student, teacher, batches, objective, seed, settings)
 
 
@@ -172,14 +172,14 @@ def _labels(seed: int, settings: Settings, device: torch.device) -> tuple[Tensor
 
 
 def _teacher(
-    way: Way, settings: Settings, texts: Material, labels: tuple[Tensor, Tensor] | None
+    method: Method, settings: Settings, texts: Material, labels: tuple[Tensor, Tensor] | None
 ) -> nn.Module:
     theirs = None if labels is None else labels[1]
     stored = StoredCopies(copies_of(settings.source), texts.ids, theirs)
     kind = _kind(texts)
     rule = own_prediction if labels is None else UnlessChanged(labels[0], texts.ids)
     soft = {"rule": rule, "objective": kind.objective, "predict": kind.predict}
-    return Together(stored, weigher(way.loss, settings.temperature, settings.weight, **soft))
+    return Together(stored, weigher(method.loss, settings.temperature, settings.weight, **soft))
 
 
 def _batches(

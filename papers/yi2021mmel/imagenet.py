@@ -24,7 +24,7 @@ from papers.data.streamed import Streamed
 from papers.framework.recipe import Outcome, Recipe, above, below
 from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Shares
 from papers.students import find_folder, fit, predictions
-from papers.yi2021mmel.copies import BASELINE, Normalised, Temperature, Way, weigher
+from papers.yi2021mmel.copies import BASELINE, Method, Normalised, Temperature, weigher
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
@@ -121,7 +121,7 @@ def _opened(folder: str) -> Parts:
 
 
 def trained(
-    student: str, way: Way, seed: int, settings: Settings, device: torch.device
+    student: str, method: Method, seed: int, settings: Settings, device: torch.device
 ) -> Outcome:
     """Train one student on crops."""
     train, val = parts(settings)
@@ -135,12 +135,12 @@ def trained(
         rule, [int(share * settings.epochs) for share in settings.decay_at], settings.decay
     )
     teacher = Together(
-        BroughtCopies(), weigher(way.loss, settings.temperature, settings.weight)
+        BroughtCopies(), weigher(method.loss, settings.temperature, settings.weight)
     )
     tutor = Tutor(
         own, rule, teacher, seed=mixed_seed(seed, 3), micro_batch=settings.micro_batch
     )
-    k = way.copies or settings.copies
+    k = method.copies or settings.copies
     workers = min(settings.workers, os.cpu_count() or 1)
     batches, testing = (
         Streamed(crops, settings.batch, mixed_seed(seed, 2), device, workers=workers)
@@ -166,9 +166,13 @@ def _student(name: str, settings: Settings, classes: int, seed: int) -> nn.Modul
 
 
 DEPTHS = (18, 34, 50)
-WAYS: Mapping[str, Way] = {"one": BASELINE, "hard": Way("hard"), "soft": Way("soft")}
+METHODS: Mapping[str, Method] = {
+    "one": BASELINE,
+    "hard": Method("hard"),
+    "soft": Method("soft"),
+}
 COLUMNS = {"one": "Baseline(DA)", "hard": "MMEL-H", "soft": "MMEL-S"}
-ARMS = {f"resnet{depth}.{way}": (depth, way) for depth in DEPTHS for way in WAYS}
+ARMS = {f"resnet{depth}.{method}": (depth, method) for depth in DEPTHS for method in METHODS}
 SMALL = Settings(
     classes=10, examples=500, side=32, copies=4, batch=50, epochs=10, lr=0.02, workers=0
 )
@@ -176,8 +180,8 @@ SMALL = Settings(
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student with one seed."""
-    depth, way = ARMS[arm]
-    return trained(f"resnet{depth}", WAYS[way], seed, settings, device)
+    depth, method = ARMS[arm]
+    return trained(f"resnet{depth}", METHODS[method], seed, settings, device)
 
 
 RECIPE = Recipe(
@@ -220,8 +224,8 @@ RECIPE = Recipe(
     ),
     table="Table 5",
     printed={
-        (arm, "accuracy"): (f"ImageNet / ResNet{depth}", COLUMNS[way])
-        for arm, (depth, way) in ARMS.items()
+        (arm, "accuracy"): (f"ImageNet / ResNet{depth}", COLUMNS[method])
+        for arm, (depth, method) in ARMS.items()
     },
     prepare=parts,
 )
