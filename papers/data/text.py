@@ -206,6 +206,7 @@ class _SortedBatches(ABC):
     # minibatches of N examples of unlike length
     size: int
     seed: int
+    whole_stream = _SORTED  # first part of the seeds of ``whole``
 
     @abstractmethod
     def _lengths(self) -> Tensor: ...
@@ -225,9 +226,7 @@ class _SortedBatches(ABC):
     def whole(self, size: int) -> Iterator[Batch]:
         """Every example once, from the shortest to the longest."""
         for place, rows in enumerate(self._lengths().argsort(stable=True).split(size)):
-            yield self._batch(rows, mixed_seed(self._whole, self.seed, place))
-
-    _whole = _SORTED
+            yield self._batch(rows, mixed_seed(self.whole_stream, self.seed, place))
 
 
 @dataclass(frozen=True)
@@ -295,7 +294,7 @@ class TextBatches(_SortedBatches):
     size: int  # texts in a batch
     seed: int  # of every order
     device: torch.device
-    _whole = _DRAW
+    whole_stream = _DRAW
 
     def __post_init__(self) -> None:
         self._require_some("there are no texts")

@@ -192,9 +192,10 @@ def _recipe(
     )
 
 
-RESNET = ("resnet32", "resnet20")
+RESNET = ("resnet32", "resnet20")  # students at paper and gpu scale
 DEEP, TWENTY = ("resnet110", "resnet32"), {"student": "resnet20"}
 WIDE, NARROW = ("wrn-28-10", "wrn-16-2"), {"student": "wrn-10-1"}
+"""the same for deeper and wider networks, and what changes at mini scale"""
 CIFAR10 = _recipe("interactions-clean", "ResNet-32", "cifar10", RESNET, SMALL, (8, 500))
 CIFAR10_DEEP = _recipe(
     "interactions-clean-110", "ResNet-110", "cifar10", DEEP, TWENTY, (15, 1500)
