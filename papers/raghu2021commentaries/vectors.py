@@ -4,7 +4,6 @@ Raghu et al. 2021, appendix A and Figure A.1: CelebA's attributes; at the smalle
 of CIFAR-10's classes, and how much people disagree. Figures: ``docs/results.md``.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -73,7 +72,6 @@ class Material(NamedTuple):
     test: ImageSet
     attributes: Tensor  # [N, A] by id, of all parts; what students predict
     compared: Tensor  # [T, S] of the test images; what vectors are compared with
-    names: Sequence[str]  # of the S columns
 
 
 def _disagreement() -> Tensor:
@@ -106,7 +104,6 @@ def _objects(settings: Settings) -> Material:
         test,
         table[splits.train.labels],
         compared,
-        (*OF_CLASSES, "disagreement"),
     )
 
 
@@ -127,16 +124,11 @@ def _faces(settings: Settings) -> Material:
     wanted = [names.index(name) for name in OF_FACES]
     compared = test.facts["attributes"][:, wanted].double()
     images = parts.train.images, held_out.images, test.images
-    return Material(*images, table, compared, OF_FACES)
+    return Material(*images, table, compared)
 
 
 def _material(settings: Settings) -> Material:
     return _faces(settings) if settings.faces else _objects(settings)
-
-
-def _network(settings: Settings, side: int, outputs: int) -> nn.Module:
-    trunk = FourBlocks(3, side, width=settings.width)
-    return nn.Sequential(trunk, nn.Linear(trunk.features, outputs))
 
 
 @torch.no_grad()
@@ -158,13 +150,8 @@ def _learn(
     def student(number: int) -> tuple[nn.Module, Adam]:
         with seeded(mixed_seed(learned.seed, 0, number), torch.device("cpu")):
             trunk = FourBlocks(3, side, width=settings.width)
-            made = TwoHeads(
-                trunk,
-                features=trunk.features,
-                outputs=table.shape[1],
-                auxiliary=settings.vector,
-            )
-        made.to(learned.device)
+            sizes = {"outputs": table.shape[1], "auxiliary": settings.vector}
+            made = TwoHeads(trunk, features=trunk.features, **sizes).to(learned.device)
         return made, Adam(made.parameters(), settings.lr)
 
     def batches(number: int) -> list[Batch]:
@@ -193,7 +180,8 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     judge, shown = (next(batches.whole(batches.size)) for batches in (judging, testing))
     judge = judge._replace(targets=table[judge.ids])
     with seeded(mixed_seed(seed, 1), torch.device("cpu")):
-        network = _network(settings, shown.inputs.shape[-1], settings.vector)
+        trunk = FourBlocks(3, shown.inputs.shape[-1], width=settings.width)
+        network = nn.Sequential(trunk, nn.Linear(trunk.features, settings.vector))
     teacher = AuxiliaryTargets(network).to(device)
     losses = [] if arm == "untaught" else _learn(teacher, settings, learned, judge, table)
     found = _correlations(teacher, shown, material.compared)
