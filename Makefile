@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 MINUTES ?= 20
 SEED ?= 0
 
-.PHONY: demo test check fuzz docs format benchmarks clean
+.PHONY: demo test check fuzz wheel docs format benchmarks clean
 
 demo: $(VENV)/.train  ## Train taught and untaught students on real digits; prints a table, writes a report.
 	$(BIN)/tutelage train
@@ -21,6 +21,9 @@ check: $(VENV)/.dev  ## Lint and types only.
 fuzz: $(VENV)/.dev  ## Random training situations, tables and folders against slow oracles.
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 
+wheel: $(VENV)/.dev  ## The wheel, installed outside of the checkout: README, commands, examples; half an hour.
+	$(BIN)/python -m tests.wheel
+
 docs: $(VENV)/.dev  ## The documentation site, in build/docs; warnings are errors.
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 
@@ -28,13 +31,10 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmarks: $(BIN)/python  ## What hypergradients and rewards cost beside other libraries; needs an hour.
+benchmarks: $(BIN)/python  ## Time and memory beside other libraries and the stored figures; an hour or two.
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[benchmarks]'
 	$(PIP) install --quiet --no-deps betty-ml
-	$(BIN)/python -m benchmarks.hypergradients
-	$(BIN)/python -m benchmarks.alignment
-	$(BIN)/python -m benchmarks.mmel
-	$(BIN)/python -m benchmarks.augment
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

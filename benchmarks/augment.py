@@ -1,6 +1,6 @@
 """Images augmented per second, here and with other libraries, and what a learned policy costs.
 
-    python -m benchmarks.augment [--rounds 7] [--out FILE]
+    python -m benchmarks.augment [--cases NAME ...] [--rounds 7] [--out FILE]
 
 Two operations of RandAugment at level 9 for each image, on one thread. Every round runs all
 variants in alternating order; what is printed is CPU time relative to ours in the same round,
@@ -12,13 +12,9 @@ ResNet-20 on 128 images, and what an augmented step and the plain one that rewar
 beside two steps with UniformAugment.
 """
 
-import argparse
 import statistics
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,21 +23,20 @@ from torch import Tensor
 from torch.optim import SGD, Adam
 from torchvision.transforms import v2
 
+from benchmarks.command import Benchmark, Row, main, size
 from benchmarks.hypergradients.measure import Once, timed
 from tutelage.augment import RandAugment, UniformAugment
 from tutelage.models import build_student
 from tutelage.signals import GradientAlignment
 from tutelage.signals.products import Alignment
-from tutelage.storage.json_files import environment, write_json
 from tutelage.teachers import LearnedAugmentation, Plain
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
-SIZES = {32: 256, 224: 16}
+SIZES = {32: size(256, 4), 224: size(16, 2)}
 """images in a batch by their height and width"""
-BATCH = 128
+BATCH = size(128, 4)
 """images in a training step"""
-Measured = dict[str, Any]
 
 
 def pictures(size: int, count: int) -> Tensor:
@@ -87,7 +82,7 @@ def engines(images: Tensor) -> dict[str, Callable[[], object]]:
     }
 
 
-def throughput(size: int, rounds: int) -> list[Measured]:
+def throughput(size: int, rounds: int) -> list[Row]:
     """Images per second of every way, and how many times ours that takes.
 
     Args:
@@ -122,7 +117,7 @@ def _several(ready: Mapping[str, Callable[[], object]], times: int) -> dict[str,
     return {name: repeated(once) for name, once in ready.items()}
 
 
-def _ratios(times: Sequence[float], base: Sequence[float]) -> Measured:
+def _ratios(times: Sequence[float], base: Sequence[float]) -> Row:
     found = [a / b for a, b in zip(times, base, strict=True)]
     low, middle, high = statistics.quantiles(found, n=4, method="inclusive")
     return {"ratio": middle, "quartiles": [low, high]}
@@ -146,7 +141,7 @@ def tutor_of(signal: GradientAlignment | None) -> Tutor:
     return Tutor(student, rule, teacher, learner, signal=signal, teacher_every=2)
 
 
-def training(rounds: int) -> list[Measured]:
+def training(rounds: int) -> list[Row]:
     """What a learned policy costs, beside fixed ones.
 
     Args:
@@ -193,30 +188,28 @@ def training(rounds: int) -> list[Measured]:
     ]
 
 
-def main() -> None:
-    """Measure, print a table and write it as JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    results = []
-    for size in SIZES:
-        results += throughput(size, asked.rounds)
-    results += training(asked.rounds)
-    for row in results:
-        speed = f"{row['images_per_second']:8.0f} /s" if "images_per_second" in row else ""
-        low, high = row["quartiles"]
-        print(
-            f"  {row['what']:22} {row['variant']:30} {row['ratio']:7.3f} "
-            f"[{low:.3f}, {high:.3f}] n={row['n']} {speed}"
-        )
-    if asked.out is not None:
-        command = f"python -m benchmarks.augment --rounds {asked.rounds}"
-        content = {"environment": environment(), "commands": [command], "results": results}
-        write_json(asked.out, content)
+def case(name: str, rounds: int) -> list[Row]:
+    """Images of one size, or a learned policy beside fixed ones."""
+    return training(rounds) if name == "training" else throughput(int(name), rounds)
 
+
+def line(row: Row) -> str:
+    """A way with its time in that of ours."""
+    speed = f"{row['images_per_second']:8.0f} /s" if "images_per_second" in row else ""
+    low, high = row["quartiles"]
+    return (
+        f"{row['variant']:30} {row['ratio']:7.3f} [{low:.3f}, {high:.3f}] n={row['n']} {speed}"
+    )
+
+
+BENCHMARK = Benchmark(
+    cases=(*map(str, SIZES), "training"),
+    measure=case,
+    line=line,
+    rounds=7,
+    names=("what", "variant"),
+    ratio=lambda row: row["ratio"],
+)
 
 if __name__ == "__main__":
-    main()
+    main(BENCHMARK, __doc__)

@@ -1,6 +1,6 @@
 """How much of a hypergradient is left out where weights look at the student and are not deep.
 
-Run: python -m benchmarks.left_out_paths
+    python -m benchmarks.left_out_paths [--cases NAME ...] [--out FILE]
 
 A tanh network of 6 units on 12 examples, SGD with momentum 0.9 and rate 0.5, in float64. The
 hypergradient over the last K steps is compared with central differences of real training along
@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
+from benchmarks.command import Benchmark, Row, main, size
 from tutelage.signals import Unrolled
 from tutelage.teachers import InternalState, LossWeigher, Together
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, as_lesson
 
-STEPS = (1, 2, 5, 20)
+STEPS, DIRECTIONS = (1, 2, 5, size(20, 6)), size(8, 2)
 GENERATOR = torch.Generator().manual_seed(3)
 X = torch.randn(12, 4, generator=GENERATOR, dtype=torch.float64)
 HELD_OUT = torch.randn(7, 4, generator=GENERATOR, dtype=torch.float64)
@@ -127,7 +128,7 @@ def error_of(make: Callable[[], nn.Module], steps: int) -> tuple[float, float]:
     """
     generator, got, want = torch.Generator().manual_seed(1), [], []
     found, shapes = trained(make, steps, None), [p.shape for p in make().parameters()]
-    for _ in range(8):
+    for _ in range(DIRECTIONS):
         kind = {"generator": generator, "dtype": torch.float64}
         move = [1e-5 * torch.randn(shape, **kind) for shape in shapes]
         up, down = (trained(make, steps, [s * d for d in move]) for s in (1, -1))
@@ -138,18 +139,29 @@ def error_of(make: Callable[[], nn.Module], steps: int) -> tuple[float, float]:
     return float(error), float(torch.cosine_similarity(slopes, truth, 0))
 
 
-def main() -> None:
-    """Print the table."""
-    print(f"| the teacher sees | deep | {' | '.join(f'K = {k}' for k in STEPS)} |")
-    print("|---|---|" + "---|" * len(STEPS))
-    for name, make in TEACHERS.items():
-        for deep in (False, True):
-            cells = []
-            for steps in STEPS:
-                error, cosine = error_of(lambda m=make, d=deep: m(d), steps)
-                cells.append(f"{error:.0e} ({cosine:.3f})")
-            print(f"| {name} | {'yes' if deep else 'no'} | {' | '.join(cells)} |", flush=True)
+def measured(name: str, _rounds: int) -> list[Row]:
+    """Error and cosine for a teacher with its weights held fixed, and ``deep``."""
+    make = TEACHERS[name]
+    rows: list[Row] = []
+    for deep in (False, True):
+        for steps in STEPS:
+            error, cosine = error_of(lambda d=deep: make(d), steps)
+            found = {"error": error, "cosine": cosine}
+            rows.append({"teacher": name, "deep": deep, "steps": steps, **found})
+    return rows
 
+
+def line(row: Row) -> str:
+    """One window length."""
+    deep = "deep" if row["deep"] else "not deep"
+    return (
+        f"{deep:8} K = {row['steps']:<2}  error {row['error']:.0e}  cosine {row['cosine']:.3f}"
+    )
+
+
+BENCHMARK = Benchmark(
+    tuple(TEACHERS), measured, line, rounds=1, names=("teacher", "deep", "steps")
+)
 
 if __name__ == "__main__":
-    main()
+    main(BENCHMARK, __doc__)

@@ -1,19 +1,17 @@
 """What a step on ten copies of each image costs, and how far a cheaper one is off.
 
-    python -m benchmarks.mmel [--rounds 7] [--epochs 1 8] [--out FILE]
+    python -m benchmarks.mmel [--cases NAME ...] [--rounds 7] [--out FILE]
 
-Each round takes one step of every kind in alternating order, on 1,000 MNIST digits in
+Each round takes one step of every kind in alternating order, on 1,000 digits in
 batches of 50, by students that were trained for some epochs on one augmented copy of each.
 Printed is the median ratio to a plain step (one copy) with its quartiles, in CPU time of one
 thread; then the distance of the gradient from that of the step with all rows, in parts of the
 latter, as the mean over five other batches; and the share of rows that the backward pass has.
 """
 
-import argparse
 from collections.abc import Iterator
 from functools import partial
 from itertools import count
-from pathlib import Path
 from statistics import fmean, median, quantiles
 from typing import NamedTuple
 
@@ -21,19 +19,20 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
+from benchmarks.command import Benchmark, Row, main, size
 from papers.framework.cost import interleaved
 from tutelage.augment import crop_and_flip
 from tutelage.models import TwoBlockCNN
 from tutelage.randomness import seeded
-from tutelage.storage.json_files import environment, write_json
 from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.data.batches import Batches
-from tutelage_cli.data.local import load_known
+from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import limit_rows
 
-COPIES = 10
+COPIES, DIGITS, ROWS = size(10, 2), size(1000, 20), size(50, 4)
+EPOCHS = {"1 epoch": 1, "8 epochs": size(8, 2)}
 CPU = torch.device("cpu")
 KINDS = {
     "DA": lambda: UniformCopies(),
@@ -81,9 +80,9 @@ def digits() -> Batches:
     Returns:
         Their batches.
     """
-    train = load_known("mnist").train
-    rows = limit_rows(train.labels, 1000, 10, seed=0)
-    return Batches(train.rows(rows), 50, 0, torch.zeros(1), torch.ones(1), None, CPU)
+    train = load("mnist5k").train
+    rows = limit_rows(train.labels, DIGITS, 10, seed=0)
+    return Batches(train.rows(rows), ROWS, 0, torch.zeros(1), torch.ones(1), None, CPU)
 
 
 def tutor_of(kind: str, net: nn.Module, lr: float = 0.1) -> Tutor:
@@ -179,7 +178,7 @@ def endless(batches: Batches) -> Iterator[Batch]:
         yield from batches.epoch(100 + epoch)
 
 
-def measured(start: Trained, batches: Batches, rounds: int) -> list[dict[str, object]]:
+def measured(start: Trained, batches: Batches, rounds: int) -> list[Row]:
     """All kinds from one start.
 
     Args:
@@ -199,10 +198,10 @@ def measured(start: Trained, batches: Batches, rounds: int) -> list[dict[str, ob
         ready[kind]()
     times = interleaved(ready, rounds, CPU)
     some = [b for b, _ in zip(endless(batches), range(5), strict=False)]
-    rows = []
+    rows: list[Row] = []
     for kind in KINDS:
         ratios = [a / b for a, b in zip(times[kind], times["DA"], strict=True)]
-        low, _, high = quantiles(ratios, n=4)
+        low, _, high = quantiles(ratios, n=4, method="inclusive")
         off, share = error(kind, start, some)
         rows.append({
             "student": start.name,
@@ -217,29 +216,31 @@ def measured(start: Trained, batches: Batches, rounds: int) -> list[dict[str, ob
     return rows
 
 
-def main() -> None:
-    """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--epochs", type=int, nargs="*", default=[1, 8])
-    parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    torch.set_num_threads(1)
-    batches, results = digits(), []
-    for name in ("batch norm", "group norm"):
-        for epochs in asked.epochs:
-            print(f"{name}, after {epochs} epochs")
-            for row in measured(trained(name, epochs, batches), batches, asked.rounds):
-                low, high = row["quartiles"]  # pyright: ignore[reportGeneralTypeIssues]
-                print(
-                    f"  {row['kind']:20} {row['time']:5.2f} [{low:.2f}, {high:.2f}]"
-                    f"  error {row['gradient_error']:.4f}  rows {row['rows_backward']:.2f}",
-                    flush=True,
-                )
-                results.append(row)
-    if asked.out is not None:
-        write_json(asked.out, {"environment": environment(), "results": results})
+def case(name: str, rounds: int) -> list[Row]:
+    """Train a student, and measure all kinds of steps from there."""
+    norm, _, epochs = name.partition(", ")
+    batches = digits()
+    return measured(trained(norm, EPOCHS[epochs], batches), batches, rounds)
 
+
+def line(row: Row) -> str:
+    """A kind of step: its time, the error of its gradient, the rows of its backward pass."""
+    low, high = row["quartiles"]
+    return (
+        f"{row['kind']:20} {row['time']:5.2f} [{low:.2f}, {high:.2f}]"
+        f"  error {row['gradient_error']:.4f}  rows {row['rows_backward']:.2f}"
+    )
+
+
+BENCHMARK = Benchmark(
+    cases=tuple(
+        f"{norm}, {epochs}" for norm in ("batch norm", "group norm") for epochs in EPOCHS
+    ),
+    measure=case,
+    line=line,
+    rounds=7,
+    names=("student", "epochs", "kind"),
+)
 
 if __name__ == "__main__":
-    main()
+    main(BENCHMARK, __doc__)

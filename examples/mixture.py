@@ -9,7 +9,6 @@ from torch.optim import SGD, Adam
 from torch.utils.data import ConcatDataset, default_collate
 
 import tutelage as tl
-from tutelage.integrations import Teaching
 
 EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
 
@@ -19,7 +18,7 @@ optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
 examples = tl.data.WithIds(ConcatDataset(sources))
 drawn = torch.Generator().manual_seed(0)
 teacher = tl.teachers.SplitSampler([len(source) for source in sources], policy="softmax")
-teaching = Teaching(
+teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
     tl.signals.GradientAlignment(judge="held-out"),

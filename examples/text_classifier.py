@@ -8,20 +8,18 @@ from torch.optim import Adam, AdamW
 from torch.utils.data import DataLoader
 
 import tutelage as tl
-from tutelage.integrations import Teaching
-from tutelage.models.text_classifier import text_classifier
 
 EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
 
 torch.manual_seed(0)
-student = text_classifier(CONFIG, classes=4)
+student = tl.models.text_classifier(CONFIG, classes=4)
 optimizer = AdamW(student.parameters(), lr=1e-3)
 loader = DataLoader(tl.data.WithIds(train), batch_size=50, shuffle=True)
 teacher = tl.teachers.InternalState(
     student, classes=4, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
     level="centred",
 )  # fmt: skip
-teaching = Teaching(
+teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
     tl.Lookahead(),

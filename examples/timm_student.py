@@ -10,7 +10,6 @@ from torch.optim import SGD, Adam
 from torch.utils.data import DataLoader
 
 import tutelage as tl
-from tutelage.integrations import Teaching
 
 EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
 
@@ -23,7 +22,7 @@ teacher = tl.teachers.InternalState(
     student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
     level="centred",
 )  # fmt: skip
-teaching = Teaching(
+teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
     tl.Lookahead(),

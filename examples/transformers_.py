@@ -8,14 +8,11 @@ from torch.optim import Adam
 from transformers import TrainingArguments
 
 import tutelage as tl
-from tutelage.integrations import Teaching
-from tutelage.integrations.transformers import TeachingTrainer
-from tutelage.models.text_classifier import text_classifier
 
 EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
 
 torch.manual_seed(0)
-student = text_classifier(CONFIG, classes=4)
+student = tl.models.text_classifier(CONFIG, classes=4)
 arguments = TrainingArguments(
     "runs/trainer",
     num_train_epochs=EPOCHS,
@@ -24,12 +21,12 @@ arguments = TrainingArguments(
     save_strategy="no",
     report_to=[],
 )
-trainer = TeachingTrainer(student.model, arguments, train_dataset=named(train))
+trainer = tl.integrations.TeachingTrainer(student.model, arguments, train_dataset=named(train))
 teacher = tl.teachers.InternalState(
     student, classes=4, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
     level="centred",
 )  # fmt: skip
-teaching = Teaching(
+teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
     tl.Lookahead(),

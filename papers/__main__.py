@@ -13,7 +13,7 @@ from papers.catalogue import RECIPES, load_recipe
 from papers.framework.args import Reproduce, check, check_word
 from tutelage.errors import UsageError
 from tutelage_cli.cli import FLAT, STOPPED, exit_code_of
-from tutelage_cli.terminal import Speech, say
+from tutelage_cli.terminal import Output, say
 
 FAILED = 1
 """the exit code where jobs failed"""
@@ -56,14 +56,14 @@ class Pays:
     out: Path = Path()
     """Folder that gets results/pays/ and runs/pays/; by default the current one."""
 
-    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
 
 @dataclass(frozen=True)
 class List:
     """List the recipes there are."""
 
-    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,10 +91,13 @@ def pays(args: Pays) -> int:
     """Run cells, or what is missing of them, and print all that have run."""
     if args.seeds < 2:
         raise UsageError(f"seeds is {args.seeds}; allowed: 2 and above, better 5.")
-    from papers.pays import print_table, run_cells, stored
+    from papers.pays.cells import run_cells
+    from papers.pays.curve import write_curves
+    from papers.pays.rows import print_table, stored
 
     run_cells(args.cells, args.seeds, args.jobs, args.out)
-    print_table(args.speech.result(), stored(args.out))
+    write_curves(args.out)
+    print_table(args.output.result(), stored(args.out))
     return 0
 
 
@@ -102,7 +105,7 @@ def reproduce(args: Reproduce) -> int:
     """Run a recipe, or what is missing of it, and print its result."""
     check_word("recipe", args.recipe, RECIPES)
     check(args)
-    progress = args.speech.progress()
+    progress = args.output.progress()
     # torch comes in here, after everything that can be refused without it
     from papers.framework.reproduce import print_result
     from papers.framework.reproduce import reproduce as run
@@ -112,20 +115,20 @@ def reproduce(args: Reproduce) -> int:
     except KeyboardInterrupt:
         say(progress, "Stopped. The same command goes on with what is missing.")
         return STOPPED
-    print_result(args.speech.result(), found)
-    args.speech.document(found.plain)
+    print_result(args.output.result(), found)
+    args.output.document(found.plain)
     return FAILED if found.failures else 0
 
 
 def list_recipes(args: List) -> int:
     """Print the recipes there are."""
-    console, known = args.speech.result(), [load_recipe(name) for name in RECIPES]
+    console, known = args.output.result(), [load_recipe(name) for name in RECIPES]
     recipes = Table(Column("Recipe", no_wrap=True), "What it checks", "Minutes")
     for name, recipe in zip(RECIPES, known, strict=True):
         minutes = ", ".join(f"{scale} {time:g}" for scale, time in recipe.minutes.items())
         recipes.add_row(name, f"{recipe.title} ({recipe.where})", minutes)
     console.print(recipes)
-    args.speech.document({
+    args.output.document({
         "recipes": {
             name: {"title": r.title, "where": r.where, "minutes": dict(r.minutes)}
             for name, r in zip(RECIPES, known, strict=True)

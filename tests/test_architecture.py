@@ -34,8 +34,9 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"__main__"},
     ),
     "papers": (
-        {"data", "framework", "models", "pays", "students", "text_augment"},
-        {"catalogue", "few_shot", "fan2021interactions", "mueller2021gar", "yi2021mmel"},
+        {"data", "framework", "models", "students", "text_augment"},
+        {"catalogue", "few_shot", "fan2021interactions", "mueller2021gar", "yi2021mmel"}
+        | {"pays"},
         {"raghu2021commentaries"},
         {"__main__"},
     ),

@@ -16,8 +16,13 @@ from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.decompositions import FORMULAS
 from tutelage.losses.objectives import cross_entropy
 from tutelage.per_example.gradient_dots import gradient_dots
-from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Unrolled
-from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
+from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Reversible, Unrolled
+from tutelage.signals.products import (
+    Alignment,
+    DoubleBackward,
+    FiniteDifference,
+    ForwardOverReverse,
+)
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
@@ -280,15 +285,27 @@ def test_what_is_computed_without_gradient_has_none_in_forward_mode() -> None:
     assert torch.no_grad.__enter__ is enter
 
 
+POWER_ITERATIONS: list[Any] = [
+    Unrolled(3),
+    Replayed(3),
+    Replayed(3, product=FiniteDifference()),
+    Reversible(3, product=FiniteDifference()),
+    Implicit(Neumann(1, 0.1)),
+    Implicit(Neumann(1, 0.1), product=FiniteDifference()),
+    Lookahead(),
+    Lookahead(Alignment("ghost")),
+    Lookahead(FiniteDifference()),
+]
+
+
 @pytest.mark.parametrize("kind", [parametrizations.spectral_norm, nn.utils.spectral_norm])
-def test_power_iterations_are_refused_where_a_second_derivative_is_taken(kind) -> None:
+def test_power_iterations_are_refused_by_every_signal(kind) -> None:
     torch.manual_seed(0)
     made = between(nn.Tanh(), kind(nn.Linear(D, 6)))().double()
     call = shown(made)
-    for signal in (Unrolled(3), Replayed(3), Implicit(Neumann(1, 0.1))):
+    for signal in POWER_ITERATIONS:
         with pytest.raises(UnsupportedStudentError, match=r"spectral norm of '0'.*evaluation"):
             signal(*call)
-    Lookahead()(*call)
     torch.manual_seed(0)
     layer = kind(nn.Linear(D, 6))
     frozen = between(nn.Tanh(), layer)().double()

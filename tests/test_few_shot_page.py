@@ -1,11 +1,11 @@
-"""The example of the page about data learns a start in every way that the page names."""
+"""The few-shot example of the recipes' page learns a start in every way that it names."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parent.parent / "docs" / "data.md"
+PAGE = Path(__file__).parent.parent / "docs" / "recipe-parts.md"
 JOINT, ALONE = "teacher = weights  #", "teacher = Plain()  #"
 EXACT, FIRST = "signal = Unrolled(K)  #", "signal = Replayed(K, product=FirstOrder())  #"
 

@@ -12,7 +12,15 @@ from tutelage.losses.objectives import expected_error
 from tutelage.losses.targets import CrossEntropy, require_classes
 from tutelage.per_example import gradient_dots as gradient_dots
 from tutelage.signals import Lookahead, Unrolled
-from tutelage.teachers import DynamicLoss, InternalState, LossWeigher, Plain
+from tutelage.teachers import (
+    Blending,
+    DynamicLoss,
+    InternalState,
+    LossWeigher,
+    Mixup,
+    OutOfFoldTargets,
+    Plain,
+)
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
@@ -139,3 +147,27 @@ def test_labels_are_checked_before_they_go_to_a_device():
     require_classes(torch.tensor([0, 255, 2]), 3, ignored=(255,))
     with pytest.raises(UsageError, match="row 2 of the batch has label -1"):
         require_classes(torch.tensor([0, 255, -1]), 3, ignored=(255,))
+
+
+@pytest.mark.parametrize(
+    ("teacher", "owner"),
+    [
+        (lambda: Blending(C), "blending"),
+        (lambda: Mixup(classes=C, alpha=1.0), "blending"),
+        (
+            lambda: OutOfFoldTargets(
+                torch.arange(4), torch.full((4, C), 1 / C), torch.tensor([0, 1, 2, 0])
+            ),
+            "OutOfFoldTargets",
+        ),
+    ],
+)
+@pytest.mark.parametrize("mark", [-100, -1])
+def test_a_teacher_that_reads_all_labels_says_that_an_example_has_none(teacher, owner, mark):
+    model, marked = student(), CrossEntropy(ignored=(mark,))
+    tutor = Tutor(model, SGD(model.parameters(), lr=0.1), teacher().double(), objective=marked)
+    with pytest.raises(
+        UsageError,
+        match=rf"row 2 of the batch has label {mark}, which is no class: {owner} reads the",
+    ):
+        tutor.step(batch([0, 1, mark, 2]))

@@ -1,16 +1,33 @@
 """Rows that the student sees a few at a time make the step of the one big batch."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from tests.cases import OPTIMIZERS, STUDENTS, B, InputWeigher, build, close, stream, watched
+from tests.cases import (
+    OPTIMIZERS,
+    STUDENTS,
+    B,
+    C,
+    D,
+    InputWeigher,
+    build,
+    close,
+    stream,
+    watched,
+)
 from tests.signals.test_exactness import teacher_for
 from tests.tutoring import Copies, same, teaching
+from tutelage.errors import UnsupportedStudentError
+from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import Alignment
 from tutelage.teachers import InternalState, Plain
+from tutelage.training import step as passes
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, Observation
 
@@ -135,3 +152,90 @@ def test_what_needs_all_rows_at_once_is_refused() -> None:
         teaching(Lookahead(product=Alignment("ghost")), micro_batch=3)
     with pytest.raises(ValueError, match="at least 1, got 0"):
         Tutor(student, optimizer, Plain(), micro_batch=0)
+
+
+def contrastive(outputs: Tensor, _: Tensor) -> Tensor:
+    """InfoNCE between the first and the second half of the classes."""
+    a, b = outputs[:, :2], outputs[:, 1:]
+    return cross_entropy(a @ b.T, torch.arange(len(a)))
+
+
+class Attends(nn.Module):
+    """Attention over the batch, with dropout."""
+
+    def __init__(self, *, detach: bool = False, drop: float = 0.0) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(D, 6), nn.Linear(6, C)
+        self.drop, self.detach = nn.Dropout(drop), detach
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.drop(self.first(x))
+        others = hidden.detach() if self.detach else hidden
+        return self.last(hidden + (hidden @ others.T).softmax(1) @ others)
+
+
+class Noisy(nn.Linear):
+    """Draws in every mode, of which nothing is known."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input + 0.1 * torch.randn_like(input))
+
+
+def stepped(student: nn.Module, micro_batch: int | None, objective: Any) -> nn.Module:
+    optimizer = SGD(student.parameters(), lr=0.1)
+    tutor = Tutor(
+        student, optimizer, Plain(), objective=objective, micro_batch=micro_batch, seed=3
+    )
+    batches = stream()
+    for _ in range(2):
+        tutor.step(next(batches))
+    return student
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 100])
+@pytest.mark.parametrize(
+    ("student", "objective"),
+    [
+        (lambda: nn.Linear(D, C), contrastive),
+        (lambda: nn.Sequential(nn.Linear(D, C), nn.BatchNorm1d(C)), contrastive),
+        (Attends, cross_entropy),
+        (lambda: Attends(detach=True), cross_entropy),
+        (lambda: Attends(drop=0.5), cross_entropy),
+    ],
+)
+def test_rows_that_depend_on_one_another_are_refused(student, objective, rows) -> None:
+    if rows >= B:  # one micro-batch is the whole batch
+        stepped(student().double(), rows, objective)
+        return
+    with pytest.raises(UnsupportedStudentError, match=rf"micro_batch={rows} .*other rows"):
+        stepped(student().double(), rows, objective)
+
+
+@pytest.mark.parametrize("student", [lambda: nn.BatchNorm1d(D), lambda: Noisy(D, C)])
+def test_batch_statistics_and_random_numbers_are_no_such_dependence(student) -> None:
+    stepped(student().double(), 4, cross_entropy)
+
+
+def test_the_check_changes_no_training() -> None:
+    class Queue(nn.Module):
+        """An objective with a memory."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros((), dtype=torch.float64))
+
+        def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+            self.seen += float(np.random.rand())  # noqa: NPY002 - as other people's code
+            return cross_entropy(outputs, targets) * (1 + self.get_buffer("seen"))
+
+    def run(*, checked: bool) -> list[Tensor]:
+        np.random.seed(0)  # noqa: NPY002
+        torch.manual_seed(0)
+        own = Queue()
+        with pytest.MonkeyPatch.context() as patch:
+            if not checked:
+                patch.setattr(passes, "require_separate_rows", lambda *_: None)
+            student = stepped(nn.Sequential(nn.Linear(D, C), nn.Dropout()).double(), 4, own)
+        return [*student.parameters(), *own.buffers(), torch.rand(3)]
+
+    assert same(run(checked=True), run(checked=False))

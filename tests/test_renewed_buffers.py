@@ -11,7 +11,7 @@ from torch.optim import SGD
 
 from tests.awkward import B, Body, D, plain
 from tests.tutoring import same
-from tutelage.errors import InexactWindowError
+from tutelage.errors import InexactWindowError, UsageError
 from tutelage.signals import (
     GradientAlignment,
     Lookahead,
@@ -20,10 +20,11 @@ from tutelage.signals import (
     Reversible,
     Signal,
     Unrolled,
+    WholeRun,
 )
 from tutelage.teachers import KeepOrDrop, Permuted, Plain
 from tutelage.training.forward import prediction_lesson
-from tutelage.training.loops import episodic
+from tutelage.training.loops import Episode, episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, as_lesson
 
@@ -322,3 +323,38 @@ def test_buffers_that_are_not_written_to_are_kept_once_for_all_steps() -> None:
     assert len(kept) == 3
     assert len({buffers["table"].data_ptr() for buffers in kept if buffers}) == 1
     assert copy.deepcopy(tutor.teacher.state_dict()).keys() == {"phi", "table"}
+
+
+def made(_: int) -> tuple[nn.Module, SGD]:
+    student = fresh(Body)
+    return student, SGD(student.parameters(), lr=0.1, momentum=0.9)
+
+
+def first_run(teacher: nn.Module, batches: list[Batch], signal: WholeRun) -> Episode:
+    own = SGD(teacher.parameters(), lr=1.0)
+    return next(
+        episodic(made, teacher, own, lambda _: batches, lambda _: rows_of(9), signal=signal)
+    )
+
+
+RUN = [rows_of(step) for step in range(3)]
+
+
+@pytest.mark.parametrize(
+    "signal", [Unrolled(3), Replayed(3), Reversible(3, exact=True)], ids=repr
+)
+def test_whole_runs_refuse_a_teacher_that_counts_on_renewed_buffers(signal) -> None:
+    with pytest.raises(UsageError, match=r"Renews writes .*\(prepared, weighed\).*whole runs"):
+        first_run(Renews(), RUN, signal)
+    assert not first_run(Standardising(), RUN, signal).skipped
+
+
+@pytest.mark.parametrize("what", ["ids", "inputs"])
+def test_whole_runs_check_their_batches(what) -> None:
+    good = rows_of(1)
+    bad = {
+        "ids": good._replace(ids=good.ids[:, None]),
+        "inputs": good._replace(inputs=good.inputs[:2]),
+    }[what]
+    with pytest.raises(UsageError, match=r"batch(\.ids are| has 2 rows of inputs)"):
+        first_run(ByExample(), [good, bad], Unrolled(2))

@@ -60,6 +60,37 @@ class TiedPair(nn.Module):
         return self.head(self.embed(tokens))
 
 
+class Renewed(nn.Module):
+    """Counts its calls in a buffer that it replaces."""
+
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(D, D)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count = self.count + 1
+        return self.linear(x).tanh()
+
+
+def test_a_part_under_two_names_stays_as_it_is() -> None:
+    part = Renewed()
+    module = nn.Sequential(part, nn.Tanh(), part).double()
+    before = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    theta = {k: (2 * p).detach().requires_grad_() for k, p in module.named_parameters()}
+    x = next(stream()).inputs
+    out, _, buffers = view_of(module).evaluate(theta, dict(module.named_buffers()), x, ())
+    after = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    assert all(after[k] is before[k] for k in before)
+    assert list(theta) == ["0.linear.weight", "0.linear.bias"]
+    assert float(buffers["0.count"]) == 2
+    weight, bias = theta.values()
+    once = (x @ weight.T + bias).tanh().tanh()
+    torch.testing.assert_close(out, (once @ weight.T + bias).tanh())
+
+
 def test_a_tied_weight_is_one_parameter_with_the_gradient_of_both_its_uses() -> None:
     weight = torch.tensor([[1.0, 0], [0, 1], [1, 1]], dtype=torch.float64)
     view = view_of(TiedPair(weight))

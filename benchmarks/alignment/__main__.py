@@ -1,6 +1,6 @@
 """What one gradient-alignment reward costs, here and with other libraries.
 
-    python -m benchmarks.alignment [--students NAME ...] [--rounds 9] [--out FILE]
+    python -m benchmarks.alignment [--cases NAME ...] [--rounds 9] [--out FILE]
 
 Time is CPU time of one torch thread, beyond that of two plain training steps, in percent of
 ONE: every round runs all variants in alternating order, and what is printed is the median of
@@ -11,12 +11,9 @@ correlation are against a backward pass per example in float64, on sixteen examp
 A variant that a library refuses or that is not installed says so.
 """
 
-import argparse
 import statistics
-import warnings
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,11 +22,11 @@ from torch import Tensor
 from benchmarks.alignment.peers import PEERS
 from benchmarks.alignment.students import STUDENTS
 from benchmarks.alignment.variants import OURS, Once, Pair, naive
-from benchmarks.hypergradients.measure import own_peak, peak, timed
-from tutelage.storage.json_files import environment, write_json
+from benchmarks.command import Benchmark, Row, main, size
+from benchmarks.hypergradients.measure import Build, own_peak, peak, timed
 
 VARIANTS: dict[str, Callable[[Pair], Once]] = OURS | PEERS | {"naive loop": naive}
-FEW = 16
+FEW = size(16, 3)
 REFUSALS = (RuntimeError, AttributeError, ValueError, TypeError, KeyError)
 """what libraries raise at a student that they cannot treat"""
 
@@ -82,41 +79,34 @@ def accuracy(student: str, variant: str) -> dict[str, Any]:
     return {"error": gap, "spearman": float(a @ b / (a.norm() * b.norm()))}
 
 
-def peak_here(student: str, variant: str) -> float:
-    """Peak memory of two goes in this process.
-
-    Args:
-        student: The student's name.
-        variant: The variant's.
-
-    Returns:
-        MiB.
-    """
+def twice(student: str, variant: str) -> Build:
+    """Two passes of a variant."""
 
     def build(dtype: torch.dtype) -> Once:
         once = VARIANTS[variant](Pair(student, dtype))
 
-        def twice() -> Tensor:
+        def both() -> Tensor:
             once()
             return once()
 
-        return twice
+        return both
 
-    return own_peak(build)
+    return build
 
 
-def measured(student: str, variants: list[str], rounds: int) -> list[dict[str, Any]]:
+def measured(student: str, rounds: int) -> list[Row]:
     """Measure variants on one student.
 
     Args:
         student: Its name.
-        variants: Names of variants; ``plain`` among them.
         rounds: How many are counted.
 
     Returns:
         One row per variant.
     """
-    rows = {v: {} if v == "plain" else accuracy(student, v) for v in variants}
+    # a step of a wide network takes seconds, the naive loop minutes
+    variants = [v for v in VARIANTS if v != "naive loop" or not student.startswith("wrn")]
+    rows: dict[str, Row] = {v: {} if v == "plain" else accuracy(student, v) for v in variants}
     able = [v for v in variants if "missing" not in rows[v]]
     ready = {v: VARIANTS[v](Pair(student, torch.float32)) for v in able if v != "naive loop"}
     times = timed(ready, rounds)
@@ -125,7 +115,7 @@ def measured(student: str, variants: list[str], rounds: int) -> list[dict[str, A
         once = timed(slow, 1)
         ratio = once["naive loop"][0] / once["plain"][0]
         rows["naive loop"] |= {"time": 200 * (ratio - 1), "quartiles": None, "n": 1}
-    peaks = {v: peak("benchmarks.alignment", student, v) for v in able}
+    peaks = {v: peak("benchmarks.alignment", student, v, twice(student, v)) for v in able}
     for variant in ready:
         pairs = zip(times[variant], times["plain"], strict=True)
         low, middle, high = statistics.quantiles(
@@ -138,52 +128,30 @@ def measured(student: str, variants: list[str], rounds: int) -> list[dict[str, A
     return [{"student": student, "variant": v} | rows[v] for v in variants]
 
 
-def line(row: dict[str, Any]) -> str:
-    """A variant's row of the table.
-
-    Args:
-        row: What was measured.
-
-    Returns:
-        One line.
-    """
+def line(row: Row) -> str:
+    """A variant with the time and memory that it adds in percent, and its error."""
     if "missing" in row:
-        return f"  {row['variant']:24} {row['missing']}"
+        return f"{row['variant']:24} {row['missing']}"
     spread = "" if row["quartiles"] is None else "[{:.0f}, {:.0f}]".format(*row["quartiles"])
-    told = f"  {row['variant']:24} {row['time']:+7.0f} % {spread:14} n={row['n']:<3}"
-    told += f"{row['peak_mib']:7.0f} MiB {row['memory']:+6.0f} %"
-    return told + (f"   {row['error']:.1e}  {row['spearman']:.3f}" if "error" in row else "")
+    text = f"{row['variant']:24} {row['time']:+7.0f} % {spread:14} n={row['n']:<3}"
+    text += f"{row['peak_mib']:7.0f} MiB {row['memory']:+6.0f} %"
+    return text + (f"   {row['error']:.1e}  {row['spearman']:.3f}" if "error" in row else "")
 
 
-def main() -> None:
-    """Measure the students asked for, print a table and write it as JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--students", nargs="*", choices=STUDENTS, default=list(STUDENTS))
-    parser.add_argument("--variants", nargs="*", choices=VARIANTS, default=list(VARIANTS))
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    if asked.peak is not None:
-        print(peak_here(*asked.peak))
-        return
-    variants = ["plain", *(v for v in asked.variants if v != "plain")]
-    fast = [v for v in variants if v != "naive loop"]
-    results = []
-    print(
-        "  variant                  added time              peak memory        error  spearman"
-    )
-    for student in asked.students:
-        print(student)
-        wide = student.startswith("wrn")  # a step takes seconds, the naive loop minutes
-        for row in measured(student, fast if wide else variants, asked.rounds):
-            print(line(row), flush=True)
-            results.append(row)
-        if asked.out is not None:
-            write_json(asked.out, {"environment": environment(), "results": results})
+def ratio(row: Row) -> float | None:
+    """Time of both steps in that of two plain ones."""
+    return 1 + row["time"] / 200 if "time" in row else None
 
+
+BENCHMARK = Benchmark(
+    cases=tuple(STUDENTS),
+    measure=measured,
+    line=line,
+    rounds=9,
+    names=("student", "variant"),
+    ratio=ratio,
+    peak=lambda student, variant: own_peak(twice(student, variant)),
+)
 
 if __name__ == "__main__":
-    main()
+    main(BENCHMARK, __doc__)

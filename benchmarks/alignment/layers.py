@@ -1,18 +1,15 @@
 """What alignments over a few layers say about those over all of them, on trained students.
 
-    python -m benchmarks.alignment.layers [--seeds 5] [--out FILE]
+    python -m benchmarks.alignment.layers [--cases NAME ...] [--rounds 5] [--out FILE]
 
 A two-block CNN (33 thousand parameters) and a ResNet-20 learn 2000 digits of which 40 % carry a
 wrong label. Then the alignment of 500 of them with the gradient of 500 clean held-out ones is
 taken, with batch normalisation as in evaluation. Printed is the rank correlation with the exact
-values over all layers, as mean and standard deviation over seeds.
+values over all layers, as mean and standard deviation over seeds, one a round.
 """
 
-import argparse
 import statistics
-import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,15 +17,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.alignment.__main__ import ranks
+from benchmarks.command import Benchmark, Row, main, size
 from tutelage.models import build_student
 from tutelage.per_example import gradient_dots as gradient_dots
-from tutelage.storage.json_files import environment, write_json
 from tutelage.types import Batch, Params
 from tutelage_cli.data.noise import corrupt, transition_matrix
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import balanced_rows
 
-HELD_OUT, SHOWN, JUDGED, BATCH = 500, 2000, 500, 100
+HELD_OUT, SHOWN, JUDGED, BATCH = size(500, 10), size(2000, 20), size(500, 10), size(100, 10)
 EPOCHS = {"cnn": 3, "resnet20": 3}
 LAYERS: dict[str, dict[str, list[str]]] = {
     "cnn": {"head": ["fc"], "head and last block": ["fc", "conv2", "bn2"]},
@@ -142,28 +139,23 @@ def one_seed(name: str, seed: int) -> dict[str, float]:
     return {way: float(r @ exact / (r.norm() * exact.norm())) for way, r in found.items()}
 
 
-def main() -> None:
-    """Measure both students, print a table and write it as JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--students", nargs="*", choices=LAYERS, default=list(LAYERS))
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    results = []
-    for name in asked.students:
-        seeds = [one_seed(name, seed) for seed in range(asked.seeds)]
-        for way in seeds[0]:
-            values = [seed[way] for seed in seeds]
-            spread = statistics.stdev(values) if len(values) > 1 else 0.0
-            row = {"student": name, "way": way, "n": len(values)}
-            results.append(row | {"spearman": statistics.mean(values), "spread": spread})
-            told = f"{statistics.mean(values):.3f} ({spread:.3f})"
-            print(f"{name:9} {way:22} spearman {told}  n={len(values)}", flush=True)
-    if asked.out is not None:
-        write_json(asked.out, {"environment": environment(), "results": results})
+def measured(name: str, rounds: int) -> list[Row]:
+    """Rank correlations of every way, over as many seeds as there are rounds."""
+    seeds, rows = [one_seed(name, seed) for seed in range(rounds)], []
+    for way in seeds[0]:
+        values = [seed[way] for seed in seeds]
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        row = {"student": name, "way": way, "n": len(values)}
+        rows.append(row | {"spearman": statistics.mean(values), "spread": spread})
+    return rows
 
+
+def line(row: Row) -> str:
+    """A way with its rank correlation."""
+    return f"{row['way']:22} spearman {row['spearman']:.3f} ({row['spread']:.3f})  n={row['n']}"
+
+
+BENCHMARK = Benchmark(tuple(LAYERS), measured, line, rounds=5, names=("student", "way"))
 
 if __name__ == "__main__":
-    main()
+    main(BENCHMARK, __doc__)

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from benchmarks.command import size
 from benchmarks.hypergradients.students import Block, group_norm, resnet20
 
-ROWS = 64
+ROWS, PIXELS = size(64, 4), size(32, 8)
 
 
 def wide_resnet(norm: Callable[[int], nn.Module]) -> nn.Module:
@@ -112,7 +113,7 @@ def built(
     student = STUDENTS[name]().to(dtype).train()
     batches = []
     for _ in range(2):
-        images = torch.randn(rows, 3, 32, 32).to(dtype)
+        images = torch.randn(rows, 3, PIXELS, PIXELS).to(dtype)
         words = torch.randint(0, 1000, (rows, 32))
         inputs = words if name == "transformer" else images
         batches.append((inputs, torch.randint(0, 10, (rows,))))

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.command import size
 from benchmarks.hypergradients.measure import Case, Once
 from benchmarks.hypergradients.students import group_norm, resnet20
 from tutelage.bilevel import BilevelProblem
@@ -19,6 +20,7 @@ from tutelage.training.loops import planned_steps
 from tutelage.types import Batch, Lesson, Window, as_lesson
 
 RATE = 0.05
+ROWS, PIXELS = size(64, 3), size(32, 8)
 
 
 class Mask(nn.Module):
@@ -55,7 +57,11 @@ def parts(dtype: torch.dtype) -> tuple[nn.Module, Mask, Batch, Batch]:
     torch.manual_seed(0)
     student, teacher = resnet20(group_norm).to(dtype), Mask().to(dtype)
     train, held_out = (
-        Batch(torch.randn(64, 3, 32, 32).to(dtype), torch.randint(10, (64,)), torch.arange(64))
+        Batch(
+            torch.randn(ROWS, 3, PIXELS, PIXELS).to(dtype),
+            torch.randint(10, (ROWS,)),
+            torch.arange(ROWS),
+        )
         for _ in range(2)
     )
     return student, teacher, train, held_out

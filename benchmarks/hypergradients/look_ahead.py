@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from benchmarks.hypergradients.measure import Build, Case, Once
 from benchmarks.hypergradients.one_step import (
     RATE,
+    ROWS,
     Iteration,
     by_hand,
     plain,
@@ -84,7 +85,7 @@ def look_ahead(norm: Norm, signal: Lookahead, dtype: torch.dtype) -> Once:
     it = Iteration(norm, dtype)
     optimizer = torch.optim.SGD(it.student.parameters(), RATE)
     tutor = Tutor(it.student, optimizer, ByLoss(it.weigher), it.learner, signal=signal)
-    rows = torch.arange(64)
+    rows = torch.arange(ROWS)
     batch = Batch(it.inputs, it.targets, rows)
     held_out = Batch(it.held_inputs, it.held_targets, rows)
 

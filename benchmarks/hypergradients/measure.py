@@ -15,11 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks.command import size
+
 Once = Callable[[], Tensor | None]
 """does the work once; returns the hypergradient, flat, where there is one"""
 Build = Callable[[torch.dtype], Once]
 """makes models and data of a type, and what works on them"""
 
+PAGE = 4
+"""KiB, the least that memory can grow by"""
 TIGHT = {
     # freed memory goes back to the system, so that the resident set shows what is alive
     "MALLOC_MMAP_THRESHOLD_": "65536",
@@ -60,7 +64,7 @@ def measured(name: str, case: Case, rounds: int) -> list[dict[str, Any]]:
             rows[variant] = {"missing": f"not installed ({error.name})"}
     reference = case.reference(torch.float64)()
     errors = {k: _error(case.variants[k](torch.float32)(), reference) for k in ready}
-    peaks = {k: peak("benchmarks.hypergradients", name, k) for k in ready}
+    peaks = {k: peak("benchmarks.hypergradients", name, k, case.variants[k]) for k in ready}
     times = timed(ready, min(rounds, case.rounds))
     for variant in ready:
         spent = [a / b for a, b in zip(times[variant], times[case.unit], strict=True)]
@@ -97,17 +101,20 @@ def timed(ready: Mapping[str, Once], rounds: int) -> dict[str, list[float]]:
     return times
 
 
-def peak(benchmark: str, case: str, variant: str) -> float:
+def peak(benchmark: str, case: str, variant: str, build: Build) -> float:
     """Peak memory of a variant above that of its models and data, in a fresh process.
 
     Args:
         benchmark: The benchmark's module, which takes ``--peak``.
         case: The case's name there.
         variant: The variant's name.
+        build: The variant; at small sizes it runs in this process, to save its start.
 
     Returns:
         MiB.
     """
+    if size(0, 1):
+        return own_peak(build)
     command = [sys.executable, "-W", "ignore", "-m", benchmark]
     done = subprocess.run(
         [*command, "--peak", case, variant],
@@ -143,7 +150,7 @@ def own_peak(build: Build) -> float:
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     once()
     high = _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return (high - before) / 1024
+    return max(high - before, PAGE) / 1024
 
 
 def _status(key: str) -> int:

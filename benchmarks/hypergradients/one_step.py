@@ -14,10 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from benchmarks.command import size
 from benchmarks.hypergradients.measure import Once
 from benchmarks.hypergradients.students import Norm, resnet20
 
 RATE = 0.05
+ROWS, PIXELS = size(64, 3), size(32, 8)
 
 
 class Iteration:
@@ -29,9 +31,9 @@ class Iteration:
         self.weigher = nn.Sequential(
             nn.Linear(1, 100), nn.ReLU(), nn.Linear(100, 1), nn.Sigmoid(), nn.Flatten(0)
         ).to(dtype)
-        self.inputs = torch.randn(64, 3, 32, 32).to(dtype)
-        self.held_inputs = torch.randn(64, 3, 32, 32).to(dtype)
-        self.targets, self.held_targets = torch.randint(10, (2, 64))
+        self.inputs = torch.randn(ROWS, 3, PIXELS, PIXELS).to(dtype)
+        self.held_inputs = torch.randn(ROWS, 3, PIXELS, PIXELS).to(dtype)
+        self.targets, self.held_targets = torch.randint(10, (2, ROWS))
         self.phi = list(self.weigher.parameters())
         self.learner = torch.optim.Adam(self.phi, 1e-3)
 

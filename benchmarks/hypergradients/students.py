@@ -6,6 +6,8 @@ from itertools import pairwise
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.command import size
+
 Norm = Callable[[int], nn.Module]
 
 
@@ -56,7 +58,7 @@ def resnet20(norm: Norm) -> nn.Module:
     Returns:
         The student, of ten classes.
     """
-    widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64]
+    widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64][:: size(1, 3)]
     blocks = [Block(a, b, norm) for a, b in pairwise(widths)]
     stem = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), norm(16), nn.ReLU()]
     return nn.Sequential(

@@ -227,5 +227,5 @@ def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
     try:
         from sacrebleu import corpus_bleu
     except ImportError as error:
-        raise MissingExtraError("sacrebleu", "text") from error
+        raise MissingExtraError("sacrebleu", "papers") from error
     return float(corpus_bleu(list(outputs), [list(references)], lowercase=True).score)

@@ -62,7 +62,7 @@ def scores() -> Any:
     try:
         from cleanlab.rank import get_label_quality_scores
     except ImportError as error:
-        raise MissingExtraError("cleanlab", "labels") from error
+        raise MissingExtraError("cleanlab", "papers") from error
     return get_label_quality_scores
 
 

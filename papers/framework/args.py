@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from tutelage.errors import UsageError, nearest
-from tutelage_cli.terminal import Speech
+from tutelage_cli.terminal import Output
 
 SCALES = {
     "smoke": "two steps on a handful of examples: shows that it runs, decides nothing",
@@ -54,7 +54,7 @@ class Reproduce:
     """Settings that replace the scale's own; needs a folder of its own (--out), so that
     published results stay as they are."""
 
-    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
 
 def check(args: Reproduce) -> None:

@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from PIL import Image
 from papers.framework.page import number
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.report import styles
-from tutelage_cli.report.styles import BLUE, INK, VERMILION, Look
+from tutelage_cli.report.styles import BLUE, INK, VERMILION, LineStyle
 
 COLUMNS = 2  # plots side by side
 WIDTH, HEIGHT = 4.2, 3.1  # of a plot with its title, inches
@@ -63,23 +63,27 @@ def write_figure(content: Mapping[str, Any], file: Path) -> None:
 
 
 def figure(content: Mapping[str, Any]) -> str:
-    """The figure as text; the same for the same result.
+    """The figure as text; the same for the same result."""
+    plots = content["plots"]
+    rows = -(-len(plots) // COLUMNS)
+
+    def draw(whole: Figure) -> str:
+        places = whole.subfigures(rows, COLUMNS, squeeze=False).flatten()
+        pairs = zip(plots, places, strict=False)
+        return " ".join(_draw(place, plot, content) for plot, place in pairs)
+
+    return svg((COLUMNS * WIDTH, rows * HEIGHT), draw)
+
+
+def svg(inches: tuple[float, float], draw: Callable[[Figure], str]) -> str:
+    """An SVG document of what ``draw`` puts into a figure, under the title that it returns.
 
     Note: matplotlib reads its settings from one global table, which is changed while the
     figure is made, so do not draw from two threads.
     """
-    plots = content["plots"]
-    rows = -(-len(plots) // COLUMNS)
     with matplotlib.style.context(["default", STYLE]):
-        whole = Figure(figsize=(COLUMNS * WIDTH, rows * HEIGHT), layout="constrained")
-        places = whole.subfigures(rows, COLUMNS, squeeze=False).flatten()
-        words = [
-            _draw(place, plot, content) for plot, place in zip(plots, places, strict=False)
-        ]
-        text = io.StringIO()
-        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type")) | {
-            "Title": " ".join(words)
-        }
+        whole, text = Figure(figsize=inches, layout="constrained"), io.StringIO()
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type")) | {"Title": draw(whole)}
         whole.savefig(text, format="svg", metadata=metadata)
     return text.getvalue()
 
@@ -96,7 +100,7 @@ def _draw(place: SubFigure, plot: Mapping[str, Any], content: Mapping[str, Any])
 
 
 def _draw_lines(axes: Axes, plot: Mapping[str, Any], series: Mapping[str, Any]) -> str:
-    looks = styles.arm_looks(list(plot["lines"]))
+    looks = styles.arm_styles(list(plot["lines"]))
     lines = [
         _over_seeds(name, series.get(arm, {}).get(one, []))
         for name, (arm, one) in plot["lines"].items()
@@ -106,7 +110,7 @@ def _draw_lines(axes: Axes, plot: Mapping[str, Any], series: Mapping[str, Any]) 
         x, look = np.arange(1, len(line.mean) + 1), looks[line.name]
         axes.fill_between(x, line.low, line.high, color=look.colour, alpha=styles.TINT, lw=0)
         every = 1 + len(x) // 13
-        axes.plot(x, line.mean, label=_plain(line.name), markevery=every, **_stroke(look))
+        axes.plot(x, line.mean, label=_plain(line.name), markevery=every, **stroke(look))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=_plain(plot["across"]), ylabel=_plain(plot["label"]))
     if lines:
@@ -126,9 +130,10 @@ def _over_seeds(name: str, seeds: Sequence[Sequence[float | None] | None]) -> Li
     )
 
 
-def _stroke(look: Look) -> dict[str, Any]:
-    dash = (0, look.dash) if look.dash else "-"
-    return {"color": look.colour, "ls": dash, "marker": look.marker, "lw": 1.5, "ms": 4.5}
+def stroke(style: LineStyle) -> dict[str, Any]:
+    """Arguments for ``Axes.plot`` that draw a line in this style."""
+    dash = (0, style.dash) if style.dash else "-"
+    return {"color": style.colour, "ls": dash, "marker": style.marker, "lw": 1.5, "ms": 4.5}
 
 
 def _draw_images(place: SubFigure, drawing: Mapping[str, Any]) -> None:

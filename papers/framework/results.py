@@ -12,7 +12,7 @@ from papers.framework.plan import Plan
 from papers.framework.recipe import Panel, Recipe
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_json
-from tutelage_cli.claims import RULE, UNDECIDED, Arms, Claim, judge, together
+from tutelage_cli.claims import RULE, UNDECIDED, Arms, Claim, combined_verdict, evaluate
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.intervals import mean_interval
 
@@ -103,10 +103,10 @@ def _printed(recipe: Recipe) -> list[dict[str, Any]]:
 def _verdicts(claims: Sequence[Claim], arms: Arms, scale: str) -> dict[str, Any]:
     verdicts = []
     for claim in claims:
-        judged = [judge(comparison, arms) for comparison in claim.comparisons]
+        judged = [evaluate(comparison, arms) for comparison in claim.comparisons]
         if scale == "smoke":
             judged = [j._replace(verdict=UNDECIDED, why="smoke scale") for j in judged]
-        verdict = together([j.verdict for j in judged])
+        verdict = combined_verdict([j.verdict for j in judged])
         each = [j._asdict() for j in judged]
         verdicts.append({
             "text": claim.text,
@@ -118,7 +118,7 @@ def _verdicts(claims: Sequence[Claim], arms: Arms, scale: str) -> dict[str, Any]
     whole = {
         "text": " ".join(claim["text"] for claim in papers),
         "rule": RULE if scale != "smoke" else f"Not decided at smoke scale: {SCALES['smoke']}.",
-        "verdict": together([claim["verdict"] for claim in papers]),
+        "verdict": combined_verdict([claim["verdict"] for claim in papers]),
     }
     return {"claim": whole, "claims": verdicts}
 

@@ -1,7 +1,8 @@
 """Teach neural networks how to be trained.
 
 A teacher learns, while a student trains, how much each example counts; the result is a
-commentary, a small artifact kept beside a data set and used again.
+commentary, a small artifact kept beside a data set and used again. All that is public is a name
+of this package or of a package that it names, such as ``tutelage.signals.Reversible``.
 """
 
 from importlib import import_module
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
         commentaries,
         crossfit,
         data,
+        distributed,
         integrations,
         logs,
         losses,
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
         per_example,
         signals,
         teachers,
+        training,
     )
+    from tutelage.bilevel import BilevelProblem
     from tutelage.commentaries import load_commentary, save_commentary
     from tutelage.per_example import Recorder, gradient_dots
-    from tutelage.signals import Lookahead, Reversible, Unrolled
+    from tutelage.signals import Lookahead, Reversible, Unrolled, products
     from tutelage.teacher import Teacher
     from tutelage.training import loops
     from tutelage.training.tutor import Tutor
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "BilevelProblem",
     "Estimate",
     "Lesson",
     "Lookahead",
@@ -46,6 +51,7 @@ __all__ = [
     "commentaries",
     "crossfit",
     "data",
+    "distributed",
     "gradient_dots",
     "integrations",
     "load_commentary",
@@ -54,13 +60,16 @@ __all__ = [
     "losses",
     "models",
     "per_example",
+    "products",
     "save_commentary",
     "signals",
     "teachers",
+    "training",
 ]
 
 _HOMES = {
     "Batch": "types",
+    "BilevelProblem": "bilevel",
     "Estimate": "types",
     "Lesson": "types",
     "Lookahead": "signals",
@@ -74,13 +83,13 @@ _HOMES = {
     "Window": "types",
     "gradient_dots": "per_example",
     "load_commentary": "commentaries",
+    "loops": "training",
+    "products": "signals",
     "save_commentary": "commentaries",
 }
 
 
 def __getattr__(name: str) -> object:  # so that `tutelage --help` need not wait for torch
-    if name == "loops":
-        return import_module("tutelage.training.loops")
     if name in _HOMES:
         return getattr(import_module(f"tutelage.{_HOMES[name]}"), name)
     if name in __all__:

@@ -22,7 +22,7 @@ class Teacher(nn.Module):
     see the buffers before the step.
 
     Attributes:
-        normalise: The rule of ``tutelage.losses.reduction.weighted_loss``.
+        normalise: The rule of ``tutelage.losses.weighted_loss``.
         taps: Names of the student's modules whose outputs are in ``Observation.features``.
         deep: Keep the derivative of weights with respect to the student, ``dw/dtheta``, in the
             student's gradient; None: if the teacher grades. If False and weights depend on the

@@ -155,6 +155,8 @@ class Window:
     """of the training loss at the last step, if the step is tentative"""
     entries: Params | None = None
     """a sample of the parameters before the first step, where the signal reconstructs it"""
+    buffers: Params | None = None
+    """the student's buffers before the first step, where the signal reconstructs the rest"""
 
 
 class Estimate(NamedTuple):
@@ -163,7 +165,8 @@ class Estimate(NamedTuple):
     It includes the paths of the teacher's parameters through every step of the window, with
     each step's batch, settings, random numbers and ``Progress`` fixed. If the teacher weighs by
     the student's outputs and is not ``deep``, the effect of earlier steps on later weights is
-    left out, and ``facts`` has ``weights_fixed``.
+    left out, and ``facts`` has ``weights_fixed``. Where the student, the objective or the
+    teacher's grades detach a path, it has ``detached``.
     """
 
     grad: Params
@@ -172,6 +175,8 @@ class Estimate(NamedTuple):
     """scalar"""
     facts: Mapping[str, float] = MappingProxyType({})
     """diagnostics by name; see each signal"""
+    end: StudentState | None = None
+    """the student after the recomputed steps, where the signal recomputes all from the start"""
 
 
 def as_lesson(batch: Batch) -> Lesson:

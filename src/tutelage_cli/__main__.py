@@ -1,16 +1,42 @@
-"""The command ``tutelage``, which ends alike wherever it is interrupted, imports included."""
+"""The command ``tutelage``: checks that its packages are installed, and ends on Ctrl-C."""
 
 import sys
+from importlib.util import find_spec
 
 from tutelage.errors import interrupted
 
-STOPPED = 130
-"""the exit code"""
+WRONG_USE, STOPPED = 2, 130
+"""exit codes"""
+MODULES = {
+    "altair": "altair",
+    "datasets": "datasets",
+    "joblib": "joblib",
+    "mlxtend": "mlxtend",
+    "PIL": "pillow",
+    "pyarrow": "pyarrow",
+    "yaml": "pyyaml",
+    "rich": "rich",
+    "sklearn": "scikit-learn",
+    "scipy": "scipy",
+    "tensorboard": "tensorboard",
+    "tokenizers": "tokenizers",
+    "torchvision": "torchvision",
+    "tyro": "tyro",
+    "vl_convert": "vl-convert-python",
+}
+"""Modules of the extra ``train`` and the packages that bring them."""
 
 
 def main() -> int:
     """Run the command line."""
     try:
+        missing = [package for module, package in MODULES.items() if find_spec(module) is None]
+        if missing:
+            sys.stderr.write(
+                f"tutelage: not installed: {', '.join(missing)}. "
+                "Install the command line with: pip install 'tutelage[train]'\n"
+            )
+            return WRONG_USE
         from tutelage_cli.cli import main as run  # takes a while, in which Ctrl-C may come
 
         return run()

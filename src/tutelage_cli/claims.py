@@ -1,4 +1,4 @@
-"""Claims as comparisons of measured numbers, and how they are judged: by an interval."""
+"""Claims as comparisons of measured numbers, tested by the interval of their difference."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,19 +31,19 @@ class Comparison:
 
     what: Measure
     side: Literal["above", "below"]
-    than: Measure | float
+    other: Measure | float
     margin: float = 0.0
     """by how much more; negative: "not much worse" """
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """The measured numbers it speaks of."""
-        return (self.what, self.than) if isinstance(self.than, tuple) else (self.what,)
+        """The measured numbers that it compares."""
+        return (self.what, self.other) if isinstance(self.other, tuple) else (self.what,)
 
     @property
     def text(self) -> str:
-        """The comparison in words."""
-        other = _named(self.than) if isinstance(self.than, tuple) else f"{self.than:g}"
+        """The comparison as text."""
+        other = _named(self.other) if isinstance(self.other, tuple) else f"{self.other:g}"
         by = f" by more than {self.margin:g}" if self.margin else ""
         return f"{_named(self.what)} {self.side} {other}{by}"
 
@@ -54,11 +54,11 @@ class Claim(NamedTuple):
     text: str
     comparisons: tuple[Comparison, ...]
     of_paper: bool = True
-    """False: an expectation of ours, which is judged but not part of the recipe's verdict"""
+    """False: an expectation of ours, which is tested but not part of the recipe's verdict"""
 
 
-class Judged(NamedTuple):
-    """What the seeds say about one comparison."""
+class ComparisonResult(NamedTuple):
+    """One comparison and its test over seeds."""
 
     text: str
     measures: tuple[Measure, ...]
@@ -73,39 +73,39 @@ class Judged(NamedTuple):
     p: float | None
     """one-sided: chance of such a mean, or a larger one, where there is no difference"""
     why: str
-    """nothing, or what keeps it undecided"""
+    """why it is undecided; otherwise empty"""
 
 
-def judge(comparison: Comparison, arms: Arms) -> Judged:
-    """Decide one comparison by the interval of its mean difference."""
+def evaluate(comparison: Comparison, arms: Arms) -> ComparisonResult:
+    """Test one comparison by the interval of its mean difference."""
     columns = [arms[arm][metric] for arm, metric in comparison.measures]
     rows = [row for row in zip(*columns, strict=True) if all(_finite(v) for v in row)]
     lost = len(columns[0]) - len(rows)
     if len(rows) < 2 or lost:
         why = f"{lost} seeds without a finite number" if lost else "one seed cannot tell chance"
         said = comparison.text, comparison.measures, UNDECIDED, len(rows)
-        return Judged(*said, None, None, None, None, why)
+        return ComparisonResult(*said, None, None, None, None, why)
     return _tested(comparison, [_difference(comparison, row) for row in rows])
 
 
-def _tested(comparison: Comparison, differences: Sequence[float]) -> Judged:
+def _tested(comparison: Comparison, differences: Sequence[float]) -> ComparisonResult:
     found = mean_interval(differences)
     verdict = HOLDS if found.above else FAILS if found.below else UNDECIDED
     why = "the interval holds zero" if verdict == UNDECIDED else ""
     said = comparison.text, comparison.measures, verdict, found.n
-    return Judged(*said, found.mean, found.low, found.high, found.p, why)
+    return ComparisonResult(*said, found.mean, found.low, found.high, found.p, why)
 
 
-def together(verdicts: Sequence[str]) -> str:
-    """The verdict on several things that all have to hold."""
+def combined_verdict(verdicts: Sequence[str]) -> str:
+    """The verdict on several comparisons that all have to hold."""
     if FAILS in verdicts:
         return FAILS
     return HOLDS if set(verdicts) == {HOLDS} else UNDECIDED
 
 
 def _difference(comparison: Comparison, row: Sequence[float]) -> float:
-    than = row[1] if isinstance(comparison.than, tuple) else comparison.than
-    gain = row[0] - than if comparison.side == "above" else than - row[0]
+    other = row[1] if isinstance(comparison.other, tuple) else comparison.other
+    gain = row[0] - other if comparison.side == "above" else other - row[0]
     return gain - comparison.margin
 
 

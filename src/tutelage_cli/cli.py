@@ -21,7 +21,7 @@ from tutelage.errors import (
 from tutelage_cli.commentary.args import Commentary, Export, Learn, Show
 from tutelage_cli.compare.args import REPORT_HELP, Report
 from tutelage_cli.inspect.args import INSPECT_HELP, Inspect
-from tutelage_cli.terminal import Speech, say
+from tutelage_cli.terminal import Output, say
 from tutelage_cli.train.args import TRAIN_HELP, Train, base
 from tutelage_cli.train.names import TAUGHT_BY
 
@@ -32,7 +32,7 @@ FLAT = (
     tyro.conf.OmitSubcommandPrefixes,
     tyro.conf.FlagCreatePairsOff,
 )
-"""how flags are named: without the names of the records that they lie in"""
+"""flags are named without the names of the dataclasses that hold them"""
 OTHERS = (
     "wrn-D-K",
     "efficientnet-lite0",
@@ -42,14 +42,14 @@ OTHERS = (
     "FILE.py:FUNCTION",
 )
 """students of images besides those of the catalogue"""
-COMMENTARY_HELP = "Learn a commentary with one student, show what one has learnt, or export it."
+COMMENTARY_HELP = "Learn a commentary with one student, show what it learned, or export it."
 
 
 @dataclass(frozen=True)
 class List:
-    """List the teachers and the students there are."""
+    """List the teachers and the students."""
 
-    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,35 +59,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def exit_code_of(run: Callable[[], int], program: str) -> int:
-    """Run a command; what a user can mend becomes one line on stderr."""
+    """Run a command; an error that the user can correct becomes one line on stderr."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that knows no box-drawing letters
+        sys.stdout.reconfigure(errors="replace")  # a terminal without box-drawing characters
     try:
         return run()
     except KeyboardInterrupt:
         print(f"{program}: interrupted.", file=sys.stderr)
         return STOPPED
     except (UsageError, UnsupportedStudentError, MissingExtraError, OSError) as error:
-        if interrupted(error):  # which a package that was being imported took for its own fault
+        if interrupted(error):  # an interrupt that a package turned into an ImportError
             print(f"{program}: interrupted.", file=sys.stderr)
             return STOPPED
         print(f"{program}: {error}", file=sys.stderr)
         return WRONG_USE
 
 
-def command(asked: Train | Inspect | Report | Commentary | List) -> int:
+def command(args: Train | Inspect | Report | Commentary | List) -> int:
     """Run the command that was given."""
-    if isinstance(asked, List):
-        return list_names(asked)
-    if isinstance(asked, Commentary):
-        return commentary(asked.asked)
-    if isinstance(asked, Inspect | Report):
-        return look(asked)
-    return train(asked)
+    if isinstance(args, List):
+        return list_names(args)
+    if isinstance(args, Commentary):
+        return commentary(args.asked)
+    if isinstance(args, Inspect | Report):
+        return inspect_or_report(args)
+    return train(args)
 
 
 def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
-    """What the words ask for; prints help or a mistake and exits where they ask for that."""
+    """Parse the command line; prints help, or a mistake, and exits where needed."""
     commands = (
         Annotated[
             Train,
@@ -101,46 +101,46 @@ def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
     return tyro.cli(commands, prog="tutelage", args=words, config=FLAT)
 
 
-def train(asked: Train) -> int:
+def train(args: Train) -> int:
     """Run or continue a study."""
     from tutelage_cli.train.command import train as run
 
-    return 0 if run(asked) else STOPPED
+    return 0 if run(args) else STOPPED
 
 
-def look(asked: Inspect | Report) -> int:
-    """Say which examples a run distrusts, or compare runs."""
+def inspect_or_report(args: Inspect | Report) -> int:
+    """List the labels of a run that are likely wrong, or compare runs."""
     from tutelage_cli.compare.command import report
     from tutelage_cli.inspect.command import inspect
 
-    if isinstance(asked, Inspect):
-        inspect(asked)
+    if isinstance(args, Inspect):
+        inspect(args)
     else:
-        report(asked)
+        report(args)
     return 0
 
 
-def commentary(asked: Learn | Show | Export) -> int:
+def commentary(args: Learn | Show | Export) -> int:
     """Learn, show or export a commentary."""
     from tutelage_cli.commentary.command import commentary as run
 
     try:
-        run(asked)
+        run(args)
     except KeyboardInterrupt:
         say(
-            asked.speech.progress(),
+            args.output.progress(),
             "Stopped. The same command goes on after the last whole round.",
         )
         return STOPPED
     return 0
 
 
-def list_names(asked: List) -> int:
-    """Print the teachers and the students there are."""
+def list_names(args: List) -> int:
+    """Print the teachers and the students."""
     from tutelage.models.catalogue import STUDENTS
     from tutelage.models.heads import HEADS
 
-    console = asked.speech.result()
+    console = args.output.result()
     teachers = Table("Teacher", "What it is")
     for name, what in TAUGHT_BY.items():
         teachers.add_row(name, what)
@@ -148,7 +148,7 @@ def list_names(asked: List) -> int:
     console.print(f"Students of images: {', '.join((*STUDENTS, *OTHERS))}")
     console.print("Students of texts: bag, a folder of transformers")
     console.print(f"Students of feature vectors: {', '.join(HEADS)}")
-    asked.speech.document({
+    args.output.document({
         "teachers": dict(TAUGHT_BY),
         "students": [*STUDENTS, *OTHERS],
         "students_of_texts": ["bag", "FOLDER"],

@@ -1,4 +1,4 @@
-"""Whether a difference is more than chance: the one rule by which this project says so."""
+"""The statistical rule of all verdicts: the 90% interval of a mean difference."""
 
 from collections.abc import Sequence
 from statistics import fmean, stdev
@@ -9,11 +9,11 @@ from scipy.stats import t as student_t
 from tutelage.errors import UsageError
 
 LEVEL = 0.9
-"""of the intervals that decide: 5% on each side"""
+"""confidence level of all verdicts: 5% on each side"""
 
 
 class Interval(NamedTuple):
-    """The mean of n values and where that of all such values lies."""
+    """The mean of n values and its confidence interval."""
 
     n: int
     mean: float

@@ -1,4 +1,4 @@
-"""How a command speaks: a result on stdout, progress beside it, or one JSON document."""
+"""Output of a command: a result on stdout, progress, or one JSON document."""
 
 import json
 import math
@@ -17,16 +17,16 @@ from rich.measure import Measurement
 from rich.table import Table
 
 DASH = "\N{EN DASH}"
-"""stands for a value that is missing or not finite"""
+"""in place of a value that is missing or not finite"""
 WIDE = 400
-"""columns that a table may take where no terminal has an edge"""
+"""width of a table in columns where the output is no terminal"""
 IN_A_PIPE = 140
-"""columns at which sentences are broken where no terminal says how wide it is"""
+"""columns at which sentences are wrapped where the output is no terminal"""
 
 
 @dataclass(frozen=True)
-class Speech:
-    """What a command prints, and where."""
+class Output:
+    """Flags of a command that say what it prints."""
 
     quiet: bool = False
     """Print the result alone, without progress."""
@@ -35,34 +35,34 @@ class Speech:
     """Print the result as one JSON document on stdout; progress goes to stderr."""
 
     def progress(self) -> Console:
-        """Where to say what is being done."""
+        """The console for progress."""
         return Console(stderr=self.json, quiet=self.quiet)
 
     def result(self) -> Console:
-        """Where to say what came of it."""
+        """The console for the result."""
         wide = not sys.stdout.isatty() and "COLUMNS" not in os.environ
         return Console(quiet=self.json, width=IN_A_PIPE if wide else None)
 
     def document(self, content: Mapping[str, Any]) -> None:
-        """Print the result as JSON, where that was asked for."""
+        """Print the result as JSON if ``--json`` was given."""
         if self.json:
             text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
             sys.stdout.write(f"{text}\n")
 
 
 class Pace:
-    """How long still, by how long it took so far; time that others had the machine counts."""
+    """Estimates the remaining time from the time taken so far, in wall-clock seconds."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since it was created."""
         return time.monotonic() - self._began
 
     def left(self, done: int | float, total: int | float) -> str:
-        """How long still, in words."""
+        """The remaining time, as text."""
         if not 0 < done < total:
             return ""
         return f"about {clock(self.seconds * (total - done) / done)} left"
@@ -76,12 +76,12 @@ def clock(seconds: float) -> str:
 
 
 def listed(*parts: str) -> str:
-    """Parts of a line, without those that are empty."""
+    """Join the parts of a line that are not empty."""
     return "; ".join(part for part in parts if part)
 
 
 def say(console: Console, text: str) -> None:
-    """Print a line as it is, however wide: without markup, colours or breaks."""
+    """Print a line without markup, colours or line breaks."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -93,15 +93,15 @@ def say_table(
     title: str = "",
     spare: Sequence[str] = (),
 ) -> None:
-    """Print a table whole: never with a number cut off.
+    """Print a table without truncating any cell.
 
-    Where a terminal is too narrow it goes without the columns that can be spared, or else is
-    told line by line. In a file or a pipe it is as wide as it is.
+    On a terminal that is too narrow, the columns in ``spare`` are left out, or else every row
+    is printed as a line. In a file or a pipe the table is as wide as it needs to be.
     """
-    told = [place for place, _ in enumerate(names) if any(row[place] != DASH for row in rows)]
+    filled = [place for place, _ in enumerate(names) if any(row[place] != DASH for row in rows)]
     room = console.width if console.is_terminal else WIDE
     for left_out in ((), spare):
-        kept = [place for place in told if names[place] not in left_out]
+        kept = [place for place in filled if names[place] not in left_out]
         table = _table([names[n] for n in kept], [[row[n] for n in kept] for row in rows])
         width = Measurement.get(console, console.options.update_width(WIDE), table).maximum
         if width <= room:
@@ -114,7 +114,7 @@ def say_table(
     if title:
         say(console, f"{title}:")
     for row in rows:
-        say(console, "; ".join(f"{names[place]}: {row[place]}" for place in told))
+        say(console, "; ".join(f"{names[place]}: {row[place]}" for place in filled))
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

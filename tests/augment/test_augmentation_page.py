@@ -17,7 +17,7 @@ def test_the_examples_run(tmp_path, monkeypatch):
         exec(compile(block, str(PAGE), "exec"), known)
     assert known["changed"].shape == known["images"].shape
     assert known["changed_one"].shape == known["images"][0].shape
-    loaded = known["load_commentary"]("policy", known["student"])
+    loaded = known["tl"].load_commentary("policy", known["student"])
     assert torch.equal(loaded.keep, known["teacher"].keep)
     assert loaded.keep.abs().min() > 0
     many = [known["augment_one"](known["images"][n % 64]) for n in range(200)]

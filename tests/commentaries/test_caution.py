@@ -2,7 +2,7 @@
 
 import pytest
 
-from tutelage.commentaries import caution
+from tutelage.commentaries.caution import caution
 
 SURFACE = {"tap": None, "surface": ["margin", "loss"]}
 OF_STUDENT = [

@@ -43,6 +43,17 @@ def test_the_prior_counts_as_many_examples_and_stands_alone_where_there_is_none(
     torch.testing.assert_close(found.sum(1), torch.ones(3, dtype=torch.float64))
 
 
+def test_shrinkage_is_the_share_of_the_identity() -> None:
+    plain = estimate_transitions(P, LABELS)
+    for share in (0.0, 0.3, 1.0):
+        found = estimate_transitions(P, LABELS, shrinkage=share)
+        want = (1 - share) * plain + share * torch.eye(3, dtype=torch.float64)
+        torch.testing.assert_close(found, want)
+    for share in (-0.1, 1.1):
+        with pytest.raises(UsageError, match=r"allowed: 0\.\.1"):
+            estimate_transitions(P, LABELS, shrinkage=share)
+
+
 def test_known_given_labels_are_counted_beside_the_probabilities():
     counts = tensor([[0, 2, 0], [0, 0, 0], [0, 0, 4]])
     found = estimate_transitions(P, LABELS, given_counts=counts, prior_count=0.0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from tutelage_cli.claims import FAILS, HOLDS, Comparison, judge
+from tutelage_cli.claims import FAILS, HOLDS, Comparison, evaluate
 
 ROOT = Path(__file__).parents[2]
 SAID = {HOLDS: "**better**", FAILS: "**worse**"}
@@ -34,7 +34,7 @@ def _errors(problem: str, file: str, *arms: str) -> list[Gain]:
 
 def _pairs(problem: str, file: str, metric: str, *pairs: str) -> list[Gain]:
     split = [pair.split() for pair in pairs]
-    return [Gain(problem, file, metric, arm, than) for arm, than in split]
+    return [Gain(problem, file, metric, arm, other) for arm, other in split]
 
 
 def _accuracies(problem: str, file: str, *pairs: str) -> list[Gain]:
@@ -162,7 +162,7 @@ def gains_table() -> str:
 
 def _row(gain: Gain) -> str:
     arms = measured(gain.file)
-    judged = judge(
+    judged = evaluate(
         Comparison((gain.arm, gain.metric), gain.side, (gain.instead_of, gain.metric)), arms
     )
     assert judged.mean is not None

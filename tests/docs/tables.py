@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.docs import costs, grid
+from tests.docs import costs, grid, pays
 from tests.docs.measured import ROOT, gains_table
 
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "choose": {"grid": grid.table, "gains": gains_table},
     "performance": costs.TABLES,
+    "pays": {"cells": pays.cells, "decided": pays.decided},
 }
 """by page and name"""
 

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+from papers.pays.curve import curves, drawn
 from tests.docs.costs import stored
 from tests.docs.measured import ROOT
 from tests.docs.tables import TABLES, marked, page
@@ -25,6 +26,14 @@ def test_a_table_is_what_was_measured(name, table) -> None:
         drawn = TABLES[name][table]()
     (found,) = marked(table).findall(page(name).read_text(encoding="utf-8"))
     assert found == drawn, "python -m tests.docs.tables writes it anew"
+
+
+def test_curves_over_checked_labels_are_what_was_measured() -> None:
+    shown = set(re.findall(r"results/pays/([^)]+)\.svg", page("pays").read_text("utf-8")))
+    assert shown == {*curves(ROOT)}
+    for data, points in curves(ROOT).items():
+        file = ROOT / "results" / "pays" / f"{data}.svg"
+        assert file.read_text(encoding="utf-8") == drawn(data, points)
 
 
 def test_the_page_on_hypergradients_says_what_was_measured() -> None:

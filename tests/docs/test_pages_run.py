@@ -17,7 +17,7 @@ NO_METHODS = {
     *("PAPER_SURFACE", "SURFACE", "Draw", "UnlessChanged", "for_other_classes", "predicted"),
     *("Combining", "FromStart", "OneStep", "Signal", "Undoing", "WholeRun"),
     *("Linearised", "Product"),
-    "only_weighs",
+    *("only_weighs", "products"),
 }
 """names beside teachers, signals and products: records, protocols, and parts of a method"""
 

@@ -42,14 +42,14 @@ class Change(NamedTuple):
 
 
 CHANGES = {
-    "taught": Change("plain", 8, 19),
-    "accelerate_": Change("taught", 1, 5, "accelerate"),
-    "lightning_": Change("taught", 6, 16, "lightning"),
+    "taught": Change("plain", 8, 18),
+    "accelerate_": Change("taught", 1, 4, "accelerate"),
+    "lightning_": Change("taught", 6, 15, "lightning"),
     "timm_student": Change("taught", 1, 3, "timm"),
     "torchrun": Change("taught", 4, 12),
     "mixture": Change("taught", 12, 10),
-    "text_classifier": Change("taught", 6, 6, "transformers"),
-    "transformers_": Change("text_classifier", 10, 16, "transformers"),
+    "text_classifier": Change("taught", 6, 5, "transformers"),
+    "transformers_": Change("text_classifier", 10, 15, "transformers"),
 }
 
 

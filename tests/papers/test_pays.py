@@ -5,18 +5,9 @@ import json
 import pytest
 from rich.console import Console
 
-from papers import pays
-from papers.pays import (
-    CELLS,
-    OTHERS,
-    OURS,
-    TAUGHT,
-    Cell,
-    print_table,
-    row_of,
-    run_cells,
-    stored,
-)
+from papers.pays import cells, curve, rows
+from papers.pays.cells import CELLS, LEARNED, Cell, run_cells
+from papers.pays.rows import OTHERS, OURS, counts, print_table, row_of, stored
 from tests.trained import one_line, run_papers
 from tutelage.errors import UsageError
 
@@ -32,7 +23,8 @@ ARMS = {
     "fine-tuned": results(0.6, 0.61, 0.62),
     "pruned": results(0.7, 0.2, 0.2),
     OURS: results(0.7, 0.73, 0.71),
-    TAUGHT: results(0.7, 0.70, 0.72),
+    LEARNED[0]: results(0.7, 0.70, 0.72),
+    LEARNED[1]: results(0.8, 0.83, 0.82),
 }
 
 
@@ -42,34 +34,68 @@ def test_each_is_compared_with_the_best_that_uses_the_same_labels() -> None:
     assert row.ours.mean == pytest.approx((10 + 12 + 9) / 3)
     assert row.ours.above
     assert row.rival == OURS
-    assert row.taught.mean == pytest.approx((0 - 3 + 1) / 3)
-    assert not row.taught.above
-    assert not row.taught.below
+    first, second = (row.taught[name] for name in LEARNED)
+    assert first.mean == pytest.approx((0 - 3 + 1) / 3)
+    assert not first.above
+    assert not first.below
+    assert second.above
+    assert counts([row, row]) == [
+        "Cross-fitting less the best control: above in 2, below in 0, undecided in 0 of 2 "
+        "cells, by the 90% interval.",
+        "margin-loss less the best of everything else: above in 0, below in 0, undecided in 2 "
+        "of 2 cells, by the 90% interval.",
+        "out-of-fold less the best of everything else: above in 2, below in 0, undecided in 0 "
+        "of 2 cells, by the 90% interval.",
+    ]
 
 
 def test_cells_have_names_of_their_own_and_no_arm_of_ours_is_a_control() -> None:
     assert len({cell.name for cell in CELLS}) == len(CELLS)
     assert OURS not in OTHERS
-    assert TAUGHT not in OTHERS
+    assert not {*LEARNED} & {*OTHERS}
 
 
 def test_a_cell_is_one_run_of_the_command_line_and_is_not_run_again(
     tmp_path, monkeypatch
 ) -> None:
     flags = ("--limit", "200", "--epochs", "1", "--batch-size", "20", "--student", "cnn")
-    monkeypatch.setattr(pays, "CELLS", (Cell("mnist5k", "flip2:0.4", 20, flags),))
+    for module in (cells, rows):
+        monkeypatch.setattr(module, "CELLS", (Cell("mnist5k", "flip2:0.4", 20, flags),))
     files = run_cells([], 2, 1, tmp_path)
     first = files[0].read_bytes()
     kept = json.loads(first)
-    assert {*kept["arms"]} >= {TAUGHT, *OTHERS, OURS}
+    assert {*kept["arms"]} >= {*LEARNED, *OTHERS, OURS}
     assert all(len(found) == 2 for found in kept["arms"].values())
     summary = tmp_path / "runs" / "pays" / "mnist5k-flip20.4-20" / "summary.json"
     written = summary.stat().st_mtime_ns
     assert run_cells([], 2, 1, tmp_path)[0].read_bytes() == first
     assert summary.stat().st_mtime_ns == written
+    with pytest.raises(UsageError, match=r"began with 2 seeds.*seeds is 3; give --seeds 2, or"):
+        run_cells([], 3, 1, tmp_path)
+    assert run_cells([], 2, 4, tmp_path)[0].read_bytes() == first  # finished, whoever ran it
+    summary.rename(tmp_path / "summary.json")
+    with pytest.raises(UsageError, match=r"began with 1 jobs.*jobs is 4; give --jobs 1, or"):
+        run_cells([], 2, 4, tmp_path)
+    (tmp_path / "summary.json").rename(summary)
     console = Console(record=True, width=200)
     print_table(console, stored(tmp_path))
     assert "of 1 cells" in console.export_text()
+
+
+def test_a_curve_needs_three_numbers_of_checked_labels(tmp_path) -> None:
+    folder = tmp_path / "results" / "pays"
+    folder.mkdir(parents=True)
+    for checked in (20, 50):
+        file = folder / f"mnist5k-flip20.4-{checked}.json"
+        file.write_text(json.dumps({"arms": ARMS}), encoding="utf-8")
+    assert curve.curves(tmp_path) == {}
+    (folder / "mnist5k-flip20.4-500.json").write_text(json.dumps({"arms": ARMS}), "utf-8")
+    (points,) = curve.curves(tmp_path).values()
+    assert points["pruned"] == {n: pytest.approx([70, 20, 20]) for n in (20, 50, 500)}
+    curve.write_curves(tmp_path)
+    text = (folder / "mnist5k-flip20.4.svg").read_text(encoding="utf-8")
+    for shown in ("checked labels", "500", *LEARNED, "forward-corrected"):
+        assert shown in text
 
 
 def test_what_cannot_run_is_told_in_one_line(tmp_path, monkeypatch) -> None:

@@ -6,8 +6,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tests.cases import STUDENTS, B, build, stream
-from tutelage.per_example import Recorder, couples_rows
+from tutelage.per_example import Recorder
 from tutelage.per_example import gradient_dots as gradient_dots
+from tutelage.per_example.coupling import couples_rows
 from tutelage.types import Batch, Params
 
 

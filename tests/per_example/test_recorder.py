@@ -19,8 +19,9 @@ from tests.per_example.oracle import (
     spoken,
     tokens,
 )
-from tutelage.per_example import Recorder, couples_rows
+from tutelage.per_example import Recorder
 from tutelage.per_example import gradient_dots as gradient_dots
+from tutelage.per_example.coupling import couples_rows
 from tutelage.types import Batch
 
 

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tests.per_example.oracle import F64, direction_for, numbers
-from tutelage.per_example import couples_rows
 from tutelage.per_example import gradient_dots as gradient_dots
+from tutelage.per_example.coupling import couples_rows
 from tutelage.types import Batch
 
 ACTIONS, SIZE, RATE = 5, 7, 0.13

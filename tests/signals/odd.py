@@ -161,6 +161,31 @@ class Rescaling(TwoLayers):
         return (x / self.scale).tanh()
 
 
+class Shared(nn.Module):
+    """Holds one layer under two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(D, D)
+        self.second = self.first
+        self.last = nn.Linear(D, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.second(self.first(x).tanh()).tanh())
+
+
+class Sparse(nn.Module):
+    """An embedding with sparse gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(9, 4, sparse=True)
+        self.last = nn.Linear(4, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.table((x > 0).long() + 3).mean(1).tanh())
+
+
 # Teachers.
 
 
@@ -293,6 +318,11 @@ CASES: dict[str, Case] = {
     "evaluation mode": Case(lambda: convolutional(nn.BatchNorm2d(4)).eval()),
     "in place": Case(
         lambda: nn.Sequential(nn.Linear(D, 7), nn.ReLU(inplace=True), nn.Linear(7, C))
+    ),
+    "a layer under two names": Case(Shared),
+    "sparse gradients": Case(Sparse, lambda s: SGD(s.parameters(), lr=0.1), reversible=False),
+    "sparse gradients, momentum": Case(
+        Sparse, lambda s: SGD(s.parameters(), lr=0.1, momentum=0.9)
     ),
     "groups": Case(optimizer=uneven),
     "maximize with decay": Case(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
-from tests.cases import InputWeigher, stream
+from tests.cases import C, D, InputWeigher, stream
 from tests.signals.odd import (
     Case,
     Sometimes,
@@ -236,3 +236,148 @@ def test_a_parameter_that_is_gone_is_named() -> None:
     tutor.optimizer.param_groups[0]["params"] = list(student.parameters())
     with pytest.raises(UnsupportedStudentError, match=r"3\.weight.*no longer"):
         tutor.step(next(batches), next(batches))
+
+
+class Body(nn.Module):
+    """Has batch statistics, dropout and a buffer of its own."""
+
+    level: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(D, 7), nn.Linear(7, C)
+        self.norm, self.drop = nn.BatchNorm1d(7), nn.Dropout(0.3)
+        self.frozen = nn.Parameter(torch.ones(7), requires_grad=False)
+        self.register_buffer("level", torch.ones(7))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.drop(self.norm(self.first(x)).tanh())
+        return self.last(hidden * self.level * self.frozen)
+
+
+def half_of(tutor: Tutor, name: str) -> None:
+    state = tutor.student.state_dict()
+    tutor.student.load_state_dict({**state, name: state[name] / 2})
+
+
+def loaded(tutor: Tutor) -> None:
+    tutor.optimizer.load_state_dict({**tutor.optimizer.state_dict(), "state": {}})
+
+
+def halved_memory(tutor: Tutor) -> None:
+    for known in tutor.optimizer.state.values():
+        known[next(k for k in known if k != "step")].mul_(0.5)
+
+
+def averaged(tutor: Tutor) -> None:
+    for p in tutor.student.parameters():
+        p.data.lerp_(torch.ones_like(p), 0.1)
+
+
+def evaluated(tutor: Tutor) -> None:
+    """An average of the parameters is judged in evaluation mode, and taken out again."""
+    before = copy.deepcopy(tutor.student.state_dict())
+    averaged(tutor)
+    tutor.student.eval()(torch.ones(4, D, dtype=torch.float64))
+    tutor.student.train()
+    tutor.student.load_state_dict(before)
+
+
+EDITS: dict[str, Callable[[Tutor], object]] = {
+    "memory cleared": lambda tutor: tutor.optimizer.state.clear(),
+    "memory loaded": loaded,
+    "memory halved": halved_memory,
+    "parameters averaged": averaged,
+    "a parameter halved": lambda tutor: half_of(tutor, "last.weight"),
+    "a bias set to zero": lambda tutor: nn.init.zeros_(
+        tutor.student.get_parameter("last.bias")
+    ),
+    "a frozen parameter halved": lambda tutor: half_of(tutor, "frozen"),
+    "a buffer halved": lambda tutor: half_of(tutor, "level"),
+    "evaluation mode": lambda tutor: tutor.student.eval(),
+    "statistics at rest": lambda tutor: tutor.student.get_submodule("norm").eval(),
+    "no dropout": lambda tutor: tutor.student.get_submodule("drop").eval(),
+}
+OPTIMIZERS: dict[str, Callable[[nn.Module], Optimizer]] = {"sgd": momentum, "adam": adam}
+
+
+def edited(edit: Callable[[Tutor], object], signal: Signal, optimizer: str, at: int) -> Tutor:
+    torch.manual_seed(0)
+    student, teacher = Body().double(), InputWeigher().double()
+    learner = SGD(teacher.parameters(), lr=0.1)
+    tutor = Tutor(
+        student,
+        OPTIMIZERS[optimizer](student),
+        teacher,
+        learner,
+        signal=signal,
+        teacher_every=STEPS + 2,
+    )
+    batches = stream()
+    for number in range(STEPS + 2 + (getattr(signal, "judge", "") == "next")):
+        if number == at:
+            edit(tutor)
+        tutor.step(next(batches), next(batches))
+    return tutor
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("signal", [Unrolled(STEPS), Replayed(STEPS)], ids=repr)
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_is_changed_between_two_steps_of_a_window_is_refused(
+    edit, signal, optimizer
+) -> None:
+    with pytest.raises(UnsupportedStudentError, match=r"4 steps .*changed between two of them"):
+        edited(EDITS[edit], signal, optimizer, at=4)
+    assert edited(EDITS[edit], signal, optimizer, at=2).skipped_teacher_steps == 0
+
+
+@pytest.mark.parametrize("signal", [Unrolled(STEPS), Replayed(STEPS)], ids=repr)
+def test_what_is_back_at_the_next_step_is_no_change(signal) -> None:
+    tutor = edited(evaluated, signal, "sgd", at=4)
+    assert tutor.skipped_teacher_steps == 0
+
+
+@pytest.mark.parametrize(
+    "signal",
+    [Unrolled(STEPS), Replayed(STEPS), Unrolled(1), Lookahead(), Lookahead(judge="next")],
+    ids=repr,
+)
+@pytest.mark.parametrize("where", ["a parameter's hook", "before a step", "after a step"])
+def test_gradients_that_others_change_are_refused(signal, where) -> None:
+    def hooked(tutor: Tutor) -> None:
+        def clip(*_: object) -> None:
+            nn.utils.clip_grad_norm_(tutor.student.parameters(), 1e-2)
+
+        def constrain(*_: object) -> None:
+            for p in tutor.student.parameters():
+                p.data.clamp_(-0.1, 0.1)
+
+        if where == "a parameter's hook":
+            weight = tutor.student.get_parameter("first.weight")
+            weight.register_hook(lambda g: g.clamp(-1e-3, 1e-3))
+        elif where == "before a step":
+            tutor.optimizer.register_step_pre_hook(clip)
+        else:
+            tutor.optimizer.register_step_post_hook(constrain)
+
+    with pytest.raises(UnsupportedStudentError, match="Clip by the tutor's max_norm"):
+        edited(hooked, signal, "sgd", at=0)
+
+
+def test_in_half_precision_only_large_changes_are_refused() -> None:
+    def trained(scale: float) -> None:
+        torch.manual_seed(0)
+        student = network().bfloat16()
+        tutor, batches = teaching(Unrolled(STEPS), student=student), stream()
+        for number in range(STEPS):
+            if number == 2:
+                student.get_parameter("2.weight").data.mul_(scale)
+            held_out, batch = (
+                b._replace(inputs=b.inputs.bfloat16()) for b in (next(batches), next(batches))
+            )
+            tutor.step(batch, held_out)
+
+    trained(1.0)
+    with pytest.raises(UnsupportedStudentError, match="4 steps"):
+        trained(-4.0)

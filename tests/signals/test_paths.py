@@ -1,24 +1,28 @@
 """Which paths from the teacher to the held-out loss a hypergradient follows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD
 
-from tests.cases import OPTIMIZERS, C, D, Shifter, build, stream, watched
+from tests.cases import OPTIMIZERS, STUDENTS, C, D, Seen, Shifter, build, stream, watched
 from tutelage.functional.trees import detached
+from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
 from tutelage.teacher import weighs_deeply
 from tutelage.teachers import (
     Blending,
+    DynamicLoss,
     InternalState,
     KeepProbability,
     LossWeigher,
     MentorNetDD,
     MentorNetPD,
+    MetaLabelCorrection,
     Permuted,
     Together,
     WorstCase,
@@ -167,6 +171,91 @@ def test_without_deep_later_weights_are_left_out_and_the_estimate_says_so(signal
         module = build("layer norm")
         call = watched(module, OPTIMIZERS["momentum"](module), started(make), steps=3)
         assert ("weights_fixed" in SEVERAL[signal](*call).facts) is said
+
+
+class Centred(nn.Module):
+    """Takes off the mean of its hidden units as given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(D, 6), nn.Linear(6, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.first(x).tanh()
+        return self.last(hidden - hidden.mean(0).detach())
+
+
+def focal(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Focal loss whose factor has no part in the gradient."""
+    losses = cross_entropy(outputs, targets)
+    return (1 - losses.detach().neg().exp()).square() * losses
+
+
+def copies(*, detach_target: bool = True) -> nn.Module:
+    return Together(Copies(), WorstCaseSoft(0.5, 1.0, detach_target=detach_target))
+
+
+def graded_at(tap: str) -> Callable[[nn.Module], nn.Module]:
+    return lambda student: MetaLabelCorrection(student, classes=C, tap=tap)
+
+
+CUTS: dict[str, tuple[Any, Any, Objective]] = {
+    "features that grades read": ("layer norm", graded_at("0"), cross_entropy),
+    "the student": (Centred, lambda _: Shifter(), cross_entropy),
+    "the student, under weights": (Centred, lambda _: LossWeigher(width=4), cross_entropy),
+    "targets of copies": ("relu network", lambda _: copies(), cross_entropy),
+    "the objective": ("layer norm", lambda _: Shifter(), focal),
+}
+WHOLE: dict[str, tuple[Any, Any, Objective]] = {
+    student: (student, lambda _: LossWeigher(width=4), cross_entropy) for student in STUDENTS
+} | {
+    "grades": ("relu network", lambda _: DynamicLoss(C), cross_entropy),
+    "deep": ("relu network", lambda _: LossWeigher(width=4, deep=True), cross_entropy),
+    "copies": ("relu network", lambda _: copies(detach_target=False), cross_entropy),
+}
+
+
+def facts_with(
+    student: Any, make: Any, objective: Objective, signal: Signal, dtype: torch.dtype
+) -> Mapping[str, float]:
+    torch.manual_seed(0)
+    module = (build(student) if isinstance(student, str) else student()).to(dtype)
+    teacher, seen = started(lambda: make(module)).to(dtype), Seen(signal.steps)
+    tutor = Tutor(
+        module,
+        SGD(module.parameters(), lr=0.3, momentum=0.9),
+        teacher,
+        SGD(teacher.parameters(), lr=1.0),
+        signal=seen,
+        teacher_every=signal.steps,
+        objective=objective,
+        total_steps=9,
+    )
+    batches = (b._replace(inputs=b.inputs.to(dtype)) for b in stream())
+    for _ in range(signal.steps):
+        tutor.step(next(batches), next(batches))
+    return signal(*seen.calls[0]).facts
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("signal", SEVERAL)
+@pytest.mark.parametrize("cut", CUTS)
+def test_an_estimate_says_where_a_path_is_detached(cut, signal, dtype) -> None:
+    if signal != "reversible" or dtype == torch.float64:
+        assert facts_with(*CUTS[cut], SEVERAL[signal], dtype)["detached"] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", WHOLE)
+def test_where_none_is_detached_nothing_is_said(name, dtype) -> None:
+    assert "detached" not in facts_with(*WHOLE[name], Unrolled(3), dtype)
+
+
+@pytest.mark.parametrize("signal", [Unrolled(1), Lookahead()], ids=repr)
+def test_over_one_step_only_what_the_held_out_loss_detaches_is_left_out(signal) -> None:
+    for cut, said in (("features that grades read", False), ("the student", True)):
+        found = facts_with(*CUTS[cut], signal, torch.float64)
+        assert found == ({"detached": 1.0} if said else {})
 
 
 @pytest.mark.parametrize("teacher", LOOKING)

@@ -1,12 +1,6 @@
 """Batched image operations and policies: pure functions of the images and a seed."""
 
-from tutelage.augment.actions import (
-    Actions,
-    performed,
-    performed_on,
-    require_statistics,
-    with_signs,
-)
+from tutelage.augment.actions import Actions
 from tutelage.augment.layer import StandardAugmentation
 from tutelage.augment.operations import OPERATIONS, apply_operations
 from tutelage.augment.policies import (
@@ -34,11 +28,7 @@ __all__ = [
     "apply_operations",
     "crop_and_flip",
     "cutout",
-    "performed",
-    "performed_on",
     "random_crop",
     "random_flip",
-    "require_statistics",
     "space_named",
-    "with_signs",
 ]

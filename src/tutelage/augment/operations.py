@@ -8,7 +8,7 @@ from jaxtyping import Float64, Int64, Shaped
 from torch import Tensor
 
 from tutelage.augment import colour, geometry
-from tutelage.augment.casts import as_bytes
+from tutelage.augment.casts import as_bytes, require_tensor
 from tutelage.errors import UsageError
 
 COLOUR: dict[str, Callable[[Tensor, np.ndarray], Tensor]] = {
@@ -103,6 +103,7 @@ def _pieces(images: Tensor, start: int, stop: int) -> Iterator[slice]:
 
 def require_images(images: Tensor) -> None:
     """Check that a tensor is a batch of images."""
+    require_tensor(images)
     if images.ndim != 4 or images.shape[1] not in CHANNELS:
         raise UsageError(
             f"augmentation got images of shape {list(images.shape)}; allowed: [B, channels, "

@@ -5,6 +5,7 @@ import torch
 from jaxtyping import Bool, Int64, Shaped
 from torch import Tensor
 
+from tutelage.augment.casts import require_tensor
 from tutelage.augment.draws import ExampleRandom
 from tutelage.augment.geometry import cut_out
 from tutelage.errors import UsageError, nearest
@@ -83,6 +84,7 @@ def crop_and_flip(
     Returns:
         Images of the same size and type.
     """
+    require_tensor(images)
     B, _, H, W = images.shape
     _check(pad, mode, min(H, W))
     shift, mirrored = _drawn(B, pad, seed, ids)
@@ -119,6 +121,7 @@ def cutout(
     Raises:
         UsageError: If ``side`` is below 0.
     """
+    require_tensor(images)
     if side < 0:
         raise UsageError(f"side is {side}; allowed: 0 and above.")
     spot = ExampleRandom(seed, ids, len(images)).uniform(SPOT, 2)

@@ -1,6 +1,5 @@
 """Commentaries: learned teachers stored as folders."""
 
-from tutelage.commentaries.caution import caution
 from tutelage.commentaries.commentary import (
     Provenance,
     load_commentary,
@@ -11,7 +10,6 @@ from tutelage.commentaries.policy_file import write_policy
 
 __all__ = [
     "Provenance",
-    "caution",
     "load_commentary",
     "read_card",
     "save_commentary",

@@ -22,7 +22,14 @@ ONE_RUN = (
 def caution(card: Mapping[str, Any]) -> str:
     """Warn of a teacher that depends on the student's state and was learned along one run.
 
-    At the end of a run it distrusts what is not yet learnt, which for a new student is all.
+    At the end of a run such a teacher gives low weights to examples that the student has not
+    learned; for a new student these are all examples.
+
+    Args:
+        card: The commentary's card, as ``read_card`` returns it.
+
+    Returns:
+        The warning, or an empty string.
     """
     learnt_on = card.get("learnt_on")
     runs = learnt_on.get("runs") if isinstance(learnt_on, dict) else None

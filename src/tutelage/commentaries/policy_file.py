@@ -11,7 +11,17 @@ from tutelage.teachers import LearnedAugmentation
 def write_policy(
     teacher: LearnedAugmentation, file: str | Path, size: tuple[int, int] = (32, 32)
 ) -> None:
-    """Write a learned augmentation as JSON that names functions of torchvision."""
+    """Write a learned augmentation as JSON that names functions of torchvision.
+
+    Args:
+        teacher: Its policy is written.
+        file: The JSON file; an existing one is replaced.
+        size: Height and width in pixels of the images that the policy is for; shifts are a
+            share of them.
+
+    Raises:
+        UsageError: If the file cannot be written.
+    """
     policy = teacher.policy()
     plain = exported(
         teacher.space,

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tutelage.errors import UsageError
 from tutelage.precision import wide
-from tutelage.validation.shapes import described
+from tutelage.validation.shapes import described, require_tensors
 
 ROUNDING = 1e-2
 """by how much a row of probabilities may miss a sum of one, as in half precision"""
@@ -22,7 +22,7 @@ def require_probabilities(name: str, rows: Tensor) -> None:
         UsageError: If they are of another shape or type, or a row is negative somewhere, not
             finite, or misses a sum of one by more than ``ROUNDING``.
     """
-    _require_tensor(name, rows)
+    require_tensors("cross-fitting", **{name: rows})
     if not rows.is_floating_point() or rows.ndim != 2 or not rows.shape[1]:
         raise UsageError(
             f"{name} are {described(rows)}; allowed: floating-point numbers of shape [N, C], a "
@@ -54,7 +54,7 @@ def require_labels(name: str, labels: Tensor, rows: int, classes: int) -> Tensor
     Raises:
         UsageError: If they are something else.
     """
-    _require_tensor(name, labels)
+    require_tensors("cross-fitting", **{name: labels})
     whole = not (
         labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool
     )
@@ -70,10 +70,3 @@ def require_labels(name: str, labels: Tensor, rows: int, classes: int) -> Tensor
             f"row {row} of {name} is {int(labels[row])}; allowed: 0..{classes - 1}."
         )
     return labels.long()
-
-
-def _require_tensor(name: str, value: object) -> None:
-    if not isinstance(value, Tensor):
-        raise UsageError(
-            f"{name} is a {type(value).__name__}; allowed: a tensor (torch.as_tensor)."
-        )

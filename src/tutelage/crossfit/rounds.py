@@ -49,7 +49,8 @@ class CrossFitted(NamedTuple):
 FitRows = Callable[[Training, Tensor, int], Tensor]
 """From what to train a fresh student on, the rows to predict [K] and the fold to probabilities
 [K, C]. Fold F, above all others, is the student that shows the transitions. It is to seed
-itself by the fold."""
+itself by the fold. In later rounds it may go on from the student that it trained for the same
+fold before, which saw none of these rows either."""
 Retarget = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """From a round's probabilities [N, C] and the transitions to targets [N, C] and weights [N]"""
 
@@ -66,6 +67,7 @@ def cross_fit(
     corrected: int = 2,
     refine: bool = True,
     prior_count: float = 1.0,
+    shrinkage: float = 0.0,
     retarget: Retarget | None = None,
     jobs: int = 1,
     cache: str | Path | None = None,
@@ -98,6 +100,7 @@ def cross_fit(
         refine: By ``refined_transitions``; otherwise they stay what the checked examples show,
             and one round is corrected.
         prior_count: Of ``estimate_transitions``.
+        shrinkage: The same.
         retarget: Targets and weights of a round; None: the posterior of the label, weight 1.
         jobs: As of ``out_of_fold``.
         cache: The same; of later rounds, their targets enter the key.
@@ -126,7 +129,7 @@ def cross_fit(
     plain = Training(rows, labels[rows], torch.ones(len(rows)), cross_entropy)
     seen = fit(plain, checked, int(folds.max()) + 1).cpu()
     _require_classes(seen, classes)
-    shown = estimate_transitions(seen, right, prior_count=prior_count)
+    shown = estimate_transitions(seen, right, prior_count=prior_count, shrinkage=shrinkage)
     data = _Data(fit, labels, known, checked, right, classes, shown, retarget)
 
     probabilities, likelihoods, best = list[Tensor](), list[Tensor](), _start(data)

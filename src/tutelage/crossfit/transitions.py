@@ -21,6 +21,7 @@ def estimate_transitions(
     *,
     given_counts: Tensor | None = None,
     prior_count: float = 1.0,
+    shrinkage: float = 0.0,
 ) -> Float[Tensor, "C C"]:
     """``C[c, g]``: how likely an example of class c has the given label g.
 
@@ -31,9 +32,13 @@ def estimate_transitions(
     proportion to the mean probabilities of the labels. A class without a checked example gets
     this prior alone.
 
+    A student that is unsure of an example spreads its probabilities over classes as wrong
+    labels do, so that the mean shows too many of these, the more the less it has learnt.
+    ``shrinkage`` moves the estimate towards the identity.
+
     Source: Hendrycks et al. 2018, Using Trusted Data to Train Deep Networks on Labels Corrupted
     by Severe Noise (gold loss correction), section 3: the estimate of C; ``prior_count=0`` is
-    theirs. The prior is ours.
+    theirs. The prior and the shrinkage are ours.
 
     Args:
         probabilities: The student's, of H checked examples [H, C].
@@ -41,6 +46,7 @@ def estimate_transitions(
         given_counts: Checked examples of each right class (row) by given label (column)
             [C, C], where these are known; they are added to the sums of probabilities.
         prior_count: What the prior counts, in examples a class, 0 and above.
+        shrinkage: The share of the identity in what is returned, 0..1.
 
     Returns:
         Rows that sum to one, in the precision of the probabilities or single.
@@ -56,6 +62,8 @@ def estimate_transitions(
         raise UsageError("There is no checked example; allowed: one and above.")
     if not 0 <= prior_count < float("inf"):
         raise UsageError(f"prior_count is {prior_count:g}; allowed: 0 and above, finite.")
+    if not 0 <= shrinkage <= 1:
+        raise UsageError(f"shrinkage is {shrinkage:g}; allowed: 0..1.")
     p = wide(probabilities)
     sums = p.new_zeros(classes, classes).index_add(0, labels, p)
     if given_counts is not None:
@@ -68,7 +76,8 @@ def estimate_transitions(
             "check one of each class, or give a prior_count above 0."
         )
     found = (sums + prior_count * _prior(p, labels)) / totals
-    return found / found.sum(1, keepdim=True)
+    found = found / found.sum(1, keepdim=True)
+    return (1 - shrinkage) * found + shrinkage * torch.eye(classes, dtype=p.dtype).to(p)
 
 
 def _counts(given: Tensor, classes: int) -> Tensor:

@@ -111,6 +111,6 @@ def without_ids(loaded: Batch | Sequence[Tensor]) -> Batch:
     """
     if not isinstance(loaded, Batch) and len(loaded) == 2:
         inputs, targets = loaded
-        none = torch.full((len(targets),), -1, device=targets.device)
-        return Batch(inputs, targets, none)
+        none = torch.full((len(targets),), -1, device=getattr(targets, "device", None))
+        return Batch(inputs, targets, none)  # where it is used, other things are refused
     return as_batch(loaded)

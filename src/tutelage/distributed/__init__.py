@@ -4,3 +4,7 @@ Sums tensors over the processes of a group, differentiably, and knows the wrappe
 (``DistributedDataParallel``, ``fully_shard``, ``torch.compile``). It knows nothing of teachers.
 Start with ``groups.py``.
 """
+
+from tutelage.distributed.groups import Group, Processes, SingleProcess, even
+
+__all__ = ["Group", "Processes", "SingleProcess", "even"]

@@ -146,10 +146,21 @@ def processes_of(student: nn.Module) -> Processes:
 def even(
     batches: Iterable[Batch], processes: Processes, device: torch.device | str = "cpu"
 ) -> Iterator[Batch]:
-    """A process's batches, padded with empty ones while another process has more.
+    """Batches of one process, followed by empty ones while another process has more.
 
-    All take the same number of steps then, and none waits for one that has gone. An empty
-    batch changes neither loss nor gradient. Costs a message of two numbers a step.
+    So all processes take the same number of steps. An empty batch changes neither loss nor
+    gradient. Costs an all-reduce of two numbers a step.
+
+    Args:
+        batches: The batches of this process.
+        processes: The group that trains the student, ``tutor.processes``.
+        device: Where the two numbers are; ``"cuda"`` with NCCL.
+
+    Yields:
+        As many batches as the process with the most batches has.
+
+    Raises:
+        ValueError: If a process has no batch at all.
     """
     own, last = iter(batches), None
     while True:

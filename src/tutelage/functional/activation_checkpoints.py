@@ -39,6 +39,7 @@ class ActiveReplay(Protocol):
 
     module: nn.Module
     open: int
+    checkpoints: "list[Checkpoint]"
 
     def buffer_copies(self) -> Params:
         """Copies of the buffers as they are."""
@@ -80,7 +81,7 @@ class Checkpoint:
         self.kwargs = dict(given["kwargs"])
         self.contexts: Callable[[], tuple[Any, Any]] = given["context_fn"]
         self.preserves: bool = given["preserve_rng_state"]
-        self.before = active.buffer_copies()
+        self.before = self.after = active.buffer_copies()
         self.drawn = torch.get_rng_state()
         self.devices, self.drawn_there = torch_checkpoint.get_device_states(*self.args)
 
@@ -114,6 +115,32 @@ class Checkpoint:
                 f"since it changes {', '.join(changed)}: its backward pass sees others than "
                 "its forward pass, and no step can be recomputed. Leave it out of the "
                 "checkpoint."
+            )
+
+    def require_unchanged(self, buffers: Params, *, statistics: bool) -> None:
+        """Raise if the part gives other numbers on the buffers at the forward pass's end.
+
+        These are what torch recomputes it on in training.
+
+        Args:
+            buffers: Those.
+            statistics: Whether to check where only batch statistics changed.
+        """
+        ends = {name: buffers.get(name, was).detach() for name, was in self.after.items()}
+        changed = [name for name, was in self.after.items() if not torch.equal(was, ends[name])]
+        if not changed or (not statistics and all(map(self._is_blind, changed))):
+            return
+        with torch.no_grad():
+            first, second = (
+                self._run(self.active.recompute(self.function, known))
+                for known in (self.after, ends)
+            )
+        if not _agree(first, second):
+            raise UnsupportedStudentError(
+                f"A checkpointed part of the student reads {', '.join(changed)}, which the "
+                "forward pass changes after it: its backward pass sees other numbers than its "
+                "forward pass, and no step can be recomputed. Leave it out of the checkpoint, "
+                "or change the buffer before it."
             )
 
     def _run(self, function: Callable[..., Any]) -> object:
@@ -190,6 +217,9 @@ def _checkpointed(
     finally:
         current.open -= 1
     call.finish()
+    if not current.open:
+        call.after = current.buffer_copies()
+        current.checkpoints.append(call)
 
 
 def _kept(contexts: Callable[[], tuple[Any, Any]]) -> Generator[None]:

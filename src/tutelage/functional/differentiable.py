@@ -24,8 +24,26 @@ def differentiable(module: nn.Module) -> Iterator[None]:
     """
     recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
     aside = without_cudnn() if recurrent else nullcontext()
-    with eager(module), sdpa_kernel(SDPBackend.MATH), without_fast_path(), aside:
+    unfused = sdpa_kernel(SDPBackend.MATH)
+    with eager(module), unfused, without_fast_path(), dense_gradients(module), aside:
         yield
+
+
+@contextmanager
+def dense_gradients(module: nn.Module) -> Iterator[None]:
+    """Give embeddings with ``sparse`` dense gradients inside, which have second derivatives."""
+    tables = [
+        part
+        for part in module.modules()
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse
+    ]
+    for table in tables:
+        table.sparse = False
+    try:
+        yield
+    finally:
+        for table in tables:
+            table.sparse = True
 
 
 @contextmanager
@@ -94,8 +112,7 @@ def require_hessian(module: nn.Module) -> None:
             raise UnsupportedStudentError(
                 f"The spectral norm of '{name.partition('.parametrizations')[0]}' takes a "
                 "power iteration in each forward pass, which depends on the weight without a "
-                "derivative: a second derivative would be off. Put it into evaluation mode, "
-                "or take products by FiniteDifference(), which follows it within a step."
+                "derivative: a hypergradient would be off. Put it into evaluation mode."
             )
 
 

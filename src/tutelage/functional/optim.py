@@ -174,6 +174,11 @@ def _plain_settings(group: Mapping[str, object]) -> Settings:
     return plain
 
 
+def dense(tensor: Tensor) -> Tensor:
+    """A tensor, or a sparse one's dense copy."""
+    return tensor.to_dense() if tensor.is_sparse else tensor
+
+
 def slots_of(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[str, Params]:
     """The optimiser's state, by slot and parameter name."""
     slots: dict[str, Params] = {}
@@ -182,5 +187,5 @@ def slots_of(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[str, Par
             continue
         for slot, value in memory.items():
             if isinstance(value, Tensor):
-                slots.setdefault(slot, {})[names[p]] = value
+                slots.setdefault(slot, {})[names[p]] = dense(value)
     return slots

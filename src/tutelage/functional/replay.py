@@ -5,6 +5,7 @@ use the parameters, buffers, kernels, precision and random numbers of the forwar
 """
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tutelage.distributed.fsdp import without_gathering
-from tutelage.functional.activation_checkpoints import checkpoints_of
+from tutelage.functional.activation_checkpoints import Checkpoint, checkpoints_of
+from tutelage.functional.calls import call_on
 from tutelage.functional.decompositions import decomposed
 from tutelage.functional.differentiable import differentiable
 from tutelage.functional.recomputation import note_replay, recomputing
@@ -23,6 +25,8 @@ from tutelage.types import Params
 
 Context = Callable[[nn.Module], AbstractContextManager[None]]
 
+_CHECKED: "weakref.WeakSet[nn.Module]" = weakref.WeakSet()
+"""modules none of whose checkpoints reads batch statistics that change after it"""
 _ONE_AT_A_TIME = threading.RLock()
 """two devices' backward passes must not exchange a module's parameters at once"""
 
@@ -47,7 +51,16 @@ def replay(
     note_replay(module)
     now, given = Replay(module, own, within, tie_weights), dict(kwargs or {})
     with within(module), checkpoints_of(now):
-        return functional_call(module, own, args, given, tie_weights=tie_weights)
+        if tie_weights:
+            outputs = call_on(module, own, args, given)
+        else:
+            outputs = functional_call(module, own, args, given, tie_weights=False)
+    for checkpoint in now.checkpoints:
+        checkpoint.require_unchanged(own, statistics=module not in _CHECKED)
+    if now.checkpoints:
+        _CHECKED.add(module)
+    now.checkpoints.clear()  # they hold inputs, and this replay
+    return outputs
 
 
 class BufferSnapshot(NamedTuple):
@@ -70,6 +83,8 @@ class Replay:
     """checkpoints that are being run"""
     kept: dict[str, BufferSnapshot] = field(default_factory=dict)
     """the buffers at the last checkpoint"""
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    """calls of checkpoints that are over, nested ones left out"""
 
     def buffer_copies(self) -> Params:
         """Copies of the buffers as they are."""
@@ -95,7 +110,9 @@ class Replay:
             named = {f"module.{name}": x for name, x in own.items()}
             part, ties = CheckpointedPart(self.module, function), self.tie_weights
             with _ONE_AT_A_TIME, recomputing(), self.within(self.module), checkpoints_of(inner):
-                return functional_call(part, named, args, kwargs, tie_weights=ties)
+                if ties:
+                    return call_on(part, named, args, kwargs)
+                return functional_call(part, named, args, kwargs, tie_weights=False)
 
         return run
 

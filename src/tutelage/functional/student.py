@@ -12,7 +12,7 @@ from tutelage.distributed.fsdp import full_tensor, full_tensors, reshard
 from tutelage.errors import UnsupportedStudentError, UsageError, nearest
 from tutelage.functional.derivatives import require_second_derivatives
 from tutelage.functional.differentiable import eager, original, overwritten
-from tutelage.functional.optim import settings_of, slots_of
+from tutelage.functional.optim import dense, settings_of, slots_of
 from tutelage.functional.replay import replay
 from tutelage.functional.trees import cloned, detached
 from tutelage.precision import wide
@@ -70,7 +70,8 @@ class StudentView:
         """The gradient in ``.grad``, zero where there is none."""
         own = {k: p for k, p in self.params.items() if p.requires_grad}.items()
         return {
-            k: full_tensor(torch.zeros_like(p) if p.grad is None else p.grad) for k, p in own
+            k: full_tensor(torch.zeros_like(p) if p.grad is None else dense(p.grad))
+            for k, p in own
         }
 
     def completed(self, state: StudentState, names: Collection[str]) -> StudentState:

@@ -78,7 +78,7 @@ def is_finite(params: Params) -> bool:
     return bool(torch.stack([tensor.isfinite().all() for tensor in params.values()]).all())
 
 
-def plus(a: Params, b: Params, scale: float = 1.0) -> Params:
+def plus(a: Params, b: Params, scale: float | Tensor = 1.0) -> Params:
     """``a + scale * b``, where a name missing in ``b`` counts as zero."""
     return {k: v + scale * b[k] if k in b else v for k, v in a.items()}
 

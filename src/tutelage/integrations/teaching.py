@@ -21,7 +21,7 @@ from tutelage.types import Batch
 
 @dataclass(frozen=True)
 class Teaching:
-    """The teacher of a training loop; see ``tutelage.training.tutor.Tutor``.
+    """The teacher of a training loop; see ``tutelage.Tutor``.
 
     The teacher stays outside of the student's module, so that wrappers, optimisers and
     checkpoints of a framework see the student alone.

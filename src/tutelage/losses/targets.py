@@ -173,6 +173,13 @@ def require_classes_of(targets: Tensor, classes: int, owner: str) -> None:
     wrong = (targets < 0) | (targets >= classes)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
+        if int(targets[row]) < 0:
+            raise UnknownLabelError(
+                f"row {row} of the batch has label {int(targets[row])}, which is no class: "
+                f"{owner} reads the labels of all examples, also of those that the objective "
+                f"ignores, and knows the classes 0..{classes - 1}. Leave examples without a "
+                "label out."
+            )
         raise UnknownLabelError(
             f"row {row} of the batch has label {int(targets[row])}, but {owner} knows the "
             f"classes 0..{classes - 1}. Make it for all classes; leave examples without a "

@@ -65,7 +65,21 @@ def takes_types(model: nn.Module) -> bool:
 def text_classifier(
     source: str | dict[str, Any], *, classes: int, dropout: float | None = None
 ) -> TextClassifier:
-    """A student loaded from a folder, or a new one."""
+    """A student loaded from a folder, or a new BERT.
+
+    Args:
+        source: A folder that ``save_pretrained`` of transformers wrote, whose last layer is
+            replaced; or the settings of a ``BertConfig``, for a network with new weights.
+        classes: Their number.
+        dropout: The probability of all dropout layers; as the settings have it if None.
+
+    Returns:
+        A student of inputs [B, 3, L]: token ids, token types and the attention mask.
+
+    Raises:
+        UsageError: If the folder holds no sequence classifier.
+        MissingExtraError: If transformers is not installed.
+    """
     try:
         from transformers import (
             AutoConfig,

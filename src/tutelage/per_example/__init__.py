@@ -1,9 +1,8 @@
 """Per-example products ``<grad l_i, v>`` without per-example gradients."""
 
-from tutelage.per_example.coupling import couples_rows
 from tutelage.per_example.finite_difference import central_dots, forward_difference_dots
-from tutelage.per_example.forward import Losses, forward_dots, load_forward_mode
-from tutelage.per_example.gradient_dots import dots_or_forward, gradient_dots
+from tutelage.per_example.forward import Losses, forward_dots
+from tutelage.per_example.gradient_dots import gradient_dots
 from tutelage.per_example.recorder import Recorder
 from tutelage.per_example.recording import Recording
 
@@ -12,10 +11,7 @@ __all__ = [
     "Recorder",
     "Recording",
     "central_dots",
-    "couples_rows",
-    "dots_or_forward",
     "forward_difference_dots",
     "forward_dots",
     "gradient_dots",
-    "load_forward_mode",
 ]

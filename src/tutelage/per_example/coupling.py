@@ -47,7 +47,11 @@ class KnownGraphs:
 
 
 def couples_rows(student: nn.Module) -> bool:
-    """Whether the student's rows are known to depend on one another."""
+    """Whether the student's rows are known to depend on one another.
+
+    Args:
+        student: Its layers that use batch statistics are found, and what earlier passes showed.
+    """
     found = KNOWN.get(student)
     return (found is not None and bool(found.coupled)) or any(
         uses_batch_statistics(m) or scales_by_frequency(m) for m in student.modules()

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
-from torch.func import functional_call
 
+from tutelage.functional.calls import call_on
 from tutelage.functional.replay import replay
 from tutelage.per_example.forward import as_constants, load_forward_mode
 from tutelage.per_example.inputs import ModuleInputs
@@ -88,7 +88,7 @@ def moved_linearly(module: nn.Module, given: ModuleInputs, local: Params) -> Ten
             for k, p in module.named_parameters(recurse=False)
         }
         fitting = given.stored_as(next(iter(local.values())).dtype)
-        moved = functional_call(Direct(module), own, fitting.args, fitting.kwargs)
+        moved = call_on(Direct(module), own, fitting.args, fitting.kwargs)
         assert isinstance(moved, Tensor)
         return moved
 

@@ -1,5 +1,6 @@
 """Signals: estimators of the teacher's gradient."""
 
+from tutelage.signals import products
 from tutelage.signals.implicit import Implicit
 from tutelage.signals.lookahead import Lookahead
 from tutelage.signals.protocol import Combining, FromStart, OneStep, Signal, Undoing, WholeRun
@@ -27,4 +28,5 @@ __all__ = [
     "Undoing",
     "Unrolled",
     "WholeRun",
+    "products",
 ]

@@ -7,6 +7,7 @@ from typing import ClassVar
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.trees import plus
+from tutelage.signals.facts import facts_of
 from tutelage.signals.products import DoubleBackward, Product
 from tutelage.signals.solvers import Solver
 from tutelage.types import Batch, Estimate, Params, Step, Window
@@ -44,7 +45,8 @@ class Implicit:
             return {k: sign * image[k] + decay[k] * u[k] for k in u}
 
         solved = self.solve(matvec, {k: gradient[k] for k in decay})
-        return Estimate(plus(direct, linearised.mixed(solved), -sign), loss)
+        facts = facts_of(problem, teacher, window.end, step, held_out, several=True)
+        return Estimate(plus(direct, linearised.mixed(solved), -sign), loss, facts)
 
 
 def stationary_terms(step: Step) -> tuple[Mapping[str, float], float]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import leaves, named_grad, plus
 from tutelage.signals.dots import dots_of
+from tutelage.signals.facts import facts_of
 from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
 from tutelage.signals.protocol import Judge, held_out_gradient
 from tutelage.types import (
@@ -89,10 +90,11 @@ class Lookahead:
         end = virtual_step(window) if virtual else window.end
         evaluation = window.held_out_loss or problem.evaluate(end, teacher, held_out)
         back = virtual_step_adjoint if virtual else update_adjoint
-        v = back(problem, window, teacher, held_out_gradient(evaluation, step))
+        v = back(problem, window, teacher, held_out_gradient(problem, evaluation, step))
         mixed = self._mixed(problem, window.start, teacher, step, v, window.observed)
         total = {k: torch.zeros_like(p) for k, p in teacher.items()} | evaluation.teacher
-        return Estimate(plus(total, mixed), evaluation.loss)
+        facts = facts_of(problem, teacher, window.start, step, held_out, several=False)
+        return Estimate(plus(total, mixed), evaluation.loss, facts)
 
     def _mixed(
         self,

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
-from tutelage.teacher import implements, weighs_deeply
+from tutelage.functional.differentiable import require_hessian
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
@@ -43,8 +43,9 @@ Judge = Literal["held-out", "next", "plain"]
 gradient is computed anyway; the same, with all other steps taken without the teacher"""
 
 
-def held_out_gradient(evaluation: HeldOutLoss, step: Step) -> Params:
+def held_out_gradient(problem: BilevelProblem, evaluation: HeldOutLoss, step: Step) -> Params:
     """The held-out loss's gradient in the parameters that a step moved."""
+    problem.student.require(require_hessian)
     if missing := [k for k in step.settings if k not in evaluation.student]:
         raise UnsupportedStudentError(
             f"The next step's loss has no gradient for {', '.join(missing)}, which the step "
@@ -122,9 +123,3 @@ class FromStart(Protocol):
     ) -> tuple[HeldOutLoss, StudentState]:
         """Run the steps and differentiate the final held-out loss in the initial parameters."""
         ...
-
-
-def facts_of(problem: BilevelProblem, steps: Sequence[Step]) -> dict[str, float]:
-    """``weights_fixed`` where later weights are taken not to depend on earlier steps."""
-    fixed = len(steps) > 1 and implements(problem.teacher, "weigh")
-    return {"weights_fixed": 1.0} if fixed and not weighs_deeply(problem.teacher) else {}

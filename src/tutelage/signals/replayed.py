@@ -9,8 +9,8 @@ import torch
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.signals.adjoint import Adjoint, ReplayedStep, replay_step
+from tutelage.signals.facts import facts_of
 from tutelage.signals.products import Automatic, Product
-from tutelage.signals.protocol import facts_of
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
@@ -56,7 +56,10 @@ class Replayed:
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
-        return self.estimate_run(problem, teacher, window.start, window.steps, held_out)[0]
+        estimate, end = self.estimate_run(
+            problem, teacher, window.start, window.steps, held_out
+        )
+        return estimate._replace(end=end)
 
     def estimate_run(
         self,
@@ -68,7 +71,8 @@ class Replayed:
     ) -> tuple[Estimate, StudentState]:
         """Run the steps and estimate the hypergradient of the final student."""
         evaluation, end = self.start_gradient(problem, teacher, start, steps, held_out)
-        return Estimate(evaluation.teacher, evaluation.loss, facts_of(problem, steps)), end
+        facts = facts_of(problem, teacher, start, steps[0], held_out, several=len(steps) > 1)
+        return Estimate(evaluation.teacher, evaluation.loss, facts), end
 
     def start_gradient(
         self,

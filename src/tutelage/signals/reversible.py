@@ -19,9 +19,9 @@ from tutelage.signals.drift import (
     require_little_drift,
     require_undone,
 )
+from tutelage.signals.facts import facts_of
 from tutelage.signals.histories import ExactHistory, FloatHistory
 from tutelage.signals.products import Automatic, Product
-from tutelage.signals.protocol import facts_of
 from tutelage.types import Batch, Estimate, Params, Step, StudentState, Window
 
 
@@ -46,7 +46,8 @@ class Reversible:
     run (``estimate_run``), since ordinary floating-point steps have lost those bits already.
 
     Note: for momentum SGD only; plain SGD forgets its velocity and cannot be undone.
-    Buffers (running statistics) are not rewound: the replays see those of the window's end.
+    Buffers (running statistics) are not rewound: the first step is recomputed on those before
+    it, the others on those of the window's end.
 
     Raises:
         ValueError: If ``steps`` is below 1.
@@ -82,8 +83,9 @@ class Reversible:
         if window.start is not None:
             start = entries_of(window.start.params)
         history = FloatHistory(window.end.params, velocity)
+        buffers = window.buffers if window.start is None else window.start.buffers
         estimate, undone = self._back(
-            problem, teacher, window.end, window.steps, held_out, history
+            problem, teacher, window.end, window.steps, held_out, history, buffers
         )
         return require_undone(estimate, undone._replace(start=start), window.end)
 
@@ -104,7 +106,9 @@ class Reversible:
                 end, moved = problem.step_planned(end, teacher, step)
                 taken.append(moved)
             history = FloatHistory(end.params, end.slots.get("momentum_buffer", {}))
-            estimate, undone = self._back(problem, teacher, end, taken, held_out, history)
+            estimate, undone = self._back(
+                problem, teacher, end, taken, held_out, history, start.buffers
+            )
             undone = undone._replace(start=entries_of(start.params))
             return require_undone(estimate, undone, end), end
         return self._exact(problem, teacher, start, steps, held_out)
@@ -136,7 +140,7 @@ class Reversible:
             del linearised, reached  # before the next one is made
         bits = history.bits(len(steps))
         slots = {"momentum_buffer": history.velocities}
-        estimate, _ = self._back(problem, teacher, end, taken, held_out, history)
+        estimate, _ = self._back(problem, teacher, end, taken, held_out, history, start.buffers)
         return estimate._replace(facts={**estimate.facts, "bits": bits}), end._replace(
             slots=slots
         )
@@ -149,6 +153,7 @@ class Reversible:
         steps: Sequence[Step],
         held_out: Batch,
         history: FloatHistory | ExactHistory,
+        buffers: Params | None,
     ) -> tuple[Estimate, UndoneWindow]:
         loss, d_theta, total = problem.evaluate(end, teacher, held_out)
         lengths, terms = [_length(d_theta)], [_length(total)]
@@ -165,6 +170,8 @@ class Reversible:
             lengths.append(_length(d_theta))
             d_velocity = _through_params(_through_velocity(d_velocity, step), d_theta, earlier)
         state = end._replace(params=history.params_before(steps[0]))
+        if buffers is not None:  # those of the steps between are not kept
+            state = state._replace(buffers=buffers)
         direction = _signed(d_velocity, steps[0])
         if self.exact:  # forward mode takes 20 MiB to load: too much for one of many steps
             last = self.product.linearise(problem, state, teacher, steps[0]).mixed(direction)
@@ -174,7 +181,8 @@ class Reversible:
         parts = everywhere.all_reduce(torch.stack([*terms, _length(last)]).sum())
         left = parts / _length(everywhere.all_reduce_params(total))
         undone = UndoneWindow(steps, None, state.params, end.params, lengths, d_theta, left)
-        return Estimate(total, loss, facts_of(problem, steps)), undone
+        facts = facts_of(problem, teacher, state, steps[0], held_out, several=len(steps) > 1)
+        return Estimate(total, loss, facts), undone
 
 
 def _length(params: Params) -> Tensor:

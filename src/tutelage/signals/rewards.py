@@ -96,7 +96,7 @@ class GradientAlignment:
         """The sampled step, its ``rewards()`` not yet normalised, and the held-out loss."""
         require_rewarding(problem, self.judge)
         step, evaluation, observed = evaluated_step(problem, teacher, window, held_out)
-        gradient = held_out_gradient(evaluation, step)
+        gradient = held_out_gradient(problem, evaluation, step)
         return SampledStep.at(
             self.product, problem, teacher, window, gradient, observed
         ), evaluation

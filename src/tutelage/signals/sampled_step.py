@@ -11,7 +11,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.trees import detached, named_grad
 from tutelage.losses.objectives import nonzero
-from tutelage.per_example import load_forward_mode
+from tutelage.per_example.forward import load_forward_mode
 from tutelage.precision import wide
 from tutelage.signals.dots import dots_of, weighted_slopes
 from tutelage.signals.policy_gradients import counted_actions, log_prob

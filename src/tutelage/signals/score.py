@@ -15,7 +15,7 @@ from tutelage.types import Batch, Estimate, Params, Window
 class Score:
     """``-(1/B) sum_i d log p(a_i) / d phi``, to be multiplied by a reward.
 
-    The held-out batch is not used. ``tutelage.training.accuracy_reward`` uses it.
+    The held-out batch is not used. ``tutelage.training.rewarded`` uses it.
 
     Source: Williams 1992, Simple Statistical Gradient-Following Algorithms (REINFORCE).
     """

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import detached, grads_of_both, leaves, named_grad
-from tutelage.signals.protocol import facts_of
+from tutelage.signals.facts import facts_of
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
@@ -24,9 +24,11 @@ class Unrolled:
 
     Note: this holds for every signal. Recomputed steps see the batch, the optimiser's settings
     and the student's random numbers as they were. They do not see hooks that edit gradients,
-    parameters edited between two steps, an optimiser's state cleared or loaded, or a switch
-    between training and evaluation mode within the window. What the student or the objective
-    detaches, and buffers that follow parameters, are held fixed.
+    or what changes the student or its optimiser's state between two steps; the tutor refuses
+    windows whose recomputed steps end elsewhere for this (``UnsupportedStudentError``). What
+    the student, the objective or a teacher that grades detaches is held fixed, and ``facts``
+    has ``detached`` where that changes the derivative. Buffers that follow parameters are held
+    fixed from one step to the next.
 
     Raises:
         ValueError: If ``steps`` is below 1.
@@ -44,7 +46,10 @@ class Unrolled:
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
-        return self.estimate_run(problem, teacher, window.start, window.steps, held_out)[0]
+        estimate, end = self.estimate_run(
+            problem, teacher, window.start, window.steps, held_out
+        )
+        return estimate._replace(end=end)
 
     def estimate_run(
         self,
@@ -57,7 +62,9 @@ class Unrolled:
         """Run the steps and estimate the hypergradient of the final student."""
         loss, end = _run(problem, teacher, _leaf(start), steps, held_out)
         held_out_loss = problem.processes.all_reduce(loss.detach())
-        return Estimate(named_grad(loss, teacher), held_out_loss, facts_of(problem, steps)), end
+        grad = named_grad(loss, teacher)
+        facts = facts_of(problem, teacher, start, steps[0], held_out, several=len(steps) > 1)
+        return Estimate(grad, held_out_loss, facts), end
 
     def start_gradient(
         self,

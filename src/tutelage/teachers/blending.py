@@ -82,7 +82,7 @@ def drawn_partner(batch: Batch) -> Int64[Tensor, "B"]:
     return torch.randperm(len(batch.ids)).to(batch.ids.device)
 
 
-def soft_labels(batch: Batch, classes: int) -> Float[Tensor, "B C"]:
+def soft_labels(batch: Batch, classes: int, owner: str = "blending") -> Float[Tensor, "B C"]:
     """A batch's targets as probabilities."""
     kind = torch.float64 if batch.inputs.dtype == torch.float64 else torch.float32
     if batch.targets.is_floating_point():
@@ -92,4 +92,4 @@ def soft_labels(batch: Batch, classes: int) -> Float[Tensor, "B C"]:
                 f"labels [B, {classes}]."
             )
         return batch.targets.to(torch.promote_types(batch.targets.dtype, kind))
-    return one_hot(batch.targets, classes, "blending").to(kind)
+    return one_hot(batch.targets, classes, owner).to(kind)

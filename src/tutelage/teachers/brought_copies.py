@@ -9,10 +9,9 @@ from tutelage.types import Batch, Lesson
 class BroughtCopies(Teacher):
     """Prepares a row for each copy of inputs [B, k, ...].
 
-    For copies that are cut from an image as it is stored, in the processes that read it (see
-    ``papers.data.crops``). Rows come copy by copy, as those of ``Copies``: the first copy of
-    all examples, then the second. Where the first is the example as it is, ``WorstCaseSoft``
-    may stand beside it.
+    For copies that the data loader makes, such as crops of an image. Rows are ordered copy by
+    copy, as in ``Copies``: the first copy of all examples, then the second. If the first copy
+    is the unchanged example, it can be combined with ``WorstCaseSoft``.
     """
 
     def prepare(self, batch: Batch) -> Lesson:

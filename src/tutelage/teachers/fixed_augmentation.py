@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from tutelage.augment import Policy, performed_on, require_statistics
+from tutelage.augment import Policy
+from tutelage.augment.actions import performed_on, require_statistics
 from tutelage.augment.draws import ExampleRandom
 from tutelage.teacher import Teacher
 from tutelage.types import Batch, Lesson, as_lesson

@@ -6,6 +6,7 @@ from torch import Tensor
 from tutelage.errors import UsageError, first_few
 from tutelage.teacher import Teacher
 from tutelage.types import Lesson, Observation
+from tutelage.validation.shapes import require_tensors
 
 
 class GivenWeights(Teacher):
@@ -22,6 +23,7 @@ class GivenWeights(Teacher):
 
     def __init__(self, ids: Tensor, weights: Tensor) -> None:
         super().__init__()
+        require_tensors("GivenWeights", ids=ids, weights=weights)
         if ids.shape != weights.shape or ids.ndim != 1 or not len(ids):
             raise UsageError(
                 f"{len(weights)} weights for {len(ids)} ids; give one for each id, 0 and above."

@@ -19,7 +19,7 @@ class KeepOrDrop(Teacher):
 
     The student's loss is the mean over what is kept; a batch of which all is dropped teaches
     nothing. It learns by a reward for what it drew: at each step (``GradientAlignment``,
-    ``NextStepLoss``) or for a whole run (``tutelage.training.accuracy_reward``).
+    ``NextStepLoss``) or for a whole run (``tutelage.training.rewarded``).
 
     Source: Fan et al. 2018, Learning to Teach (L2T-data), which is
     ``KeepOrDrop(KeepProbability(classes))``.

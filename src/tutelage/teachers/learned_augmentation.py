@@ -9,14 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from tutelage.augment import (
-    Actions,
-    Space,
-    performed_on,
-    require_statistics,
-    space_named,
-    with_signs,
-)
+from tutelage.augment import Actions, Space, space_named
+from tutelage.augment.actions import performed_on, require_statistics, with_signs
 from tutelage.augment.draws import ExampleRandom
 from tutelage.teacher import Teacher
 from tutelage.types import Batch, Lesson, Observation, Params, as_lesson

@@ -10,6 +10,7 @@ from tutelage.losses.targets import one_hot
 from tutelage.precision import FULL, autocast_to, wide
 from tutelage.teachers.by_id import order_of, rows_of
 from tutelage.types import Lesson, Observation
+from tutelage.validation.shapes import require_tensors
 
 
 class MetaSoftLabelCorrector(nn.Module):
@@ -44,6 +45,7 @@ class MetaSoftLabelCorrector(nn.Module):
 
     def __init__(self, ids: Tensor, previous: Tensor, *, width: int = 100) -> None:
         super().__init__()
+        require_tensors("MetaSoftLabelCorrector", ids=ids, previous=previous)
         if previous.ndim != 2 or ids.shape != previous.shape[:1] or not len(ids):
             raise UsageError(
                 f"there are {len(ids)} ids for targets of shape {tuple(previous.shape)}; "

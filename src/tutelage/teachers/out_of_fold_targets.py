@@ -16,6 +16,7 @@ from tutelage.precision import FULL, autocast_to
 from tutelage.teachers.blending import soft_labels
 from tutelage.teachers.by_id import order_of, rows_of
 from tutelage.types import Batch, Lesson, Observation, as_lesson
+from tutelage.validation.shapes import require_tensors
 
 FACTS = 4
 """columns made of each prediction: log p of the given label and of the best other class, the
@@ -77,6 +78,8 @@ class OutOfFoldTargets(nn.Module):
     ) -> None:
         super().__init__()
         _require(width, share)
+        require_tensors("OutOfFoldTargets", ids=ids, probabilities=probabilities, given=given)
+        require_tensors("OutOfFoldTargets", transitions=transitions, extra=extra)
         if probabilities.ndim != 2 or ids.shape != probabilities.shape[:1] or not len(ids):
             raise UsageError(
                 f"there are {len(ids)} ids for probabilities of shape "
@@ -179,7 +182,7 @@ class OutOfFoldTargets(nn.Module):
             The same inputs with soft labels [B, C] that sum to one.
         """
         closed = self.closed_form[self._rows(batch.ids)]
-        given = soft_labels(batch, closed.shape[1])
+        given = soft_labels(batch, closed.shape[1], type(self).__name__)
         kind = torch.promote_types(closed.dtype, given.dtype)
         start = math.log(self.share / (1 - self.share))
         share = (self.logits(batch.ids)[:, 1:].to(kind) + start).sigmoid()

@@ -10,6 +10,7 @@ from tutelage.teacher import Teacher
 from tutelage.teachers.copies import repeated
 from tutelage.teachers.worst_case_soft import probabilities
 from tutelage.types import Batch, Lesson
+from tutelage.validation.shapes import require_tensors
 
 
 class StoredCopies(Teacher):
@@ -28,11 +29,13 @@ class StoredCopies(Teacher):
             those of their examples.
 
     Raises:
+        UsageError: If one of them is no tensor.
         ValueError: If lengths differ, or two examples have one id.
     """
 
     def __init__(self, inputs: Tensor, ids: Tensor, targets: Tensor | None = None) -> None:
         super().__init__()
+        require_tensors("StoredCopies", inputs=inputs, ids=ids, targets=targets)
         if len(inputs) != len(ids) or (
             targets is not None and targets.shape[:2] != inputs.shape[:2]
         ):
@@ -102,7 +105,10 @@ def predicted(
 
     Returns:
         [N, ...], on the CPU.
+
+    Note: raises ``UsageError`` where the inputs are no tensor.
     """
+    require_tensors("predicted", inputs=inputs)
     model.eval()
     device = next(model.parameters()).device
     rows = [part.to(device) for part in inputs.split(at_once)]

@@ -24,8 +24,7 @@ class WorstCase(Teacher):
 
     Args:
         temperature: ``lambda_P``, in the unit of the losses; infinity weighs all the same.
-        drop_below: Share of the rows' gradients that a step may leave out to be cheaper, see
-            ``tutelage.training.skip_rows``; 0 leaves out none.
+        drop_below: Share of the sum of the rows' gradients that a step may skip; 0 skips none.
         deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
             several steps leaves out what an earlier step does to later weights.
 

@@ -13,6 +13,7 @@ from tutelage.teachers.within import first_within, softmax_within
 from tutelage.teachers.worst_case import require_positive, require_share
 from tutelage.types import Lesson, Observation
 from tutelage.validation.ranges import require_above_zero
+from tutelage.validation.shapes import require_tensors
 
 TargetRule = Callable[[Lesson, Tensor], Tensor]
 """from the lesson and what the student predicts of each row's original, [L, C] probabilities or
@@ -47,6 +48,10 @@ class UnlessChanged:
     """of the examples, int64 [N]"""
     tolerance: float = 0.5
     """between numbers"""
+
+    def __post_init__(self) -> None:
+        """Check that tensors came; see the class."""
+        require_tensors("UnlessChanged", originals=self.originals, ids=self.ids)
 
     def __call__(self, lesson: Lesson, predicted: Tensor) -> Tensor:
         """The target of each row."""

@@ -2,3 +2,22 @@
 
 Start with ``Tutor.step`` in ``tutor.py``, then ``step.py`` and ``forward.py``.
 """
+
+from tutelage.training import loops, meta_weight_net
+from tutelage.training.accuracy_reward import Goal, RewardedEpisode, rewarded
+from tutelage.training.forward import Record
+from tutelage.training.step_strategy import AmpStep, PlainStep, StepStrategy
+from tutelage.training.tutor import Tutor
+
+__all__ = [
+    "AmpStep",
+    "Goal",
+    "PlainStep",
+    "Record",
+    "RewardedEpisode",
+    "StepStrategy",
+    "Tutor",
+    "loops",
+    "meta_weight_net",
+    "rewarded",
+]

@@ -84,7 +84,7 @@ def rewarded(
         decay: Of the moving average, per episode.
         baseline: The average so far, of a run to continue.
         first: The number of the first episode.
-        objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses.objectives``.
+        objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses``.
         seed: Where the randomness of what is sampled and of dropout starts from.
 
     Yields:

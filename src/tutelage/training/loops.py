@@ -17,10 +17,13 @@ from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.signals import WholeRun
 from tutelage.training.forward import Record
-from tutelage.training.teacher_buffers import require_no_memory
+from tutelage.training.teacher_buffers import require_no_memory, require_no_writes
 from tutelage.training.teacher_update import step_if_finite
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Progress, Step, StudentState
+from tutelage.validation.shapes import require_batch
+
+__all__ = ["Episode", "alternating", "episodic"]
 
 
 class Episode(NamedTuple):
@@ -56,12 +59,12 @@ def episodic(
     Args:
         make_student: From an episode's number to a student and its optimiser. The same student
             again for every number is the variant with a fixed start, which varies less.
-        teacher: The teacher; see ``tutelage.teacher``.
+        teacher: The teacher; see ``tutelage.Teacher``.
         teacher_optimizer: Its optimiser.
         batches: From an episode's number to the batches of that student's run.
         held_out: From an episode's number to the held-out batch of its final student.
         signal: Estimates the hypergradient through the whole run.
-        objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses.objectives``.
+        objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses``.
         seed: Where the randomness of lessons and of dropout starts from.
 
     Yields:
@@ -75,13 +78,16 @@ def episodic(
     while True:
         module, optimizer = make_student(number)
         problem = BilevelProblem(StudentView(module, optimizer), teacher, objective)
-        steps = planned_steps(
-            problem.student, collect_batches(batches(number)), mixed_seed(seed, number)
-        )
+        given = [require_batch("batch", b) for b in collect_batches(batches(number))]
+        steps = planned_steps(problem.student, given, mixed_seed(seed, number))
         now = autocast_now(problem.student.device)
-        batch = held_out(number)._replace(seed=mixed_seed(seed, number, 1), autocast=now)
+        batch = require_batch("held_out", held_out(number))._replace(
+            seed=mixed_seed(seed, number, 1), autocast=now
+        )
         params = {k: p for k, p in teacher.named_parameters() if p.requires_grad}
         start = in_full_precision(problem.student.snapshot())
+        if number == 0 and steps:
+            require_no_writes(problem, start, dict(params), steps[0])
         with autocast_to(FULL, problem.student.device):
             run = partial(signal.estimate_run, problem, dict(params), start, steps, batch)
             estimate, end = _estimated(run, first=number == 0)

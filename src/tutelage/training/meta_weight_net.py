@@ -14,6 +14,8 @@ from tutelage.signals import Lookahead
 from tutelage.teachers import LossWeigher
 from tutelage.training.tutor import Tutor
 
+__all__ = ["paper_script", "stable_script"]
+
 
 def paper_script(student: nn.Module, *, lr: float = 0.1, seed: int = 0) -> Tutor:
     """The script of the paper's tables: weights that sum to one over a batch.

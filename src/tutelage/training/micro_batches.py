@@ -1,7 +1,9 @@
 """Gradient accumulation: a step whose rows the student sees a few at a time."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -11,15 +13,23 @@ from tutelage.distributed.fsdp import is_sharded
 from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import all_reduce_grads
 from tutelage.distributed.wrappers import data_parallel
+from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.module_state import ModuleState, on_state, state_of
-from tutelage.functional.replay_context import clone_rows, replay_context
+from tutelage.functional.replay_context import clone_rows, replay_context, split_lesson
+from tutelage.functional.student import in_full_precision
 from tutelage.functional.trees import plus
 from tutelage.losses.objectives import losses_of
+from tutelage.per_example.units import uses_batch_statistics
+from tutelage.precision import FULL
+from tutelage.randomness import seeded_generators
 from tutelage.signals.products import Alignment
 from tutelage.teacher import drop_below_of, is_deep
 from tutelage.training.forward import ForwardPass, run_forward
 from tutelage.training.step_strategy import StepStrategy
 from tutelage.types import Lesson, Step
+
+FAILURES = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
+"""what a probe may raise on fewer rows"""
 
 
 def forward_without_graph(
@@ -81,6 +91,74 @@ def micro_batch_losses(
             found = losses_of(problem.objective, student(part.inputs), part)
         yield (counts[done : done + len(found)] * found).sum()
         done += len(found)
+
+
+def require_separate_rows(problem: BilevelProblem, lesson: Lesson, step: Step) -> None:
+    """Raise if the loss of a row depends on the other rows of its micro-batch.
+
+    Rows of one micro-batch are evaluated together and in two halves, in full precision, on
+    copies of the buffers. Where the student draws random numbers or takes batch statistics, it
+    is evaluated in evaluation mode; where it still draws, or fails, nothing is known.
+    """
+    assert problem.micro_batch is not None
+    if len(lesson.ids) <= problem.micro_batch:
+        return
+    rows = split_lesson(lesson._replace(autocast=FULL), max(2, problem.micro_batch))[0]
+    whole, module, found = replace(problem, micro_batch=None), problem.student.module, None
+    for mode in (nullcontext, evaluation_mode):
+        kept = objective_kept(problem)
+        with torch.no_grad(), seeded_generators() as seed_all, mode(module), kept:
+            if found is None and not any(map(uses_batch_statistics, module.modules())):
+                with suppress(*FAILURES):
+                    found = _depend(whole, rows, step, seed_all)
+    if found:
+        raise UnsupportedStudentError(
+            f"micro_batch={problem.micro_batch} does not work here: the loss of a row depends "
+            "on the other rows of its batch, as with an objective of pairs or attention over "
+            "the batch, so that another student would be trained. Leave micro_batch away."
+        )
+
+
+def _depend(
+    problem: BilevelProblem, rows: Lesson, step: Step, seed_all: Callable[[int], None]
+) -> bool | None:
+    # whether the losses of halves differ from those of the whole; None: they are random
+    state = in_full_precision(problem.student.state())
+
+    def losses(part: Lesson, seed: int) -> Tensor:
+        seed_all(seed)
+        own = step._replace(batch=step.batch._replace(seed=seed))
+        return problem.observe(state, part, own)[0].losses
+
+    whole, again = losses(rows, 0), losses(rows, 1)
+    # convolutions on a GPU round to ten bits
+    rounding = torch.finfo(whole.dtype).eps ** (0.25 if whole.is_cuda else 0.5)
+    close = partial(torch.allclose, rtol=rounding, atol=rounding, equal_nan=True)
+    if not close(whole, again):
+        return None
+    halves = split_lesson(rows, (len(rows.ids) + 1) // 2)
+    return not close(whole, torch.cat([losses(half, 0) for half in halves]))
+
+
+@contextmanager
+def objective_kept(problem: BilevelProblem) -> Iterator[None]:
+    """Restore the buffers and attributes of an objective that is a module."""
+    own = problem.objective
+    with on_state(own, state_of(own)) if isinstance(own, nn.Module) else nullcontext():
+        yield
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Put all parts of a module into evaluation mode inside, without calling ``eval``."""
+    modes = [(part, part.training) for part in module.modules()]
+    for part, _ in modes:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
 
 
 def backward_micro_batches(

@@ -4,6 +4,7 @@ import torch
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.fsdp import full_tensor
+from tutelage.functional.optim import dense
 from tutelage.functional.replay_context import detach
 from tutelage.functional.trees import leaves
 from tutelage.per_example import Recorder
@@ -16,7 +17,9 @@ def tentative_window(
     """The window of a step before ``optimizer.step()``, its end by the optimiser's rule."""
     state = problem.student.state()
     params = problem.student.params
-    grads = {k: full_tensor(g) for k in step.settings if (g := params[k].grad) is not None}
+    grads = {
+        k: full_tensor(dense(g)) for k in step.settings if (g := params[k].grad) is not None
+    }
     with torch.no_grad():
         end = problem.rule.update(state, grads, step.settings)
     start = state._replace(buffers=buffers)

@@ -42,10 +42,12 @@ def state_from_list(plain: Sequence[Any], device: torch.device) -> StudentState:
 def renamed_steps(state: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
     """The state of a window buffer under other parameter names."""
     start, waiting = state["start"], state["pending"]
-    entries = state.get("entries")  # a state of an older version has none
+    # a state of an older version lacks these
+    entries, buffers = state.get("entries"), state.get("buffers")
     return {
         "start": _renamed_state(start, rename) if start else start,
         "entries": None if entries is None else renamed(entries, rename),
+        "buffers": None if buffers is None else renamed(buffers, rename),
         "window": [_renamed_step(step, rename) for step in state["window"]],
         "pending": [
             _renamed_state(waiting[0], rename),

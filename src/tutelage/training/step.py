@@ -15,7 +15,11 @@ from tutelage.losses.reduction import counts_of
 from tutelage.losses.targets import require_distributions
 from tutelage.teacher import implements
 from tutelage.training.forward import ForwardPass
-from tutelage.training.micro_batches import backward_micro_batches, forward_without_graph
+from tutelage.training.micro_batches import (
+    backward_micro_batches,
+    forward_without_graph,
+    require_separate_rows,
+)
 from tutelage.training.replay_check import Start, require_reproducible
 from tutelage.training.skip_rows import forward_or_skip_rows
 from tutelage.training.step_strategy import StepStrategy
@@ -69,6 +73,8 @@ class StudentStep:
         student_lesson: Lesson | None = None,
     ) -> ForwardPass:
         """Run the forward pass and weigh the rows."""
+        if problem.micro_batch is not None and not self._checked:
+            require_separate_rows(problem, lesson, step)
         forward = forward_or_skip_rows if problem.micro_batch is None else forward_without_graph
         forward_pass = forward(problem, self.student, step, lesson, alignments, student_lesson)
         self._require_finite(problem, forward_pass)

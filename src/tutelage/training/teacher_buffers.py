@@ -10,9 +10,11 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
-from tutelage.types import Batch, Lesson, Observation, Params
+from tutelage.types import Batch, Lesson, Observation, Params, Step, StudentState
 
 
 class BufferCopy(NamedTuple):
@@ -89,6 +91,35 @@ def require_no_memory(teacher: nn.Module) -> None:
         raise UsageError(
             f"{type(teacher).__name__} remembers earlier steps ({names}), but whole runs that "
             "a signal takes are not remembered: teach with a Tutor."
+        )
+
+
+@torch.no_grad()
+def require_no_writes(
+    problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
+) -> None:
+    """Raise for a teacher whose hooks write to buffers, which only real steps renew.
+
+    Statistics of normalisation are left out: in training mode no hook depends on them.
+    """
+    statistics = {
+        f"{at}.{name}" if at else name
+        for at, part in problem.teacher.named_modules()
+        if isinstance(part, _NormBase)
+        for name in part._buffers
+    }
+    if not {name for name, _ in problem.teacher.named_buffers()} - statistics:
+        return
+    written: Params = {}
+    lesson, seed = problem.lesson(teacher, step.batch), step.batch.seed
+    observation, _ = problem.observe(state, lesson, step)
+    problem.weights(teacher, lesson, observation, seed, buffers_out=written)
+    problem.row_losses(teacher, lesson, observation, seed, buffers_out=written)
+    if names := {*(lesson.teacher_buffers or {}), *written} - statistics:
+        raise UsageError(
+            f"{type(problem.teacher).__name__} writes to its buffers in each step "
+            f"({', '.join(sorted(names))}), but in whole runs that a signal takes they stay as "
+            "they are: teach with a Tutor."
         )
 
 

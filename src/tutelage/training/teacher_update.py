@@ -15,6 +15,7 @@ from tutelage.functional.trees import is_finite, moved_to, plus
 from tutelage.precision import FULL, autocast_now, autocast_to, wide
 from tutelage.signals import Combining, Implicit, OneStep, Signal
 from tutelage.teacher import drop_below_of
+from tutelage.training.end_check import require_same_end
 from tutelage.types import Batch, Estimate, Params, Window
 
 _LOG = logging.getLogger(__name__)
@@ -155,7 +156,7 @@ class TeacherUpdater:
         self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
     ) -> Estimate:
         try:
-            return self.signal(problem, phi, self._in_full_precision(window), held_out)
+            found = self.signal(problem, phi, self._in_full_precision(window), held_out)
         except InexactWindowError as error:
             if not self._has_estimated:  # nothing is lost yet
                 raise
@@ -163,6 +164,12 @@ class TeacherUpdater:
                 self._warned = True
                 _LOG.warning("%s This teacher step is skipped.", error)
             return error.estimate
+        end, first = found.end, not self._has_estimated and self.one_step is not None
+        if first and not self.recomputes_step and window.start is not None:
+            end = problem.step(window.start, phi, window.steps[-1])
+        if end is not None:
+            require_same_end(window, end)
+        return found._replace(end=None)
 
     def _warn_if_zero(self, grad: Params) -> None:
         if any(bool(g.count_nonzero()) for g in grad.values()):

@@ -75,25 +75,26 @@ class Tutor:
     Args:
         student: The module to train; never edited or copied.
         optimizer: The student's optimiser, from ``torch.optim``.
-        teacher: See ``tutelage.teacher``.
+        teacher: See ``tutelage.Teacher``.
         teacher_optimizer: The teacher's optimiser. None: the teacher is fixed, such as a stored
             commentary or a baseline.
         signal: Estimates the teacher's gradient; needed if and only if it has an optimiser.
         teacher_every: Student steps between two estimates.
         aggregate: Estimates that are averaged into one teacher step.
         total_steps: Student steps of the whole run; needed by teachers that use progress.
-        objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses.objectives``.
+        objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses``.
         metric: Loss of held-out examples, such as ``objectives.expected_error``; the objective
-            if None.
+            if None. Unused where the next training step's loss judges.
         seed: Seed of lessons and of dropout.
         step_strategy: Runs the backward pass and the optimiser, with clipping, loss scaling, or
-            a framework's own calls; see ``tutelage.training.step_strategy``.
+            a framework's own calls; see ``tutelage.training.StepStrategy``.
         processes: Those that train the student together, each on rows of its own; None: those
             of ``DistributedDataParallel`` or ``fully_shard``.
         micro_batch: Rows of a forward pass (gradient accumulation), which bounds the memory of
             steps outside the signal's window; None: all. Weights and loss are those of the
-            whole batch; what couples rows (batch normalisation, attention over the batch, an
-            objective of pairs) sees a micro-batch.
+            whole batch; batch normalisation sees a micro-batch. Other students and objectives
+            whose rows depend on one another (attention over the batch, pairs) are refused at
+            the first step, by comparing the losses of a micro-batch with those of its halves.
 
     Raises:
         ValueError: If ``signal.steps`` exceeds ``teacher_every``, only one of signal and

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tutelage.functional.student import StudentView
-from tutelage.functional.trees import moved_to
+from tutelage.functional.trees import cloned, moved_to
 from tutelage.signals import Signal, Undoing
 from tutelage.signals.drift import entries_of
 from tutelage.training.plain_state import (
@@ -32,6 +32,8 @@ class WindowBuffer:
     """the student before the first step, where the signal needs it"""
     entries: Params | None = None
     """some entries of its parameters, where the signal rebuilds it"""
+    buffers: Params | None = None
+    """its buffers, where the signal rebuilds the rest"""
     steps: list[Step] = field(default_factory=list)
     pending: Pending | None = None
 
@@ -46,18 +48,23 @@ class WindowBuffer:
             self.start = student.snapshot()
         if isinstance(signal, Undoing):
             self.entries = entries_of(student.state().params)
+            self.buffers = cloned(student.state().buffers)
 
     def pop(self, student: StudentView, observed: StepObservation | None) -> Window:
         """Make a window of the steps, and clear the buffer."""
         moved = {name for step in self.steps for name in step.settings}
         end = student.completed(student.state(), moved)
-        window = Window(self.start, tuple(self.steps), end, observed, entries=self.entries)
+        window = Window(
+            *(self.start, tuple(self.steps), end, observed),
+            entries=self.entries,
+            buffers=self.buffers,
+        )
         self.clear()
         return window
 
     def clear(self) -> None:
         """Forget the steps."""
-        self.start, self.entries, self.steps = None, None, []
+        self.start, self.entries, self.buffers, self.steps = None, None, None, []
 
     def pop_pending(self, loss: Tensor, gradient: Params) -> Pending:
         """The pending window, its held-out loss given by the step after it."""
@@ -70,6 +77,7 @@ class WindowBuffer:
         return {
             "start": [] if self.start is None else list(self.start),
             "entries": self.entries,
+            "buffers": self.buffers,
             "window": [step_to_dict(step) for step in self.steps],
             "pending": [] if self.pending is None else window_to_list(*self.pending),
         }
@@ -81,6 +89,8 @@ class WindowBuffer:
         self.start = state_from_list(state["start"], device) if state["start"] else None
         entries = state["entries"]
         self.entries = None if entries is None else moved_to(device, entries)
+        buffers = state.get("buffers")  # a state of an older version lacks them
+        self.buffers = None if buffers is None else moved_to(device, buffers)
         self.steps = [step_from_dict(step, device) for step in state["window"]]
         pending = state["pending"]
         self.pending = window_from_list(pending, now, device) if pending else None

@@ -29,6 +29,24 @@ def require_batch(name: str, batch: Batch, *, empty: bool = True) -> Batch:
     return batch if batch.ids.dtype == torch.int64 else batch._replace(ids=batch.ids.long())
 
 
+def require_tensors(owner: str, **values: object) -> None:
+    """Refuse lists, NumPy arrays and other things in place of tensors; None is passed over.
+
+    Args:
+        owner: What takes them, as the sentence begins.
+        values: By name.
+
+    Raises:
+        UsageError: If one is no tensor.
+    """
+    for name, value in values.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise UsageError(
+                f"{owner} takes {name} as a tensor, got {kind(value)}: give what "
+                "torch.as_tensor makes of it."
+            )
+
+
 def require_rows(name: str, rows: Batch | Lesson) -> None:
     """Raise if inputs, targets and ids differ in length."""
     inputs, targets, ids = len(rows.inputs), len(rows.targets), len(rows.ids)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from tutelage_cli.commentary.settings import LearnSettings
-from tutelage_cli.terminal import Speech
+from tutelage_cli.terminal import Output
 
 LEARN_HELP = """Learn a commentary with one student, to train others with it.
 
@@ -46,7 +46,7 @@ class Learn:
     log: Literal["tensorboard"] | None = None
     """Write the held-out loss of every round to OUT.curves; tensorboard --logdir shows it."""
 
-    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Show:
     out: Path | None = None
     """The HTML page. If not given: NAME-OF-THE-FOLDER.html beside the folder."""
 
-    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Export:
     out: Path | None = None
     """The JSON file. If not given: NAME-OF-THE-FOLDER.json beside the folder."""
 
-    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
 
 @dataclass(frozen=True)

@@ -34,18 +34,18 @@ def commentary(asked: Learn | Show | Export) -> None:
 
 
 def _learn(asked: Learn) -> None:
-    settings, speech = asked.settings, asked.speech
+    settings, output = asked.settings, asked.output
     out = asked.out or _free(settings)
     if exists(out):
         raise UsageError(f"{out} exists. Name another folder with --out.")
     if asked.log is not None:
         require_module(asked.log, "train")
-    say(speech.progress(), "Reading the data ...")
+    say(output.progress(), "Reading the data ...")
     # torch comes in here, after everything that can be refused without it
     from tutelage_cli.commentary.display import Rounds
     from tutelage_cli.commentary.learn import learn
 
-    with Rounds(speech.progress(), settings.rounds) as rounds, _curves(asked, out) as draw:
+    with Rounds(output.progress(), settings.rounds) as rounds, _curves(asked, out) as draw:
 
         def tell(number: int, loss: float) -> None:
             rounds.tell(number, loss)
@@ -54,14 +54,14 @@ def _learn(asked: Learn) -> None:
         learn(settings, out, tell)
     use = ["tutelage", "train", settings.data, *_reading(settings)]
     use = [*use, "--commentary", str(out)]
-    result = speech.result()
+    result = output.result()
     for line in (
         f"Commentary: {out}",
         f"Look at it: {shlex.join(['tutelage', 'commentary', 'show', str(out)])}",
         f"Use it:     {shlex.join(use)}",
     ):
         say(result, line)
-    speech.document({
+    output.document({
         "commentary": str(out),
         "teacher": settings.teacher,
         "rounds": settings.rounds,
@@ -106,7 +106,7 @@ def _show(asked: Show) -> None:
 
     out = asked.out or asked.folder.resolve().with_suffix(".html")
     reading = Reading("skip", "keep", "skip", asked.ignore_labels, asked.image_size)
-    say(asked.speech.progress(), f"Reading {asked.folder} ...")
+    say(asked.output.progress(), f"Reading {asked.folder} ...")
     _tell(asked, show(asked.folder, asked.data, out, reading=reading), {"page": out})
 
 
@@ -118,12 +118,12 @@ def _export(asked: Export) -> None:
 
 
 def _tell(asked: Show | Export, lines: Sequence[str], files: Mapping[str, Path]) -> None:
-    result = asked.speech.result()
+    result = asked.output.result()
     for line in lines:
         say(result, line)
     if isinstance(asked, Show):
         say(result, f"Page: {files['page']}")
-    asked.speech.document({
+    asked.output.document({
         "commentary": str(asked.folder),
         "told": list(lines),
         "files": {name: str(file) for name, file in files.items()},

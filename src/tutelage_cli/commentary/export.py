@@ -11,6 +11,8 @@ from tutelage_cli.commentary.show import stand_in
 
 def export(folder: Path, size: tuple[int, int] | None, out: Path) -> list[str]:
     """Write a commentary as JSON that names functions of torchvision."""
+    if size is not None and min(size) < 1:
+        raise UsageError(f"size is {size[0]} {size[1]}; allowed: 1 and above.")
     card = read_card(folder)
     if card["teacher"] != LearnedAugmentation.__name__:
         raise UsageError(
@@ -23,8 +25,6 @@ def export(folder: Path, size: tuple[int, int] | None, out: Path) -> list[str]:
             f"{folder} does not say on images of which size it was learnt: give --size HEIGHT "
             "WIDTH, in pixels."
         )
-    if min(size) < 1:
-        raise UsageError(f"size is {size[0]} {size[1]}; allowed: 1 and above.")
     teacher = load_commentary(folder, stand_in(card["settings"]))
     assert isinstance(teacher, LearnedAugmentation)
     write_policy(teacher, out, size)

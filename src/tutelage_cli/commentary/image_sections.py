@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from tutelage.teachers import AttentionMask, Curriculum
 from tutelage.types import Batch, Observation, Progress, as_lesson
 from tutelage_cli.data.batches import Batches
-from tutelage_cli.report import elements, formats, plots
-from tutelage_cli.report import styles as looks
+from tutelage_cli.report import elements, formats, plots, styles
 from tutelage_cli.report.pictures import pictured
 
 SHOWN = 12
@@ -64,7 +63,7 @@ def _over_progress(tracks: dict[str, list[float]], mark: str, caption: str) -> s
         mark=mark,
         title=f"{caption}, over the progress of training.",
     )
-    key = looks.legend(list(looks.arm_looks(list(tracks)).items()))
+    key = styles.legend(list(styles.arm_styles(list(tracks)).items()))
     return f"<div>{elements.chart(caption, drawing)}{key}</div>"
 
 

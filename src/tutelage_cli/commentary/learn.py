@@ -21,6 +21,7 @@ from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.course import COURSES, Course
 from tutelage_cli.commentary.settings import LearnSettings
 from tutelage_cli.config.settings_files import to_plain
+from tutelage_cli.data.noise import require_noise
 from tutelage_cli.runner.run_folder import (
     SETTINGS,
     create_run,
@@ -39,6 +40,7 @@ from tutelage_cli.train.material import (
     seed_material,
 )
 from tutelage_cli.train.parts import CALLED, kind_of
+from tutelage_cli.train.students import require_image_student
 
 STATE = "state.pt"
 """what is kept after each round"""
@@ -92,6 +94,8 @@ def _rounds(
 def _opened(settings: LearnSettings) -> tuple[Source, Streams]:
     study = settings.study
     check_device(study)
+    require_noise(study.noise_or_default, study.data)
+    require_image_student(study)
     if (kind := kind_of(study)) != "images":
         raise UsageError(
             f"{settings.data} holds {CALLED[kind]}; commentary learn takes images. tutelage "

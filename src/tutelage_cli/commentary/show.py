@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from tutelage.commentaries import caution, load_commentary, read_card
+from tutelage.commentaries import load_commentary, read_card
+from tutelage.commentaries.caution import caution
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.image_sections import Exhibit

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from tutelage_cli.terminal import Speech
+from tutelage_cli.terminal import Output
 
 REPORT_HELP = """Compare runs: a table, differences paired by seed, and a page with curves.
 
@@ -18,7 +18,7 @@ Examples:
 
 @dataclass(frozen=True)
 class Report:
-    """What ``tutelage report`` was asked."""
+    """Arguments of ``tutelage report``."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Folders of runs."""
@@ -26,4 +26,4 @@ class Report:
     out: Path = Path("comparison.html")
     """The HTML page."""
 
-    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)

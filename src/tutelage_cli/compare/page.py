@@ -1,4 +1,4 @@
-"""Runs side by side, in the terminal, on a page and as plain values."""
+"""The comparison of runs: printed, as a page and as plain values."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from tutelage_cli.compare.runs import ACCURACY, Compared, Difference, arms_of
-from tutelage_cli.report import charts, elements, formats
-from tutelage_cli.report import styles as looks
+from tutelage_cli.report import charts, elements, formats, styles
 from tutelage_cli.report import table as report_table
 from tutelage_cli.report.page import document
 from tutelage_cli.terminal import say, say_table
@@ -20,11 +19,11 @@ PAIRED = ("Test accuracy of", "less that of", "Seeds", "Points", "90% interval",
 RULE = (
     "Differences are paired by seed: higher or lower where the 90% interval of the mean "
     "difference lies on one side of zero (a one-sided t-test at 5%), else within chance; one "
-    "seed tells nothing."
+    "seed gives no interval."
 )
 
 
-def tell(console: Console, compared: Compared) -> None:
+def print_tables(console: Console, compared: Compared) -> None:
     """Print the tables."""
     arms = [arm for member in compared.members for arm in arms_of(member)]
     say_table(
@@ -45,7 +44,7 @@ def tell(console: Console, compared: Compared) -> None:
 
 
 def page(compared: Compared) -> str:
-    """Draw the page."""
+    """The HTML page."""
     arms = [arm for member in compared.members for arm in arms_of(member)]
     over = f"All arms. {report_table.caption(arms)}"
     results = elements.table(over, report_table.HEADER, report_table.rows(arms), style="arms")
@@ -77,10 +76,10 @@ def page(compared: Compared) -> str:
 
 
 def lead(compared: Compared) -> str:
-    """The differences in a sentence."""
+    """The number of differences by verdict, as a sentence."""
     counts = Counter(one.verdict for one in compared.differences)
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"Of {counts.total()} differences of test accuracy: {told or 'none'}."
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return f"Of {counts.total()} differences of test accuracy: {counted or 'none'}."
 
 
 def as_plain(compared: Compared, files: Mapping[str, Path]) -> dict[str, Any]:
@@ -110,12 +109,12 @@ def as_plain(compared: Compared, files: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def row(one: Difference) -> tuple[str, ...]:
-    """A difference as texts."""
+    """A difference as a row of the table."""
     interval = formats.DASH
     if one.low is not None and one.high is not None:
         interval = f"{100 * one.low:+.2f} to {100 * one.high:+.2f}"
     points = f"{100 * one.mean:+.2f}"
-    return one.what, one.than, str(one.seeds), points, interval, one.verdict
+    return one.what, one.baseline, str(one.seeds), points, interval, one.verdict
 
 
 def _of_arm(results: Sequence[Mapping[str, float]]) -> dict[str, Any]:
@@ -146,7 +145,7 @@ def _curves(compared: Compared) -> str:
         curves = [curve for member in members for curve in member.curves]
         names = [arm.name for member in members for arm in arms_of(member)]
         mark = f"curves-{number}"
-        key = looks.legend(list(looks.arm_looks(names).items()))
+        key = styles.legend(list(styles.arm_styles(names).items()))
         accuracy = charts.accuracy_curves(curves, names, mark=f"{mark}-accuracy")
         loss = charts.loss_curves(curves, names, mark=f"{mark}-loss")
         title = f"Test accuracy, {members[0].settings.data}"

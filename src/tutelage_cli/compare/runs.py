@@ -1,4 +1,4 @@
-"""Runs side by side: what each found, how they differ, and differences paired by seed."""
+"""Comparison of runs: results, differing settings, and differences paired by seed."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from tutelage.errors import UsageError
-from tutelage_cli.claims import FAILS, HOLDS, Comparison, Judged, judge
+from tutelage_cli.claims import FAILS, HOLDS, Comparison, ComparisonResult, evaluate
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.inspect.reading import Run, open_run
 from tutelage_cli.report import Arm, Curve
@@ -30,9 +30,9 @@ OF_MATERIAL = (
     "limit",
     "image_size",
 )
-"""settings that decide, beside the data and the seed, what a student is trained on"""
+"""settings that determine, with data and seed, what a student is trained on"""
 ASIDE = ("jobs",)
-"""settings that change nothing of what is computed"""
+"""settings that do not change any result"""
 CALLED = {HOLDS: "higher", FAILS: "lower"}
 
 
@@ -44,7 +44,7 @@ class Member:
     """of its folder; with those above it where two share it"""
     run: Run
     facts: Mapping[str, Any]
-    """kept when it began: a digest of the data, versions"""
+    """stored when it started: digest of the data, versions"""
     results: Mapping[str, Mapping[int, Mapping[str, float]]]
     """by arm and seed, of the finished students"""
     curves: tuple[Curve, ...]
@@ -60,7 +60,7 @@ class Difference:
     """Test accuracy of one arm less that of another, paired by seed, as shares."""
 
     what: str
-    than: str
+    baseline: str
     seeds: int
     mean: float
     low: float | None
@@ -69,22 +69,22 @@ class Difference:
     p: float | None
     """one-sided, for the mean's own side"""
     verdict: str
-    """higher, lower, within chance, or of one seed, which tells nothing"""
+    """higher, lower, within chance, or of one seed, which gives no interval"""
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """All that is said of several runs."""
+    """The comparison of several runs."""
 
     members: tuple[Member, ...]
     differing: Mapping[str, tuple[str, ...]]
-    """settings and versions that are not the same in all, run by run"""
+    """settings and versions that differ, by run"""
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
 
 
 def compare(folders: Sequence[Path]) -> Compared:
-    """Put runs side by side."""
+    """Compare runs."""
     real = [folder.resolve() for folder in folders]
     for place, folder in enumerate(real):
         if folder in real[:place]:
@@ -128,7 +128,7 @@ def unlike(one: Member, other: Member) -> str:
         for name in OF_MATERIAL
         if _material(one.settings, name) != _material(other.settings, name)
     ]
-    return f"they differ in {', '.join(named)}, so that seeds stand for other data" * bool(
+    return f"they differ in {', '.join(named)}, so that equal seeds mean different data" * bool(
         named
     )
 
@@ -204,33 +204,33 @@ def _between(first: Member, other: Member) -> Iterator[Difference]:
             yield from _paired(other, arm, first, arm)
 
 
-def _paired(one: Member, arm: str, other: Member, than: str) -> Iterator[Difference]:
-    own, others = one.results[arm], other.results.get(than, {})
+def _paired(one: Member, arm: str, other: Member, baseline: str) -> Iterator[Difference]:
+    own, others = one.results[arm], other.results.get(baseline, {})
     seeds = sorted(own.keys() & others.keys())
     if not seeds:
         return
-    names = f"{one.name}: {arm}", f"{other.name}: {than}"
+    names = f"{one.name}: {arm}", f"{other.name}: {baseline}"
     values = {
         names[0]: {ACCURACY: [own[seed][ACCURACY] for seed in seeds]},
         names[1]: {ACCURACY: [others[seed][ACCURACY] for seed in seeds]},
     }
     mean = sum(own[s][ACCURACY] - others[s][ACCURACY] for s in seeds) / len(seeds)
     wanted = Comparison((names[0], ACCURACY), "above", (names[1], ACCURACY))
-    yield _difference(names, mean, judge(wanted, values))
+    yield _difference(names, mean, evaluate(wanted, values))
 
 
-def _difference(names: tuple[str, str], mean: float, judged: Judged) -> Difference:
-    p = judged.p if judged.p is None or mean >= 0 else 1 - judged.p
-    alone = "of one seed" if judged.n < 2 else "within chance"
+def _difference(names: tuple[str, str], mean: float, tested: ComparisonResult) -> Difference:
+    p = tested.p if tested.p is None or mean >= 0 else 1 - tested.p
+    alone = "of one seed" if tested.n < 2 else "within chance"
     return Difference(
         what=names[0],
-        than=names[1],
-        seeds=judged.n,
+        baseline=names[1],
+        seeds=tested.n,
         mean=mean,
-        low=judged.low,
-        high=judged.high,
+        low=tested.low,
+        high=tested.high,
         p=p,
-        verdict=CALLED.get(judged.verdict, alone),
+        verdict=CALLED.get(tested.verdict, alone),
     )
 
 

@@ -24,8 +24,8 @@ T = TypeVar("T")
 _WRONG = object()
 """in place of a value that was refused"""
 
-MOST_TOLD = 10
-"""mistakes that are told of at once"""
+MOST_SHOWN = 10
+"""mistakes listed in one message"""
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)e[+-]?\d+", re.ASCII | re.IGNORECASE)
 """a number that YAML 1.1 takes for text: it wants a point and a sign, as in 1.0e-4"""
 
@@ -76,9 +76,9 @@ def _checked(cls: type[T], given: Mapping[Any, Any], base: T | None, source: str
     problems: list[str] = []
     settings = _dataclass(cls, given, "", base, problems)
     if problems:
-        more = len(problems) - MOST_TOLD
-        told = [*problems[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
-        raise UsageError(f"{source}: {'; '.join(told)}")
+        more = len(problems) - MOST_SHOWN
+        shown = [*problems[:MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+        raise UsageError(f"{source}: {'; '.join(shown)}")
     return settings
 
 
@@ -98,8 +98,8 @@ def _dataclass(
         for name in start
         if start[name] is _WRONG and name not in read
     ]
-    # What stood there before takes the place of a refused value, so that the dataclass can
-    # check the other fields at the same time.
+    # The previous value replaces a refused one, so that the dataclass can check the other
+    # fields at the same time.
     values = start | {name: value for name, value in read.items() if value is not _WRONG}
     if _WRONG in values.values():
         return _WRONG

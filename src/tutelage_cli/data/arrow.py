@@ -15,10 +15,9 @@ from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.row_numbers import COUNTED, FIRST, TableRows
 
 try:
-    import datasets
     import pyarrow as pa
 except ImportError as error:
-    raise MissingExtraError("datasets", "train") from error
+    raise MissingExtraError("pyarrow", "train") from error
 
 IMAGE_COLUMNS = ("image", "img")
 LABEL_COLUMNS = ("label", "fine_label", "labels", "target")
@@ -41,7 +40,11 @@ def image_and_label(
 
 def declared_classes(feature: Any) -> tuple[str, ...] | None:
     """The class names that a column declares."""
-    return tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
+    try:
+        from datasets import ClassLabel  # takes seconds, which only files of the Hub need
+    except ImportError as error:
+        raise MissingExtraError("datasets", "train") from error
+    return tuple(feature.names) if isinstance(feature, ClassLabel) else None
 
 
 def label_kind(kind: pa.DataType) -> str:
@@ -52,7 +55,8 @@ def label_kind(kind: pa.DataType) -> str:
         return ""
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return "numbers"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    if any(of(kind) for of in texts):
         return "words"
     return "true or false" if pa.types.is_boolean(kind) else f"of type {kind}"
 

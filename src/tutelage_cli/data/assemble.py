@@ -1,4 +1,4 @@
-"""From what a reader found to a train and a test split that agree."""
+"""A train and a test split with the same classes, from what a reader found."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,9 +41,9 @@ class Examples:
     notes: tuple[str, ...] = ()
     """what was left out, a sentence each"""
     table: TableRows | None = None
-    """where the N rows stand; None for those of one table without empty lines"""
+    """file and row of the N rows; None for those of one table without empty lines"""
     typed: bool = True
-    """whether the source tells numbers from words"""
+    """whether the source has types, so that numbers differ from words"""
 
     @property
     def column(self) -> LabelColumn:
@@ -145,8 +145,8 @@ def about_others(
     train: Tensor, test: Tensor, classes: tuple[str, ...], *, of: str = "test example"
 ) -> tuple[str, ...]:
     """Which classes of a train split other labels lack, such as those of its test split."""
-    there, judged = (torch.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
-    lacking = [classes[c] for c in (there & ~judged).nonzero().flatten().tolist()]
+    in_train, in_test = (torch.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
+    lacking = [classes[c] for c in (in_train & ~in_test).nonzero().flatten().tolist()]
     return (f"No {of} is of class {first_few(lacking)}.",) if lacking else ()
 
 

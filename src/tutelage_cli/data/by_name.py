@@ -20,13 +20,12 @@ from tutelage_cli.data.classes import ClassLookup
 from tutelage_cli.data.columns import pick
 from tutelage_cli.data.csv_files import CsvColumns, read_csv
 from tutelage_cli.data.images import Labelled
-from tutelage_cli.data.parquet import open_parquet, schema_classes
+from tutelage_cli.data.label_values import whole_number
+from tutelage_cli.data.matching import ID_COLUMNS, NAME, NAME_COLUMNS, Known, base_of
+from tutelage_cli.data.parquet import open_parquet, read_rows, schema_classes
 from tutelage_cli.data.row_numbers import TableRows
-from tutelage_cli.data.tables import PATH_COLUMNS
 
-NAME, CONTENT, LABEL = "name", "content", "label"
-NAME_COLUMNS = (NAME, *PATH_COLUMNS)
-"""columns that say which example a row is about, tried in order"""
+CONTENT, LABEL = "content", "label"
 _HIGHEST = float(torch.finfo(torch.float32).max)
 _LOG = logging.getLogger(__name__)
 
@@ -68,7 +67,8 @@ def read_by_name(file: Path, column: str, *, lowest: float = -_HIGHEST) -> Kept:
     columns = read_columns(file)
     where = str(file)
     value = pick(list(columns), column, (), option="the column of values", where=where)
-    name = pick(list(columns), None, NAME_COLUMNS, option="name", where=where)
+    keys = (*NAME_COLUMNS, *ID_COLUMNS)
+    name = pick(list(columns), None, keys, option="name", where=where)
     rows = rows_of(columns, where)
     names = distinct_names(columns[name], rows)
     values = []
@@ -121,7 +121,7 @@ def read_columns(file: Path) -> Mapping[str, Sequence[Any]]:
         return read_csv(file)
     stored = open_parquet(file)
     kept = [field.name for field in stored.schema_arrow if not _holds_bytes(field.type)]
-    found = stored.read(kept).to_pydict()
+    found = read_rows(file, stored, kept).to_pydict()
     for name in kept:
         if classes := schema_classes(stored.schema_arrow, name):
             found[name] = [
@@ -142,13 +142,13 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 def values_of(
     kept: Kept, images: Labelled, *, otherwise: float | None = None
 ) -> Float[Tensor, "N"]:
-    """The value of each image, found by its name.
+    """The value of each image, found by its name, or by its id where the table has ids.
 
     An image that the table does not know, one whose picture or class is no longer that of the
     table, and a row whose image is gone, are listed: in an error, or in a logged warning where
     ``otherwise`` says what the first two get.
     """
-    names = images.names()
+    names = _called(kept, images)
     now = fingerprints(images)
     new = [n for n in names if n not in kept.values]
     redrawn = [n for n, c in zip(names, now, strict=True) if kept.contents.get(n, c) != c]
@@ -178,6 +178,22 @@ def values_of(
     left_out = {*new, *redrawn, *renamed}
     found = [otherwise if n in left_out else kept.values[n] for n in names]
     return torch.tensor(found, dtype=torch.float32)
+
+
+def _called(kept: Kept, images: Labelled) -> list[str]:
+    # what a table calls each image: its name, or its id, counted from 0 or from 1
+    names = images.names()
+    numbers = {whole_number(key): key for key in kept.values}
+    if None in numbers or len(numbers) < len(kept.values) or set(names) & kept.values.keys():
+        return names
+    ids: list[int] = images.ids.tolist()
+    try:
+        base = base_of([n for n in numbers if n is not None], Known(ids))
+    except UsageError as error:
+        raise UsageError(f"{kept.where}: {error}.") from error
+    if base is None:
+        base = 0 if 0 in numbers else 1
+    return [numbers.get(number + base, str(number + base)) for number in ids]
 
 
 def _listed(names: Sequence[str], what: str) -> str:

@@ -17,7 +17,7 @@ from tutelage.storage.atomic_files import require_regular
 from tutelage_cli.data.images import ImageSet, Splits
 
 VERSION = 3
-"""to be raised when the same files and arguments come to give other images, labels or ids"""
+"""increase it when the same files and arguments give other images, labels or ids"""
 LARGEST = 2 * 2**30
 """bytes of a decoded data set; a larger one is not kept"""
 ROOM = 8 * 2**30
@@ -132,22 +132,30 @@ def _keep(
         return
 
 
-def cached_tensor(
-    compute: Callable[[], torch.Tensor], key: str, shape: tuple[int, int]
+def cached_rows(
+    compute: Callable[[torch.Tensor], torch.Tensor],
+    needed: torch.Tensor,
+    key: str,
+    shape: tuple[int, int],
 ) -> torch.Tensor:
-    """Features of examples: computed the first time, later read back from the disk.
+    """Features of examples, those that are not kept on the disk computed and kept.
 
-    A cache that is damaged, full or out of reach is no fault: they are computed.
+    What is neither needed nor kept is not a number. A cache that is damaged, full or out of
+    reach is no fault: they are computed.
     """
     try:
         entry = cache_folder() / f"{FEATURES}{key}.safetensors"
     except RuntimeError:  # the user has no home
-        return compute()
-    if (kept := _read_tensor(entry)) is not None and kept.shape == shape:
-        return kept
-    made = compute()
-    _keep({"features": made.contiguous()}, {}, entry, FEATURES)
-    return made
+        entry = None
+    found = None if entry is None else _read_tensor(entry)
+    if found is None or found.shape != shape:
+        found = torch.full(shape, torch.nan)
+    missing = needed[found[needed].isnan().any(1)]
+    if len(missing):
+        found[missing] = compute(missing)
+        if entry is not None:
+            _keep({"features": found}, {}, entry, FEATURES)
+    return found
 
 
 def _read_tensor(entry: Path) -> torch.Tensor | None:

@@ -23,7 +23,7 @@ _DIGITS = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
 
 
 def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[str, ...]:
-    """The classes that a column of labels speaks of.
+    """The classes that a column of labels names.
 
     Words become classes in sorted order, and so do ``False`` and ``True``. Whole numbers become
     "0".."K-1" with K - 1 the largest, so that numbers nobody has keep their place; 255 does not
@@ -45,7 +45,7 @@ def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[st
 def unlabelled(
     values: Sequence[Any], reading: Reading, declared: Sequence[str] | None = None
 ) -> list[int]:
-    """The rows that are to be left out for want of a label."""
+    """The rows that are left out because they have no label."""
     marks, skipped = set(reading.ignore_labels), reading.missing_labels == "skip"
     marked = {place for place, name in enumerate(declared or ()) if name in marks}
 
@@ -136,7 +136,7 @@ def encode(
 
 
 def alike(classes: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
-    """Classes that may be one, written in several ways."""
+    """Classes whose names differ in spelling alone."""
     groups: dict[str | float, list[str]] = {}
     for name in classes:
         digits = _DIGITS.fullmatch(name)
@@ -154,7 +154,7 @@ def alike(classes: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
 
 
 def _whole(value: Any) -> int | None:
-    # True and False are 1 and 0; None stands for a value that is no whole number.
+    # True and False are 1 and 0; None marks a value that is no whole number.
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:

@@ -1,5 +1,6 @@
 """Csv files: every value as it is written, every row under its spreadsheet's number."""
 
+import codecs
 import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from tutelage_cli.data.row_numbers import COUNTED, TableRows, listed
 
 _LONGEST = 2**31 - 1
 """letters of a field; the csv module refuses more than 131,072 by itself"""
+_START = 64
+"""bytes by which an encoding is told"""
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -33,7 +36,7 @@ class CsvColumns(dict[str, list[str]]):
         self.numbers, self.empty = numbers, empty
 
     def rows(self, where: str) -> TableRows:
-        """Where the rows stand."""
+        """The file and the row numbers."""
         return TableRows(((where, self.numbers),))
 
     def notes(self, where: str) -> tuple[str, ...]:
@@ -46,6 +49,7 @@ class CsvColumns(dict[str, list[str]]):
 
 def read_csv(file: Path) -> CsvColumns:
     """The columns of a csv file, every value exactly as it is written."""
+    _refuse_encoding(file)
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines, _long_fields():
             table = [(n, row) for n, row in enumerate(csv.reader(lines), 1)]
@@ -69,8 +73,27 @@ def read_csv(file: Path) -> CsvColumns:
     return CsvColumns(columns, [number for number, _ in rows], empty)
 
 
+def _refuse_encoding(file: Path) -> None:
+    # UTF-16 and UTF-32, with their mark or by the zeros between plain letters
+    try:
+        with file.open("rb") as lines:
+            start = lines.read(_START)
+    except OSError:
+        return  # told where it is read
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in start:
+        raise UsageError(
+            f"{file} is no UTF-8 csv file: it begins as UTF-16 or UTF-32 does, or as no text. "
+            "Save it as 'CSV UTF-8', as spreadsheets call it."
+        )
+
+
 def _refuse_separator(file: Path, header: Sequence[str]) -> None:
     line = ",".join(header)
+    if line.casefold().startswith("sep="):
+        raise UsageError(
+            f"{file} begins with the line {line!r:.20}, which is for spreadsheets alone: take "
+            "it out, and save the table with commas."
+        )
     for separator, name in _SEPARATORS.items():
         if line.count(separator) >= len(header):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Labelled images together with what else is known of each of them."""
+"""Labelled images with further facts about each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ class Described:
 
 
 class ThreeParts(NamedTuple):
-    """What a student learns from, what judges it meanwhile, and what judges it in the end."""
+    """The training, held-out and test part."""
 
     train: Described
     held_out: Described

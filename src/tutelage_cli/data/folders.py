@@ -53,7 +53,7 @@ def read_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Examples, Ex
     Where ``root`` holds a folder ``train``, the class folders lie in that and in ``test``
     (or ``validation``, or ``val``); else they lie in ``root``. A class is named after its
     folder and holds the images at any depth below. Classes and files come in sorted order.
-    Names that begin with a dot, files with other endings, links to folders, and what lies
+    Names that begin with a dot, files with other endings, links to folders, and files
     beside the class folders are counted and named in the notes.
 
     It is a UsageError if there are no class folders, one of them holds no image, the test

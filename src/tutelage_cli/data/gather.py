@@ -1,4 +1,4 @@
-"""The pictures of a source as one tensor, broken ones left out where that is asked for."""
+"""The images of a source as one tensor, optionally without unreadable ones."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ class Gathered(NamedTuple):
 def gather(
     pictures: Iterable[tuple[str, Any]], count: int, reading: Reading, *, where: str, root: Path
 ) -> Gathered:
-    """Decode pictures, bring them to one size where that is asked for, and stack them.
+    """Decode images, resize them where ``Reading`` has a size, and stack them.
 
     It is a UsageError if one cannot be read and is not to be skipped, two differ in size, or
     none is left.
@@ -56,7 +56,7 @@ def gather(
             yield place, _sized(pixels, reading.image_size)
 
     images = stack(readable(), count, where=where)
-    return Gathered(images, torch.tensor(rows, dtype=torch.int64), _told(broken, where))
+    return Gathered(images, torch.tensor(rows, dtype=torch.int64), _notes(broken, where))
 
 
 def _sized(pixels: np.ndarray, side: int | None) -> np.ndarray:
@@ -66,7 +66,7 @@ def _sized(pixels: np.ndarray, side: int | None) -> np.ndarray:
     return covering(image[None], Size(side, side))[0].numpy()
 
 
-def _told(broken: list[str], where: str) -> tuple[str, ...]:
+def _notes(broken: list[str], where: str) -> tuple[str, ...]:
     if not broken:
         return ()
     more = len(broken) - _LISTED

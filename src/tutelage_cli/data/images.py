@@ -20,6 +20,11 @@ class Labelled(Protocol):
         ...
 
     @property
+    def ids(self) -> Tensor:
+        """int64 [N]: row numbers in the source split."""
+        ...
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """The name of every class."""
         ...
@@ -133,7 +138,7 @@ class Splits:
     that no example has, classes that may be one"""
 
     def __post_init__(self) -> None:
-        """Check that both parts speak of the same classes and shape."""
+        """Check that both parts have the same classes and shape."""
         if self.train.classes != self.test.classes:
             raise UsageError(
                 f"{self.train.name} has classes {', '.join(self.train.classes)} in train and "

@@ -40,8 +40,8 @@ class InMemory(ABC):
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """Every example once, in an order of this epoch's own."""
-        asks = shuffled(torch.arange(self.count), self.size, self.seed, number)
-        yield from map(self.batch, islice(asks, start, None))
+        requests = shuffled(torch.arange(self.count), self.size, self.seed, number)
+        yield from map(self.batch, islice(requests, start, None))
 
     def draw(self, number: int) -> Batch:
         """A batch drawn uniformly, without the same example twice."""

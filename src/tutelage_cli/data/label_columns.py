@@ -1,4 +1,4 @@
-"""The one door for labels: what a column of them says, and classes that all parts agree on."""
+"""Label columns of all readers, and the classes that all parts of a source share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ class LabelColumn:
     declared: tuple[str, ...] | None = None
     """the class names whose places its numbers are; None where the file names none"""
     typed: bool = True
-    """whether the file tells numbers from words; a csv file does not"""
+    """whether the file has types; a csv file has words alone"""
 
     @property
     def where(self) -> str:
         """The first file."""
         return self.rows.where
 
-    def told(self, reading: Reading) -> list[Any]:
+    def labelled(self, reading: Reading) -> list[Any]:
         """The labels of the rows that are not left out."""
         without = set(unlabelled(self.values, reading, self.declared))
         kept = [value for row, value in enumerate(self.values) if row not in without]
@@ -55,7 +55,7 @@ def refuse_mixed(kinds: Sequence[tuple[str, str]]) -> None:
 def joined(columns: Sequence[LabelColumn]) -> LabelColumn:
     """The labels of files that follow one another.
 
-    Note: raises ``UsageError`` where a number cannot be told.
+    Note: raises ``UsageError`` where a number names no class.
     """
     rows = TableRows(tuple(file for column in columns for file in column.rows.files))
     declared = list(dict.fromkeys(c.declared for c in columns if c.declared is not None))
@@ -92,14 +92,14 @@ def agreed_classes(
     """The classes of both parts: those declared, or else those of train's labels."""
     if train.declared is not None:
         return train.declared
-    told = train.told(reading)
-    if all(map(is_missing, told)):
+    found = train.labelled(reading)
+    if all(map(is_missing, found)):
         raise UsageError(f"{train.where} holds no row with a label; give a source with some.")
-    numbers = not any(isinstance(value, str | bool) for value in told if not is_missing(value))
+    numbers = not any(isinstance(value, str | bool) for value in found if not is_missing(value))
     if test is not None and test.declared is not None and numbers:
         return test.declared
-    refuse_ids(told, where=train.where)
-    return class_names(told, where=train.where)
+    refuse_ids(found, where=train.where)
+    return class_names(found, where=train.where)
 
 
 def class_numbers(

@@ -18,6 +18,11 @@ class LeftOut(NamedTuple):
     """in a word or two, such as ``.txt`` or ``hidden``"""
 
 
+def is_table(path: Path, suffix: str) -> bool:
+    """Whether a file is a table of a kind, and not hidden, as ``._a.csv`` is."""
+    return path.suffix.casefold() == suffix and not path.name.startswith(".")
+
+
 def note_on(root: Path, left: Sequence[LeftOut]) -> tuple[str, ...]:
     """Say what is left out of a folder."""
     if not left:

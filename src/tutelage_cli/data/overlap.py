@@ -1,4 +1,4 @@
-"""Examples that stand in several parts of the data, found by what they hold.
+"""Examples that are in several parts of the data, found by their content.
 
 Two images are copies where their pixels are equal after decoding and scaling, whatever their
 files are called; two texts where their letters are. Images that were stored anew with losses,
@@ -20,7 +20,7 @@ _SHOWN = 3
 
 
 def content_numbers(*parts: Labelled) -> tuple[Int64[Tensor, "_"], ...]:
-    """A number for every example: equal where, and only where, two hold the same."""
+    """A number for every example; two are equal if and only if their contents are."""
     known: dict[bytes, int] = {}
     return tuple(
         torch.tensor(
@@ -46,8 +46,8 @@ class Overlap(NamedTuple):
     """of some of them"""
 
     @property
-    def told(self) -> str:
-        """The names in a sentence."""
+    def listed(self) -> str:
+        """The names as a list in a sentence."""
         more = ", ..." if self.copies > len(self.names) else ""
         return f"{', '.join(self.names)}{more}"
 
@@ -65,13 +65,13 @@ def of_rows(of: Labelled, rows: Tensor) -> list[str]:
 
 
 def tested_on_training(train: Labelled, test: Labelled, own: Tensor, others: Tensor) -> str:
-    """What to say of a test part that shares examples with the training part."""
+    """The warning about a test part that shares examples with the training part."""
     found = overlap(test, others, own)
     if not found.copies:
         return ""
     return (
         f"{found.copies} of the {len(test.labels)} test examples of {train.name} are copies of "
-        f"training examples ({found.told}): the test figure counts what was learnt by heart. "
+        f"training examples ({found.listed}): the test figure counts what was memorised. "
         "Take them out of one of the two parts."
     )
 

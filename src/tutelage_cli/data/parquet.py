@@ -1,8 +1,10 @@
 """Local parquet files in the form of the Hugging Face Hub."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage_cli.data.arrow import (
@@ -16,14 +18,14 @@ from tutelage_cli.data.arrow import (
 )
 from tutelage_cli.data.assemble import Examples, choose
 from tutelage_cli.data.columns import pick, refuse_twice
+from tutelage_cli.data.left_out import is_table
 from tutelage_cli.data.reading import STRICT, Reading
 
 try:
-    import datasets
     import pyarrow as pa
     import pyarrow.parquet as pq
 except ImportError as error:
-    raise MissingExtraError("datasets", "train") from error
+    raise MissingExtraError("pyarrow", "train") from error
 
 _SPLIT = re.compile(r"(train|test|validation|val)(?:[-.].*)?", re.IGNORECASE)
 
@@ -47,7 +49,7 @@ def read_parquet(
         schema, where = file.schema_arrow, str(path)
         columns = image_and_label(schema.names, image_column, label_column, where=where)
         return Stored(
-            file.iter_batches(ROWS, columns=columns),
+            _batches(path, file, columns),
             columns,
             file.metadata.num_rows,
             schema_classes(schema, columns[1]),
@@ -65,11 +67,12 @@ def parquet_splits(folder: Path) -> dict[str, list[Path]]:
     """The parquet files in a folder (or in its folder ``data``) by split.
 
     A file belongs to the split that its name begins with: ``train-00000-of-00002.parquet``,
-    ``test.parquet``. Where no name begins with a split, all files are the train split.
+    ``test.parquet``. Where no name begins with a split, all files are the train split. Hidden
+    ones do not count.
     """
     for place in (folder, folder / "data"):
         files = sorted(place.iterdir()) if place.is_dir() else []
-        files = [path for path in files if path.suffix.casefold() == ".parquet"]
+        files = [path for path in files if is_table(path, ".parquet")]
         splits: dict[str, list[Path]] = {}
         for path in files:
             if match := _SPLIT.fullmatch(path.stem):
@@ -93,18 +96,41 @@ def parquet_files(
 
 def open_parquet(path: Path) -> pq.ParquetFile:
     """An open parquet file."""
-    try:
+    with _whole(path):
         file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UsageError(
-            f"{path} is not a whole parquet file ({error}); copy or download it again."
-        ) from error
     refuse_twice(file.schema_arrow.names, where=str(path))
     return file
 
 
+def read_rows(path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
+    """Some columns of an open parquet file."""
+    with _whole(path):
+        found = file.read(list(columns))
+        found.validate(full=True)  # texts that are none, for example
+    return found
+
+
+def _batches(path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[Any]:
+    with _whole(path):
+        for batch in file.iter_batches(ROWS, columns=list(columns)):
+            batch.validate(full=True)
+            yield batch
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    # damage may show where a file is opened, or where its pages are read
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(
+            f"{path} is not a whole parquet file ({reason}); copy or download it again."
+        ) from error
+
+
 def _holds_images(path: Path, image_column: str | None) -> bool:
-    # Bytes in every row, as far as the file's own statistics tell.
+    # Bytes in every row, according to the file's statistics.
     file = open_parquet(path)
     names, leaves = file.schema_arrow.names, file.metadata.schema
     column = pick(names, image_column, IMAGE_COLUMNS, option="image_column", where=str(path))
@@ -130,4 +156,8 @@ def schema_classes(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
     """The class names that a file of the Hub declares for a column."""
     if b"huggingface" not in (schema.metadata or {}):
         return None
-    return declared_classes(datasets.Features.from_arrow_schema(schema)[column])
+    try:
+        from datasets import Features  # takes seconds, which only files of the Hub need
+    except ImportError as error:
+        raise MissingExtraError("datasets", "train") from error
+    return declared_classes(Features.from_arrow_schema(schema)[column])

@@ -1,4 +1,4 @@
-"""How a source is read that is not all as it should be; by default it is refused."""
+"""What to do with faults of a source; by default it is refused."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,7 @@ Empty = Literal["refuse", "keep"]
 
 @dataclass(frozen=True)
 class Reading:
-    """What becomes of images, classes and labels that are not as they should be.
+    """What to do with unreadable images, empty classes and missing labels.
 
     Rows that are left out change nothing for the others: ids are the row numbers in the whole
     source, and class numbers those of all its classes.
@@ -26,8 +26,8 @@ class Reading:
     ignore_labels: tuple[str, ...] = ()
     """labels that mark rows as unlabelled, such as 255; these rows are left out and listed"""
     image_size: int | None = None
-    """pixels a side: the largest square about each image's centre is brought to it; None where
-    all images have one size as they are"""
+    """pixels a side: the largest square about each image's centre is resized to it; None where
+    all images have the same size"""
     whole: bool = False
     """whether a source without a test part is all training part, and its test part empty; a
     fifth of it is the test part otherwise"""
@@ -39,4 +39,4 @@ class Reading:
 
 
 STRICT = Reading()
-"""refuses whatever is not as it should be"""
+"""refuses every fault"""

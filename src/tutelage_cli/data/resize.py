@@ -1,4 +1,4 @@
-"""Images brought to one size without changing their proportions."""
+"""Resizing images without changing their proportions."""
 
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ def centre_cut(old: Size, new: Size) -> Cut:
     """The largest part about the centre that has the proportions of another size."""
     if min(*old, *new) < 1:
         raise UsageError(
-            f"{tuple(old)} cannot be brought to {tuple(new)} pixels (height, width); allowed: "
+            f"{tuple(old)} cannot be resized to {tuple(new)} pixels (height, width); allowed: "
             "1 and above."
         )
     height = min(old.height, max(1, round(old.width * new.height / new.width)))
@@ -40,7 +40,7 @@ def centre_cut(old: Size, new: Size) -> Cut:
 def covering(
     images: UInt8[Tensor, "N channels H W"], size: Size
 ) -> UInt8[Tensor, "N channels h w"]:
-    """The largest centre part with the new proportions, brought to the new size.
+    """The largest centre part with the new proportions, resized.
 
     Scaled bilinearly, with smoothing before pixels are left out.
     """

@@ -18,13 +18,13 @@ def numbers(count: int) -> range:
 
 
 def listed(rows: Sequence[int]) -> str:
-    """Row numbers as they stand in a message."""
+    """Row numbers as text for a message."""
     return f"row{'s' if len(rows) > 1 else ''} {first_few(rows, _SHOWN)} {COUNTED}"
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """The file and the row in which each of N examples stands."""
+    """The file and the row of each of N examples."""
 
     files: tuple[tuple[str, Sequence[int]], ...]
     """in order: a file, and the row numbers of its examples"""
@@ -40,7 +40,7 @@ class TableRows:
         return self.files[0][0]
 
     def place(self, example: int) -> tuple[str, int]:
-        """Where an example stands."""
+        """The file and the row of an example."""
         for file, rows in self.files:
             if example < len(rows):
                 return file, rows[example]
@@ -48,7 +48,7 @@ class TableRows:
         raise IndexError(f"{self.where} has {example} examples fewer")
 
     def at(self, example: int) -> str:
-        """Where an example stands, in words."""
+        """The file and the row of an example, as text."""
         file, row = self.place(example)
         return f"{listed([row])} of {file}"
 

@@ -13,12 +13,12 @@ def refuse_saved(folder: Path) -> None:
     if not several and not all((folder / name).is_file() for name in _ONE):
         return
     saved = f"datasets.load_from_disk({str(folder)!r})"
-    way = (
+    export = (
         f"for name, part in {saved}.items(): part.to_parquet(f'FOLDER/{{name}}.parquet')"
         if several
         else f"{saved}.to_parquet('FOLDER/train.parquet')"
     )
     raise UsageError(
         f"{folder} was written by save_to_disk of datasets, which is read by load_from_disk "
-        f"alone. Export it as Parquet and give that folder: {way}"
+        f"alone. Export it as Parquet and give that folder: {export}"
     )

@@ -1,4 +1,4 @@
-"""The one door to data: a word, a path or the id of a Hugging Face data set."""
+"""Loads any source of images: a name, a path or the id of a Hugging Face data set."""
 
 import logging
 from collections.abc import Callable, Mapping

@@ -65,11 +65,11 @@ def require_balanced(
     counts = torch.bincount(labels, minlength=len(names))
     poorest = int(torch.where(counts > 0, counts, len(labels) + 1).argmin())
     present = int((counts > 0).sum())
-    way = f"give {flag.split()[0]} {most} at most, or " if most else ""
+    smaller = f"give {flag.split()[0]} {most} at most, or " if most else ""
     raise UsageError(
         f"{flag} takes {-(-size // present)} of each of {present} classes, but class "
         f"'{names[poorest]}' has {int(counts[poorest])} training examples, of which one has to "
-        f"stay: {way}{otherwise}."
+        f"stay: {smaller}{otherwise}."
     )
 
 

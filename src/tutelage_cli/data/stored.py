@@ -13,7 +13,6 @@ from tutelage_cli.data.assemble import Examples, assemble, choose
 from tutelage_cli.data.cache import cached
 from tutelage_cli.data.decode import PILLOW
 from tutelage_cli.data.folders import class_folders, folder_files, list_folders, read_listed
-from tutelage_cli.data.hub import read_hub
 from tutelage_cli.data.images import Splits
 from tutelage_cli.data.left_out import unread_tables
 from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parquet
@@ -59,8 +58,10 @@ def load_stored(
         )
     if not path.exists():
         identity, _, config = source.partition(":")
+        from tutelage_cli.data.hub import read_hub  # its client takes seconds to import
+
         found = read_hub(identity, config or None, **columns, reading=reading)
-        return _told(assemble(*found, name=source, reading=reading))
+        return _logged(assemble(*found, name=source, reading=reading))
     place = path.resolve()
     local = _find(path, reading, **columns)
     splits = cached(
@@ -68,10 +69,10 @@ def load_stored(
         files=local.files,
         arguments=[PILLOW, str(place), image_column, label_column, repr(reading)],
     )
-    return _told(replace(splits, notes=local.notes + splits.notes))
+    return _logged(replace(splits, notes=local.notes + splits.notes))
 
 
-def _told(splits: Splits) -> Splits:
+def _logged(splits: Splits) -> Splits:
     for note in splits.notes:
         _LOG.warning(note)
     return splits
@@ -89,7 +90,7 @@ class _Found(NamedTuple):
     """A local source before its images are decoded."""
 
     files: Sequence[Path]
-    """all that its images and labels depend on; none where that cannot be told"""
+    """all that its images and labels depend on; None where that is not known"""
     read: Callable[[], tuple[Examples, Examples | None]]
     notes: tuple[str, ...] = ()
     """what is left out of it, which may change while these files do not"""
@@ -142,14 +143,14 @@ def _tables(
         return {"train": path}
     tables = table_splits(path)
     columns = {"image_column": image_column, "label_column": label_column}
-    # A csv file beside class folders may be about something else.
+    # A csv file next to class folders may be about something else.
     if tables and class_folders(path) and not lists_images(tables["train"], **columns):
         return {}
     return tables
 
 
 def refuse_columns(source: str, *, image_column: str | None, label_column: str | None) -> None:
-    """Check that nobody asks a source without columns for one."""
+    """Refuse the name of a column for a source without columns."""
     for option, column in (("image_column", image_column), ("label_column", label_column)):
         if column is not None:
             raise UsageError(

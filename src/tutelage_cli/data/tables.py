@@ -9,6 +9,7 @@ from tutelage_cli.data.columns import pick
 from tutelage_cli.data.csv_files import CsvColumns, read_csv
 from tutelage_cli.data.gather import gather
 from tutelage_cli.data.label_values import literal
+from tutelage_cli.data.left_out import is_table
 from tutelage_cli.data.reading import STRICT, Reading
 
 PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
@@ -58,9 +59,9 @@ def table_splits(folder: Path) -> dict[str, Path]:
     """The csv files in a folder by split.
 
     A csv file named after a split is that split where there is a ``train.csv``; otherwise the
-    only csv file is the train split.
+    only csv file is the train split. Hidden ones do not count.
     """
-    files = sorted(path for path in folder.iterdir() if path.suffix.casefold() == ".csv")
+    files = sorted(path for path in folder.iterdir() if is_table(path, ".csv"))
     named = {path.stem.casefold(): path for path in files}
     if "train" in named:
         return {name: named[name] for name in ("train", *TEST_NAMES) if name in named}
@@ -89,12 +90,19 @@ def table_files(
 
 
 def lists_images(file: Path, *, image_column: str | None, label_column: str | None) -> bool:
-    """Whether a csv file has a column of paths and one of labels."""
+    """Whether a csv file has a column of paths and one of labels, or several that may be it.
+
+    Note: raises ``UsageError`` where a file named train cannot be read; any other may be about
+    something else.
+    """
     try:
-        _columns(list(read_csv(file)), image_column, label_column, file)
+        names = {name.strip().casefold() for name in read_csv(file)}
     except UsageError:
+        if file.stem.casefold() == "train":
+            raise
         return False
-    return True
+    wanted = ((image_column, PATH_COLUMNS), (label_column, LABEL_COLUMNS))
+    return all(names & ({own.casefold()} if own else {*known}) for own, known in wanted)
 
 
 def _columns(

@@ -9,7 +9,7 @@ import tyro
 from tutelage.errors import UsageError
 from tutelage.validation.ranges import at_least_one, between
 from tutelage_cli.runner.run_folder import exists
-from tutelage_cli.terminal import Speech
+from tutelage_cli.terminal import Output
 
 INSPECT_HELP = """List the training examples that a run distrusts, and labels likely wrong.
 
@@ -55,7 +55,7 @@ class Inspect:
     out: Path | None = None
     """Folder of what is written; RUN/inspection if not given."""
 
-    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
 
 def check(asked: Inspect) -> None:

@@ -12,7 +12,7 @@ EXAMPLES, SUSPECTS, PAGE = "examples.csv", "likely-wrong.csv", "index.html"
 def inspect(asked: Inspect) -> None:
     """Say what a run distrusts, and write it down."""
     check(asked)
-    progress = asked.speech.progress()
+    progress = asked.output.progress()
     say(progress, f"Reading {asked.run} ...")
     # what computes comes in here, after everything that can be refused without it
     from tutelage_cli.inspect.findings import inspect as look
@@ -40,10 +40,10 @@ def inspect(asked: Inspect) -> None:
     except OSError as error:
         then = "or name another folder with --out"
         raise UsageError(write_error(error, error.filename or out, then)) from error
-    result = asked.speech.result()
+    result = asked.output.result()
     tell(result, found, asked.top)
     for note in drawn.notes:
         say(result, note)
     for name, file in files.items():
         say(result, f"{name.replace('_', ' ').capitalize() + ':':14}{file}")
-    asked.speech.document(as_plain(found, asked.top, files, drawn.notes))
+    asked.output.document(as_plain(found, asked.top, files, drawn.notes))

@@ -14,8 +14,7 @@ from tutelage_cli.inspect.args import Inspect
 from tutelage_cli.inspect.combined import Labels
 from tutelage_cli.inspect.findings import Found
 from tutelage_cli.inspect.printed import cells, columns, headline, sentences
-from tutelage_cli.report import elements, formats, plots
-from tutelage_cli.report import styles as looks
+from tutelage_cli.report import elements, formats, plots, styles
 from tutelage_cli.report.page import document
 from tutelage_cli.report.pictures import pictured
 from tutelage_cli.train.material import read_source
@@ -122,7 +121,7 @@ def _past(labels: Labels) -> str:
         )
         drawn.append(elements.chart(caption, chart))
     named = [name for name, _ in _tracks(labels, labels.past_losses)]
-    key = looks.legend(list(looks.arm_looks(named).items()))
+    key = styles.legend(list(styles.arm_styles(named).items()))
     body = f'{key}<div class="charts">{"".join(drawn)}</div>'
     return elements.section("Over the run", body, anchor="past")
 

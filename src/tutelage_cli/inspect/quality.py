@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from sklearn.metrics import roc_auc_score
 
 
 class Quality(NamedTuple):
@@ -45,6 +44,8 @@ def auroc(doubts: Float[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> float
     """The chance that a wrong label is doubted more than a right one; ties count half."""
     if wrong.all() or not wrong.any():
         return float("nan")
+    from sklearn.metrics import roc_auc_score  # takes seconds, and only known truth needs it
+
     places = np.unique(doubts, return_inverse=True)[1]  # an infinite doubt is the largest
     return float(roc_auc_score(wrong, places))
 

@@ -1,8 +1,8 @@
 """The report of a run: a self-contained HTML page, and its table as strings for a terminal.
 
-The caller fills a ``RunContent``; ``render`` turns it into a page and ``write`` puts that into
-a file. ``HEADER`` and ``rows`` give the same table to a terminal. Records may be left away:
-what is not known is not shown.
+The caller fills a ``RunContent``; ``render`` turns it into a page and ``write`` writes that to
+a file. ``HEADER`` and ``rows`` give the same table to a terminal. Records are optional: a
+section without its record is left out.
 """
 
 from tutelage_cli.report.content import Arm, ClassWeights, Curve, Examples, RunContent

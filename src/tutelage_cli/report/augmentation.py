@@ -1,15 +1,14 @@
-"""What a learned augmentation came to: how likely each operation is kept, and how strong."""
+"""A learned augmentation policy: how likely each operation is kept, and how strong it is."""
 
 import numpy as np
 
-from tutelage_cli.report import elements, formats, plots
-from tutelage_cli.report import styles as looks
+from tutelage_cli.report import elements, formats, plots, styles
 from tutelage_cli.report.bars import bars
 from tutelage_cli.report.content import RunContent
 from tutelage_cli.report.distributions import Augmentation
 
 MOST = 3
-"""operations whose way is drawn at either end: the most and the least kept"""
+"""operations whose history is drawn, of those kept most and of those kept least"""
 
 
 def section(content: RunContent, name: str, *, anchor: str) -> str:
@@ -22,7 +21,7 @@ def section(content: RunContent, name: str, *, anchor: str) -> str:
 
 
 def drawn(of: Augmentation, *, mark: str) -> str:
-    """Bars of all operations, their way over training, and how many an image gets."""
+    """Bars of all operations, their history, and the number of operations per image."""
     order = np.argsort(-of.keep.mean(0), kind="stable")
     strong = order[~np.isnan(of.level[:, order]).any(0)]
     drawn = (
@@ -80,8 +79,8 @@ def _over_time(of: Augmentation, order: np.ndarray, mark: str) -> str:
             mark=f"{mark}-past-{column}",
             title=f"{caption} over training{one}, of the operations kept most and least.",
         )
-        entries = list(looks.arm_looks(list(tracks)).items())
-        key = looks.legend(entries)
+        entries = list(styles.arm_styles(list(tracks)).items())
+        key = styles.legend(entries)
         chart = elements.chart(f"{caption} over training{one}", drawing)
         parts += f"<div>{chart}{key}</div>"
     return f'<div class="charts">{parts}</div>'

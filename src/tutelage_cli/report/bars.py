@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import altair as alt
 
-from tutelage_cli.report.channels import TOLD, span
+from tutelage_cli.report.channels import TOOLTIP, with_range
 from tutelage_cli.report.interactive import drawing
 from tutelage_cli.report.styles import BLUE, INK
 
@@ -20,10 +20,11 @@ def bars(
 ) -> str:
     """Named values as bars, the first on top."""
     cells = [
-        (name, span(value, *ends.get(name, (value, value)))) for name, value in values.items()
+        (name, with_range(value, *ends.get(name, (value, value))))
+        for name, value in values.items()
     ]
     rows = [
-        {"name": name, "value": value, "low": low, "high": high, "told": f"{name}: {said}"}
+        {"name": name, "value": value, "low": low, "high": high, "tooltip": f"{name}: {said}"}
         for (name, value), (_, said) in zip(values.items(), cells, strict=True)
         for low, high in (ends.get(name, (value, value)),)
     ]
@@ -31,7 +32,7 @@ def bars(
     y = alt.Y(
         "name:N", sort=None, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False)
     )
-    base = alt.Chart().encode(y=y, tooltip=TOLD)
+    base = alt.Chart().encode(y=y, tooltip=TOOLTIP)
     bar = base.mark_bar(color=BLUE, height={"band": 0.65}).encode(
         x=alt.X("value:Q", title=label, scale=alt.Scale(zero=True))
     )

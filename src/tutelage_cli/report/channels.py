@@ -1,4 +1,4 @@
-"""What kinds of charts share: looks as channels, scales and axes, and what hovering says."""
+"""What charts share: encoding channels of styles, scales, axes and tooltips."""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil, floor, log10
@@ -7,56 +7,55 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import altair as alt
 import numpy as np
 
-from tutelage_cli.report import formats
-from tutelage_cli.report import styles as looks
-from tutelage_cli.report.styles import Look
+from tutelage_cli.report import formats, styles
+from tutelage_cli.report.styles import LineStyle
 
 STROKE = 1.8
 """width of a line, in pixels"""
-TOLD = "told:N"
-"""the tooltip of a chart"""
+TOOLTIP = "tooltip:N"
+"""the tooltip channel of a chart"""
 SPAN = 30
-"""factor between the most and the least from which on an axis is logarithmic"""
+"""ratio of the largest to the smallest value from which an axis is logarithmic"""
 
 
 class Kind(NamedTuple):
-    """What some of the things shown have in common: its name and how it looks."""
+    """A kind of line or point: its name and style."""
 
     name: str
-    look: Look
+    style: LineStyle
 
 
 @runtime_checkable
-class HasLook(Protocol):
-    """A kind, or a line."""
+class HasStyle(Protocol):
+    """A ``Kind`` or a ``Line``."""
 
     @property
-    def look(self) -> Look:
-        """How it is drawn."""
+    def style(self) -> LineStyle:
+        """Its style."""
         ...
 
 
 class Channels:
-    """How some lines or points become channels of a chart, by their place in its field ``of``.
+    """Encoding channels of lines or points, by their index in the field ``of``.
 
     Args:
         of: The lines or kinds.
     """
 
-    def __init__(self, of: Iterable[HasLook]) -> None:
-        found = [one.look for one in of]
+    def __init__(self, of: Iterable[HasStyle]) -> None:
+        found = [one.style for one in of]
         keys = [str(n) for n in range(len(found))]
-        colours = alt.Scale(domain=keys, range=[look.colour for look in found])
-        dashes = alt.Scale(domain=keys, range=[looks.dashes(look, STROKE) for look in found])
-        shapes = alt.Scale(domain=keys, range=[looks.SHAPES[look.marker] for look in found])
+        colours = alt.Scale(domain=keys, range=[style.colour for style in found])
+        dashes = alt.Scale(domain=keys, range=[styles.dashes(style, STROKE) for style in found])
+        shapes = alt.Scale(domain=keys, range=[styles.SHAPES[style.marker] for style in found])
         self.colour = alt.Color("of:N", legend=None, scale=colours)
         self.fill = alt.Fill("of:N", legend=None, scale=colours)
         self.dash = alt.StrokeDash("of:N", legend=None, scale=dashes)
         self.shape = alt.Shape("of:N", legend=None, scale=shapes)
 
 
-def upright(title: str, values: Sequence[float]) -> dict[str, Any]:
-    """Scale and axis of numbers, logarithmic where these span a factor of ``SPAN``."""
+def number_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
+    """Scale and axis of numbers, logarithmic from a range of a factor of ``SPAN``."""
     finite = [value for value in values if np.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
     if low <= 0 or high < SPAN * low:
@@ -69,8 +68,8 @@ def upright(title: str, values: Sequence[float]) -> dict[str, Any]:
     return {"title": title, "scale": scale, "axis": alt.Axis(values=shown, format="~r")}
 
 
-def across(title: str, places: Sequence[float]) -> alt.X:
-    """The axis across, of the field ``x``."""
+def x_axis(title: str, places: Sequence[float]) -> alt.X:
+    """The x axis, of the field ``x``."""
     axis = alt.Axis(grid=True)
     if all(float(place).is_integer() for place in places):
         few = sorted(set(places))
@@ -80,17 +79,17 @@ def across(title: str, places: Sequence[float]) -> alt.X:
     return alt.X("x:Q", title=title, axis=axis, scale=alt.Scale(zero=False, nice=False))
 
 
-def told(names: Sequence[str], values: Sequence[str]) -> str:
-    """What is said of something that is hovered, in its field ``told``.
+def tooltip(names: Sequence[str], values: Sequence[str]) -> str:
+    """The text of a tooltip, the value of the field ``tooltip``.
 
-    The channel is always ``TOLD``: Vega-Lite writes the names of fields and their titles into
-    expressions, where not all characters may stand.
+    Names are part of the text and not of the channel, because Vega-Lite writes names of fields
+    into expressions, which do not allow all characters.
     """
     return "\n".join(f"{n}: {value}" for n, value in zip(names, values, strict=True))
 
 
-def span(
+def with_range(
     mean: float, low: float, high: float, *, write: Callable[[float], str] = formats.number
 ) -> str:
-    """A value with its range, in words."""
+    """A value with its range, as text."""
     return f"{write(mean)} ({write(low)} to {write(high)})" if low < high else write(mean)

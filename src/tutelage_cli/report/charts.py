@@ -5,22 +5,21 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from jaxtyping import Bool
 
-from tutelage_cli.report import distrust, formats, plots
-from tutelage_cli.report import styles as looks
-from tutelage_cli.report.channels import Kind, told
+from tutelage_cli.report import distrust, formats, plots, styles
+from tutelage_cli.report.channels import Kind, tooltip
 from tutelage_cli.report.content import ClassWeights, Curve, Examples
 from tutelage_cli.report.grid import Grid, grid
 from tutelage_cli.report.plots import Line
-from tutelage_cli.report.styles import Look
+from tutelage_cli.report.styles import LineStyle
 from tutelage_cli.report.tracks import Track, track
 
 MOST_POINTS, ALL_POINTS = 1500, 4000  # in one chart, and in those of all arms of a page
-LEAST_LOSS = 1e-4  # smaller losses are drawn here, so that a logarithm can show the rest
+LEAST_LOSS = 1e-4  # smaller losses are drawn at this value, for the logarithmic axis
 BINS = 30
 MOST_CLASSES, MOST_EPOCHS = 24, 30
-"""drawn by class and epoch; of more, those that weigh most and least, and every second or so"""
+"""drawn by class and epoch; of more classes the highest and lowest, of more epochs a subset"""
 
-Kinds = list[tuple[str, Look, Bool[np.ndarray, "N"]]]
+Kinds = list[tuple[str, LineStyle, Bool[np.ndarray, "N"]]]
 Values = Callable[[Curve], Sequence[float] | None]
 
 
@@ -40,14 +39,14 @@ def loss_curves(curves: Sequence[Curve], names: Sequence[str], *, mark: str) -> 
 def weight_curves(curves: Sequence[Curve], *, mark: str) -> str:
     """Mean weight of right and of wrong labels over epochs, for one arm."""
     found = [
-        ("right labels", looks.RIGHT, track(curves, lambda curve: curve.weight_right)),
-        ("wrong labels", looks.WRONG, track(curves, lambda curve: curve.weight_wrong)),
+        ("right labels", styles.RIGHT, track(curves, lambda curve: curve.weight_right)),
+        ("wrong labels", styles.WRONG, track(curves, lambda curve: curve.weight_wrong)),
     ]
     return _over_epochs(_there(found), ("Mean weight", "mean weight"), mark)
 
 
 def class_weights(of: ClassWeights, classes: Sequence[str], *, mark: str) -> str:
-    """Mean weight of each class over epochs of one arm, the highest at the end on top."""
+    """Mean weight of each class over epochs of one arm, the highest final weight first."""
     order = np.argsort(-np.nan_to_num(of.weights[-1], nan=-np.inf), kind="stable")
     half = MOST_CLASSES // 2
     if len(order) > MOST_CLASSES:
@@ -73,10 +72,12 @@ def weight_histogram(examples: Examples, *, mark: str) -> str:
     if high - low < 1e-6 * max(abs(low), abs(high), 1e-300) or high == low:
         low, high = low - 0.5e-3, high + 0.5e-3  # too narrow to be cut into bins
     edges = np.histogram_bin_edges(shown, bins=BINS, range=(low, high))
-    groups = [(name, look, examples.weights[of & finite]) for name, look, of in kinds(examples)]
+    groups = [
+        (name, style, examples.weights[of & finite]) for name, style, of in kinds(examples)
+    ]
     shares = [
-        (Kind(name, look), 100 * np.histogram(of, bins=edges)[0] / max(len(of), 1))
-        for name, look, of in groups
+        (Kind(name, style), 100 * np.histogram(of, bins=edges)[0] / max(len(of), 1))
+        for name, style, of in groups
     ]
     medians = "; ".join(
         f"median of {name}: {formats.number(float(np.median(weights)))}"
@@ -84,7 +85,7 @@ def weight_histogram(examples: Examples, *, mark: str) -> str:
         if len(weights)
     )
     title = f"Histogram of example weights. {medians}."
-    return plots.steps(
+    return plots.histogram(
         shares, edges, ("weight", "share of examples, %"), mark=mark, title=title
     )
 
@@ -92,7 +93,7 @@ def weight_histogram(examples: Examples, *, mark: str) -> str:
 def weight_against_loss(
     examples: Examples, *, mark: str, classes: Sequence[str] = (), arms: int = 1
 ) -> str:
-    """One point per example, its loss across and its weight upwards; of many, some."""
+    """One point per example, loss on x and weight on y; a sample of many examples."""
     chosen = sample(len(examples.ids), arms)
     losses = np.maximum(examples.losses.astype(np.float64), LEAST_LOSS)
     found = kinds(examples)
@@ -101,14 +102,14 @@ def weight_against_loss(
             "x": float(f"{losses[i]:.4g}"),
             "y": float(f"{examples.weights[i]:.4g}"),
             "of": str(n),
-            "told": told(distrust.HEADER, distrust.row(examples, i, classes)),
+            "tooltip": tooltip(distrust.HEADER, distrust.row(examples, i, classes)),
         }
         for n, (_, _, of) in enumerate(found)
         for i in chosen[of[chosen]].tolist()
     ]
-    return plots.points(
+    return plots.scatter(
         rows,
-        [Kind(name, look) for name, look, _ in found],
+        [Kind(name, style) for name, style, _ in found],
         ("loss", "weight"),
         mark=mark,
         title=f"Weight against loss of {len(chosen)} examples.",
@@ -116,7 +117,7 @@ def weight_against_loss(
 
 
 def sample(size: int, arms: int = 1) -> np.ndarray:
-    """Which examples to draw: all, or a fixed choice of as many as there is room for."""
+    """Which examples to draw: all, or a fixed sample of the largest size allowed."""
     most = min(MOST_POINTS, ALL_POINTS // arms)
     if size <= most:
         return np.arange(size)
@@ -124,22 +125,22 @@ def sample(size: int, arms: int = 1) -> np.ndarray:
 
 
 def kinds(examples: Examples) -> Kinds:
-    """Tell rightly from wrongly labelled examples, where the truth is known."""
+    """Split examples into rightly and wrongly labelled ones, where true labels are known."""
     if examples.true is None:
-        return [("all examples", looks.UNKNOWN, np.ones(len(examples.ids), dtype=bool))]
+        return [("all examples", styles.UNKNOWN, np.ones(len(examples.ids), dtype=bool))]
     right = examples.given == examples.true
-    return [("right labels", looks.RIGHT, right), ("wrong labels", looks.WRONG, ~right)]
+    return [("right labels", styles.RIGHT, right), ("wrong labels", styles.WRONG, ~right)]
 
 
 def _by_arm(curves: Sequence[Curve], names: Sequence[str], values: Values) -> list[Line]:
     return _there(
-        (name, look, track([curve for curve in curves if curve.arm == name], values))
-        for name, look in looks.arm_looks(names).items()
+        (name, style, track([curve for curve in curves if curve.arm == name], values))
+        for name, style in styles.arm_styles(names).items()
     )
 
 
-def _there(found: Iterable[tuple[str, Look, Track | None]]) -> list[Line]:
-    return [Line(name, look, along) for name, look, along in found if along is not None]
+def _there(found: Iterable[tuple[str, LineStyle, Track | None]]) -> list[Line]:
+    return [Line(name, style, along) for name, style, along in found if along is not None]
 
 
 def _over_epochs(
@@ -151,4 +152,4 @@ def _over_epochs(
     title, label = axes
     last = "; ".join(f"{name}: {write(float(along.mean[-1]))}" for name, _, along in lines)
     title = f"{title} over epochs. At the end {last or 'nothing'}."
-    return plots.over(lines, ("epoch", label), mark=mark, title=title, write=write)
+    return plots.line_chart(lines, ("epoch", label), mark=mark, title=title, write=write)

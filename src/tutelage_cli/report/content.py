@@ -1,4 +1,4 @@
-"""What a report says: plain records that the caller fills and the page prints."""
+"""Contents of a report: plain records that the caller fills and the page prints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,12 +81,12 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class ClassWeights:
-    """Mean weight by the label that examples carry, over a run; over rows, then over seeds."""
+    """Mean weight by given label over a run: mean over rows, then over seeds."""
 
     arm: str
     epochs: tuple[int, ...]
     weights: Float[np.ndarray, "T C"]
-    """NaN for a class that no example carries"""
+    """NaN for a class without examples"""
 
     def __post_init__(self) -> None:
         if not self.epochs:
@@ -97,14 +97,14 @@ class ClassWeights:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """What one seed of a taught arm made of each training example."""
+    """Predictions, losses and weights of every training example, one seed of a taught arm."""
 
     arm: str
     ids: Integer[np.ndarray, "N"]
     given: Integer[np.ndarray, "N"]
     """Labels that the student was trained on."""
     true: Integer[np.ndarray, "N"] | None
-    """Labels before noise; None where nobody knows them."""
+    """Labels before noise; None where unknown."""
     predicted: Integer[np.ndarray, "N"]
     losses: Float[np.ndarray, "N"]
     weights: Float[np.ndarray, "N"]
@@ -123,7 +123,7 @@ class Examples:
 
 @dataclass(frozen=True, eq=False)
 class RunContent:
-    """All that the report of one run says."""
+    """All contents of the report of one run."""
 
     title: str
     command: str

@@ -1,4 +1,4 @@
-"""Examples beside their copies, and how much each copy counted."""
+"""Examples with their copies and the weight of each copy."""
 
 from html import escape
 
@@ -11,8 +11,8 @@ from tutelage_cli.report.pictures import pictured
 
 HEADER: tuple[str, ...] = ("Copy", "Text", "Weight", "Loss")
 NOTE = (
-    "The weights of an example's copies add up to one: a copy of weight 1 is all that the "
-    "student learnt from."
+    "The weights of an example's copies sum to one: if a copy has weight 1, the student "
+    "learned from that copy alone."
 )
 
 

@@ -1,4 +1,4 @@
-"""What a teacher that is a distribution came to, and on what way: plain records."""
+"""Learned sampling distributions and their history: plain records."""
 
 from dataclasses import dataclass
 
@@ -8,22 +8,22 @@ from jaxtyping import Float
 
 @dataclass(frozen=True, eq=False)
 class Augmentation:
-    """What a learned augmentation came to in every seed of an arm, or in the one there is."""
+    """A learned augmentation policy at the end of training, for every seed of an arm."""
 
     arm: str
     operations: tuple[str, ...]
     keep: Float[np.ndarray, "S A"]
-    """Probability that an operation, once drawn, is done; 0.5 at first."""
+    """Probability that an operation that was drawn is applied; 0.5 initially."""
     level: Float[np.ndarray, "S A"]
-    """Expected level, where it is done; NaN for an operation whose levels do not differ."""
+    """Expected level where it is applied; NaN for an operation without levels."""
     highest: int
     """Levels are 0 to this."""
     how_many: Float[np.ndarray, "S R"]
     """Probability of 1..R operations."""
     steps: tuple[int, ...]
-    """Augmented steps before each remembered moment of the first seed."""
+    """Augmented steps before each stored point of the history, first seed."""
     past: Float[np.ndarray, "T A 2"]
-    """At each moment the probability to be kept and the expected level, of the first seed."""
+    """Probability to be kept and expected level at each point of the history, first seed."""
 
     def __post_init__(self) -> None:
         shapes = (self.keep.shape[1], self.level.shape[1], self.past.shape[1])
@@ -36,7 +36,7 @@ class Augmentation:
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """How likely batches were drawn from each part of the data over a run, seed by seed.
+    """Sampling probability of each part of the data over a run, for every seed.
 
     A row of ``probabilities`` is ``SplitSampler.log_probs().exp()`` at that step.
     """
@@ -45,7 +45,7 @@ class Splits:
     parts: tuple[str, ...]
     """Names of the parts, K."""
     steps: tuple[int, ...]
-    """Student steps before each remembered moment, T."""
+    """Student steps before each stored point, T."""
     probabilities: Float[np.ndarray, "S T K"]
 
     def __post_init__(self) -> None:

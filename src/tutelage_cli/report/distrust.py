@@ -1,4 +1,4 @@
-"""What one teacher distrusts most, in words and as a table for data that is not pictures."""
+"""The examples of lowest weight: a summary, and a table for data without pictures."""
 
 from collections.abc import Sequence
 

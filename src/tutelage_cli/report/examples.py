@@ -1,4 +1,4 @@
-"""Examples that can be looked at, as pictures or as text: plain records."""
+"""Single examples for a report, as pictures or as text: plain records."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ Pixels = UInt8[np.ndarray, "H W"] | UInt8[np.ndarray, "H W 3"]
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """One training example that can be looked at; labels are class names."""
+    """One training example as a picture; labels are class names."""
 
     image: Pixels
     id: int
@@ -42,7 +42,7 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One training example that can be read; labels are class names."""
+    """One training example as text; labels are class names."""
 
     text: str
     id: int
@@ -63,7 +63,7 @@ class Sentences:
 
 @dataclass(frozen=True, eq=False)
 class Copied:
-    """One training example with its copies and how each counted, as of ``WorstCase``."""
+    """One training example with its copies and their weights, as of ``WorstCase``."""
 
     id: int
     given: str

@@ -3,7 +3,7 @@
 import math
 from typing import TypeGuard
 
-DASH = "\N{EN DASH}"  # stands for a value that is missing or not finite
+DASH = "\N{EN DASH}"  # in place of a value that is missing or not finite
 
 
 def percent(share: float | None) -> str:

@@ -1,4 +1,4 @@
-"""A grid of values, by row and column, whose cells are the darker the higher they are."""
+"""Heat map of values by row and column."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,18 +8,18 @@ import numpy as np
 from jaxtyping import Float
 
 from tutelage_cli.report import elements, formats
-from tutelage_cli.report.channels import TOLD, told
+from tutelage_cli.report.channels import TOOLTIP, tooltip
 from tutelage_cli.report.interactive import WIDE, WIDTH, drawing
 from tutelage_cli.report.styles import BLUE, INK
 
 SAID = 12
-"""columns up to which the cells say their values"""
+"""largest number of columns with values written in the cells"""
 FAINTEST, STRONGEST = 0.03, 0.65
 """opacity of the cells of the lowest and of the highest value"""
 NAMED, SHORT = 15, 3
-"""names of columns that have room beside one another, and letters of names that are so short"""
+"""most column names in a row, and the length up to which a name is never rotated"""
 LETTER, ACROSS = 6.5, 300
-"""pixels that a letter takes, and those across that a grid has beside its axis, about"""
+"""width of a letter and of the plotting area in pixels, about"""
 
 
 class Grid(NamedTuple):
@@ -34,13 +34,13 @@ class Grid(NamedTuple):
 
 
 def grid(of: Grid, *, mark: str, title: str) -> str:
-    """Cells that are the darker the higher their value."""
+    """A heat map; darker cells have higher values."""
     rows = [
         {
             "row": name,
             "column": column,
             "value": value,
-            "told": told(of.labels, (name, column, formats.number(value))),
+            "tooltip": tooltip(of.labels, (name, column, formats.number(value))),
             "said": f"{value:.2f}",
         }
         for name, line in zip(of.rows, of.values.tolist(), strict=True)
@@ -50,7 +50,7 @@ def grid(of: Grid, *, mark: str, title: str) -> str:
     base = alt.Chart().encode(
         x=alt.X("column:N", title=of.labels[1], **_named(of.columns, turned=True)),
         y=alt.Y("row:N", title=of.labels[0], **_named(of.rows)),
-        tooltip=TOLD,
+        tooltip=TOOLTIP,
     )
     scale = alt.Scale(zero=False, nice=False, range=[FAINTEST, STRONGEST])
     shade = alt.FillOpacity("value:Q", legend=None, scale=scale)

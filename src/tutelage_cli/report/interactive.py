@@ -1,8 +1,8 @@
-"""An Altair chart as HTML: a picture that needs no script, and in its place one to hover over.
+"""An Altair chart as HTML: a static picture, replaced by an interactive chart.
 
-One description serves both. Vega draws the picture when the page is written; it stands in the
-page, is printed, and carries the words that a screen reader speaks. Where scripts run, the Vega
-in the page draws the chart from the same description again, so that it can be hovered::
+Both come from one Vega-Lite description. Vega draws the picture when the page is written; it is
+what is printed and what a screen reader reads. Where scripts run, the Vega in the page draws
+the chart again from the same description, with tooltips::
 
     html = drawing(
         alt.Chart(alt.NamedData("rows")).mark_bar().encode(x="a:O", y="b:Q", tooltip=["b:Q"]),
@@ -37,13 +37,13 @@ from tutelage_cli.report import elements
 from tutelage_cli.report.styles import FONT, INK
 
 WIDTH, HEIGHT = 360, 240
-"""of a drawing with its axes, in pixels, where a chart does not say; it scales with the page"""
+"""default size of a chart with its axes, in pixels; it scales with the page"""
 WIDE = 480
-"""pixels from which on a drawing scrolls sideways on a narrow screen, rather than shrinks"""
+"""width in pixels from which a chart scrolls on a narrow screen instead of shrinking"""
 MANY = 8
-"""markers of one outline from which on it is said once"""
+"""number of markers of one outline from which the outline is defined once"""
 HOVER = "hover"
-"""name of a layer that shows nothing and is only there to be hovered; no picture has it"""
+"""name of the invisible layer that has the tooltips; removed from pictures"""
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 Row = dict[str, Any]
@@ -89,7 +89,7 @@ def drawing(
     data: Mapping[str, Sequence[Row]] = MappingProxyType({}),
     numbers: Numbers | None = None,
 ) -> str:
-    """A chart as a picture, and what draws it again where scripts run.
+    """A chart as a picture, with the description from which scripts draw it again.
 
     Note: raises ``RuntimeError`` in a process forked from one that has drawn: it would hang.
     """
@@ -113,13 +113,13 @@ def drawing(
 
 
 def scripts(body: str) -> tuple[str, ...]:
-    """What has to run in a page for its charts to be hovered and its tables to be sorted."""
+    """The scripts of a page: tooltips of charts, and sorting of tables."""
     own = resources.files("tutelage_cli.report").joinpath("page.js").read_text("utf-8")
     return (_library(), own) if '<div class="drawing"' in body else (own,)
 
 
 def digest(script: str) -> str:
-    """How a Content-Security-Policy names a script that may run."""
+    """The hash by which a Content-Security-Policy allows a script."""
     found = hashlib.sha256(script.encode()).digest()
     return f"'sha256-{base64.b64encode(found).decode('ascii')}'"
 
@@ -157,7 +157,7 @@ def _spec(chart: dict[str, Any], title: str) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Put nothing in the place of what JSON has no number for."""
+    """Replace NaN and infinity, which JSON does not have, by None."""
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -166,7 +166,7 @@ def _finite(value: Any) -> Any:
 
 
 def _tidy(text: str, mark: str, title: str) -> str:
-    """Leave out of a picture what is not seen, and name it."""
+    """Remove invisible elements of a picture and add its title."""
     size = re.search(r'viewBox="[^"]*"', text)
     assert size is not None
     body = re.sub(r"^.*?<svg[^>]*>", "", text, count=1, flags=re.DOTALL)
@@ -196,7 +196,7 @@ def _shorten(attribute: re.Match[str]) -> str:
 
 
 def _shared(body: str, mark: str) -> str:
-    """Say an outline that many markers have once, and refer to it."""
+    """Define an outline that many markers share once, and refer to it."""
     found = Counter(re.findall(r'<path[^>]* d="([^"]{40,})"', body))
     names = {d: f"{mark}-{n}" for n, d in enumerate(d for d, n in found.items() if n >= MANY)}
     for outline, name in names.items():

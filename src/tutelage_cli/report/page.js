@@ -9,7 +9,7 @@
     // ast: expressions are interpreted, so that the page may forbid eval
     const how = {
       mode: "vega-lite", actions: false, renderer: "svg", ast: true, defaultStyle: false,
-      tooltip: { id: "told", disableDefaultStyle: true, offsetX: 14, offsetY: 14 },
+      tooltip: { id: "tooltip", disableDefaultStyle: true, offsetX: 14, offsetY: 14 },
     };
     window.vegaEmbed(live, spec, how).then(() => {
       still.hidden = true;

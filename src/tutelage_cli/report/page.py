@@ -17,7 +17,7 @@ from tutelage_cli.report import (
     teacher,
 )
 from tutelage_cli.report import (
-    styles as looks,
+    styles as styles,
 )
 from tutelage_cli.report.content import RunContent
 
@@ -80,9 +80,9 @@ def document(
     title: str, data: str, verdict: Sequence[str], parts: Mapping[str, tuple[str, str]]
 ) -> str:
     """A page of sections."""
-    told = {anchor: part for anchor, part in parts.items() if part[1]}
+    shown = {anchor: part for anchor, part in parts.items() if part[1]}
     lead, *rest = verdict or ("",)
-    body = "\n".join(html for _, html in told.values())
+    body = "\n".join(html for _, html in shown.values())
     run = interactive.scripts(body)
     return _PAGE.substitute(
         title=escape(title),
@@ -92,21 +92,21 @@ def document(
         + "".join(elements.paragraph(sentence, style="verdict") for sentence in rest),
         contents="".join(
             f'<li><a href="#{anchor}">{escape(name)}</a></li>'
-            for anchor, (name, _) in told.items()
+            for anchor, (name, _) in shown.items()
         ),
         body=body,
-        patterns=looks.PATTERNS,
+        patterns=styles.PATTERNS,
         allowed=" ".join(map(interactive.digest, run)),
         scripts="\n".join(f"<script>{script}</script>" for script in run),
     )
 
 
 def write(content: RunContent, path: Path) -> None:
-    """Write the report to a file, all of it or nothing: a reader never meets half a page."""
+    """Write the report to a file, atomically."""
     write_page(render(content), path)
 
 
 def write_page(text: str, path: Path) -> None:
-    """Write a page to a file, all of it or nothing."""
+    """Write a page to a file, atomically."""
     with atomic_path(path) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")

@@ -1,4 +1,4 @@
-"""Training examples that can be looked at, as pictures inside the page."""
+"""Training examples as pictures inside the page."""
 
 import base64
 import io

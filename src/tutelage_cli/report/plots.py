@@ -8,20 +8,19 @@ import altair as alt
 import numpy as np
 from jaxtyping import Float
 
-from tutelage_cli.report import formats
-from tutelage_cli.report import styles as looks
+from tutelage_cli.report import formats, styles
 from tutelage_cli.report.channels import (
     STROKE,
-    TOLD,
+    TOOLTIP,
     Channels,
     Kind,
-    across,
-    span,
-    told,
-    upright,
+    number_axis,
+    tooltip,
+    with_range,
+    x_axis,
 )
 from tutelage_cli.report.interactive import HOVER, Chart, Row, drawing
-from tutelage_cli.report.styles import INK, TINT, Look
+from tutelage_cli.report.styles import INK, TINT, LineStyle
 from tutelage_cli.report.tracks import Track
 
 POINT = 36
@@ -29,18 +28,18 @@ POINT = 36
 MARKERS = 13
 """markers on a line, about"""
 ACROSS = 300
-"""pixels across that a chart has beside its axis, about"""
+"""width of the plotting area in pixels, about"""
 
 
 class Line(NamedTuple):
-    """One line: its name, how it looks, and where it runs."""
+    """One line of a chart: its name, style and values."""
 
     name: str
-    look: Look
+    style: LineStyle
     track: Track
 
 
-def over(
+def line_chart(
     lines: Sequence[Line],
     axes: tuple[str, str],
     *,
@@ -48,13 +47,13 @@ def over(
     title: str,
     write: Callable[[float], str] = formats.number,
 ) -> str:
-    """Lines with a band each from their lowest to their highest value."""
+    """Lines, each with a band from the lowest to the highest value."""
     rows = [row for n, line in enumerate(lines) for row in _along(str(n), line.track)]
     header = (axes[0], *(line.name for line in lines))
     cells = _cells(lines, write)
-    hover = [{"x": x, "told": told(header, said)} for x, said in cells.items()]
-    kinds, x = Channels(lines), across(axes[0], list(cells))
-    y = alt.Y("low:Q", **upright(axes[1], _both(rows)))
+    hover = [{"x": x, "tooltip": tooltip(header, said)} for x, said in cells.items()]
+    kinds, x = Channels(lines), x_axis(axes[0], list(cells))
+    y = alt.Y("low:Q", **number_axis(axes[1], _both(rows)))
     base = alt.Chart().encode(x=x)
     layers = [
         base.mark_area(opacity=TINT, aria=False).encode(y=y, y2="high:Q", color=kinds.colour),
@@ -80,15 +79,15 @@ def lines(
     mark: str,
     title: str,
 ) -> str:
-    """Named lines over the same places, in the looks of ``looks.arm_looks``."""
+    """Named lines over the same x values, in the styles of ``styles.arm_styles``."""
     found = [
-        Line(name, look, Track(np.array(places), *3 * [np.array(tracks[name], dtype=float)]))
-        for name, look in looks.arm_looks(list(tracks)).items()
+        Line(name, style, Track(np.array(places), *3 * [np.array(tracks[name], dtype=float)]))
+        for name, style in styles.arm_styles(list(tracks)).items()
     ]
-    return over(found, axes, mark=mark, title=title)
+    return line_chart(found, axes, mark=mark, title=title)
 
 
-def steps(
+def histogram(
     shares: Sequence[tuple[Kind, Float[np.ndarray, "n"]]],
     edges: Float[np.ndarray, "k"],
     axes: tuple[str, str],
@@ -96,22 +95,22 @@ def steps(
     mark: str,
     title: str,
 ) -> str:
-    """Histograms in front of one another."""
+    """Overlaid histograms."""
     ends = edges.tolist()
     x = alt.X("x:Q", title=axes[0], scale=alt.Scale(zero=False, nice=False))
     y = alt.Y("y:Q", title=axes[1], scale=alt.Scale(zero=True))
     layers: list[Chart] = []
     data: dict[str, list[Row]] = {}
-    for (name, look), heights in shares:
+    for (name, style), heights in shares:
         data[name] = _outline(ends, heights)
         base = alt.Chart(alt.NamedData(name)).encode(x=x, y=y)
-        colour, opacity = looks.filling(look)
+        colour, opacity = styles.filling(style)
         area = base.mark_area(interpolate="step-after", fillOpacity=opacity, aria=False)
         layers.append(area.encode(fill=alt.value(colour)))
-        dash = looks.dashes(look, 1.4)
+        dash = styles.dashes(style, 1.4)
         edge = base.mark_line(interpolate="step-after", strokeWidth=1.4, aria=False)
         layers.append(
-            edge.encode(order="n:Q", stroke=alt.value(look.colour), strokeDash=alt.value(dash))
+            edge.encode(order="n:Q", stroke=alt.value(style.colour), strokeDash=alt.value(dash))
         )
     header = (axes[0], *(kind.name for kind, _ in shares))
     cells = [
@@ -122,11 +121,11 @@ def steps(
         for k, (low, high) in enumerate(pairwise(ends))
     ]
     data[HOVER] = [
-        {"x": low, "x2": high, "told": told(header, said)}
+        {"x": low, "x2": high, "tooltip": tooltip(header, said)}
         for (low, high), said in zip(pairwise(ends), cells, strict=True)
     ]
     hover = alt.Chart(alt.NamedData(HOVER), name=HOVER).mark_rect(opacity=0, aria=False)
-    layers.append(hover.encode(x="x:Q", x2="x2:Q", tooltip=TOLD))
+    layers.append(hover.encode(x="x:Q", x2="x2:Q", tooltip=TOOLTIP))
     chart = alt.layer(*layers)
     return drawing(chart, mark=mark, title=title, data=data, numbers=(header, cells))
 
@@ -137,7 +136,7 @@ def _outline(ends: Sequence[float], heights: Float[np.ndarray, "n"]) -> list[Row
     return [{"x": x, "y": y, "n": n} for n, (x, y) in enumerate(along)]
 
 
-def points(
+def scatter(
     rows: Sequence[Row],
     kinds: Sequence[Kind],
     axes: tuple[str, str],
@@ -152,11 +151,11 @@ def points(
         .Chart(alt.NamedData("rows"))
         .mark_point(size=24, strokeWidth=0, fillOpacity=0.5, aria=False)
         .encode(
-            x=alt.X("x:Q", **upright(axes[0], [row["x"] for row in rows])),
+            x=alt.X("x:Q", **number_axis(axes[0], [row["x"] for row in rows])),
             y=alt.Y("y:Q", title=axes[1], scale=alt.Scale(zero=False)),
             fill=kind.fill,
             shape=kind.shape,
-            tooltip=TOLD,
+            tooltip=TOOLTIP,
         )
     )
     return drawing(chart, mark=mark, title=title, data={"rows": rows})
@@ -184,9 +183,9 @@ def _both(rows: Sequence[Row]) -> list[float]:
 def _cells(
     lines: Sequence[Line], write: Callable[[float], str]
 ) -> dict[float, tuple[str, ...]]:
-    """What a table says at each place across, of the place and of every line."""
+    """Rows of the table of numbers: an x value and the value of every line."""
     found: list[dict[float, str]] = [
-        {float(x): span(*values, write=write) for x, *values in _columns(line.track)}
+        {float(x): with_range(*values, write=write) for x, *values in _columns(line.track)}
         for line in lines
     ]
     return {
@@ -205,5 +204,5 @@ def _hovered(places: int, x: alt.X) -> alt.Chart:
         alt
         .Chart(alt.NamedData(HOVER), name=HOVER)
         .mark_rule(strokeWidth=round(broad, 1), opacity=0, color=INK, aria=False)
-        .encode(x=x, tooltip=TOLD)
+        .encode(x=x, tooltip=TOOLTIP)
     )

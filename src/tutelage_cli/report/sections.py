@@ -1,9 +1,8 @@
-"""The sections of a report that speak of all arms together."""
+"""The sections of a report about all arms."""
 
 from html import escape
 
-from tutelage_cli.report import charts, elements, table
-from tutelage_cli.report import styles as looks
+from tutelage_cli.report import charts, elements, styles, table
 from tutelage_cli.report.content import RunContent
 
 NOTES = (
@@ -15,12 +14,12 @@ NOTES = (
     "rightly and over wrongly labelled training examples; of a control, how much the given "
     "label counts: 0 where it is pruned, its share of the target where predictions are the "
     "targets. AUROC: chance that a wrongly labelled example weighs less than a rightly "
-    "labelled one; 0.5 is guessing. A dash stands for what does not apply or is not known."
+    "labelled one; 0.5 is guessing. A dash: not applicable, or not known."
 )
 
 
 def results(content: RunContent) -> str:
-    """The table of arms, what its columns mean, who the arms are, and every seed on its own."""
+    """The table of arms, what its columns mean, the arms, and the results of every seed."""
     over = f"Arms compared. {table.caption(content.arms)}"
     shown = elements.table(over, table.HEADER, table.rows(content.arms), style="arms")
     who = "".join(
@@ -38,11 +37,11 @@ def results(content: RunContent) -> str:
 
 
 def learning(content: RunContent) -> str:
-    """Test accuracy and training loss over epochs, all arms together."""
+    """Test accuracy and training loss over epochs, for all arms."""
     if not content.curves:
         return ""
     names = [arm.name for arm in content.arms]
-    key = looks.legend(list(looks.arm_looks(names).items()))
+    key = styles.legend(list(styles.arm_styles(names).items()))
     accuracy = charts.accuracy_curves(content.curves, names, mark="accuracy")
     loss = charts.loss_curves(content.curves, names, mark="loss")
     body = (

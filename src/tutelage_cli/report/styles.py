@@ -1,4 +1,4 @@
-"""Colours, dashes and markers: two of the three suffice to tell any two lines apart."""
+"""Colours, dashes and markers of charts: any two lines differ in two of the three."""
 
 from collections.abc import Sequence
 from html import escape
@@ -7,17 +7,17 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif"
-INK = "#010203"  # drawn as ``currentColor``, the colour of the text around the drawing
+INK = "#010203"  # drawn as ``currentColor``, the colour of the surrounding text
 
 
-class Look(NamedTuple):
-    """How one arm or one kind of label is drawn."""
+class LineStyle(NamedTuple):
+    """Colour, dash, marker and hatch of one arm or one kind of label."""
 
     colour: str
     dash: tuple[float, ...]
-    """Lengths of ink and gap in line widths; empty for an unbroken line."""
+    """Lengths of dashes and gaps in line widths; empty for a solid line."""
     marker: str
-    """As matplotlib names it; ``SHAPES`` has its outline."""
+    """Name in matplotlib; ``SHAPES`` has its outline."""
     hatch: str
 
 
@@ -27,24 +27,24 @@ TINT = 0.25  # opacity of bands and fillings
 BLUE, VERMILION, GREEN, PURPLE = "#1f78c8", "#d55e00", "#0a9370", "#b565a7"
 
 ARMS = (
-    Look(INK, (), "o", ""),
-    Look(BLUE, (5, 1.6), "s", ""),
-    Look(VERMILION, (1.2, 1.4), "^", ""),
-    Look(GREEN, (6, 1.5, 1.2, 1.5), "D", ""),
-    Look(PURPLE, (9, 2), "v", ""),
-    Look(INK, (2.5, 2.5), "P", ""),
-    Look(BLUE, (8, 1.5, 1.2, 1.5, 1.2, 1.5), "X", ""),
-    Look(VERMILION, (), "<", ""),
-    Look(GREEN, (2.5, 2.5), ">", ""),
-    Look(PURPLE, (5, 1.6), "d", ""),
-    Look(INK, (9, 2), "|", ""),
-    Look(BLUE, (1.2, 1.4), "_", ""),
-    Look(VERMILION, (6, 1.5, 1.2, 1.5), "*", ""),
-    Look(GREEN, (), "h", ""),
+    LineStyle(INK, (), "o", ""),
+    LineStyle(BLUE, (5, 1.6), "s", ""),
+    LineStyle(VERMILION, (1.2, 1.4), "^", ""),
+    LineStyle(GREEN, (6, 1.5, 1.2, 1.5), "D", ""),
+    LineStyle(PURPLE, (9, 2), "v", ""),
+    LineStyle(INK, (2.5, 2.5), "P", ""),
+    LineStyle(BLUE, (8, 1.5, 1.2, 1.5, 1.2, 1.5), "X", ""),
+    LineStyle(VERMILION, (), "<", ""),
+    LineStyle(GREEN, (2.5, 2.5), ">", ""),
+    LineStyle(PURPLE, (5, 1.6), "d", ""),
+    LineStyle(INK, (9, 2), "|", ""),
+    LineStyle(BLUE, (1.2, 1.4), "_", ""),
+    LineStyle(VERMILION, (6, 1.5, 1.2, 1.5), "*", ""),
+    LineStyle(GREEN, (), "h", ""),
 )
-RIGHT = Look(BLUE, (), "o", "")
-WRONG = Look(VERMILION, (3.5, 1.6), "x", "//////")
-UNKNOWN = Look(INK, (), "o", "")
+RIGHT = LineStyle(BLUE, (), "o", "")
+WRONG = LineStyle(VERMILION, (3.5, 1.6), "x", "//////")
+UNKNOWN = LineStyle(INK, (), "o", "")
 
 _SALTIRE = "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z"
 SHAPES = MappingProxyType({
@@ -67,48 +67,48 @@ SHAPES = MappingProxyType({
 })
 """outlines of the markers as SVG paths, about the origin and about 2 wide"""
 HATCHED = "hatched"
-"""id of the pattern that looks with a hatch are filled with; ``PATTERNS`` defines it"""
+"""id of the fill pattern of hatched styles; ``PATTERNS`` defines it"""
 PATTERNS = (
     '<svg class="patterns" width="0" height="0" aria-hidden="true" focusable="false"><defs>'
     f'<pattern id="{HATCHED}" width="5" height="5" patternUnits="userSpaceOnUse" '
     f'patternTransform="rotate(45)"><path d="M1,0V5" stroke="{WRONG.colour}" stroke-width="1"/>'
     "</pattern></defs></svg>"
 )
-"""stands once on a page, so that all its drawings can refer to it"""
+"""written once on a page; all its charts refer to it"""
 
 
-def arm_looks(names: Sequence[str]) -> dict[str, Look]:
-    """The look of each arm, by its place in the run."""
+def arm_styles(names: Sequence[str]) -> dict[str, LineStyle]:
+    """The style of each arm, by its position in the run."""
     return dict(zip(names, islice(cycle(ARMS), len(names)), strict=True))
 
 
-def filling(look: Look) -> tuple[str, float]:
-    """What an area in this look is filled with."""
-    return (f"url(#{HATCHED})", 1.0) if look.hatch else (look.colour, TINT)
+def filling(style: LineStyle) -> tuple[str, float]:
+    """Fill and opacity of an area in a style."""
+    return (f"url(#{HATCHED})", 1.0) if style.hatch else (style.colour, TINT)
 
 
-def dashes(look: Look, width: float) -> list[float]:
-    """The dashes of a line in this look."""
-    return [round(width * length, 2) for length in look.dash] or [1.0, 0.0]
+def dashes(style: LineStyle, width: float) -> list[float]:
+    """Dash lengths of a line in a style, in pixels."""
+    return [round(width * length, 2) for length in style.dash] or [1.0, 0.0]
 
 
-def legend(entries: Sequence[tuple[str, Look]]) -> str:
-    """A list of names, each behind a sample of its look."""
+def legend(entries: Sequence[tuple[str, LineStyle]]) -> str:
+    """A legend in HTML: a sample of each style and its name."""
     items = "".join(
-        f"<li>{_sample(look)}<span>{escape(name)}</span></li>" for name, look in entries
+        f"<li>{_sample(style)}<span>{escape(name)}</span></li>" for name, style in entries
     )
     return f'<ul class="legend">{items}</ul>'
 
 
-def _sample(look: Look) -> str:
-    fill, opacity = filling(look)
-    dash = " ".join(f"{length:g}" for length in dashes(look, 1.8))
+def _sample(style: LineStyle) -> str:
+    fill, opacity = filling(style)
+    dash = " ".join(f"{length:g}" for length in dashes(style, 1.8))
     drawn = (
         '<svg viewBox="0 0 40 16" aria-hidden="true" focusable="false">'
         f'<rect width="40" height="16" fill="{fill}" fill-opacity="{opacity:g}"/>'
-        f'<path d="M0,8H40" stroke="{look.colour}" stroke-width="1.8" '
+        f'<path d="M0,8H40" stroke="{style.colour}" stroke-width="1.8" '
         f'stroke-dasharray="{dash}"/>'
-        f'<path d="{SHAPES[look.marker]}" transform="translate(20,8) scale(3.6)" '
-        f'fill="{look.colour}"/></svg>'
+        f'<path d="{SHAPES[style.marker]}" transform="translate(20,8) scale(3.6)" '
+        f'fill="{style.colour}"/></svg>'
     )
     return drawn.replace(INK, "currentColor")

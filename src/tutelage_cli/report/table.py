@@ -69,7 +69,7 @@ def accuracy(shares: PerSeed) -> str:
 
 
 def caption(arms: Sequence[Arm]) -> str:
-    """What the table of arms shows, and over how many seeds."""
+    """Caption of the table of arms, with the number of seeds."""
     seeds = max(len(arm.seeds) for arm in arms)
     return f"Mean ± standard deviation over {seeds} seeds" if seeds > 1 else "One seed"
 

@@ -1,17 +1,13 @@
-"""The section on one taught arm: what its teacher thinks of the training examples."""
+"""The section on one taught arm: weights of the training examples."""
 
-from tutelage_cli.report import charts, distrust, elements, formats
-from tutelage_cli.report import styles as looks
+from tutelage_cli.report import charts, distrust, elements, formats, styles
 from tutelage_cli.report.content import Curve, Examples, RunContent
 from tutelage_cli.report.examples import Sentence
 from tutelage_cli.report.pictures import gallery
-from tutelage_cli.report.styles import Look
+from tutelage_cli.report.styles import LineStyle
 
-BOTH = [("right labels", looks.RIGHT), ("wrong labels", looks.WRONG)]
-CLASSED = (
-    "Mean weight by label: over the examples that carry it, as the steps of an epoch met them, "
-    "then over seeds."
-)
+BOTH = [("right labels", styles.RIGHT), ("wrong labels", styles.WRONG)]
+CLASSED = "Mean weight by given label: mean over the rows of an epoch's steps, then over seeds."
 READ: tuple[str, ...] = ("Example", "Text", *distrust.HEADER[1:])
 TITLE = "The most distrusted examples, one seed"
 
@@ -36,14 +32,14 @@ def _summary(examples: Examples | None) -> str:
 
 
 def _charts(content: RunContent, name: str, examples: Examples | None, anchor: str) -> str:
-    """Draw what there is to draw, under one legend and above one note."""
+    """All charts of an arm, with one legend and one note."""
     classed = next((of for of in content.by_class if of.arm == name), None)
     arms = len(content.examples)
     drawn: list[str] = []
-    entries: dict[str, Look] = {}
+    entries: dict[str, LineStyle] = {}
     notes: list[str] = []
     if examples is not None:
-        entries |= {kind: look for kind, look, _ in charts.kinds(examples)}
+        entries |= {kind: style for kind, style, _ in charts.kinds(examples)}
         histogram = charts.weight_histogram(examples, mark=f"{anchor}-histogram")
         points = charts.weight_against_loss(
             examples, mark=f"{anchor}-points", classes=content.classes, arms=arms
@@ -63,7 +59,7 @@ def _charts(content: RunContent, name: str, examples: Examples | None, anchor: s
         notes.append(CLASSED)
     if not drawn:
         return ""
-    key = looks.legend(list(entries.items()))
+    key = styles.legend(list(entries.items()))
     note = elements.paragraph(" ".join(notes), style="note")
     return f'{key}<div class="charts">{"".join(drawn)}</div>{note}'
 
@@ -75,7 +71,7 @@ def _note(examples: Examples, arms: int) -> str:
     )
     return (
         "Histogram: the shares of each kind add up to 100 %. "
-        f"Weight against loss: {points}; a loss under {charts.LEAST_LOSS:g} stands at "
+        f"Weight against loss: {points}; a loss below {charts.LEAST_LOSS:g} is drawn at "
         f"{charts.LEAST_LOSS:g}."
     )
 

@@ -1,4 +1,4 @@
-"""One quantity over epochs, gathered over the seeds of an arm."""
+"""One quantity over epochs, summarised over the seeds of an arm."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Track(NamedTuple):
 def track(
     curves: Iterable[Curve], values: Callable[[Curve], Sequence[float] | None]
 ) -> Track | None:
-    """Gather one quantity over curves, epoch by epoch.
+    """Summarise one quantity over curves, epoch by epoch.
 
     An epoch that only some seeds reached is summed up over those; values that are not finite
     are left out.

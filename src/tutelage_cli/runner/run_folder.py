@@ -1,4 +1,4 @@
-"""A run on disk: a folder that is complete at every moment and belongs to one run only."""
+"""A run on disk: a folder that is consistent at every moment and belongs to one run."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ def _of_a_start(path: Path) -> bool:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is something at a path; no where the system cannot even look."""
+    """Whether a path exists; False where the system refuses to say."""
     try:
         return path.exists()
     except OSError:
@@ -94,7 +94,7 @@ def free_folder(parent: Path, name: str) -> Path:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writes have left behind."""
+    """Remove temporary files of interrupted writes."""
     for left in list(folder.rglob(".*")):
         if left.is_dir() and left.name.startswith(".commentary"):
             shutil.rmtree(left)

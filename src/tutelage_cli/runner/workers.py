@@ -4,10 +4,10 @@ import sys
 
 
 def keep_loaded() -> None:
-    """Let this worker of joblib's go on however much memory it has come to hold.
+    """Keep this joblib worker alive however much its memory has grown.
 
-    Where psutil is installed, a worker ends itself once it has grown by 300 MB, which torch and
-    a data set alone exceed, and its successor loads both anew. An initialiser for
+    Where psutil is installed, a worker exits once it has grown by 300 MB, which torch and a
+    data set exceed, and its replacement loads both again. An initialiser for
     ``joblib.Parallel``.
     """
     executor = sys.modules.get("joblib.externals.loky.process_executor")

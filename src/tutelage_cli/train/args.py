@@ -10,7 +10,7 @@ import tyro
 from tutelage.errors import UsageError, require_module
 from tutelage.validation.ranges import at_least_one
 from tutelage_cli.config.settings_files import load_settings
-from tutelage_cli.terminal import Speech
+from tutelage_cli.terminal import Output
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.stored import stored_settings
 
@@ -51,7 +51,7 @@ class Train:
     log_every: int | None = None
     """Student steps between two points of these curves; 50 if not given."""
 
-    speech: Annotated[Speech, tyro.conf.arg(name="")] = field(default_factory=Speech)
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
     @property
     def logged_every(self) -> int:

@@ -8,7 +8,7 @@ import torch
 from tutelage.errors import UsageError
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.train.arms import build_tutor, device_of
+from tutelage_cli.train.arms import TAUGHT, build_tutor, device_of
 from tutelage_cli.train.controls.folds import FOLDS
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
@@ -21,7 +21,7 @@ from tutelage_cli.train.material import (
     read_source,
     seed_material,
 )
-from tutelage_cli.train.names import CONTROLS
+from tutelage_cli.train.names import CONTROLS, USED_BY
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.texts import kind, student_name
 
@@ -32,6 +32,7 @@ def check(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
     Note: raises ``UsageError`` where the settings do not fit the data or this machine.
     """
     check_device(settings)
+    _check_unroll_steps(settings)
     source = read_source(settings, tell)
     material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, device_of(settings))
@@ -72,6 +73,17 @@ def check_device(settings: TrainSettings) -> None:
         raise UsageError(f"Unknown device '{settings.device}'. Allowed: cpu, cuda, auto.")
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError("device is cuda, but no GPU can be used here: give cpu or auto.")
+
+
+def _check_unroll_steps(settings: TrainSettings) -> None:
+    # with the teachers' own numbers of steps, which the settings do not know
+    for arm in set(settings.taught) & set(USED_BY["unroll_steps"]):
+        every = settings.teacher_every or TAUGHT[arm].every
+        if settings.unroll_steps > every:
+            raise UsageError(
+                f"unroll_steps is {settings.unroll_steps}, but {arm} learns after every "
+                f"{every} student steps: give teacher_every {settings.unroll_steps} or more."
+            )
 
 
 def _check_controls(settings: TrainSettings, material: Material) -> None:
@@ -116,6 +128,8 @@ def _explained(arm: str, settings: TrainSettings, material: Material, error: Exc
             f"momentum is {settings.momentum:g}, too small for unroll_steps "
             f"{settings.unroll_steps}: {reason}"
         )
+    if "more than 1 value per channel" in reason:
+        return _alone(arm, settings, material)
     shape = "texts"
     if isinstance(material.train, ImageSet):
         _, channels, *sides = material.train.images.shape
@@ -129,4 +143,15 @@ def _explained(arm: str, settings: TrainSettings, material: Material, error: Exc
         f"{prefix}{student_name(settings, material.train)} taught by {arm} cannot be trained "
         f"on {shape} with batch_size {settings.batch_size} and {len(material.held_out)} "
         f"held-out {kind(material.train)}: {reason}"
+    )
+
+
+def _alone(arm: str, settings: TrainSettings, material: Material) -> str:
+    # batch normalisation takes the mean of a batch, which one example has none of
+    flag = "held_out" if len(material.held_out) == 1 else "batch_size"
+    return (
+        f"{student_name(settings, material.train)} taught by {arm} takes the mean of each "
+        f"batch (batch normalisation), but {flag} 1 makes batches of one "
+        f"{kind(material.train).removesuffix('s')}: give {flag} 2 or more, or a student "
+        f"without it{', such as linear' if isinstance(material.train, FeatureSet) else ''}."
     )

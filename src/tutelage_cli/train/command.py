@@ -25,7 +25,7 @@ from tutelage_cli.train.stored import stored_settings
 def train(asked: Train) -> bool:
     """Run or continue a study and print what came of it."""
     check_log(asked)
-    console = asked.speech.progress()
+    console = asked.output.progress()
     if asked.resume is None:
         settings = with_full_paths(asked.settings)
         run = asked.out or free_folder(Path("runs"), Path(settings.data).name or "run")
@@ -34,7 +34,8 @@ def train(asked: Train) -> bool:
         run, settings = asked.resume, _own_settings(asked, asked.resume)
     say(console, "Reading the data ...")
     # torch comes in here, after everything that can be refused without it
-    from tutelage.commentaries import caution, read_card
+    from tutelage.commentaries import read_card
+    from tutelage.commentaries.caution import caution
     from tutelage_cli.train.check import check as check_settings
     from tutelage_cli.train.check import fingerprint
     from tutelage_cli.train.display import Display
@@ -60,8 +61,8 @@ def train(asked: Train) -> bool:
         way = _way(asked, run)
         say(console, f"Stopped. Continue with: {way}")
         return False
-    tell(asked.speech.result(), run, summary)
-    asked.speech.document({"run": str(run), **summary})
+    tell(asked.output.result(), run, summary)
+    asked.output.document({"run": str(run), **summary})
     return True
 
 

@@ -72,7 +72,7 @@ def _of_trusted(train: Data, part: Data, own: Tensor, numbers: Tensor, where: st
         return ""
     return (
         f"{found.copies} of the {len(own)} training {kind(train)} of {train.name} are copies "
-        f"of {kind(part)} of {where} ({found.told}), which judge students: they are not "
+        f"of {kind(part)} of {where} ({found.listed}), which judge students: they are not "
         "trained on."
     )
 
@@ -83,7 +83,7 @@ def _tested_on_trusted(part: Data, numbers: Tensor, tested: Tensor, where: str) 
         return ""
     return (
         f"{found.copies} of the {len(numbers)} {kind(part)} of {where}, which judge students, "
-        f"are copies of test {kind(part)} ({found.told}): the test figure is not of unseen "
+        f"are copies of test {kind(part)} ({found.listed}): the test figure is not of unseen "
         "ones. Take them out of one of the two."
     )
 

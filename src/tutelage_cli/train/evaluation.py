@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from tutelage.commentaries import Provenance, save_commentary
@@ -190,6 +189,10 @@ def trust(weights: Tensor, wrong: Tensor) -> dict[str, float]:
     if bool(wrong.any()):
         found["weight_wrong"] = float(weights[wrong].mean())
     if len(found) == 2:
+        from sklearn.metrics import (
+            roc_auc_score,
+        )  # takes seconds, which not every student needs
+
         found["auroc"] = float(roc_auc_score((~wrong).numpy(), weights.numpy()))
     return found
 

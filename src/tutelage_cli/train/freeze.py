@@ -12,7 +12,7 @@ from tutelage.errors import UsageError
 from tutelage.models.backbones import Prepared
 from tutelage.models.sentence_vectors import sentence_vectors
 from tutelage_cli.data.batches import statistics
-from tutelage_cli.data.cache import cached_tensor
+from tutelage_cli.data.cache import cached_rows
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
@@ -96,30 +96,45 @@ def frozen(
     parts: Sequence[ImageSet | TextSet],
     device: torch.device,
     tell: Tell,
+    needed: Tensor | None = None,
 ) -> list[FeatureSet]:
-    """Features of sets of examples, those that are kept from before read back."""
+    """Features of sets of examples, those that are kept from before read back.
+
+    Rows of the first set that are neither needed nor kept are not a number.
+    """
     by = extractor(settings, parts[0])
     by.network.to(device)
-    progress = _Progress(tell, sum(map(len, parts)))
-    return [_features(by, part, device, progress) for part in parts]
+    rows = [torch.arange(len(part)) for part in parts]
+    if needed is not None:
+        rows[0] = needed
+    progress = _Progress(tell, sum(map(len, rows)))
+    return [
+        _features(by, part, mine, device, progress)
+        for part, mine in zip(parts, rows, strict=True)
+    ]
 
 
 def _features(
-    by: Extractor, of: ImageSet | TextSet, device: torch.device, progress: "_Progress"
+    by: Extractor,
+    of: ImageSet | TextSet,
+    needed: Tensor,
+    device: torch.device,
+    progress: "_Progress",
 ) -> FeatureSet:
-    inputs, found = of.tensors()[0], [torch.empty(0, by.width)]
+    inputs, asked = of.tensors()[0], torch.zeros(len(of), dtype=torch.bool)
+    asked[needed] = True
+    found = torch.empty(len(of), by.width)
     for rows in torch.arange(len(of)).split(CHUNK):
-        chunk = _trimmed(inputs[rows])
+        chunk, mine = inputs[rows], asked[rows].nonzero()[:, 0]
 
-        def compute(chunk: Tensor = chunk) -> Tensor:
+        def compute(missing: Tensor, chunk: Tensor = chunk) -> Tensor:
             progress.computing()
-            return by.features(chunk, device)
+            return by.features(_trimmed(chunk[missing]), device)
 
-        found.append(cached_tensor(compute, _key(by, chunk), (len(chunk), by.width)))
-        progress.done += len(rows)
-    return FeatureSet(
-        torch.cat(found), of.labels, of.ids, of.classes, of.name, of=of, by=by.digest
-    )
+        shape = (len(rows), by.width)
+        found[rows] = cached_rows(compute, mine, _key(by, _trimmed(chunk)), shape)
+        progress.done += len(mine)
+    return FeatureSet(found, of.labels, of.ids, of.classes, of.name, of=of, by=by.digest)
 
 
 class _Progress:

@@ -1,6 +1,6 @@
 """What the students of one seed are trained and judged on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -16,6 +16,7 @@ from tutelage_cli.data.human_labels import human_labels
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.imbalance import long_tailed_rows
 from tutelage_cli.data.labels import read_labels
+from tutelage_cli.data.matching import Known
 from tutelage_cli.data.noise import HUMAN, Noise, corrupt, noise_matrix, require_noise
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.splits import balanced_rows, limit_rows
@@ -32,6 +33,8 @@ from tutelage_cli.train.texts import Data, kind, with_tokens
 
 HELD_OUT = 500
 """held-out examples, or a fifth of the training set, where the settings do not say"""
+CROPPED = 4
+"""pixels of padding before a random crop"""
 CURVE_IMAGES = 2000
 """test images, class balanced, that the learning curve is drawn on; the result uses them all"""
 
@@ -92,11 +95,12 @@ def read_source(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
     if (where := settings.held_out_from) is not None:
         beside = read_beside(where, settings, of, reading)
         trusted = of_source("held_out_from", where, beside, train)
-    train, test, trusted = _ready(settings, train, test, trusted, tell)
+    train, test, trusted = _with_tokens(settings, train, test, trusted)
     contents, more = contents_of(train, test, trusted, where)
     notes += (*about_labels(train, given, trusted), *more)
-    splits = _parts(train, test, notes)
-    source = Source(splits, given, trusted, contents)
+    source = Source(_parts(train, test, notes), given, trusted, contents)
+    if settings.freeze and not isinstance(train, FeatureSet):
+        source = _frozen(source, settings, tell)
     seed_material(source, settings, 0)
     return source
 
@@ -110,17 +114,27 @@ def _unused(source: str, test: Data) -> tuple[str, ...]:
     )
 
 
-def _ready(
-    settings: TrainSettings, train: Data, test: Data, trusted: Data | None, tell: Tell
+def _with_tokens(
+    settings: TrainSettings, train: Data, test: Data, trusted: Data | None
 ) -> tuple[Data, Data, Data | None]:
-    # texts get tokens; where the student is frozen, examples become its features
-    parts = [part for part in (train, test, trusted) if part is not None]
-    if texts := [part for part in parts if isinstance(part, TextSet)]:
-        parts = with_tokens(settings, texts)
-    if settings.freeze:
-        whole = [part for part in parts if not isinstance(part, FeatureSet)]
-        parts = frozen(settings, whole, device_of(settings), tell)
-    return parts[0], parts[1], None if trusted is None else parts[2]
+    parts = [part for part in (train, test, trusted) if isinstance(part, TextSet)]
+    if not parts:
+        return train, test, trusted
+    made = with_tokens(settings, parts)
+    return made[0], made[1], None if trusted is None else made[2]
+
+
+def _frozen(source: Source, settings: TrainSettings, tell: Tell) -> Source:
+    # with features in place of examples, at least of those that some seed needs
+    train, test, notes = source.splits.train, source.splits.test, source.splits.notes
+    parts = [p for p in (train, test, source.trusted) if isinstance(p, ImageSet | TextSet)]
+    needed = torch.zeros(len(train), dtype=torch.bool)
+    for seed in range(settings.seeds):
+        needed[torch.cat(_rows_of(source, settings, seed))] = True
+    rows = needed.nonzero()[:, 0]
+    made = frozen(settings, parts, device_of(settings), tell, rows)
+    trusted = None if source.trusted is None else made[2]
+    return replace(source, splits=_parts(made[0], made[1], notes), trusted=trusted)
 
 
 def _parts(train: Data, test: Data, notes: tuple[str, ...]) -> Parts:
@@ -146,9 +160,8 @@ def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
             )
         return human_labels(train, noise.annotator)
     assert settings.label_column is not None  # the settings see to that
-    names = train.names() if train.sources else ()
     file, column = settings.labels_from, settings.label_column
-    return read_labels(file, column, len(train), train.classes, names=names)
+    return read_labels(file, column, len(train), train.classes, examples=Known.of(train))
 
 
 def seed_material(source: Source, settings: TrainSettings, seed: int) -> Material:
@@ -157,24 +170,8 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     Note: raises ``UsageError`` where no example of a class would be left to train on.
     """
     train = source.splits.train
-    classes = len(train.classes)
-    held_out: Data | None = source.trusted
-    chosen, rest = torch.arange(0), torch.arange(len(train))
-    if held_out is None:
-        size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
-        require_some_left(train, size, asked=settings.held_out is not None)
-        chosen, rest = balanced_rows(train.labels, size, classes, seed=seed, keep=1)
-        held_out = train.rows(chosen)
-    if source.contents is not None:
-        numbers, trusted = source.contents
-        judging = numbers[chosen] if trusted is None else trusted
-        rest = without_copies(rest, train, source.contents, judging, settings.held_out_from)
-    require_classes(train, train.labels[rest], settings)
-    if settings.imbalance is not None:
-        factor = settings.imbalance
-        rest = rest[long_tailed_rows(train.labels[rest], factor, classes, seed=seed)]
-    if settings.limit is not None and settings.limit < len(rest):
-        rest = rest[limit_rows(train.labels[rest], settings.limit, classes, seed=seed)]
+    chosen, rest = _rows_of(source, settings, seed)
+    held_out = train.rows(chosen) if source.trusted is None else source.trusted
     right = train.rows(rest)
     shown = right.labels if source.given is None else source.given[rest]
     noise = Noise.parse(settings.noise_or_default)
@@ -188,6 +185,28 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
         held_out=held_out,
         test=source.splits.test,
     )
+
+
+def _rows_of(source: Source, settings: TrainSettings, seed: int) -> tuple[Tensor, Tensor]:
+    # which training examples judge, where others do not, and which are trained on
+    train = source.splits.train
+    classes = len(train.classes)
+    chosen, rest = torch.arange(0), torch.arange(len(train))
+    if source.trusted is None:
+        size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
+        require_some_left(train, size, asked=settings.held_out is not None)
+        chosen, rest = balanced_rows(train.labels, size, classes, seed=seed, keep=1)
+    if source.contents is not None:
+        numbers, trusted = source.contents
+        judging = numbers[chosen] if trusted is None else trusted
+        rest = without_copies(rest, train, source.contents, judging, settings.held_out_from)
+    require_classes(train, train.labels[rest], settings)
+    if settings.imbalance is not None:
+        factor = settings.imbalance
+        rest = rest[long_tailed_rows(train.labels[rest], factor, classes, seed=seed)]
+    if settings.limit is not None and settings.limit < len(rest):
+        rest = rest[limit_rows(train.labels[rest], settings.limit, classes, seed=seed)]
+    return chosen, rest
 
 
 @dataclass(frozen=True)
@@ -219,17 +238,23 @@ def open_streams(
         return Streams(*(FeatureBatches(of, size, seed, mean, std, device) for of in parts))
     mean, std = statistics(material.train)
     batches = partial(Batches, size=size, seed=seed, mean=mean, std=std, device=device)
-    augment = _augmentation(settings, material.train.images.shape[1])
+    augment = _augmentation(settings, material.train)
     return Streams(
         *(batches(part, augment=augment) for part in learned),
         *(batches(part, augment=None) for part in looked_at),
     )
 
 
-def _augmentation(settings: TrainSettings, channels: int):  # noqa: ANN202 - as Batches takes it
+def _augmentation(settings: TrainSettings, images: ImageSet):  # noqa: ANN202 - as Batches takes it
+    _, channels, *sides = images.images.shape
     kind = settings.augment_or_default(channels)
     if kind == "none":
         return None
+    if min(sides) <= CROPPED:
+        raise UsageError(
+            f"images of {sides[0]}x{sides[1]} pixels are too small for --augment {kind}, which "
+            f"moves them by up to {CROPPED}: give --augment none."
+        )
 
     def augment(images: Tensor, seed: int) -> Tensor:
         return crop_and_flip(images, seed=seed, flip=kind == "crop-flip")

@@ -1,13 +1,18 @@
 """The data that settings name: images, texts or feature vectors; other sources like them."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from tutelage.errors import UsageError
 from tutelage.models.heads import HEADS, MLP
 from tutelage_cli.data.features.feature_set import FeatureParts
-from tutelage_cli.data.features.own_features import holds_features, read_features
+from tutelage_cli.data.features.own_features import (
+    holds_features,
+    read_features,
+    refuse_odd_vectors,
+)
 from tutelage_cli.data.images import Splits
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named, read
@@ -17,6 +22,8 @@ from tutelage_cli.train.settings import ON_IMAGES, ON_TEXTS, TrainSettings, labe
 from tutelage_cli.train.students import require_image_student
 from tutelage_cli.train.texts import require_text_student
 
+_LOG = logging.getLogger(__name__)
+AnyParts = TypeVar("AnyParts", TextParts, FeatureParts)
 Parts = Splits | TextParts | FeatureParts
 Kind = Literal["images", "texts", "features"]
 CALLED: dict[Kind, str] = {"images": "images", "texts": "texts", "features": "feature vectors"}
@@ -34,7 +41,11 @@ def kind_of(settings: TrainSettings) -> Kind:
         return "images"
     if holds_features(settings.data, settings.feature_column):
         return "features"
-    return "texts" if text_columns(settings.data, settings.text_column) else "images"
+    if text_columns(settings.data, settings.text_column):
+        return "texts"
+    if settings.image_column is None:
+        refuse_odd_vectors(settings.data)
+    return "images"
 
 
 def check_kind(settings: TrainSettings, of: Kind) -> None:
@@ -70,18 +81,29 @@ def read_data(settings: TrainSettings, of: Kind, reading: Reading) -> Parts:
     label = settings.label_column if settings.labels_from is None else None
     if of == "features":
         itself = labels_itself(settings)
-        return read_features(
-            settings.data,
-            column=settings.feature_column,
-            label_column=settings.label_column if itself else label,
-            labels_from=settings.labels_from if itself else None,
-            reading=reading,
+        return _told(
+            read_features(
+                settings.data,
+                column=settings.feature_column,
+                label_column=settings.label_column if itself else label,
+                labels_from=settings.labels_from if itself else None,
+                reading=reading,
+            )
         )
     if of == "texts":
         columns = text_columns(settings.data, settings.text_column)
-        return read_own_texts(settings.data, columns, label_column=label, reading=reading)
+        return _told(
+            read_own_texts(settings.data, columns, label_column=label, reading=reading)
+        )
     columns = {"image_column": settings.image_column, "label_column": label}
     return read(settings.data, **columns, reading=reading)
+
+
+def _told(parts: AnyParts) -> AnyParts:
+    # as the reader of images tells its notes
+    for note in parts.notes:
+        _LOG.warning("%s", note)
+    return parts
 
 
 def read_beside(source: str, settings: TrainSettings, of: Kind, reading: Reading) -> Parts:
@@ -95,7 +117,7 @@ def read_beside(source: str, settings: TrainSettings, of: Kind, reading: Reading
                 "Parquet file."
             )
         column = settings.feature_column
-        return read_features(source, column=column, label_column=label, reading=reading)
+        return _told(read_features(source, column=column, label_column=label, reading=reading))
     if of == "texts":
         columns = text_columns(source, settings.text_column)
         if len(columns) != len(text_columns(settings.data, settings.text_column)):
@@ -103,5 +125,5 @@ def read_beside(source: str, settings: TrainSettings, of: Kind, reading: Reading
                 f"{source} has {len(columns) or 'no'} columns of texts, unlike "
                 f"{settings.data}: give a .csv or Parquet file with the same columns."
             )
-        return read_own_texts(source, columns, label_column=label, reading=reading)
+        return _told(read_own_texts(source, columns, label_column=label, reading=reading))
     return read(source, reading=reading)

@@ -50,6 +50,8 @@ def require_image_student(settings: TrainSettings) -> None:
             else "needs --student: the network that they are of"
         )
         raise UsageError(f"student_weights {file} {way}.")
+    if name is not None and CODE in name:
+        _code_of(name)
     if settings.freeze:
         if file is None and not own and CODE not in (name or ""):
             raise UsageError(
@@ -124,13 +126,24 @@ def _folder(name: str) -> Path | None:
     return place if (place / "config.json").is_file() else None
 
 
-def _of_code(name: str, of: Images) -> nn.Module:
-    # what FILE.py:FUNCTION makes, called with classes, channels and size
+def _code_of(name: str) -> tuple[Path, str]:
     path, _, function = name.rpartition(CODE)
     file = Path(f"{path}.py").expanduser()
+    if not file.is_file() or not function.isidentifier():
+        raise UsageError(
+            f"student {name}: there is no file {file}; student takes FILE.py:FUNCTION."
+            if not file.is_file()
+            else f"student {name} names no function; student takes FILE.py:FUNCTION."
+        )
+    return file, function
+
+
+def _of_code(name: str, of: Images) -> nn.Module:
+    # what FILE.py:FUNCTION makes, called with classes, channels and size
+    file, function = _code_of(name)
     spec = importlib.util.spec_from_file_location(file.stem, file)
-    if not file.is_file() or spec is None or spec.loader is None:
-        raise UsageError(f"there is no file {file}; student takes FILE.py:FUNCTION.")
+    assert spec is not None
+    assert spec.loader is not None  # of every name that ends so
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

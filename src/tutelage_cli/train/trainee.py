@@ -23,7 +23,7 @@ from tutelage.training.tutor import Tutor
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.controls.choosing import Case, Stopped
 from tutelage_cli.train.controls.courses import course_of
-from tutelage_cli.train.controls.folds import write_unseen
+from tutelage_cli.train.controls.folds import TRIALS, judge_trial, write_unseen
 from tutelage_cli.train.controls.rates import RATES, DivergedError, judge_rate, with_chosen_rate
 from tutelage_cli.train.course import Course, seconds_now
 from tutelage_cli.train.evaluation import Taken, accuracy, judge, log_likelihood
@@ -75,7 +75,7 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
             return False
         _write_history(job, standing)
     except DivergedError:
-        if job.arm != RATES:
+        if job.arm not in (RATES, TRIALS):
             raise
         judge_rate(job, None, standing.seconds)
         return True
@@ -88,6 +88,9 @@ def _judge(
 ) -> None:
     if job.arm == RATES:
         judge_rate(job, log_likelihood(course.tutor, streams.held_out), standing.seconds)
+        return
+    if job.arm == TRIALS:
+        judge_trial(job, course.tutor, streams, material, standing.seconds)
         return
     if job.fold is not None:
         write_unseen(job, course.tutor, streams, material, standing.seconds)

@@ -10,6 +10,7 @@ from tutelage.errors import UsageError
 from tutelage_cli.data.by_name import fingerprints, read_by_name, values_of, write_by_name
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labels import read_labels
+from tutelage_cli.data.matching import Known
 from tutelage_cli.data.sources import load
 
 CLASSES = ("cat", "dog")
@@ -113,14 +114,14 @@ def test_labels_are_found_by_name_where_there_are_names(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("file,l\nb.png,dog\nc.png,dog\na.png,cat\n")
     names = ["a.png", "b.png"]
-    assert read_labels(file, "l", 2, CLASSES, names=names).tolist() == [0, 1]
+    assert read_labels(file, "l", 2, CLASSES, examples=Known((0, 1), names)).tolist() == [0, 1]
     with pytest.raises(UsageError, match=r"no row for d\.png; add them"):
-        read_labels(file, "l", 2, CLASSES, names=["a.png", "d.png"])
+        read_labels(file, "l", 2, CLASSES, examples=Known((0, 1), ["a.png", "d.png"]))
     file.write_text("l\ndog\ncat\n")
-    assert read_labels(file, "l", 2, CLASSES, names=names).tolist() == [1, 0]
+    assert read_labels(file, "l", 2, CLASSES, examples=Known((0, 1), names)).tolist() == [1, 0]
     file.write_text("file,l\na.png,dog\na.png,cat\n")
     with pytest.raises(UsageError, match=r"several rows of a\.png"):
-        read_labels(file, "l", 2, CLASSES, names=names)
+        read_labels(file, "l", 2, CLASSES, examples=Known((0, 1), names))
 
 
 def test_a_file_taken_away_shifts_nobody_in_a_folder(tmp_path, monkeypatch):

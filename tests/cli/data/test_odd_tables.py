@@ -10,6 +10,7 @@ from tutelage.errors import UsageError
 from tutelage_cli.data.by_name import read_by_name, read_columns, values_of
 from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.labels import read_labels
+from tutelage_cli.data.matching import Known
 from tutelage_cli.data.parquet import open_parquet
 from tutelage_cli.data.stored import load_stored
 from tutelage_cli.data.text.own_tables import read_own_texts
@@ -146,7 +147,9 @@ def test_names_that_are_missing_or_come_twice_are_refused_by_row(tmp_path):
         read_by_name(file, "weight")
     pq.write_table(pa.table({"name": ["a", None], "l": [0, 1]}), tmp_path / "l.parquet")
     with pytest.raises(UsageError, match="has no name in row 3"):
-        read_labels(tmp_path / "l.parquet", "l", 2, ("x", "y"), names=["a", "b"])
+        read_labels(
+            tmp_path / "l.parquet", "l", 2, ("x", "y"), examples=Known((0, 1), ["a", "b"])
+        )
 
 
 def test_labels_of_a_table_of_weights_are_the_classes_they_name(tmp_path):
@@ -161,7 +164,7 @@ def test_labels_of_a_table_of_weights_are_the_classes_they_name(tmp_path):
 
 def test_rows_of_other_labels_that_name_no_example_are_counted(tmp_path, caplog):
     file = write(tmp_path / "l.csv", "path,l\na,x\nb,y\nc,x\n")
-    assert read_labels(file, "l", 1, ("x", "y"), names=["b"]).tolist() == [1]
+    assert read_labels(file, "l", 1, ("x", "y"), examples=Known((0,), ["b"])).tolist() == [1]
     assert "2 rows are about no training example and left out (a, c)" in caplog.text
 
 
@@ -169,6 +172,8 @@ def test_pictures_are_not_read_with_the_labels_beside_them(tmp_path):
     stored = [{"bytes": b"x" * 9, "path": None}, {"bytes": b"y", "path": None}]
     pq.write_table(pa.table({"image": stored, "l": [0, 1]}), tmp_path / "a.parquet")
     assert list(read_columns(tmp_path / "a.parquet")) == ["l"]
-    assert read_labels(tmp_path / "a.parquet", "l", 2, ("x", "y"), names=["p", "q"]).sum() == 1
+    known = Known((0, 1), ["p", "q"])
+    found = read_labels(tmp_path / "a.parquet", "l", 2, ("x", "y"), examples=known)
+    assert found.sum() == 1
     with pytest.raises(UsageError, match="not a whole parquet file"):
         open_parquet(write(tmp_path / "b.parquet", ""))

@@ -8,7 +8,11 @@ import pytest
 
 from tests.cli.data.pictures import named, png
 from tutelage.errors import UsageError
+from tutelage_cli.data.by_name import read_columns
+from tutelage_cli.data.features.own_features import read_features
 from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parquet
+from tutelage_cli.data.tables import table_splits
+from tutelage_cli.data.text.own_tables import read_own_texts
 
 GUESS: dict[str, Any] = {"image_column": None, "label_column": None}
 
@@ -125,3 +129,46 @@ def test_files_without_statistics_are_not_listed(tmp_path):
     file = tmp_path / "train.parquet"
     pq.write_table(pa.table({"img": [png(1)], "label": ["a"]}), file, write_statistics=False)
     assert parquet_files({"train": [file]}, image_column=None) == []
+
+
+@pytest.mark.parametrize("place", [10, 60, 120, 200])
+def test_damage_within_a_file_is_told_with_its_name(tmp_path, place):
+    file = tmp_path / "train.parquet"
+    rows = [f"text {row} of many" for row in range(400)]
+    vectors = [[float(row), 1.0] for row in range(400)]
+    columns = {"text": rows, "label": ["a", "b"] * 200, "embedding": vectors}
+    pq.write_table(pa.table(columns), file, compression="none")
+    whole = file.read_bytes()
+    for width in (4, 40, 400):
+        file.write_bytes(whole[:place] + b"\xff" * width + whole[place + width :])
+        for read in (
+            lambda: read_own_texts(str(file), ("text",)),
+            lambda: read_features(str(file)),
+            lambda: read_columns(file),
+        ):
+            assert refusal_of(read) in ("", "one line with the name")
+
+
+def refusal_of(read) -> str:
+    try:
+        read()
+    except UsageError as error:
+        named = "train.parquet" in str(error) and "\n" not in str(error)
+        return "one line with the name" if named else str(error)
+    return ""
+
+
+def test_a_column_of_texts_that_holds_something_else_says_what(tmp_path):
+    for values, kind in (([1, 2] * 9, "numbers"), ([b"a"] * 18, "of type binary")):
+        pq.write_table(
+            pa.table({"text": values, "label": ["a", "b"] * 9}), tmp_path / "a.parquet"
+        )
+        with pytest.raises(UsageError, match=f"column 'text' of .* is {kind}; allowed: texts"):
+            read_own_texts(str(tmp_path / "a.parquet"), ("text",))
+
+
+def test_hidden_files_of_a_system_are_no_tables(tmp_path):
+    for name in ("rows.parquet", "._rows.parquet", "labels.csv", "._labels.csv", ".DS_Store"):
+        (tmp_path / name).touch()
+    assert parquet_splits(tmp_path) == {"train": [tmp_path / "rows.parquet"]}
+    assert table_splits(tmp_path) == {"train": tmp_path / "labels.csv"}

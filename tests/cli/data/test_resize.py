@@ -1,4 +1,4 @@
-"""Images are brought to one size without changing their proportions."""
+"""Images are resized without changing their proportions."""
 
 import numpy as np
 import pytest
@@ -40,5 +40,5 @@ def test_images_of_the_size_asked_for_stay_as_they_are():
 
 
 def test_a_size_of_nothing_is_refused():
-    with pytest.raises(UsageError, match=r"\(4, 4\) cannot be brought to \(0, 4\) pixels"):
+    with pytest.raises(UsageError, match=r"\(4, 4\) cannot be resized to \(0, 4\) pixels"):
         covering(torch.zeros(1, 1, 4, 4, dtype=torch.uint8), Size(0, 4))

@@ -124,7 +124,7 @@ def test_an_id_goes_to_the_hub_with_its_configuration(monkeypatch):
         asked.append((arguments, columns))
         raise UsageError("far away")
 
-    monkeypatch.setattr("tutelage_cli.data.stored.read_hub", read_hub)
+    monkeypatch.setattr("tutelage_cli.data.hub.read_hub", read_hub)
     for source in ("some-words", "owner/name:small"):
         with pytest.raises(UsageError, match="far away"):
             load(source, label_column="kind")

@@ -6,6 +6,7 @@ from PIL import Image
 from tutelage.errors import UsageError
 from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.label_values import literal
+from tutelage_cli.data.stored import load_stored
 from tutelage_cli.data.tables import lists_images, read_tables, table_splits
 
 
@@ -113,6 +114,38 @@ def test_marks_and_empty_lines_are_passed_over_and_quotes_kept_whole(tmp_path):
     assert read_csv(file) == {"path": ["a, b.png"], "label": ["x"]}
     assert lists_images(file, image_column=None, label_column=None)
     assert not lists_images(file, image_column="file", label_column=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("path,Label,label\nimages/a.png,x,x\n", "columns 'Label' and 'label'"),
+        ("path;label\nimages/a.png;x\n", "semicolons"),
+        ("path,label\nimages/a.png,x,y\n", "3 values"),
+    ],
+)
+def test_a_table_that_is_wrong_is_not_passed_over_for_the_folders_beside_it(
+    tmp_path, text, message
+):
+    (tmp_path / "images").mkdir()
+    pictures(tmp_path / "images", "a.png")
+    table(tmp_path, text, "train.csv")
+    with pytest.raises(UsageError, match=message):
+        load_stored(str(tmp_path))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_tables_in_wide_letters_say_so(tmp_path, encoding):
+    (tmp_path / "a.csv").write_bytes("path,label\na.png,x\n".encode(encoding))
+    with pytest.raises(UsageError, match=r"a\.csv is no UTF-8 csv file.*'CSV UTF-8'"):
+        read_csv(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_line_for_spreadsheets_alone_is_named(tmp_path, separator):
+    text = f"sep={separator}\npath{separator}label\n"
+    with pytest.raises(UsageError, match=r"begins with the line 'sep=.*take it out"):
+        read_csv(table(tmp_path, text))
 
 
 def test_a_file_in_another_encoding_is_refused(tmp_path):

@@ -36,7 +36,7 @@ def compare(tmp_path, *words):
 
 def test_differences_are_those_of_a_paired_t_test(noisy, better, tmp_path) -> None:
     told = compare(tmp_path, noisy, better)
-    found_ = {(d["what"], d["than"]): d for d in told["differences"]}
+    found_ = {(d["what"], d["baseline"]): d for d in told["differences"]}
     one = found_["better: margin-loss", "noisy: margin-loss"]
     gains = list(GAINS.values())
     low, high = stats.t.interval(0.9, 1, fmean(gains), stdev(gains) / 2**0.5)
@@ -46,7 +46,9 @@ def test_differences_are_those_of_a_paired_t_test(noisy, better, tmp_path) -> No
     wanted = tested.pvalue
     assert one["p"] == pytest.approx(wanted)
     assert one["verdict"] == ("higher" if low > 0 else "within chance")
-    back = {(d["what"], d["than"]): d for d in compare(tmp_path, better, noisy)["differences"]}
+    back = {
+        (d["what"], d["baseline"]): d for d in compare(tmp_path, better, noisy)["differences"]
+    }
     other = back["noisy: margin-loss", "better: margin-loss"]
     assert (other["mean"], other["p"]) == pytest.approx((-0.04, wanted))
     assert found_["better: untaught", "noisy: untaught"]["mean"] == 0
@@ -81,7 +83,7 @@ def test_what_cannot_be_paired_is_said(noisy, better, tmp_path) -> None:
         told = compare(tmp_path, noisy, better)
         assert any("not compared" in n and part in n for n in told["notes"])
         assert all(
-            d["what"].split(":")[0] == d["than"].split(":")[0] for d in told["differences"]
+            d["what"].split(":")[0] == d["baseline"].split(":")[0] for d in told["differences"]
         )
     file.write_text(json.dumps(whole))
     facts = better / "environment.json"
@@ -95,7 +97,7 @@ def test_an_unfinished_run_is_compared_as_far_as_it_is(noisy, better, tmp_path) 
     (better / "students" / "margin-loss-seed0" / "result.json").unlink()
     told = compare(tmp_path, noisy, better)
     assert any("better is not finished: 1 of its students" in note for note in told["notes"])
-    one = next(d for d in told["differences"] if d["than"] == "noisy: margin-loss")
+    one = next(d for d in told["differences"] if d["baseline"] == "noisy: margin-loss")
     assert one["verdict"] == "of one seed"
     assert (one["seeds"], one["low"], one["p"]) == (1, None, None)
     assert one["mean"] == pytest.approx(GAINS[1])

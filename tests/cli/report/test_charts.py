@@ -22,7 +22,7 @@ from tutelage_cli.report import (
     plots,
 )
 from tutelage_cli.report import (
-    styles as looks,
+    styles as styles,
 )
 from tutelage_cli.report.bars import bars
 from tutelage_cli.report.grid import Grid, grid
@@ -95,17 +95,17 @@ def test_ids_begin_with_the_mark_and_every_reference_has_its_id(name, drawn):
     assert len(set(ids)) == len(ids)
     assert all(i == "m" or i.startswith("m-") for i in ids)
     references = set(re.findall(r'(?:href="#|url\(#)([^")]+)', drawn[name]))
-    assert references <= {*ids, looks.HATCHED}
+    assert references <= {*ids, styles.HATCHED}
 
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_a_chart_takes_the_colour_of_the_text_and_has_no_page_of_its_own(name, drawn):
     assert "<style" not in drawn[name]
-    assert looks.INK not in drawn[name]
+    assert styles.INK not in drawn[name]
     assert "currentColor" in picture(drawn[name])
-    known = {looks.BLUE, looks.VERMILION, looks.GREEN, looks.PURPLE}
+    known = {styles.BLUE, styles.VERMILION, styles.GREEN, styles.PURPLE}
     named = set(re.findall(r'(?:fill|stroke)="([^"]*)"', picture(drawn[name])))
-    assert named <= {"none", "currentColor", f"url(#{looks.HATCHED})", *known}
+    assert named <= {"none", "currentColor", f"url(#{styles.HATCHED})", *known}
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -121,22 +121,24 @@ def test_text_cannot_end_the_script_that_it_stands_in(name, drawn):
 
 
 def test_a_name_of_any_characters_comes_out_as_it_went_in(drawn):
-    said = [row["told"] for row in spec(drawn["bars"])["datasets"]["rows"]]
+    said = [row["tooltip"] for row in spec(drawn["bars"])["datasets"]["rows"]]
     assert said == ["a: 1.000", f"{NASTY.replace(chr(0xDCFF), '?')}: 2.000"]
     assert html.escape("</script><b>&", quote=False) in picture(drawn["bars"])
 
 
 def test_hovering_tells_mean_and_range_of_every_line(run, drawn):
-    told = [row["told"].split("\n") for row in spec(drawn["accuracy"])["datasets"]["hover"]]
-    assert [lines[0] for lines in told] == [f"epoch: {epoch}" for epoch in range(1, 13)]
+    tooltips = [
+        row["tooltip"].split("\n") for row in spec(drawn["accuracy"])["datasets"]["hover"]
+    ]
+    assert [lines[0] for lines in tooltips] == [f"epoch: {epoch}" for epoch in range(1, 13)]
     last = [100 * c.test_accuracy[-1] for c in run().curves[:3]]
     said = f"{np.mean(last):.2f} ({min(last):.2f} to {max(last):.2f})"
-    assert told[-1][1] == f"untaught: {said}"
+    assert tooltips[-1][1] == f"untaught: {said}"
 
 
 def test_the_table_under_a_chart_says_what_hovering_does(drawn):
     for row in spec(drawn["loss"])["datasets"]["hover"]:
-        for line in row["told"].split("\n")[1:]:
+        for line in row["tooltip"].split("\n")[1:]:
             assert f"<td>{line.split(': ')[1]}</td>" in drawn["loss"]
 
 
@@ -256,7 +258,7 @@ def test_at_most_so_many_points_and_always_the_same():
 
 def test_histogram_shares_of_each_kind_are_percent(monkeypatch):
     seen = []
-    monkeypatch.setattr(plots, "steps", lambda shares, *_, **__: seen.extend(shares) or "")
+    monkeypatch.setattr(plots, "histogram", lambda shares, *_, **__: seen.extend(shares) or "")
     rng = np.random.default_rng(0)
     charts.weight_histogram(
         examples(rng.random(99), rng.random(99), rng.random(99) < 0.1), mark="m"
@@ -289,7 +291,7 @@ def _luminance(colour: str) -> float:
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-@pytest.mark.parametrize("colour", [looks.BLUE, looks.VERMILION, looks.GREEN, looks.PURPLE])
+@pytest.mark.parametrize("colour", [styles.BLUE, styles.VERMILION, styles.GREEN, styles.PURPLE])
 @pytest.mark.parametrize("page", ["#ffffff", "#14171c"])
 def test_colours_stand_out_from_the_page(colour, page):
     low, high = sorted([_luminance(colour), _luminance(page)])
@@ -298,12 +300,12 @@ def test_colours_stand_out_from_the_page(colour, page):
 
 def test_no_two_looks_share_a_dash_and_a_marker():
     for one, other in (("dash", "marker"), ("colour", "dash"), ("colour", "marker")):
-        pairs = [(getattr(look, one), getattr(look, other)) for look in looks.ARMS]
+        pairs = [(getattr(style, one), getattr(style, other)) for style in styles.ARMS]
         assert len(set(pairs)) == len(pairs)
-    assert looks.RIGHT.dash != looks.WRONG.dash
-    assert looks.RIGHT.marker != looks.WRONG.marker
-    assert looks.RIGHT.hatch != looks.WRONG.hatch
-    assert {look.marker for look in looks.ARMS} <= set(looks.SHAPES)
+    assert styles.RIGHT.dash != styles.WRONG.dash
+    assert styles.RIGHT.marker != styles.WRONG.marker
+    assert styles.RIGHT.hatch != styles.WRONG.hatch
+    assert {style.marker for style in styles.ARMS} <= set(styles.SHAPES)
 
 
 @pytest.mark.parametrize("field", ["given", "true", "predicted", "losses", "weights"])

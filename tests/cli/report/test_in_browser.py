@@ -106,9 +106,9 @@ def test_hovering_a_line_chart_tells_the_values_there(opened, run):
     chart.scroll_into_view_if_needed()
     chart.locator(".live svg").wait_for()
     chart.locator(".hover_marks line").nth(59).hover(force=True)
-    told = page.locator("#told.visible")
-    told.wait_for()
-    lines = told.inner_text().split("\n")
+    tooltip = page.locator("#tooltip.visible")
+    tooltip.wait_for()
+    lines = tooltip.inner_text().split("\n")
     last = [100 * curve.test_accuracy[59] for curve in _curves(run)[:5]]
     assert lines[0] == "epoch: 60"
     mean, low, high = sum(last) / 5, min(last), max(last)
@@ -134,8 +134,8 @@ def test_hovering_tells_of_bins_examples_cells_and_bars(opened, chart, mark, sai
     drawing.scroll_into_view_if_needed()
     drawing.locator(".live svg").wait_for()
     drawing.locator(f".live {mark}").first.hover(force=True)
-    page.locator("#told.visible").wait_for()
-    assert re.match(said, page.locator("#told").inner_text(), re.DOTALL)
+    page.locator("#tooltip.visible").wait_for()
+    assert re.match(said, page.locator("#tooltip").inner_text(), re.DOTALL)
 
 
 def _column(table: Locator, number: int) -> list[str]:

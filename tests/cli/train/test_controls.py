@@ -33,6 +33,7 @@ from tests.trained import (
 from tests.trained import lines as history
 from tutelage.commentaries import load_commentary
 from tutelage.crossfit import stratified_folds
+from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import OutOfFoldTargets
@@ -45,7 +46,11 @@ from tutelage_cli.train.controls.choosing import Case
 from tutelage_cli.train.controls.courses import course_of
 from tutelage_cli.train.controls.folds import (
     FOLDS,
+    PARTS,
     PLAIN,
+    TRIED,
+    checked_folds_of,
+    chosen_regime,
     fold_seed,
     folds_of,
     read_unseen,
@@ -163,7 +168,7 @@ def test_every_final_student_takes_as_many_steps_as_the_untaught_one(controlled)
             assert (last["epoch"], last["step"]) == (3, STEPS)
     for fold in range(FOLDS):
         last = history(controlled / "folds" / f"folds-seed0-{fold}")[-1]
-        assert (last["epoch"], last["step"]) == (1, 4)  # 31 or 32 of 39 examples, eight each
+        assert (last["epoch"], last["step"]) == (PARTS, PARTS)  # one step at least in each
 
 
 def test_what_a_control_builds_on_counts_in_its_seconds(controlled) -> None:
@@ -175,7 +180,9 @@ def test_what_a_control_builds_on_counts_in_its_seconds(controlled) -> None:
 
     for arm in ("pruned", "forward-corrected"):
         assert seconds("students", f"{arm}-seed0") > of_folds("folds") > 0
-    every = sum(map(of_folds, ("folds", "corrected-folds", "refined-folds")))
+    kinds = ("folds", "tuned-folds", "corrected-folds", "refined-folds")
+    every = sum(map(of_folds, kinds))
+    every += sum(seconds("folds", f"fold-trials-seed0-{k}") for k in range(len(TRIED)))
     assert seconds("students", "cross-fitted-seed0") > every
     untaught = seconds("students", "untaught-seed0")
     assert seconds("students", "fine-tuned-seed0") > untaught
@@ -280,24 +287,104 @@ def test_early_stopped_is_the_untaught_student_after_its_best_epoch(controlled, 
     assert_trained(controlled, "early-stopped", best[2])
 
 
+def of_fold(data: Any, fold: int, arm: str) -> Any:
+    """A fold's student of a stage, the training rows of others and of its own."""
+    part = folds_of(data.material, 0)
+    model = build_student("cnn", classes=3, channels=1, size=16, seed=0)
+    state = checkpoint(data.job.of(arm, fold).folder)["tutor"]["student"]
+    model.load_state_dict(state)
+    return model, (part != fold).nonzero()[:, 0], (part == fold).nonzero()[:, 0]
+
+
+def rates_of_a_fold() -> list[float]:
+    return [RATE] * 4 + [RATE / 10, RATE / 100]
+
+
+def predicted(model: nn.Module, data: Any, examples: Any) -> Tensor:
+    model.eval()
+    with torch.no_grad():
+        return model(next(batches(data, examples).whole(100)).inputs).softmax(1)
+
+
 def test_a_fold_is_predicted_by_a_student_that_never_saw_it(data) -> None:
     train = data.material.train
     part = folds_of(data.material, 0)
     assert part.bincount().tolist() == [8, 8, 8, 8, 7]
     unseen = read_unseen(data.job, PLAIN, data.material)
+    decay = DECAY * chosen_regime(data.job).decay
     for fold in range(FOLDS):
         others = train.rows((part != fold).nonzero()[:, 0])
         ours = (part == fold).nonzero()[:, 0]
         seed = fold_seed(data.job.of(PLAIN, fold))
         model = build_student("cnn", classes=3, channels=1, size=16, seed=seed)
-        feed = batches(data, others)
-        # of a single epoch, two thirds and five sixths are none, so that its rate is the last
-        by_hand(model, feed, others.labels, F.cross_entropy, rates=[RATE / 100] * 4)
-        model.eval()
-        with torch.no_grad():
-            mine = next(batches(data, train.rows(ours)).whole(100))
-            wanted = model(mine.inputs).softmax(1)
+        feed, rates = batches(data, others), rates_of_a_fold()
+        by_hand(model, feed, others.labels, F.cross_entropy, rates=rates, decay=decay)
+        wanted = predicted(model, data, train.rows(ours))
         torch.testing.assert_close(unseen.train[ours], wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_the_regime_of_folds_is_the_one_that_predicts_given_labels_best(data) -> None:
+    train, part, said = data.material.train, folds_of(data.material, 0), []
+    ours, others = (part == 0).nonzero()[:, 0], (part != 0).nonzero()[:, 0]
+    for place, regime in enumerate(TRIED):
+        seed = fold_seed(data.job.of("fold-trials", place))
+        model = build_student("cnn", classes=3, channels=1, size=16, seed=seed)
+        feed, rates = batches(data, train.rows(others)), rates_of_a_fold()
+        labels, decay = train.labels[others], DECAY * regime.decay
+        by_hand(model, feed, labels, F.cross_entropy, rates=rates, decay=decay)
+        log_p = predicted(model, data, train.rows(ours)).double().clamp(min=1e-6).log()
+        at_temperatures = [
+            F.cross_entropy(log_p / 10**power, train.labels[ours])
+            for power in torch.linspace(-1, 1, 41).tolist()
+        ]
+        said.append(-float(min(at_temperatures)))
+    best = max(range(len(said)), key=said.__getitem__)
+    assert chosen_regime(data.job) == TRIED[best]
+    stored = content(data.job.of("fold-trials", best).folder / "result.json")
+    assert stored["log_likelihood"] == pytest.approx(said[best], abs=1e-4)
+
+
+def refined(p: Tensor, given: Tensor, rough: Tensor) -> Tensor:
+    """The joint of predictions and given labels, with a prior."""
+    counts = p.T @ F.one_hot(given, len(rough)).to(p) + 10 * rough
+    return counts / counts.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("arm", "before"), [("corrected-folds", PLAIN), ("refined-folds", "corrected-folds")]
+)
+def test_a_corrected_fold_goes_on_from_the_stage_before_without_its_checked_examples(
+    data, arm, before
+) -> None:
+    train, checked = data.material.train, data.material.held_out
+    transitions = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
+    if arm == "refined-folds":
+        p = read_unseen(data.job, before, data.material).train
+        joint = p * transitions[:, train.labels].T
+        believed = joint / joint.sum(1, keepdim=True)
+        transitions = refined(believed, train.labels, transitions)
+    judges = checked_folds_of(data.material, 0)
+    unseen = read_unseen(data.job, arm, data.material)
+    decay = DECAY * chosen_regime(data.job).decay
+
+    def loss(logits: Tensor, column: Tensor) -> Tensor:
+        return -(logits.softmax(1) * column).sum(1).log().mean()
+
+    for fold in (0, 3):
+        model, others, ours = of_fold(data, fold, before)
+        right = checked.rows((judges != fold).nonzero()[:, 0])
+        whole = together(train.rows(others), right)
+        columns = torch.cat([
+            transitions.T[train.labels[others]],
+            F.one_hot(right.labels, 3).float(),
+        ])
+        rates = rates_of_a_fold()
+        by_hand(model, batches(data, whole), columns, loss, rates=rates, decay=decay)
+        wanted = predicted(model, data, train.rows(ours))
+        torch.testing.assert_close(unseen.train[ours], wanted, rtol=1e-3, atol=1e-4)
+        own = (judges == fold).nonzero()[:, 0]
+        wanted = predicted(model, data, checked.rows(own))
+        torch.testing.assert_close(unseen.checked[own], wanted, rtol=1e-3, atol=1e-4)
 
 
 def confident_learning(p: np.ndarray, given: np.ndarray) -> np.ndarray:
@@ -349,6 +436,7 @@ def test_transitions_are_the_mean_predictions_of_the_checked_of_each_class(
         prior = (1 - kept) * others / others.sum()
         prior[c] = kept
         wanted[c] = (p[labels == c].sum(0) + prior) / ((labels == c).sum() + 1)
+    wanted = 0.7 * wanted + 0.3 * np.eye(3)  # moved towards no wrong labels
     transitions = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
     np.testing.assert_allclose(transitions.numpy(), wanted, rtol=1e-5)
 
@@ -370,9 +458,7 @@ def test_cross_fitted_is_distilled_from_the_posterior_of_its_labels(controlled, 
     train, checked = data.material.train, data.material.held_out
     rough = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
     p = read_unseen(data.job, "refined-folds", data.material).train
-    given = F.one_hot(train.labels, 3).to(p)
-    counts = p.T @ given + 10 * rough  # the joint of predictions and given labels, with a prior
-    transitions = counts / counts.sum(1, keepdim=True)
+    transitions = refined(p, train.labels, rough)
     joint = p * transitions[:, train.labels].T
     believed = joint / joint.sum(1, keepdim=True)
     targets = torch.cat([believed, F.one_hot(checked.labels, 3).float()])
@@ -445,6 +531,20 @@ def test_two_processes_train_the_same_controls_as_one(controlled, pets, tmp_path
     assert answer.out.count("trained refined-folds, seed 0, fold") == FOLDS
 
 
+def test_a_regime_of_folds_that_diverges_is_not_chosen(pets, tmp_path, monkeypatch) -> None:
+    words = [*WORDS, "--controls", "pruned", "--out", tmp_path / "run"]
+    monkeypatch.setattr(folds, "TRIED", (folds.Regime(1, 1e9), folds.Regime(1 / 3, 1)))
+    answer = run("train", pets, *words)
+    assert answer.code == 0, answer
+    settings = from_plain(TrainSettings, content(tmp_path / "run" / "settings.json"))
+    job = Job(tmp_path / "run", "untaught", 0, settings)
+    assert chosen_regime(job) == folds.Regime(1 / 3, 1)
+    for file in (tmp_path / "run" / "folds").glob("fold-trials-*/result.json"):
+        file.write_text(json.dumps(content(file) | {"log_likelihood": None}), "utf-8")
+    with pytest.raises(UsageError, match="All untaught students of a fold of seed 0 diverged"):
+        chosen_regime(job)
+
+
 def test_only_the_controls_that_are_named_are_trained_and_what_they_need(
     pets, tmp_path
 ) -> None:
@@ -454,7 +554,8 @@ def test_only_the_controls_that_are_named_are_trained_and_what_they_need(
     assert answer.code == 0, answer
     arms = content(out / "summary.json")["arms"]
     assert list(arms) == ["untaught", "loss", "early-stopped", "pruned"]
-    assert {p.name.split("-seed")[0] for p in (out / "folds").iterdir()} == {"folds"}
+    kinds = {p.name.split("-seed")[0] for p in (out / "folds").iterdir()}
+    assert kinds == {"folds", "fold-trials"}
 
 
 @pytest.mark.parametrize(
@@ -620,11 +721,10 @@ def test_the_teacher_of_out_of_fold_predictions_starts_at_their_closed_form(
     assert isinstance(own, OutOfFoldTargets)
     rough = transitions_of(read_unseen(job, PLAIN, material), material)
     train = material.train
-    counts = unseen.train.T @ F.one_hot(train.labels, 3).to(unseen.train) + 10 * rough
-    transitions = counts / counts.sum(1, keepdim=True)
+    transitions = refined(unseen.train, train.labels, rough)
     joint = unseen.train * transitions[:, train.labels].T
     believed = joint / joint.sum(1, keepdim=True)
     start = 0.08 * F.one_hot(train.labels, 3) + 0.92 * believed
     order = train.ids.argsort()
     torch.testing.assert_close(own.targets()[0], start[order], rtol=0, atol=0.05)
-    assert len(list((out / "folds").iterdir())) == 3 * FOLDS
+    assert len(list((out / "folds").iterdir())) == 4 * FOLDS + len(TRIED)

@@ -1,6 +1,7 @@
 """Tables of feature vectors in place of images, through the command line."""
 
 import csv
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_a_table_trains_and_leaves_what_was_made_of_every_row():
     assert "39 training, 9 held-out and 12 test rows in 3 classes" in answer.out
     assert content(Path("x/summary.json"))["arms"]["untaught"][0]["test_accuracy"] > 0.5
     rows = pq.read_table("x/students/margin-loss-seed0/examples.parquet").to_pylist()
-    assert [row["name"] for row in rows] == [str(row["id"]) for row in rows]
+    assert [row["name"] for row in rows] == [f"row {row['id'] + 2}" for row in rows]
     assert {row["label"] for row in rows} == set(CLASSES)
     assert all(row["label"] == CLASSES[row["id"] % 3] for row in rows)
 
@@ -167,7 +168,10 @@ def saved(values: object) -> None:
         (np.ones((60, 2, 2)), "shape (60, 2, 2); allowed: [N, D]"),
         (np.ones(60), "shape (60,); allowed: [N, D]"),
         (np.ones((60, 0)), "shape (60, 0); allowed: [N, D]"),
-        (np.where(np.arange(60)[:, None] == 7, np.nan, np.ones((60, 2))), "in rows 7 (the"),
+        (
+            np.where(np.arange(60)[:, None] == 7, np.nan, np.ones((60, 2))),
+            "in row 9 (the",
+        ),
         (np.full((60, 2), 1e39), "beyond single precision"),
         (np.full((60, 2), 1j), "complex128 values; allowed: real numbers"),
         (np.full((60, 2), "a"), "allowed: real numbers"),
@@ -178,6 +182,124 @@ def saved(values: object) -> None:
 def test_arrays_that_are_no_tables_of_numbers_are_one_line(values, message):
     saved(values)
     one_line(run("train", "odd.npy", "--labels-from", "y.csv", *QUICK), message)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(120).reshape(60, 2),
+        np.arange(120).reshape(60, 2) > 60,
+        np.asfortranarray(np.random.default_rng(1).normal(size=(60, 3))),
+        np.arange(60).reshape(60, 1).astype(np.float16),
+        np.arange(120).reshape(60, 2).astype(">f8"),
+        np.arange(120).reshape(60, 2).astype(np.longdouble),
+        np.where(np.arange(120).reshape(60, 2) % 3 == 1, 1e38, -1e38),
+        np.ones((60, 2)),
+    ],
+    ids=["int64", "bool", "fortran", "float16", "big endian", "longdouble", "huge", "constant"],
+)
+def test_real_numbers_of_every_kind_are_trained_on_as_they_are(values):
+    np.savez("odd.npz", features=values, labels=np.arange(60) % 3)
+    train = source_of(data="odd.npz")
+    assert torch.equal(train.features, torch.tensor(values.astype(np.float32))[train.ids])
+    answer = run("train", "odd.npz", *TRAIN, "--epochs", "1", "--out", "x")
+    assert answer.code == 0, answer
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.arange(60) % 3 + 1.0,
+        (np.arange(60) % 3).astype(np.longdouble),
+        (np.arange(60) % 3).astype(np.float16),
+        (np.arange(60) % 3).astype(np.uint64),
+        np.arange(60) % 2 == 0,
+        np.where(np.arange(60) == 7, np.nan, np.arange(60) % 3),
+    ],
+    ids=["from 1", "longdouble", "float16", "uint64", "bool", "missing"],
+)
+def test_labels_of_every_kind_of_number_are_classes(labels):
+    np.savez("odd.npz", features=np.random.default_rng(0).normal(size=(60, 2)), labels=labels)
+    train = source_of(data="odd.npz", missing_labels="skip")
+    known = labels[train.ids].tolist()
+    names = [str(k) if isinstance(k, bool) else str(int(k)) for k in known]
+    assert [train.classes[label] for label in train.labels.tolist()] == names
+
+
+def test_one_held_out_row_under_batch_normalisation_is_one_line():
+    alone = ["--batch-size", "8", "--controls", "none", "--seeds", "1", "--epochs", "1"]
+    for teacher in ("margin-loss", "reweight"):
+        answer = run("train", "both.npz", *alone, "--held-out", "1", "--teacher", teacher)
+        one_line(answer, "mlp", teacher, "held_out 1", "held_out 2 or more", "linear")
+    answer = run("train", "both.npz", *QUICK, "--batch-size", "1")
+    one_line(answer, "batch_size 1", "batch_size 2 or more")
+
+
+class Trap:
+    def __reduce__(self):
+        return Path.mkdir, (Path("sprung"),)
+
+
+def test_nothing_is_unpickled_and_arrays_that_are_not_asked_for_do_no_harm():
+    saved([Trap()] * 60)
+    line = "holds Python objects, which are never unpickled"
+    one_line(run("train", "odd.npy", "--labels-from", "y.csv", *QUICK), line)
+    Path("odd.npy").write_bytes(pickle.dumps(Trap()))
+    one_line(run("train", "odd.npy", "--labels-from", "y.csv", *QUICK), line)
+    np.savez("odd.npz", **dict(np.load("both.npz")), more=np.array([Trap()], dtype=object))
+    assert len(source_of(data="odd.npz")) == 48
+    np.savez("odd.npz", features=np.ones((4, 2)), labels=np.array([Trap()] * 4, dtype=object))
+    one_line(run("train", "odd.npz", *QUICK), "array 'labels'", line)
+    assert not Path("sprung").exists()
+
+
+def test_damaged_headers_are_one_line():
+    whole = Path("x.npy").read_bytes()
+    for damaged in (
+        whole.replace(b"(60, 5)", b"(999999"),
+        whole.replace(b"(60, 5), }" + b" " * 8, b"(6000000000000, 5)"),
+        whole.replace(b"(60, 5), }" + b" " * 8, b"(6000000000, 5), }"),
+        whole.replace(b"descr", b"DESCR"),
+        whole[:40],
+        whole[:400],
+    ):
+        Path("odd.npy").write_bytes(damaged)
+        answer = run("train", "odd.npy", "--labels-from", "y.csv", *QUICK)
+        one_line(answer, "odd.npy cannot be read as a .npy file of numbers")
+    Path("odd.npz").write_bytes(whole)
+    one_line(run("train", "odd.npz", *QUICK), "holds one array", "rename it to .npy")
+    Path("odd.npy").write_bytes(Path("both.npz").read_bytes())
+    answer = run("train", "odd.npy", "--labels-from", "y.csv", *QUICK)
+    one_line(answer, "holds several arrays", "rename it to .npz")
+
+
+def test_parquet_of_odd_vectors_and_shards_is_told_or_read():
+    def odd(values: pa.Array) -> Path:
+        pq.write_table(pa.table({"features": values, "label": ["a", "b"] * 30}), "odd.parquet")
+        return Path("odd.parquet")
+
+    for values in ([["a"]] * 60, [[[1.0]]] * 60, [1.0] * 60):
+        one_line(
+            run("train", odd(pa.array(values)), *QUICK),
+            "column 'features'",
+            "holds ",
+            "lists of real",
+        )
+    assert source_of(data=str(odd(pa.array([[True, False]] * 60)))).features.sum() == 48
+    whole = pq.read_table("both.parquet")
+    Path("shards").mkdir()
+    for place, rows in enumerate((whole.slice(0, 40), whole.slice(0, 0), whole.slice(40))):
+        pq.write_table(rows, f"shards/train-{place}.parquet")
+    one, other = source_of(data="shards"), source_of(data="both.parquet")
+    assert all(a.equal(b) for a, b in zip(one.tensors(), other.tensors(), strict=True))
+    assert one.names()[0] == "row 2 of train-0.parquet"
+    numbered = whole.set_column(1, "label", pa.array(list(range(3)) * 20))
+    pq.write_table(numbered, "shards/train-1.parquet")
+    one_line(run("train", "shards", *QUICK), "labels are", "train-0", "train-1")
+    pq.write_table(whole.slice(0, 0), "odd.parquet")
+    one_line(run("train", "odd.parquet", *QUICK), "holds no rows")
+    pq.write_table(whole.append_column("name", pa.array(["a", None] * 30)), "odd.parquet")
+    one_line(run("train", "odd.parquet", *QUICK), "no name in row")
 
 
 def test_what_is_missing_in_files_is_one_line():

@@ -3,6 +3,7 @@
 import csv
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -21,7 +22,7 @@ from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.freeze import extractor, frozen
-from tutelage_cli.train.material import read_source
+from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.report_content import command
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.students import image_student
@@ -337,6 +338,37 @@ def test_features_are_computed_once_until_data_or_weights_change(coloured, squee
     changed = {**vars(settings), "student_weights": Path("other.pt")}
     read_source(TrainSettings(**changed), told.append)
     assert len(told) == 3
+
+
+def test_features_are_computed_of_the_rows_that_some_seed_needs(coloured, squeezed):
+    few = TrainSettings(
+        str(coloured),
+        student=SHUFFLE,
+        student_weights=squeezed,
+        freeze=True,
+        held_out=3,
+        limit=9,
+        seeds=2,
+    )
+    told: list[str] = []
+    source = read_source(few, told.append)
+    found = source.splits.train
+    assert isinstance(found, FeatureSet)
+    materials = [seed_material(source, few, seed) for seed in range(2)]
+    ids = torch.cat([part.ids for m in materials for part in (m.train, m.held_out)]).unique()
+    known = found.features.isfinite().all(1)
+    assert found.ids[known].equal(ids)
+    assert told == [f"Computing features: 0 of {len(ids) + 12} examples ..."]
+    whole = train_of(replace(few, limit=None), told)
+    assert told[1:] == ["Computing features: 0 of 60 examples ..."]
+    assert whole.features.isfinite().all()
+    assert whole.features[known].equal(found.features[known])  # kept from before
+    by = extractor(few, load(str(coloured)).train)
+    alone = by.features(load(str(coloured)).train.images, CPU)
+    assert torch.allclose(alone, whole.features, rtol=1e-4, atol=1e-5)
+    again = train_of(few, told)
+    assert again.features.equal(whole.features)
+    assert len(told) == 2
 
 
 def test_a_damaged_cache_is_computed_anew(coloured, squeezed, tmp_path):

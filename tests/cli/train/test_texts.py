@@ -4,13 +4,16 @@ import csv
 import random
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from transformers import BertConfig, BertForMaskedLM
 
 from papers.yi2021mmel.language_models import learned_tokenizer
 from tests.trained import QUICK, assert_same_run, content, one_line, run, unchecked
+from tutelage_cli.train.material import read_source
 from tutelage_cli.train.names import CONTROLS
+from tutelage_cli.train.settings import TrainSettings
 
 WORDS = {"cat": ["meow", "purrs", "mouse"], "dog": ["bark", "bone", "fetch"]}
 TRAIN = [*QUICK, "--teacher", "margin-loss", "internal-state", "--teacher-every", "2"]
@@ -157,3 +160,17 @@ def test_seeds_that_leave_other_copies_out_are_reported_together():
     tables = [Path(f"x/students/margin-loss-seed{n}/examples.parquet") for n in range(3)]
     assert len({pq.read_table(table).num_rows for table in tables}) > 1
     assert "Mean weight by label" in Path("x/report.html").read_text(encoding="utf-8")
+
+
+def test_what_is_left_out_of_texts_and_features_is_said(tmp_path, caplog):
+    labels = ["cat", "dog", "Cat"] * 9 + [None]
+    columns = {"text": [f"text {row}" for row in range(28)], "label": labels}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    vectors = {"embedding": [[float(row), 1.0] for row in range(28)], "label": labels}
+    pq.write_table(pa.table(vectors), tmp_path / "f.parquet")
+    for name in ("t", "f"):
+        caplog.clear()
+        settings = TrainSettings(str(tmp_path / f"{name}.parquet"), missing_labels="skip")
+        read_source(settings)
+        assert "no label in row 29 (the header is row 1): left out" in caplog.text
+        assert "'Cat', 'cat' differ in case or blanks alone" in caplog.text

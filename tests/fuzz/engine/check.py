@@ -27,6 +27,8 @@ def outcome(s: Situation) -> Outcome:
 
 def _outcome(s: Situation) -> Outcome:
     parts = Parts(s)
+    if parts.objective.metric and parts.objective.refused and parts.kind.judge != "held-out":
+        return Outcome("untrainable")  # nothing is judged by the metric
     must_refuse = (
         parts.objective.refused
         or parts.data.broken is not None

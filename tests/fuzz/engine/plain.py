@@ -237,8 +237,11 @@ class Loop:
             p.data = params[name].clone()
 
     def _remember(self, batch: Batch, seen: Observation) -> None:
+        # rows without a label are seen by no teacher
+        counted = self._counted(batch.targets).bool()
         for part in self.made.teacher.modules():
-            if isinstance(part, Remembering):
+            if isinstance(part, Remembering) and bool(counted.any()):
+                seen = seen._replace(losses=seen.losses[counted])
                 for name, value in part.remember(as_lesson(batch), seen).items():
                     part.get_buffer(name).copy_(value)
 

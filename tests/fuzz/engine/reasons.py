@@ -9,5 +9,8 @@ REASONS = (
     Reason("is off by about", "signal=reversible"),
     Reason("The spectral norm of", "student=spectral norm"),
     Reason("micro_batch=", "part="),
+    Reason("writes to its buffers in each step", "mode=whole run"),
+    Reason("Implicit takes weight decay", "optimiser=adamw"),
+    Reason("more than weigh examples", "signal=lookahead (alignment|ghost|one-sided)"),
     Reason("differences of gradients is uncertain", "precision="),
 )

@@ -42,7 +42,7 @@ def rewarded(parts: Parts) -> Outcome:
     got = (of[:, :, 1] * torch.tensor(estimates, dtype=torch.float64)).sum(0)
     slopes = (of[:, :, 0] - of[:, :, 2]) / 2e-4
     loss = torch.tensor(judged, dtype=torch.float64)[:, None]
-    rows = float(ROWS if keeps else PAIR)
+    rows = float(_labelled(parts) if keeps else PAIR)
     each = isinstance(parts.kind.build(1), NextStepLoss)
     want = (slopes * loss).sum(0) / (rows if each else RATE)
     if bool((of[:, :, 1].sum(0) - 1).abs().max() > 1e-9):
@@ -76,12 +76,17 @@ def _estimate(parts: Parts, batch: Batch, seed: int) -> tuple[Phi, Tensor]:
     return learner.taken[0], record.weights
 
 
+def _labelled(parts: Parts) -> int:
+    # rows that count, and so have a choice
+    counts = parts.objective.counts
+    return ROWS if counts is None else int(counts(parts.source.train.targets[:ROWS]).sum())
+
+
 def _kept(parts: Parts) -> Iterator[tuple[Batch, Phi, Tensor]]:
     # by seeds, until every choice has been drawn
     rows = parts.source.train
     batch = Batch(rows.inputs[:ROWS], rows.targets[:ROWS], rows.ids[:ROWS])
-    counts, seen = parts.objective.counts, set()
-    known = ROWS if counts is None else int(counts(batch.targets).sum())
+    known, seen = _labelled(parts), set()
     for seed in range(SEEDS):
         grad, weights = _estimate(parts, batch, seed)
         kept = tuple(bool(w) for w in weights)

@@ -16,7 +16,8 @@ from tests.fuzz.outcomes import Outcome, refusal
 from tests.fuzz.tables.content import Content, Row, colour_of, content_of, name_of
 from tests.fuzz.tables.reasons import MUST, REASONS
 from tests.fuzz.tables.situation import Files
-from tests.fuzz.tables.writing import written
+from tests.fuzz.tables.writing import LABELS, written
+from tutelage_cli.data.features.own_features import read_features
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.text.own_tables import read_own_texts, text_columns
@@ -53,7 +54,9 @@ def outcome(f: Files) -> Outcome:
 
 
 def _must(f: Files) -> str:
-    return next((part for part in MUST if part in f"{f.spec}; "), "")
+    must = next((part for part in MUST if part in f"{f.spec}; "), "")
+    words = f.labels == "huge" and f.stored == "words"  # two classes, as any other words
+    return "" if words and must == "labels=huge;" else must
 
 
 @contextmanager
@@ -88,12 +91,23 @@ def _loaded(f: Files, source: str, reading: Reading) -> tuple[Found, Found, Sequ
     if f.door.endswith("texts"):
         parts = read_own_texts(source, text_columns(source), reading=reading)
         return _texts(parts.train), _texts(parts.test), parts.notes
+    if f.door.endswith("features"):
+        labels = Path(source).parents[1] / LABELS
+        beside = labels if f.door.startswith("npy") else None
+        parts = read_features(source, labels_from=beside, reading=reading)
+        return _vectors(parts.train), _vectors(parts.test), parts.notes
     splits = load(source, reading=reading)
     return _images(splits.train), _images(splits.test), splits.notes
 
 
 def _texts(part) -> Found:
     numbers = [int(text.rsplit(" ", 1)[1]) for text in part.sides[0]]
+    names = [part.classes[label] for label in part.labels.tolist()]
+    return Found(dict(zip(part.ids.tolist(), zip(numbers, names, strict=True), strict=True)))
+
+
+def _vectors(part) -> Found:
+    numbers = [int(number) for number in part.features[:, 0].tolist()]
     names = [part.classes[label] for label in part.labels.tolist()]
     return Found(dict(zip(part.ids.tolist(), zip(numbers, names, strict=True), strict=True)))
 

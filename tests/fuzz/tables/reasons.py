@@ -11,6 +11,9 @@ MUST = (
     "form=no rows;",
     "form=empty file;",
     "form=UTF-16;",
+    "keys=twice;",
+    "keys=lacking;",
+    "keys=extra;",
 )
 """parts of the specs of what has to be refused"""
 

@@ -11,6 +11,9 @@ DOORS = (
     "folder",
     "csv of texts",
     "parquet of texts",
+    "parquet of features",
+    "npz of features",
+    "npy of features",
 )
 
 
@@ -89,6 +92,11 @@ ENDINGS: Mapping[str, Sequence[str]] = {
     "without": (".png", ""),
     "others": (".png", ".pgm", ".tga"),
 }
+KEYS: Sequence[str] = (
+    *("none", "id from 0", "index from 1", "", "name"),
+    *("twice", "lacking", "extra"),
+)
+"""columns of a table of labels for a .npy file, whose rows are shuffled but for none"""
 BESIDE: Sequence[str] = (
     "nothing",
     "hidden files",
@@ -116,6 +124,7 @@ class Files:
     endings: str = "png"
     beside: str = "nothing"
     """what lies in a folder"""
+    keys: str = "none"
     seed: int = 0
 
     @property
@@ -154,16 +163,24 @@ def drawn(seed: int) -> Files:
             shards=choose("one", SHARDS, 0.5),
             endings=choose("png", list(ENDINGS), 0.5),
             beside=choose("nothing", BESIDE, 0.5),
+            keys=choose("none", KEYS, 0.2),
             seed=seed,
         )
     )
+
+
+def _fitting_arrays(f: Files) -> dict[str, str]:
+    keys = {} if f.door == "npy of features" else {"keys": "none"}
+    if not f.door.startswith("np"):
+        return keys
+    return keys | {"parts": "one" if f.door.startswith("npy") or f.parts == "one" else "test"}
 
 
 def fitting(f: Files) -> Files:
     """The same, with what does not concern the door made plain."""
     folder, parquet = f.door == "folder", f.door.startswith("parquet")
     plain: dict[str, str] = {}
-    if folder or parquet:
+    if folder or parquet or f.door.startswith("np"):
         plain |= {"form": "plain"}
     if not parquet:
         plain |= {"stored": "as they are", "shards": "one"}
@@ -173,9 +190,10 @@ def fitting(f: Files) -> Files:
         plain |= {"missing": "none"}
         if not LABELS[f.labels].folders:
             plain |= {"labels": "words"}
+    plain |= _fitting_arrays(f)
     if f.missing == "blanks" and not f.door.startswith("csv"):
         plain |= {"missing": "none"}
-    if f.missing == "test" and f.parts == "one":
+    if f.missing == "test" and plain.get("parts", f.parts) == "one":
         plain |= {"missing": "none"}
     return replace(f, **plain)
 

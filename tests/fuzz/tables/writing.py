@@ -2,9 +2,12 @@
 
 import csv
 import io
+import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
@@ -13,12 +16,16 @@ from tests.fuzz.tables.content import Content, Row, colour_of, name_of
 from tests.fuzz.tables.situation import ENDINGS, Files
 
 SIDE = 4
+LABELS = "labels.csv"
+"""of the rows of a .npy file, beside the source"""
 
 
 def written(f: Files, content: Content, root: Path) -> str:
     """The source that is to be loaded."""
     place = root / "source"
     place.mkdir()
+    if f.door.startswith("np"):
+        return str(_numpy(f, content, place))
     parts = {"train": content.train}
     if f.parts != "one":
         parts[f.parts] = content.test
@@ -33,6 +40,51 @@ def written(f: Files, content: Content, root: Path) -> str:
         _beside(f, place)
     alone = f.parts == "one" and f.shards == "one" and f.door != "folder"
     return str(next(p for p in place.iterdir() if p.is_file())) if alone else str(place)
+
+
+def _numpy(f: Files, content: Content, place: Path) -> Path:
+    file = place / f"rows.{f.door[:3]}"
+    if file.suffix == ".npz":
+        np.savez(file, **_arrays(content.train), **_arrays(content.test, "test_"))
+        return file
+    np.save(file, _vectors(content.train))
+    _labels(f, content.train, place.parent / LABELS)
+    return file
+
+
+def _vectors(rows: list[Row]) -> np.ndarray:
+    return np.array([[row.number, 1.0] for row in rows])
+
+
+def _arrays(rows: list[Row], before: str = "") -> dict[str, Any]:
+    if not rows:
+        return {}
+    values = [row.label for row in rows]
+    if {type(value) for value in values} - {int, float, type(None)}:
+        labels = np.array(["" if value is None else name_of(value) for value in values])
+    elif None in values:
+        labels = np.array([np.nan if value is None else value for value in values], float)
+    else:
+        labels = np.array(values)
+    return {before + "features": _vectors(rows), before + "label": labels}
+
+
+def _labels(f: Files, rows: list[Row], file: Path) -> None:
+    blank = "  " if f.missing == "blanks" else ""
+    words = [blank if row.label is None else name_of(row.label) for row in rows]
+    ids = list(range(len(rows)))
+    called: list[object] = [n + 1 if f.keys == "index from 1" else n for n in ids]
+    if f.keys == "twice":
+        called[3] = called[2]
+    if f.keys == "extra":
+        called[3] = len(rows) + 7
+    order = random.Random(f.seed).sample(ids, len(ids)) if f.keys != "none" else ids
+    order = [n for n in order if n != 3] if f.keys == "lacking" else order
+    name = {"index from 1": "Index", "name": "name", "": ""}.get(f.keys, "id")
+    table = [[called[n], words[n]] if f.keys != "none" else [words[n]] for n in order]
+    with file.open("w", newline="", encoding="utf-8") as out:
+        head = [name, "label"] if f.keys != "none" else ["label"]
+        csv.writer(out).writerows([head, *table])
 
 
 def image(number: int) -> Image.Image:
@@ -126,6 +178,8 @@ def _parquet(f: Files, place: Path, part: str, rows: list[Row]) -> None:
         columns = {"label": _column(f, own, rows, words=words)}
         if f.door == "parquet of images":
             columns |= {"image": [{"bytes": _png(row.number), "path": None} for row in own]}
+        elif f.door == "parquet of features":
+            columns |= {"features": [[float(row.number), 1.0] for row in own]}
         else:
             columns |= {"text": [f"text number {row.number}" for row in own]}
         name = part if count == 1 else f"{part}-{shard:05d}-of-{count:05d}"

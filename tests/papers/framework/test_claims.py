@@ -3,7 +3,14 @@
 import pytest
 from scipy import stats
 
-from tutelage_cli.claims import FAILS, HOLDS, UNDECIDED, Comparison, judge, together
+from tutelage_cli.claims import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Comparison,
+    combined_verdict,
+    evaluate,
+)
 
 TAUGHT, PLAIN = ("taught", "score"), ("plain", "score")
 ABOVE = Comparison(TAUGHT, "above", PLAIN)
@@ -32,12 +39,12 @@ def measured(taught, plain):
     ],
 )
 def test_the_interval_decides(comparison, taught, plain, verdict):
-    assert judge(comparison, measured(taught, plain)).verdict == verdict
+    assert evaluate(comparison, measured(taught, plain)).verdict == verdict
 
 
 def test_p_is_that_of_the_paired_one_sided_t_test():
     taught, plain = [3.0, 2.2, 4.1, 2.9], [2.5, 2.0, 3.1, 3.0]
-    judged = judge(ABOVE, measured(taught, plain))
+    judged = evaluate(ABOVE, measured(taught, plain))
     wanted = stats.ttest_rel(taught, plain, alternative="greater")
     assert judged.p == pytest.approx(wanted.pvalue)
     interval = stats.ttest_rel(taught, plain).confidence_interval(0.9)
@@ -49,17 +56,17 @@ def test_a_verdict_is_holds_exactly_where_p_is_below_five_percent():
     for shift in (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8):
         plain = [1.0, 2.0, 3.0, 4.0]
         taught = [shift + p + e for p, e in zip(plain, (0.3, -0.3, 0.4, -0.4), strict=True)]
-        judged = judge(ABOVE, measured(taught, plain))
+        judged = evaluate(ABOVE, measured(taught, plain))
         assert judged.p is not None
         assert (judged.verdict == HOLDS) == (judged.p < 0.05)
 
 
 def test_why_a_comparison_is_undecided_is_said():
-    assert "one seed" in judge(ABOVE, measured([1.0], [0.0])).why
-    lost = judge(ABOVE, measured([1.0, float("nan"), 2.0], [0.0, 0.0, None]))
+    assert "one seed" in evaluate(ABOVE, measured([1.0], [0.0])).why
+    lost = evaluate(ABOVE, measured([1.0, float("nan"), 2.0], [0.0, 0.0, None]))
     assert "2 seeds" in lost.why
     assert lost.n == 1
-    assert "zero" in judge(ABOVE, measured([1.0, 0.0], [0.0, 1.0])).why
+    assert "zero" in evaluate(ABOVE, measured([1.0, 0.0], [0.0, 1.0])).why
 
 
 def test_a_comparison_is_put_in_words():
@@ -78,4 +85,4 @@ def test_a_comparison_is_put_in_words():
     ],
 )
 def test_all_comparisons_have_to_hold(verdicts, whole):
-    assert together(verdicts) == whole
+    assert combined_verdict(verdicts) == whole

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tutelage.bilevel import BilevelProblem
-from tutelage.per_example import couples_rows
+from tutelage.per_example.coupling import couples_rows
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
 from tutelage.signals.products.gradient_dots import Alignment, only_weighs
 from tutelage.teacher import is_deep

@@ -10,6 +10,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.errors import UsageError
+from tutelage.functional.differentiable import require_hessian
 from tutelage.functional.trees import detached, grads_of_both, inner, leaves, plus, reached_grad
 from tutelage.precision import wide
 from tutelage.signals.products.protocol import Product
@@ -44,6 +45,7 @@ class FiniteDifference(Product):
         self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> "Differences":
         """The step's gradient."""
+        problem.student.require(require_hessian)
         loss, buffers = loss_function(problem, state, teacher, step)
         # the gradient of what the step moves; it may depend on what an earlier step moved
         theta = {k: wide(p.detach()) for k, p in state.params.items()}  # not in half

@@ -1,6 +1,5 @@
 """Feature vectors and labels as NumPy and Parquet files store them."""
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -8,13 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tutelage.errors import UsageError, first_few
+from tutelage.errors import UsageError
 from tutelage_cli.data.arrow import IMAGE_COLUMNS, label_kind
 from tutelage_cli.data.by_name import NAME_COLUMNS, distinct_names, read_columns, rows_of
 from tutelage_cli.data.columns import pick
+from tutelage_cli.data.features.numpy_files import Arrays, read_npy
 from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
 from tutelage_cli.data.label_values import literal
-from tutelage_cli.data.parquet import open_parquet, schema_classes
+from tutelage_cli.data.matching import Known, key_columns, places_of
+from tutelage_cli.data.parquet import open_parquet, read_rows, schema_classes
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.tables import PATH_COLUMNS
 from tutelage_cli.data.text.own_tables import LABELS
@@ -25,17 +26,18 @@ LABEL_NAMES = (*LABELS, "y")
 """columns and arrays that are known to hold labels, tried in order"""
 TEST = "test_"
 """begins the names of the arrays of a test part"""
-_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST = float(np.finfo(np.float32).max) / 2
+"""so that the difference of two is finite in single precision, too"""
 
 
 class Vectors(NamedTuple):
-    """N vectors, with a label each where the file has some."""
+    """N vectors with a label each."""
 
     values: np.ndarray
     """float32 [N, D]"""
-    label: LabelColumn | None
+    label: LabelColumn
     names: tuple[str, ...]
-    """N, or none"""
+    """N: of their own, or the rows they stand in"""
     where: str
 
 
@@ -51,70 +53,56 @@ def checked(found: np.ndarray, where: str) -> np.ndarray:
     fine = (np.abs(found.astype(np.float64)) <= _LARGEST).all(axis=1)  # NaN is not below
     odd = np.flatnonzero(~np.asarray(fine)).tolist()
     if odd:
-        raise UsageError(
-            f"{where} has NaN, infinity or numbers beyond single precision in rows "
-            f"{first_few(odd)} (the first is row 0): drop these rows, "
-            "or put numbers in."
-        )
+        what = "NaN, infinity or numbers beyond single precision"
+        said = TableRows.of(where, len(found)).having(what, odd)
+        raise UsageError(f"{said}: drop these rows, or put numbers in.")
     return np.ascontiguousarray(found, dtype=np.float32)
-
-
-def read_npy(file: Path) -> np.ndarray:
-    """The array of a ``.npy`` file."""
-    try:
-        return np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(
-            f"{file} cannot be read as a .npy file of numbers ({error})."
-        ) from error
 
 
 def read_npz(file: Path, column: str | None, label: str | None) -> Mapping[str, Vectors]:
     """The arrays of a ``.npz`` file."""
-    try:
-        with np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(
-            f"{file} cannot be read as a .npz file of arrays ({error})."
-        ) from error
-    own = [name for name in arrays if not name.startswith(TEST)]
+    arrays = Arrays(file)
+    own = [name for name in arrays.names if not name.startswith(TEST)]
     found = pick(own, column, FEATURE_COLUMNS, option="feature_column", where=str(file))
     labels = pick(own, label, LABEL_NAMES, option="label_column", where=str(file))
     named = next((name for name in NAME_COLUMNS if name in own), None)
-    parts = {"train": ""} | ({"test": TEST} if TEST + found in arrays else {})
+    parts = {"train": ""} | ({"test": TEST} if TEST + found in arrays.names else {})
     return {
-        part: _of_arrays(
-            arrays, before + found, before + labels, named and before + named, file
-        )
+        part: _of_arrays(arrays, before + found, before + labels, named and before + named)
         for part, before in parts.items()
     }
 
 
-def _of_arrays(
-    arrays: Mapping[str, np.ndarray], column: str, label: str, named: str | None, file: Path
-) -> Vectors:
-    if label not in arrays:
+def _of_arrays(arrays: Arrays, column: str, label: str, named: str | None) -> Vectors:
+    file = arrays.file
+    if label not in arrays.names:
         raise UsageError(f"{file} has an array '{column}', but no '{label}' with its labels.")
     values = checked(arrays[column], f"array '{column}' of {file}")
     labels = label_array(arrays[label], len(values), f"array '{label}' of {file}")
-    names: tuple[str, ...] = ()
-    if named is not None and named in arrays:
-        rows = TableRows.of(str(file), len(values))
-        names = tuple(distinct_names(arrays[named].tolist(), rows))
-        refuse_length(len(names), len(values), f"array '{named}' of {file}")
+    rows = TableRows.of(str(file), len(values))
+    names = rows.names()
+    if named is not None and named in arrays.names:
+        called = arrays[named]
+        _refuse_shape(called, len(values), f"array '{named}' of {file}")
+        names = tuple(distinct_names(called.tolist(), rows))
     return Vectors(values, labels, names, str(file))
 
 
 def label_array(found: np.ndarray, rows: int, where: str) -> LabelColumn:
     """Labels of an array."""
+    _refuse_shape(found, rows, where)
+    if found.dtype.kind == "f":
+        found = found.astype(np.float64)  # longer ones are no numbers of Python's
+    return LabelColumn(found.tolist(), TableRows.of(where, rows))
+
+
+def _refuse_shape(found: np.ndarray, rows: int, where: str) -> None:
     if found.ndim != 1 or found.dtype.kind not in "fiubU":
         raise UsageError(
             f"{where} holds {found.dtype} of shape {found.shape}; allowed: one number or word "
             "for each row."
         )
     refuse_length(len(found), rows, where)
-    return LabelColumn(found.tolist(), TableRows.of(where, rows))
 
 
 def refuse_length(found: int, rows: int, where: str) -> None:
@@ -127,22 +115,35 @@ def refuse_length(found: int, rows: int, where: str) -> None:
 
 
 def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelColumn, list[str]]:
-    """Labels, and names where there are some, from a file of their own, in the order of rows.
+    """Labels, and names where there are some, from a file of their own.
+
+    They are found by ids where the file has some (``matching.places_of``), else row by row.
 
     Note: raises ``UsageError`` where it is not one label for each row.
     """
     if file.suffix.casefold() == ".npy":
         return label_array(read_npy(file), rows, str(file)), []
+    if file.suffix.casefold() not in (".csv", ".parquet"):
+        raise UsageError(
+            f"labels cannot be read from {file}; give a .csv, .parquet or .npy file."
+        )
     columns = read_columns(file)
     where = str(file)
     label = pick(list(columns), column, LABEL_NAMES, option="label_column", where=where)
     stand = rows_of(columns, where)
-    refuse_length(len(columns[label]), rows, f"column '{label}' of {where}")
+    named = next(iter(key_columns(columns, NAME_COLUMNS)), None)
+    found = places_of(columns, Known(range(rows), (), rows), stand, without=(label,))
+    if found is None:
+        refuse_length(len(columns[label]), rows, f"column '{label}' of {where}")
+    places = range(rows) if found is None else found
     typed = file.suffix.casefold() == ".parquet"
     values: Sequence[Any] = columns[label] if typed else literal(columns[label])
-    named = next((name for name in NAME_COLUMNS if name in columns), None)
     names = [] if named is None else distinct_names(columns[named], stand)
-    return LabelColumn(values, stand, typed=typed), names
+    numbers = [stand.place(place)[1] for place in places]
+    labels = LabelColumn(
+        [values[place] for place in places], TableRows(((where, numbers),)), typed=typed
+    )
+    return labels, [names[place] for place in places] if names else []
 
 
 def vector_column(schema: Any, wanted: str | None = None) -> str | None:
@@ -162,12 +163,31 @@ def _holds_numbers(kind: Any) -> bool:
     listed = (types.is_list, types.is_large_list, types.is_fixed_size_list)
     if not any(of(kind) for of in listed):
         return False
-    return types.is_floating(kind.value_type) or types.is_integer(kind.value_type)
+    number = (types.is_floating, types.is_integer, types.is_boolean)
+    return any(of(kind.value_type) for of in number)
+
+
+def refuse_other_vectors(files: Sequence[Path]) -> None:
+    """Refuse a Parquet file that seems to hold vectors, of something else than numbers."""
+    schema = open_parquet(files[0]).schema_arrow
+    known = {name.strip().casefold(): name for name in schema.names}
+    if any(name in known for name in (*IMAGE_COLUMNS, *PATH_COLUMNS)):
+        return
+    found = next((known[name] for name in FEATURE_COLUMNS if name in known), None)
+    if found is not None:
+        raise UsageError(
+            f"column '{found}' of {files[0]} holds {schema.field(found).type}; allowed: lists "
+            "of real numbers, a vector for each row."
+        )
 
 
 def read_vectors(files: Sequence[Path], column: str | None, label: str | None) -> Vectors:
     """The vectors and labels of Parquet files that follow one another."""
-    found = [_read_file(file, column, label) for file in files]
+    read = [_read_file(file, column, label) for file in files]
+    refuse_mixed([(kind, part.where) for part, kind in read])
+    found = [part for part, _ in read if len(part.values)]
+    if not found:
+        raise UsageError(f"{files[0]} holds no rows; give a file with some.")
     widths = {part.values.shape[1] for part in found}
     if len(widths) > 1:
         raise UsageError(
@@ -176,13 +196,14 @@ def read_vectors(files: Sequence[Path], column: str | None, label: str | None) -
         )
     names = tuple(name for part in found for name in part.names)
     values = np.concatenate([part.values for part in found])
-    labels = joined([part.label for part in found if part.label is not None])
+    labels = joined([part.label for part in found])
     rows = labels.rows
-    named = tuple(distinct_names(names, rows)) if len(names) == len(values) else ()
+    named = tuple(distinct_names(names, rows)) if len(names) == len(values) else rows.names()
     return Vectors(values, labels, named, found[0].where)
 
 
-def _read_file(file: Path, column: str | None, label: str | None) -> Vectors:
+def _read_file(file: Path, column: str | None, label: str | None) -> tuple[Vectors, str]:
+    # with what its labels are
     stored = open_parquet(file)
     schema, where = stored.schema_arrow, str(file)
     found = vector_column(schema, column)
@@ -192,27 +213,28 @@ def _read_file(file: Path, column: str | None, label: str | None) -> Vectors:
     if found is None or not _holds_numbers(schema.field(found).type):
         raise UsageError(f"column '{found}' of {where} holds no lists of numbers.")
     named = next((name for name in NAME_COLUMNS if name in schema.names), None)
-    read = stored.read([found, labels, *([named] if named else [])])
-    refuse_mixed([(label_kind(schema.field(labels).type), where)])
+    read = read_rows(file, stored, [found, labels, *([named] if named else [])])
     rows = TableRows.of(where, len(read))
-    values = read[labels].to_pylist()
-    return Vectors(
-        checked(_stacked(read[found], rows), f"column '{found}' of {where}"),
-        LabelColumn(values, rows, schema_classes(schema, labels)),
-        tuple(map(str, read[named].to_pylist())) if named else (),
+    names = read[named].to_pylist() if named else []
+    values = _stacked(read[found], rows)
+    vectors = Vectors(
+        checked(values, f"column '{found}' of {where}") if len(read) else values,
+        LabelColumn(read[labels].to_pylist(), rows, schema_classes(schema, labels)),
+        tuple(distinct_names(names, rows)),
         where,
     )
+    return vectors, label_kind(schema.field(labels).type) if len(read) else ""
 
 
 def _stacked(column: Any, rows: TableRows) -> np.ndarray:
     pc: Any = import_module("pyarrow.compute")  # whose functions are made as it is imported
     counts = pc.list_value_length(column).to_pylist()  # None where there is no list
-    width = counts[0] if counts else 0
+    width = next((count for count in counts if count is not None), 0)
     other = [row for row, count in enumerate(counts) if count != width or count is None]
     if other:
         raise UsageError(
-            f"{rows.having(f'no vector of {width} numbers', other)}, as row 2 has: give as "
-            "many numbers in all."
+            f"{rows.having(f'no vector of {width} numbers', other)}, as other rows have: give "
+            "as many numbers in all."
         )
     flat = pc.list_flatten(column).to_numpy(zero_copy_only=False)
-    return flat.reshape(len(counts), -1)
+    return flat.reshape(len(counts), width)

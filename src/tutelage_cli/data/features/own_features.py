@@ -12,15 +12,17 @@ from tutelage_cli.data.features.arrays import (
     Vectors,
     checked,
     read_label_file,
-    read_npy,
     read_npz,
     read_vectors,
+    refuse_other_vectors,
     vector_column,
 )
 from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
+from tutelage_cli.data.features.numpy_files import read_npy
 from tutelage_cli.data.label_columns import agreed_classes, class_numbers
 from tutelage_cli.data.parquet import open_parquet, parquet_splits
 from tutelage_cli.data.reading import STRICT, Reading
+from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.splits import held_out_rows
 
 NPY, NPZ = ".npy", ".npz"
@@ -43,6 +45,12 @@ def holds_features(source: str, column: str | None = None) -> bool:
     return False
 
 
+def refuse_odd_vectors(source: str) -> None:
+    """Refuse a Parquet source whose column of vectors holds something else than numbers."""
+    if files := _parquet(Path(source).expanduser()):
+        refuse_other_vectors(next(iter(files.values())))
+
+
 def read_features(
     source: str,
     *,
@@ -58,7 +66,6 @@ def read_features(
     path = Path(source).expanduser().resolve()
     train, test = choose(_read(path, column, label_column, labels_from), where=str(path))
     told, judged = train.label, None if test is None else test.label
-    assert told is not None  # every reader sees to that
     classes = agreed_classes(told, judged, reading)
     codes, notes = class_numbers(told, classes, reading, beside=judged)
     if len(classes) < 2:
@@ -106,7 +113,8 @@ def _npy(
         )
     values = checked(read_npy(path), str(path))
     labels, names = read_label_file(labels_from, label, len(values))
-    return Vectors(values, labels, tuple(names), str(path))
+    called = tuple(names) or TableRows.of(str(path), len(values)).names()
+    return Vectors(values, labels, called, str(path))
 
 
 def _parquet(path: Path) -> dict[str, list[Path]]:

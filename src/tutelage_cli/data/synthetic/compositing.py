@@ -48,7 +48,7 @@ def on_backgrounds(
     is needed has no images, or images are not RGB.
 
     ``pixel = a * object + (1 - a) * background``, a the object's mask in 0..1; backgrounds are
-    brought to the objects' size about their centre.
+    resized to the objects' size about their centre.
 
     Source: Raghu et al., 2021, "Teaching with Commentaries", section 5.2; Koh et al., 2020.
     """

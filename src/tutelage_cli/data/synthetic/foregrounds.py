@@ -1,4 +1,4 @@
-"""Objects with masks, to be put on backgrounds: ink, discs, and where they come to lie."""
+"""Objects with masks, to be put on backgrounds: ink, discs, and their positions."""
 
 import torch
 from jaxtyping import UInt8

@@ -1,4 +1,4 @@
-"""Ones turned to the left or to the right: which way, is the label."""
+"""Rotated ones; the label is the direction of the rotation."""
 
 from typing import NamedTuple
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tutelage.errors import UsageError
 from tutelage_cli.data.id_columns import refuse_sparse
-from tutelage_cli.data.parquet import open_parquet, parquet_splits
+from tutelage_cli.data.parquet import open_parquet, parquet_splits, read_rows
 from tutelage_cli.data.row_numbers import FIRST, listed
 from tutelage_cli.data.splits import HELD_OUT_NAMES
 
@@ -103,7 +103,10 @@ def _read(
     if missing or not sides:
         said = ", ".join(missing) or "one that is known to hold texts; name it"
         raise UsageError(f"{name} has columns {', '.join(known)}, but not {said}.")
-    read = [table.read([*sides, label]).to_pydict() for table in tables]
+    read = [
+        read_rows(path, table, [*sides, label]).to_pydict()
+        for path, table in zip(files, tables, strict=True)
+    ]
     texts = tuple([text for table in read for text in table[side]] for side in sides)
     for side in texts:
         if odd := [row for row, text in enumerate(side) if not isinstance(text, str)]:

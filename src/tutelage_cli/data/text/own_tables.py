@@ -21,7 +21,7 @@ from tutelage_cli.data.label_columns import (
 )
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.left_out import unread_tables
-from tutelage_cli.data.parquet import open_parquet, parquet_splits, schema_classes
+from tutelage_cli.data.parquet import open_parquet, parquet_splits, read_rows, schema_classes
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.row_numbers import TableRows, numbers
 from tutelage_cli.data.saved import refuse_saved
@@ -44,7 +44,7 @@ class _Table(NamedTuple):
         return self.parts[0].where
 
     def column(self, wanted: str | None, guesses: Sequence[str], option: str) -> str:
-        # every file has it, or is told
+        # raises for a file without it
         found = wanted
         for of in self.parts:
             found = pick(list(of.columns), found, guesses, option=option, where=of.where)
@@ -132,11 +132,11 @@ def read_own_texts(
     label = train.column(label_column, LABELS, "label_column")
     tested = next((n for n in TEST_NAMES if _has_labels(tables.get(n), label)), None)
     test = None if tested is None else tables[tested]
-    told, judged = train.labels(label), None
+    train_labels, test_labels = train.labels(label), None
     if test is not None:
-        judged = test.labels(test.column(label, (), "label_column"))
-    classes = agreed_classes(told, judged, reading)
-    codes, notes = class_numbers(told, classes, reading, beside=judged)
+        test_labels = test.labels(test.column(label, (), "label_column"))
+    classes = agreed_classes(train_labels, test_labels, reading)
+    codes, notes = class_numbers(train_labels, classes, reading, beside=test_labels)
     if len(classes) < 2:
         raise UsageError(
             f"{train.where} has one class only ('{', '.join(classes)}'); give two or more."
@@ -146,13 +146,15 @@ def read_own_texts(
     notes = (
         unread_tables(path, used) + train.notes + notes + about_classes(learned.labels, classes)
     )
-    if test is None or judged is None:
+    if test is None or test_labels is None:
         if reading.whole:
             return TextParts(learned, learned.rows(torch.arange(0)), notes)
         kept, lent = held_out_rows(learned.labels, len(classes), name=learned.name)
         parts = TextParts(learned.rows(kept), learned.rows(lent))
     else:
-        codes, more = class_numbers(judged, classes, reading, beside=told, of=train.where)
+        codes, more = class_numbers(
+            test_labels, classes, reading, beside=train_labels, of=train.where
+        )
         parts = TextParts(learned, _text_set(test, columns, codes, classes, path.name))
         notes += test.notes + more
     lacking = about_others(parts.train.labels, parts.test.labels, classes)
@@ -190,7 +192,7 @@ def _read_file(file: Path) -> _File:
     schema = stored.schema_arrow
     return _File(
         where,
-        stored.read(schema.names).to_pydict(),
+        read_rows(file, stored, schema.names).to_pydict(),
         numbers(stored.metadata.num_rows),
         (),
         {name: schema_classes(schema, name) for name in schema.names},
@@ -219,6 +221,12 @@ def _text_set(
 
 def _texts(table: _Table, column: str, rows: Sequence[int]) -> tuple[str, ...]:
     values = table.values(table.column(column, (), "text_column"))
+    for of in table.parts:
+        if of.typed and of.kinds[column] not in ("words", ""):
+            raise UsageError(
+                f"column '{column}' of {of.where} is {of.kinds[column]}; allowed: texts. Name "
+                "another column with text_column."
+            )
     if odd := [row for row in rows if not isinstance(values[row], str)]:
         raise UsageError(
             f"column '{column}' of {table.rows.having('no text', odd)}; drop these rows, or "

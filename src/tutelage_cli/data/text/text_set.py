@@ -12,7 +12,7 @@ from tutelage_cli.data.images import refuse_other_classes
 from tutelage_cli.data.row_numbers import FIRST
 
 BETWEEN = " | "
-"""stands between the two sentences of a text where they are shown"""
+"""between the two sentences of a text where they are shown"""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TextSet:
     """tokens there are"""
 
     called: tuple[str, ...] = ()
-    """by id, not by place: the row of the source that each text stands in; empty where it has
+    """by id, not by place: the row of the source of each text; empty where it has
     no empty lines"""
 
     sources = ()  # texts have no files that could name them
@@ -56,7 +56,7 @@ class TextSet:
         return len(self.labels)
 
     def names(self) -> list[str]:
-        """What every text is called: the row of the source that it stands in."""
+        """The name of every text: its row in the source."""
         if not self.called:
             return [f"row {number + FIRST}" for number in self.ids.tolist()]
         return [self.called[number] for number in self.ids.tolist()]

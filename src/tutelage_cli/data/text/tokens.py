@@ -24,12 +24,12 @@ class Tokens(NamedTuple):
 def tokenised(sides: Sequence[Sequence[str]], tokenizer: Any, longest: int) -> Tokens:
     """Texts as tokens.
 
-    What looks like a special token in a text is text. An empty text has special tokens alone.
+    Text that resembles a special token is text. An empty text has special tokens only.
     """
     if not getattr(tokenizer, "is_fast", False):
         raise UsageError(
-            f"{type(tokenizer).__name__} is no fast tokenizer, which alone tells the sentences "
-            "of a pair apart; give one such as AutoTokenizer loads."
+            f"{type(tokenizer).__name__} is no fast tokenizer, which is needed to keep the "
+            "sentences of a pair apart; give one such as AutoTokenizer loads."
         )
     if tokenizer.pad_token_id is None:
         raise UsageError(

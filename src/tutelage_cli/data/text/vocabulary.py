@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class Vocabulary:
     """Byte-level BPE: every text has tokens, none is unknown.
 
-    What looks like a special token in a text is text.
+    Text that resembles a special token is text.
 
     Source: Sennrich et al. 2016; the joint one of Fan et al. 2021, section 5, has 10,000.
     """
@@ -52,7 +52,7 @@ class Vocabulary:
         return cls(tokenizer)
 
     def __post_init__(self) -> None:
-        """Take what looks like a special token for text."""
+        """Treat text that resembles a special token as text."""
         self.tokenizer.encode_special_tokens = True
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 import io
 import json
-from dataclasses import replace
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tutelage.crossfit import estimate_transitions, refined_transitions, stratified_folds
+from tutelage.crossfit import (
+    estimate_transitions,
+    label_posterior,
+    refined_transitions,
+    stratified_folds,
+)
+from tutelage.errors import UsageError
 from tutelage.losses.objectives import logits_of
 from tutelage.randomness import mixed_seed
 from tutelage.storage.atomic_files import atomic_path
@@ -22,14 +28,41 @@ from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.train.evaluation import AT_ONCE
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams
-from tutelage_cli.train.settings import TrainSettings
 
 FOLDS = 5
 """parts of the training set, each predicted by a student of the others"""
-PLAIN, CORRECTED, REFINED = "folds", "corrected-folds", "refined-folds"
-"""students of folds: untaught ones, ones of the forward corrected loss, and ones of that loss
-with transitions that all training examples refine"""
+PLAIN, TUNED = "folds", "tuned-folds"
+CORRECTED, REFINED = "corrected-folds", "refined-folds"
+"""students of folds: untaught ones, which go on with checked examples alone, or under the
+forward corrected loss, and then under that loss with transitions that all training examples
+refine"""
+BEFORE = {TUNED: PLAIN, CORRECTED: PLAIN, REFINED: CORRECTED}
+"""whose weights the students of folds go on from"""
+TRIALS = "fold-trials"
+"""untaught students of the first fold, one for each of ``TRIED``"""
+
+
+class Regime(NamedTuple):
+    """How a stage of students of folds trains."""
+
+    share: float
+    """of the run's steps"""
+    decay: float
+    """times the run's weight decay"""
+
+
+TRIED = (Regime(1 / 6, 1), Regime(1 / 3, 1), Regime(2 / 3, 1), Regime(1 / 3, 30))
+"""of which the one is chosen whose student predicts given labels of the first fold best"""
+PARTS = 6
+"""pieces of their training between which the learning rate decays and progress is saved"""
 UNSEEN = "unseen.npz"
+SHRINKAGE = 0.3
+"""of transitions towards the identity, as the checked examples show them"""
+SAID = "log_likelihood"
+LEAST = 1e-6
+"""the least probability that a logarithm is taken of"""
+TEMPERATURES = tuple(10 ** (power / 20) for power in range(-20, 21))
+"""0.1 to 10, of which the best is taken before predictions are compared"""
 _PART = 12
 """keeps the seeds of these folds apart from others"""
 
@@ -40,20 +73,71 @@ class Unseen(NamedTuple):
     train: Float[Tensor, "N C"]
     """for each training example, by the student that was not trained on it"""
     checked: Float[Tensor, "H C"]
-    """for each checked example, the mean of all students"""
+    """for each checked example, by the student that was not trained on those of its fold"""
+    mean: Float[Tensor, "H C"]
+    """the mean of all students; those of ``PLAIN`` were trained on no checked example"""
     seconds: float
-    """of all their steps"""
-
-
-def fold_settings(settings: TrainSettings) -> TrainSettings:
-    """The settings of a student of a fold: a third of the epochs, rounded up."""
-    return replace(settings, epochs=-(-settings.epochs // 3))
+    """of all their steps; for ``PLAIN`` also of what chose how many these are"""
 
 
 def folds_of(material: Material, seed: int) -> Tensor:
     """The fold of each training example; the given labels are spread evenly."""
     labels = material.train.labels
     return stratified_folds(labels, FOLDS, seed=mixed_seed(_PART, seed))
+
+
+def trial_jobs(job: Job) -> list[Job]:
+    """A student of the first fold for each regime to choose from."""
+    return [job.of(TRIALS, place) for place in range(len(TRIED))]
+
+
+def tried_by(job: Job) -> Regime:
+    """How a student of ``TRIALS`` trains."""
+    assert job.fold is not None
+    return TRIED[job.fold]
+
+
+def judge_trial(
+    job: Job, tutor: Tutor, streams: Streams, material: Material, seconds: float
+) -> None:
+    """Write how well a student predicts the given labels of the first fold."""
+    mine = folds_of(material, job.seed) == 0
+    seen = probabilities(tutor, streams.train)[mine]
+    said = float(calibrated(seen, material.train.labels[mine]).mean())
+    write_json(job.folder / "result.json", {SAID: said, "seconds": seconds})
+
+
+def chosen_regime(job: Job) -> Regime:
+    """The regime whose student predicts given labels best, the first of those alike."""
+    said = {tried_by(one): _trial(one)[0] for one in trial_jobs(job)}
+    if max(said.values()) == -math.inf:
+        raise UsageError(
+            f"All untaught students of a fold of seed {job.seed} diverged. Lower --lr (now "
+            f"{job.settings.lr:g})."
+        )
+    return max(said, key=said.__getitem__)
+
+
+def calibrated(probabilities: Tensor, labels: Tensor) -> Float[Tensor, "N"]:
+    """Log-likelihoods of labels under the temperature that suits them best.
+
+    What counts is then which class is likelier, not how sure a student is.
+    """
+    logits = probabilities.double().clamp(min=LEAST).log()
+    tried = [
+        (logits / temperature).log_softmax(1).gather(1, labels[:, None])[:, 0]
+        for temperature in TEMPERATURES
+    ]
+    return max(tried, key=lambda each: float(each.mean()))
+
+
+def checked_folds_of(material: Material, seed: int) -> Tensor:
+    """The fold of each checked example; right classes are spread evenly."""
+    labels = material.held_out.labels
+    if len(labels) < 2:
+        return torch.zeros(len(labels), dtype=torch.int64)
+    folds = min(FOLDS, len(labels))
+    return stratified_folds(labels, folds, seed=mixed_seed(_PART, seed, FOLDS))
 
 
 def fold_jobs(job: Job, arm: str) -> list[Job]:
@@ -89,17 +173,31 @@ def read_unseen(job: Job, arm: str, material: Material) -> Unseen:
         train[folds == one.fold] = ours
         checked.append(others)
         seconds += took
-    return Unseen(train, torch.stack(checked).mean(0), seconds)
+    if arm == PLAIN:
+        seconds += sum(_trial(one)[1] for one in trial_jobs(job))
+    by_fold, mine = torch.stack(checked), checked_folds_of(material, job.seed)
+    own = by_fold[mine, torch.arange(len(mine))]
+    return Unseen(train, own, by_fold.mean(0), seconds)
 
 
 def transitions_of(unseen: Unseen, material: Material) -> Float[Tensor, "C C"]:
     """Which given label each class gets, as the checked examples show."""
-    return estimate_transitions(unseen.checked, material.held_out.labels)
+    labels = material.held_out.labels
+    return estimate_transitions(unseen.mean, labels, shrinkage=SHRINKAGE)
 
 
-def refined_by(unseen: Unseen, material: Material, rough: Tensor) -> Float[Tensor, "C C"]:
-    """The transitions as all training examples show them."""
-    return refined_transitions(unseen.train, rough, material.train.labels)
+def refined_by(
+    unseen: Unseen, material: Material, rough: Tensor, *, maximised: bool
+) -> Float[Tensor, "C C"]:
+    """The transitions as all training examples show them.
+
+    They are the joint of predictions and given labels, which trusts the latter little: for
+    posteriors. Maximised, by a step of expectation maximisation from the rough ones, they are
+    nearer the truth where wrong labels depend on the class alone: for students to train with.
+    """
+    given = material.train.labels
+    believed = label_posterior(unseen.train, rough, given) if maximised else unseen.train
+    return refined_transitions(believed, rough, given)
 
 
 @torch.no_grad()
@@ -108,6 +206,18 @@ def probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
     student = tutor.student.eval()
     found = [logits_of(student(batch.inputs)) for batch in batches.whole(AT_ONCE)]
     return torch.cat(found).float().softmax(1).cpu()
+
+
+def _trial(job: Job) -> tuple[float, float]:
+    # log-likelihood of given labels, and seconds; one that diverged has none
+    file = job.folder / "result.json"
+    with name_damaged_file(file, f"Delete {job.folder}, then go on with --resume {job.run}."):
+        try:
+            found = json.loads(file.read_text("utf-8"))
+        except OSError as error:
+            raise ValueError(str(error)) from error
+        said = -math.inf if found[SAID] is None else float(found[SAID])
+        return said, float(found["seconds"])
 
 
 def _content(material: Material) -> str:

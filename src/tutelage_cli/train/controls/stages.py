@@ -6,8 +6,12 @@ from tutelage_cli.train.controls.folds import (
     CORRECTED,
     PLAIN,
     REFINED,
+    TRIALS,
+    TRIED,
+    TUNED,
     fold_jobs,
-    fold_settings,
+    trial_jobs,
+    tried_by,
 )
 from tutelage_cli.train.controls.rates import rate_jobs
 from tutelage_cli.train.job import Job
@@ -19,7 +23,7 @@ ON_UNTAUGHT = ("fine-tuned", "early-stopped")
 ON_FOLDS = ("pruned", "forward-corrected")
 """controls that go on from what untaught students of folds predict"""
 CROSS_FITTED = ("cross-fitted", OUT_OF_FOLD)
-"""go on from two rounds of students of folds that were trained with the corrected loss"""
+"""go on from all students of folds, and may fall back on the untaught student"""
 
 
 def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[Job]]:
@@ -27,16 +31,17 @@ def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[
 
     Students of folds are jobs of their own, so that none is trained twice.
     """
-    stages: list[list[Job]] = [[], [], [], [], []]
+    stages: list[list[Job]] = [[], [], [], [], [], []]
     for seed in range(settings.seeds):
         jobs = {arm: Job(run, arm, seed, settings, log_every) for arm in settings.arms}
         any_of = jobs["untaught"]
         stages[0] += rate_jobs(any_of)
         if {*ON_FOLDS, *CROSS_FITTED} & set(jobs):
-            stages[1] += fold_jobs(any_of, PLAIN)
+            stages[1] += trial_jobs(any_of)
+            stages[2] += fold_jobs(any_of, PLAIN)
         if {*CROSS_FITTED} & set(jobs):
-            stages[2] += fold_jobs(any_of, CORRECTED)
-            stages[3] += fold_jobs(any_of, REFINED)
+            stages[3] += fold_jobs(any_of, TUNED) + fold_jobs(any_of, CORRECTED)
+            stages[4] += fold_jobs(any_of, REFINED)
         for arm, job in jobs.items():
             stages[_stage(arm)].append(job)
     return [stage for stage in stages if stage]
@@ -44,15 +49,19 @@ def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[
 
 def _stage(arm: str) -> int:
     if arm in CROSS_FITTED:
-        return 4
-    return 2 if arm in ON_UNTAUGHT or arm in ON_FOLDS else 1
+        return 5
+    if arm in ON_FOLDS:
+        return 3
+    return 2 if arm in ON_UNTAUGHT else 1
 
 
 def steps_of(job: Job, length: int) -> int:
     """How many steps a student takes, about; for what is shown while it trains."""
-    if job.arm in (PLAIN, CORRECTED, REFINED):
-        return max(1, round(0.8 * length * fold_settings(job.settings).epochs))
-    if job.arm in ON_UNTAUGHT:
+    if job.arm == TRIALS:
+        return max(1, round(0.8 * tried_by(job).share * length * job.settings.epochs))
+    if job.arm in (PLAIN, CORRECTED, REFINED):  # how long is not chosen yet
+        return max(1, round(0.8 * TRIED[1].share * length * job.settings.epochs))
+    if job.arm in ON_UNTAUGHT or job.arm == TUNED:
         return max(1, length * job.settings.epochs // 10)
     return length * job.settings.epochs
 
@@ -62,4 +71,6 @@ def epochs_of(job: Job) -> tuple[int, int]:
     epochs = job.settings.epochs
     if job.arm == "early-stopped":
         return 1, epochs
+    if job.arm == "cross-fitted":  # it may come to fine-tuning
+        return epochs, epochs + 1
     return (epochs + 1, epochs + 1) if job.arm == "fine-tuned" else (epochs, epochs)

@@ -1,0 +1,258 @@
+"""Which row of a second table is about which example: by its names or ids, never by guess."""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tutelage.errors import UsageError, first_few
+from tutelage_cli.data.label_values import is_missing, whole_number
+from tutelage_cli.data.row_numbers import TableRows
+from tutelage_cli.data.tables import PATH_COLUMNS
+
+NAME = "name"
+NAME_COLUMNS = (NAME, *PATH_COLUMNS)
+"""columns that say which example a row is about, tried in order"""
+ROW_COUNTERS = ("", "unnamed: 0", "__index_level_0__")
+"""what pandas calls the numbers of a table's rows, which may say nothing but their order"""
+ID_COLUMNS = (
+    "id",
+    "ids",
+    "index",
+    "idx",
+    "row",
+    "row_id",
+    "example_id",
+    "sample_id",
+    "image_id",
+    *ROW_COUNTERS,
+)
+"""columns of the places of examples in their source, counted from 0 or from 1"""
+_WAY_OUT = "or take the column out to go row by row"
+_OF_A_ROW = re.compile(r"row \d+( of .*)?", re.DOTALL)
+_LOG = logging.getLogger(__name__)
+
+
+class Known(NamedTuple):
+    """N examples that a table may be about."""
+
+    ids: Sequence[int]
+    """their rows in the source, from 0"""
+    names: Sequence[str] = ()
+    """what they are called; none where they have no names of their own"""
+    rows: int = 0
+    """of the whole source, others than these among them; 0: not known"""
+
+    @classmethod
+    def of(cls, data: Any) -> "Known":
+        """The examples of a set of images, texts or feature vectors."""
+        called = data.sources or getattr(data, "called", ())
+        return cls(data.ids.tolist(), data.names() if called else (), len(called))
+
+    @property
+    def numbered(self) -> bool:
+        """Whether their names are nothing but the numbers of rows."""
+        return all(_OF_A_ROW.fullmatch(name) for name in self.names)
+
+
+class _Match(NamedTuple):
+    column: str
+    places: list[int]
+    how: str
+
+
+def key_columns(columns: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Those of some known names that a table has, in their order, as they are spelled there."""
+    spelled: dict[str, str] = {}
+    for name in columns:
+        spelled.setdefault(name.strip().casefold(), name)
+    return [spelled[name] for name in known if name in spelled]
+
+
+def places_of(
+    columns: Mapping[str, Sequence[Any]],
+    examples: Known,
+    rows: TableRows,
+    *,
+    without: Collection[str] = (),
+) -> list[int] | None:
+    """For each example its row of a table, from 0.
+
+    A column of names is taken before one of ids; of ids, one that counts from 0 or from 1.
+
+    Args:
+        columns: Of the table.
+        examples: Whose rows are looked for.
+        rows: Where the table's rows stand, for messages.
+        without: Columns that hold something else.
+
+    Returns:
+        N places; None where no column says which example a row is about.
+
+    Note: raises ``UsageError`` where such a column does not fit, or two disagree.
+    """
+    keys = [k for k in key_columns(columns, (*NAME_COLUMNS, *ID_COLUMNS)) if k not in without]
+    keys = [k for k in keys if not all(map(is_missing, columns[k]))]
+    matches = _matches({key: columns[key] for key in keys}, examples, rows)
+    if not matches:
+        if keys:
+            _LOG.warning(
+                "%s is taken row by row: no example has a name to be found under in column "
+                "'%s'.",
+                rows.where,
+                keys[0],
+            )
+        return None
+    match = _agreed(matches, rows)
+    if match.places != list(range(len(match.places))):
+        _LOG.warning("%s: matched by column '%s', %s.", rows.where, match.column, match.how)
+    return match.places
+
+
+def _matches(
+    columns: Mapping[str, Sequence[Any]], examples: Known, rows: TableRows
+) -> list[_Match]:
+    # by names, or by every column of ids that fits; raises where there are some and none fits
+    matches: list[_Match] = []
+    faults: list[UsageError] = []
+    for key, values in columns.items():
+        if (named := _by_names(key, values, examples, rows)) is not None:
+            return [named]
+        try:
+            _refuse_strangers(key, values, examples, rows)
+            match = _by_ids(key, values, examples, rows)
+            matches += [] if match is None else [match]
+        except UsageError as error:
+            faults.append(error)
+    if faults and not matches:
+        raise faults[0]
+    return matches
+
+
+def base_of(found: Collection[int], examples: Known) -> int | None:
+    """From which number ids of a table count: 0 or 1; None where they fit neither.
+
+    Note: raises ``UsageError`` where they fit both.
+    """
+    ids, there = set(examples.ids), set(found)
+    top = examples.rows or max(there, default=0) + 1
+
+    def fits(base: int) -> bool:
+        lacking = any(number + base not in there for number in ids)
+        return not lacking and min(there) >= base and max(there) < top + base
+
+    fitting = [base for base in (0, 1) if there and fits(base)]
+    if len(fitting) > 1:
+        raise UsageError("its ids may count from 0 or from 1; add a row of id 0")
+    return fitting[0] if fitting else None
+
+
+def names_of_files(names: Sequence[str]) -> list[Sequence[str]]:
+    """Ways to call files: by their paths, by what stands last in these, that without ending."""
+    last = [name.rsplit("/", 1)[-1] for name in names]
+    bare = [name.rsplit(".", 1)[0] if "." in name else name for name in last]
+    return [way for way in (names, last, bare) if len(set(way)) == len(names)]
+
+
+def _by_names(
+    column: str, values: Sequence[Any], examples: Known, rows: TableRows
+) -> _Match | None:
+    texts = ["" if is_missing(v) else str(v).replace("\\", "/").strip() for v in values]
+    place = {text: row for row, text in enumerate(texts)}
+    ways = names_of_files(examples.names) if examples.names else []
+    way = next((way for way in ways if any(name in place for name in way)), None)
+    if way is None or (way is not ways[0] and column.strip().casefold() in ROW_COUNTERS):
+        return None
+    _refuse_twice(column, texts, rows, "name")
+    if missing := [name for name in way if name not in place]:
+        raise UsageError(
+            f"{rows.where} has no row for {first_few(missing)}; add them, or take its column "
+            f"'{column}' out to go row by row."
+        )
+    if others := sorted(set(texts) - set(way)):
+        _LOG.warning(
+            "%s: %d rows are about no training example and left out (%s).",
+            rows.where,
+            len(others),
+            first_few(others),
+        )
+    return _Match(column, [place[name] for name in way], "the names of the examples")
+
+
+def _refuse_strangers(
+    column: str, values: Sequence[Any], examples: Known, rows: TableRows
+) -> None:
+    # words that name no example, where examples have names of their own
+    words = any(isinstance(v, str) and v.strip() and whole_number(v) is None for v in values)
+    if words and not examples.numbered:
+        raise UsageError(
+            f"{rows.where} has no row for {first_few(examples.names)}; add them, or take its "
+            f"column '{column}' out to go row by row."
+        )
+
+
+def _by_ids(
+    column: str, values: Sequence[Any], examples: Known, rows: TableRows
+) -> _Match | None:
+    texts = ["" if is_missing(value) else str(value) for value in values]
+    numbers = [whole_number(text) for text in texts]
+    if all(number is None for number in numbers) or (
+        column.strip().casefold() in NAME_COLUMNS and None in numbers
+    ):
+        return None
+    if odd := [row for row, number in enumerate(numbers) if number is None]:
+        raise UsageError(
+            f"column '{column}' of {rows.having('no id', odd)}: give each row one, {_WAY_OUT}."
+        )
+    _refuse_twice(column, [str(number) for number in numbers], rows, "id")
+    place = {number: row for row, number in enumerate(numbers) if number is not None}
+    try:
+        base = base_of(place, examples)
+    except UsageError as error:
+        raise UsageError(f"{rows.where}, column '{column}': {error}, {_WAY_OUT}.") from error
+    if base is None:
+        raise UsageError(_other_ids(column, place, examples, rows))
+    return _Match(column, [place[number + base] for number in examples.ids], f"ids from {base}")
+
+
+def _other_ids(column: str, place: Mapping[int, int], of: Known, rows: TableRows) -> str:
+    top = of.rows or max(of.ids, default=-1) + 1
+    base = 0 if 0 in place else 1
+    lacking = [number + base for number in of.ids if number + base not in place]
+    extra = sorted(number for number in place if not base <= number < top + base)
+    said = [
+        *([f"it lacks {first_few(lacking)}"] if lacking else []),
+        *([f"no example has {first_few(extra)}"] if extra else []),
+    ]
+    return (
+        f"column '{column}' of {rows.where} holds {len(place)} ids, but not those of the "
+        f"examples, {base} to {top + base - 1}: {', and '.join(said)}. Mend them, {_WAY_OUT}."
+    )
+
+
+def _refuse_twice(column: str, texts: Sequence[str], rows: TableRows, what: str) -> None:
+    if missing := [row for row, text in enumerate(texts) if not text]:
+        raise UsageError(f"{rows.having(f'no {what}', missing)}; {what} these examples.")
+    twice = next((text for text, count in Counter(texts).items() if count > 1), None)
+    if twice is not None:
+        of = [row for row, text in enumerate(texts) if text == twice]
+        told = f"several rows of {twice}" if what == "name" else f"several rows of id {twice}"
+        raise UsageError(
+            f"{rows.having(told, of)} (column '{column}'); keep one for each example."
+        )
+
+
+def _agreed(matches: Sequence[_Match], rows: TableRows) -> _Match:
+    def says_nothing(match: _Match) -> bool:
+        plain = match.places == list(range(len(match.places)))
+        return plain and match.column.strip().casefold() in ROW_COUNTERS
+
+    telling = [match for match in matches if not says_nothing(match)] or list(matches)
+    first, other = telling[0], next((m for m in telling if m.places != telling[0].places), None)
+    if other is not None:
+        raise UsageError(
+            f"{rows.where} numbers its rows by columns '{first.column}' and '{other.column}', "
+            "which disagree: take one of them out."
+        )
+    return first

@@ -1,0 +1,86 @@
+"""One student in a worker process, which imports no more than training takes."""
+
+import multiprocessing
+import os
+import signal
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
+from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.text.text_set import TextParts, TextSet
+from tutelage_cli.train.material import Source, seed_material
+from tutelage_cli.train.texts import Data
+from tutelage_cli.train.trainee import Job, train_student
+
+PARTS = ("train", "test")
+KINDS = {ImageSet: Splits, TextSet: TextParts, FeatureSet: FeatureParts}
+"""what holds both parts, by what they are"""
+STOP = "stop"
+"""a file of this name in the run's folder ends all its students"""
+
+
+def train_one(job: Job, plain: dict[str, Any]) -> bool:
+    """Train a student; False if it was stopped."""
+    # one thread each: small networks on several threads only get in each other's way
+    torch.set_num_threads(1)
+    parent = None
+    if multiprocessing.parent_process() is not None:
+        parent = os.getppid()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run's own process asks us to stop
+
+    def stopped() -> bool:
+        orphaned = parent is not None and os.getppid() != parent
+        return orphaned or (job.run / STOP).exists()
+
+    if stopped():
+        return False
+    material = seed_material(_from_arrays(plain), job.settings, job.seed)
+    return train_student(job, material, stopped)
+
+
+def as_arrays(source: Source) -> dict[str, Any]:
+    """The data as arrays, which joblib maps into every worker instead of copying them there."""
+    plain: dict[str, Any] = {part: _plain(getattr(source.splits, part)) for part in PARTS}
+    plain["given"] = None if source.given is None else source.given.numpy()
+    plain["contents"] = source.contents
+    plain["trusted"] = None if source.trusted is None else _plain(source.trusted)
+    return plain
+
+
+def _from_arrays(plain: dict[str, Any]) -> Source:
+    train, test = (_part(*plain[part]) for part in PARTS)
+    given = None if plain["given"] is None else _tensor(plain["given"])
+    trusted: Any = None if plain["trusted"] is None else _part(*plain["trusted"])
+    parts: Any = KINDS[type(train)]
+    return Source(parts(train, test), given, trusted, plain["contents"])
+
+
+def _plain(of: Data) -> tuple[Any, dict[str, Any]]:
+    named = {field.name: getattr(of, field.name) for field in fields(of)}
+    return type(of), {name: _plain_value(value) for name, value in named.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.numpy()
+    return _plain(value) if isinstance(value, ImageSet | TextSet) else value
+
+
+def _part(made: Any, named: dict[str, Any]) -> Data:
+    return made(**{name: _value(value) for name, value in named.items()})
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _tensor(value)
+    nested = isinstance(value, tuple) and value and value[0] in KINDS
+    return _part(*value) if nested else value
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(array.copy())  # a mapped array must not be written to
