@@ -107,15 +107,15 @@ def reproduce(args: Reproduce) -> int:
     check(args)
     progress = args.output.progress()
     # torch comes in here, after everything that can be refused without it
+    from papers.framework.reproduce import print_result
     from papers.framework.reproduce import reproduce as run
-    from papers.framework.terminal import tell
 
     try:
         found = run(load_recipe(args.recipe), args, progress)
     except KeyboardInterrupt:
         say(progress, "Stopped. The same command goes on with what is missing.")
         return STOPPED
-    tell(args.output.result(), found)
+    print_result(args.output.result(), found)
     args.output.document(found.plain)
     return FAILED if found.failures else 0
 

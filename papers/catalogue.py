@@ -61,9 +61,9 @@ RECIPES = {
     "mmel-glue": "papers.yi2021mmel.glue:WEIGHED",
     "mmel-imagenet": "papers.yi2021mmel.imagenet",
     "mmel-labels": "papers.yi2021mmel.glue:LABELLED",
-    "ola-cifar": "papers.mueller2021gar.ola_cifar",
-    "ola-digits": "papers.mueller2021gar.ola_digits",
-    "ola-policy": "papers.mueller2021gar.ola_policy",
+    "ola-cifar": "papers.mueller2021gar.ola:CIFAR",
+    "ola-digits": "papers.mueller2021gar.ola:DIGITS",
+    "ola-policy": "papers.mueller2021gar.ola:POLICY",
 }
 """the module of each recipe, and its name there if that is not ``RECIPE``"""
 

@@ -1,10 +1,12 @@
 """What several recipes share: image sets, students, and their training and testing."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import chain, count
-from typing import NamedTuple, Protocol, runtime_checkable
+from math import nan
+from pathlib import Path
+from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +15,7 @@ from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LRScheduler
 
 from tutelage.augment import crop_and_flip
+from tutelage.errors import UsageError
 from tutelage.losses.objectives import logits_of
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
@@ -23,9 +26,9 @@ from tutelage.training.forward import prediction_lesson
 from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.local import load_known
+from tutelage_cli.data.local import load_known, local_folder
 from tutelage_cli.data.splits import balanced_rows, limit_rows
 
 SLIM = {"resnet8-slim": (8, 8), "resnet8-narrow": (8, 8), "resnet14-slim": (14, 4)}
@@ -49,8 +52,23 @@ class Epochs(Protocol):
         ...
 
 
+def _known_network(settings: object, name: str) -> None:
+    require_network(getattr(settings, name))
+
+
+Network = Annotated[str, _known_network]
+"""a name of ``tutelage.models.STUDENTS``, or of ``SLIM``"""
 splits: Callable[[str], Splits] = cache(load_known)
 """a known data set, read once in each process"""
+
+
+def find_folder(name: str, otherwise: str) -> Path:
+    """A folder by its path, or by its name in ``$TUTELAGE_DATA``; says what to do otherwise."""
+    if (place := Path(name).expanduser()).is_dir():
+        return place
+    if (copy := local_folder(name)) is not None:
+        return copy
+    raise UsageError(f"{name} is not here: {otherwise}.")
 
 
 def require_network(name: str) -> None:
@@ -84,6 +102,15 @@ def balanced_parts(data: str, train: int, held_out: int, tested: int, seed: int)
     whole, test = splits(data).train, splits(data).test
     kept, chosen = balanced_indices(whole, train, held_out, seed)
     return ImageParts(whole.rows(kept), whole.rows(chosen), test.rows(torch.arange(tested)))
+
+
+def batches_of(
+    parts: Sequence[ImageSet], sizes: Sequence[int], seed: int, device: torch.device
+) -> list[Batches]:
+    """Batches of image sets, normalised by the statistics of the first, not augmented."""
+    mean, std = statistics(parts[0])
+    sized = zip(parts, sizes, strict=True)
+    return [Batches(images, size, seed, mean, std, None, device) for images, size in sized]
 
 
 def limited(images: ImageSet, size: int | None, seed: int) -> ImageSet:
@@ -181,6 +208,11 @@ def predictions(student: nn.Module, batches: Iterable[Batch]) -> tuple[Tensor, T
 def accuracy(outputs: Tensor, targets: Tensor) -> float:
     """The share of right answers, %."""
     return 100 * float((outputs.argmax(1) == targets).float().mean())
+
+
+def correlation(one: Tensor, other: Tensor, *, constant: float = nan) -> float:
+    """Pearson's correlation; ``constant`` where one of the two does not vary."""
+    return float(torch.corrcoef(torch.stack([one, other]))[0, 1].nan_to_num(constant))
 
 
 @torch.no_grad()

@@ -1,12 +1,12 @@
 """Copies of texts whose words a masked language model has replaced."""
 
-import hashlib
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import joblib
 import torch
 from jaxtyping import Float, Int64
 from safetensors import SafetensorError
@@ -74,39 +74,53 @@ class LanguageModel:
         return at.log_softmax(1)
 
 
-def greedy(
-    model: LanguageModel, rows: Sequence[Tensor], gaps: Sequence[Sequence[int]], copies: int
+def fill_gaps(
+    model: LanguageModel,
+    rows: Sequence[Tensor],
+    gaps: Sequence[Sequence[int]],
+    copies: int,
+    search: str,
 ) -> Tensor:
-    """Fill the gaps of every row in K ways.
+    """Fill the gaps of every row in K ways, from left to right.
 
-    Source: Yi et al. 2021, algorithm 2.
+    The k-th copy has the k-th most likely token in the first gap. In later ones ``greedy``
+    takes the most likely token of each copy, and ``beam`` those K copies, best first, whose
+    tokens have the largest sum of log-probabilities, each given the tokens before it and the
+    gaps that are left.
+
+    Source: Yi et al. 2021, algorithm 2 and appendix C.
     """
     ids, there = padded(rows, model.pad)
-    with_gaps(ids, gaps, model.mask)
+    for row, places in enumerate(gaps):
+        ids[row, list(places)] = model.mask
     found = ids[:, None].repeat(1, copies, 1)
-    live = torch.tensor([n for n, g in enumerate(gaps) if g], dtype=torch.int64)
-    if not len(live):
-        return found
-    first = torch.tensor([gaps[n][0] for n in live.tolist()])
-    best = ranked(model.guesses(ids[live], there[live], first), copies)[1]
-    found[live, :, first] = best
-    for turn in range(1, max(map(len, gaps))):
+    total = torch.zeros(len(rows), copies)
+    for turn in range(max(map(len, gaps), default=0)):
         live = torch.tensor([n for n, g in enumerate(gaps) if len(g) > turn])
         gap = torch.tensor([gaps[n][turn] for n in live.tolist()])
-        flat, seen = found[live].flatten(0, 1), there[live].repeat_interleave(copies, 0)
-        guesses = model.guesses(flat, seen, gap.repeat_interleave(copies))
-        found[live, :, gap] = guesses.argmax(1).view(-1, copies)
+        kept = copies if turn else 1  # all are the same before the first gap is filled
+        flat = found[live, :kept].flatten(0, 1)
+        seen = there[live].repeat_interleave(kept, 0)
+        guesses = model.guesses(flat, seen, gap.repeat_interleave(kept))
+        if turn and search == "greedy":
+            found[live, :, gap] = guesses.argmax(1).view(-1, copies)
+            continue
+        values, tokens = (x.view(len(live), kept, copies) for x in ranked(guesses, copies))
+        sums = (total[live, :kept, None] + values).flatten(1)
+        total[live], place = sums.topk(copies, 1)
+        parent = (place // copies)[:, :, None].expand(-1, -1, found.shape[2])
+        chosen = found[live].gather(1, parent)
+        gap = gap[:, None, None].expand(-1, copies, 1)
+        tokens = tokens.flatten(1).gather(1, place)
+        found[live] = chosen.scatter(2, gap, tokens[:, :, None])
     return found
 
 
 def ranked(guesses: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The most likely tokens, best first; the last one again where there are too few."""
     values, tokens = guesses.topk(min(count, int(guesses.isfinite().sum(1).min())), 1)
-    lacking = count - tokens.shape[1]
-    if lacking:
-        values = torch.cat([values, values[:, -1:].expand(-1, lacking)], 1)
-        tokens = torch.cat([tokens, tokens[:, -1:].expand(-1, lacking)], 1)
-    return values, tokens
+    order = torch.arange(count).clamp(max=tokens.shape[1] - 1)
+    return values[:, order], tokens[:, order]
 
 
 def padded(rows: Sequence[Tensor], pad: int) -> tuple[Tensor, Tensor]:
@@ -116,46 +130,7 @@ def padded(rows: Sequence[Tensor], pad: int) -> tuple[Tensor, Tensor]:
     return ids, (torch.arange(ids.shape[1]) < lengths[:, None]) & (ids != pad)
 
 
-def with_gaps(ids: Tensor, gaps: Sequence[Sequence[int]], mask: int) -> None:
-    """Put the token of a gap in its place; changes ``ids``."""
-    for row, places in enumerate(gaps):
-        if places:
-            ids[row, torch.tensor(list(places))] = mask
-
-
-def beams(
-    model: LanguageModel, rows: Sequence[Tensor], gaps: Sequence[Sequence[int]], copies: int
-) -> Tensor:
-    """The K best fillings of every row's gaps that beam search finds, best first.
-
-    A filling is worth the sum of the log-probabilities with which its tokens were chosen, each
-    given those before it and the gaps that are left.
-
-    Source: Yi et al. 2021, appendix C.
-    """
-    ids, there = padded(rows, model.pad)
-    with_gaps(ids, gaps, model.mask)
-    found = ids[:, None].repeat(1, copies, 1)
-    worth = torch.zeros(len(rows), copies)
-    for turn in range(max(map(len, gaps), default=0)):
-        live = torch.tensor([n for n, g in enumerate(gaps) if len(g) > turn])
-        gap = torch.tensor([gaps[n][turn] for n in live.tolist()])
-        kept = copies if turn else 1  # all are the same before the first gap is filled
-        flat = found[live, :kept].flatten(0, 1)
-        seen = there[live].repeat_interleave(kept, 0)
-        guesses = model.guesses(flat, seen, gap.repeat_interleave(kept))
-        values, tokens = (x.view(len(live), kept, copies) for x in ranked(guesses, copies))
-        sums = (worth[live, :kept, None] + values).flatten(1)
-        best, place = sums.topk(copies, 1)
-        parent = place // copies
-        chosen = found[live].gather(1, parent[:, :, None].expand(-1, -1, found.shape[2]))
-        rows_of = torch.arange(len(live))[:, None]
-        chosen[rows_of, torch.arange(copies), gap[:, None]] = tokens.flatten(1).gather(1, place)
-        found[live], worth[live] = chosen, best
-    return found
-
-
-SEARCHES = {"greedy": greedy, "beam": beams}
+SEARCHES = ("greedy", "beam")
 """how gaps are filled"""
 _ROWS = 256
 """sentences whose copies are made together, those of like length"""
@@ -216,14 +191,13 @@ class Substitution:
         return [sides > 0] if bool((sides > 0).any()) else []
 
     def _filled(self, ids: Tensor, sides: Tensor, where: Tensor, seed: int) -> Tensor:
+        rows: list[Tensor] = list(ids)
+        places = [side.nonzero().flatten().tolist() for side in sides]
         if self.separate:
             rows, places = self._alone(ids, where)
-        else:
-            rows, places = self._as_they_are(ids, sides)
         gaps = [self._gaps(ids[n][where[n]], seed) for n in range(len(ids))]
         holes = [[places[n][g] for g in gaps[n]] for n in range(len(ids))]
-        fill = SEARCHES[self.search]
-        copies = fill(self.model, rows, holes, self.copies)  # [R, K, L']
+        copies = fill_gaps(self.model, rows, holes, self.copies, self.search)  # [R, K, L']
         found = ids[:, None].repeat(1, self.copies, 1)
         for n, taken in enumerate(holes):
             if taken:
@@ -240,16 +214,10 @@ class Substitution:
         chosen = torch.randperm(len(tokens), generator=draws)[:count]
         return sorted(chosen.tolist())
 
-    def _alone(self, ids: Tensor, where: Tensor) -> tuple[list[Tensor], list[Sequence[int]]]:
+    def _alone(self, ids: Tensor, where: Tensor) -> tuple[list[Tensor], list[list[int]]]:
         before, after = torch.tensor(self.model.before), torch.tensor(self.model.after)
         rows = [torch.cat([before, ids[n][where[n]], after]).long() for n in range(len(ids))]
-        places = [range(len(before), len(row) - len(after)) for row in rows]
-        return rows, list(places)
-
-    def _as_they_are(
-        self, ids: Tensor, sides: Tensor
-    ) -> tuple[list[Tensor], list[Sequence[int]]]:
-        return list(ids), [side.nonzero().flatten().tolist() for side in sides]
+        return rows, [list(range(len(before), len(row) - len(after))) for row in rows]
 
 
 def kept(
@@ -272,23 +240,7 @@ def kept(
     return copies
 
 
-def _name(substitution: Substitution, inputs: Tensor, sides: Tensor, seed: int) -> str:
-    made = substitution
+def _name(made: Substitution, inputs: Tensor, sides: Tensor, seed: int) -> str:
+    weights = {k: v.float().cpu().numpy() for k, v in made.model.model.state_dict().items()}
     facts = made.copies, made.share, made.search, made.separate, seed
-    found = hashlib.sha256(" ".join(map(str, facts)).encode())
-    found.update(_bytes(inputs))
-    found.update(_bytes(sides))
-    found.update(_weights(substitution.model.model).encode())
-    return found.hexdigest()[:32]
-
-
-def _weights(model: nn.Module) -> str:
-    found = hashlib.sha256()
-    for name, tensor in model.state_dict().items():
-        found.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        found.update(_bytes(tensor.float()))
-    return found.hexdigest()
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    return tensor.detach().cpu().contiguous().numpy().tobytes()
+    return joblib.hash((facts, inputs.cpu().numpy(), sides.cpu().numpy(), weights)) or ""

@@ -34,7 +34,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"__main__"},
     ),
     "papers": (
-        {"data", "framework", "metrics", "models", "students", "text_augment"},
+        {"data", "framework", "models", "students", "text_augment"},
         {"catalogue", "few_shot", "fan2021interactions", "mueller2021gar", "yi2021mmel"}
         | {"pays"},
         {"raghu2021commentaries"},

@@ -71,10 +71,8 @@ class Reader(Dataset[Batch | UsageError]):
                 for row, own in zip(ask.rows.tolist(), ids.tolist(), strict=True):
                     draw_from(mixed_seed(ask.world, own))
                     pairs.append(_pair(self.examples[row], own))
-            inputs, targets = (
-                _stacked([pair[place] for pair in pairs], what, ids)
-                for place, what in enumerate(("inputs", "target"))
-            )
+            inputs = _stacked([pair[0] for pair in pairs], "inputs", ids)
+            targets = _stacked([pair[1] for pair in pairs], "target", ids)
             made = self.making(inputs, ask.seed, plain=ask.plain)
         except UsageError as error:
             return error

@@ -14,14 +14,7 @@ from papers.fan2021interactions.reweighting import (
     interactions,
     margin_loss,
 )
-from papers.fan2021interactions.tables import (
-    CHOSEN,
-    CLEAN,
-    UNDER_FITTED,
-    no_worse,
-    table_recipe,
-    with_changes,
-)
+from papers.fan2021interactions.tables import CLEAN, no_worse, table_recipe, with_changes
 from papers.framework.recipe import below, expectation
 from tutelage_cli.claims import Claim
 
@@ -46,7 +39,6 @@ DEEPER = table_recipe(
             "Error rate",
         )
     },
-    notes=(UNDER_FITTED, CHOSEN),
 )
 
 DEPTH = table_recipe(
@@ -65,7 +57,6 @@ DEPTH = table_recipe(
     ),
     table="Table 4",
     printed={(f"MLP-{k}", "chosen_error"): (f"MLP-{k}", "Error rate") for k in range(3)},
-    notes=(UNDER_FITTED, CHOSEN, "Hidden layers are as wide as the input."),
 )
 
 SHOWN = table_recipe(
@@ -93,12 +84,6 @@ SHOWN = table_recipe(
         (name, "chosen_error"): (name, "Error rate")
         for name in ("I0+M0", "I0", "M0", "M1", "M0+M1", "I0+M0+M1")
     },
-    notes=(
-        UNDER_FITTED,
-        CHOSEN,
-        "Table 3 prints 6.22, 6.31 and 6.21% for I1, I2 and I3 with M0; each is here the "
-        "flattened output of a stage, since I1, averaged over its pixels, would be I0.",
-    ),
 )
 
 SCHEDULES = ((1, 1), (20, 2), (20, 5), (100, 2), (100, 5))
@@ -127,11 +112,6 @@ SCHEDULE = table_recipe(
     printed={
         (f"K{k}.B{b}", "chosen_error"): (f"K={k},B={b}", "Test error") for k, b in SCHEDULES
     },
-    notes=(
-        CHOSEN,
-        "At mini scale, 2,000 images and 20 epochs of the small network, 400 steps in all: the "
-        "teacher steps 20 times at K = 20 and 4 times at K = 100.",
-    ),
 )
 
 PEOPLE = replace(CLEAN["mini"], student="cnn", examples=5000, augment="none", epochs=20)
@@ -148,13 +128,6 @@ HUMAN_NOISE = table_recipe(
             below("error", "interactions", "plain"),
         ),
         expectation("So does one of margin and loss.", below("error", "margin-loss", "plain")),
-    ),
-    notes=(
-        "At mini scale, 5,000 images and 20 epochs of the small network without augmentation, "
-        "so that wrong labels are learnt by heart: a pilot on ResNet-8 with augmentation, "
-        "which had learnt nothing by heart after 15 epochs, showed no gain.",
-        "The paper draws its noise; here 40% of the labels are those that people got wrong "
-        "(Wei et al. 2022).",
     ),
 )
 
@@ -182,10 +155,5 @@ IMBALANCE = table_recipe(
             below("error", "interactions", "plain"),
         ),
         expectation("So does a teacher of the label alone.", below("error", "M0", "plain")),
-    ),
-    notes=(
-        "The first class has 100 times as many images as the last, by geometric steps; the "
-        "paper has no such experiment.",
-        "At mini scale, digits and the small network.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Six ways to train on right labels: three networks, on CIFAR-10 and CIFAR-100.
+"""Six methods to train on right labels: three networks, on CIFAR-10 and CIFAR-100.
 
 Fan et al. 2021, Table 1. Figures: ``docs/results.md``.
 """
@@ -10,14 +10,18 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch import nn
-from torch.optim import SGD, Adam, Optimizer
+from torch.optim import Adam
 
-from papers.fan2021interactions.reweighting import PLAIN, Way, interactions, ready, train
-from papers.fan2021interactions.reweighting_settings import (
+from papers.fan2021interactions.reweighting import (
+    PLAIN,
+    Method,
     Settings,
+    check_arms,
+    image_format,
+    interactions,
     material_of,
-    shown,
+    student_of,
+    train,
     train_settings_of,
 )
 from papers.fan2021interactions.tables import BEST, CLEAN, METRICS
@@ -26,11 +30,9 @@ from papers.students import endless
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import expected_error
 from tutelage.losses.probability import Focal
-from tutelage.models.catalogue import build_student
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import DynamicLoss, KeepOrDrop, KeepProbability, SelfPaced
 from tutelage.training.accuracy_reward import Goal, rewarded
-from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.claims import Claim
 from tutelage_cli.train.evaluation import AT_ONCE
 from tutelage_cli.train.material import open_streams
@@ -40,21 +42,14 @@ from tutelage_cli.train.material import open_streams
 class Episodes(Settings):
     """What decides a job where some arm learns over whole students."""
 
-    episodes: int = 50
-    """students that a teacher of what to keep learns from"""
-    goal: float = 0.8
-    """held-out accuracy for which an episode is rewarded, in (0, 1]"""
-    goal_steps: int = 3500
-    """student steps after which it is given up"""
-    goal_every: int = 50
-    """student steps between two looks at the accuracy"""
-    keep_lr: float = 1e-3
-    """of the Adam that takes a step after each episode"""
+    episodes: int = 50  # students that a teacher of what to keep learns from
+    goal: float = 0.8  # held-out accuracy for which an episode is rewarded, in (0, 1]
+    goal_steps: int = 3500  # student steps after which it is given up
+    goal_every: int = 50  # student steps between two looks at the accuracy
+    keep_lr: float = 1e-3  # of the Adam that takes a step after each episode
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least_one(self, "episodes", "goal_steps", "goal_every")
-        not_negative(self, "keep_lr")
         if not 0 < self.goal <= 1:
             raise UsageError(f"goal is an accuracy in (0, 1], got {self.goal:g}.")
         if self.goal_every > self.goal_steps:
@@ -64,28 +59,15 @@ class Episodes(Settings):
             )
 
 
-def learnt_to_keep(seed: int, settings: Episodes, device: torch.device) -> Way:
+def learnt_to_keep(seed: int, settings: Episodes, device: torch.device) -> Method:
     """Learn what to keep, from fresh students on the seed's own data."""
     material = material_of(settings, seed)
-    streams, images = (
-        open_streams(material, train_settings_of(settings), seed, device),
-        shown(material),
-    )
-
-    def student(number: int) -> tuple[nn.Module, Optimizer]:
-        made = build_student(
-            settings.student, **images._asdict(), seed=mixed_seed(seed, number)
-        )
-        made = made.to(device).train()
-        rule = SGD(
-            made.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay
-        )
-        return made, rule
-
+    images = image_format(material)
+    streams = open_streams(material, train_settings_of(settings), seed, device)
     with seeded(seed, torch.device("cpu")):
         teacher = KeepOrDrop(KeepProbability(images.classes)).to(device)
     episodes = rewarded(
-        student,
+        lambda number: student_of(settings, images, mixed_seed(seed, number), device),
         teacher,
         Adam(teacher.parameters(), settings.keep_lr),
         lambda number: endless(streams.train, mixed_seed(seed, number) % 2**31),
@@ -96,18 +78,18 @@ def learnt_to_keep(seed: int, settings: Episodes, device: torch.device) -> Way:
     )
     for _ in islice(episodes, settings.episodes):
         pass
-    return Way(lambda *_: teacher, signal=None)
+    return Method(lambda *_: teacher, signal=None)
 
 
 GAMMAS = (0.5, 1.0, 2.0)
 KEPT = "l2t-data"
-WAYS: Mapping[str, tuple[Way, ...]] = {
+METHODS: Mapping[str, tuple[Method, ...]] = {
     "plain": (PLAIN,),
     "focal": tuple(PLAIN._replace(objective=Focal(gamma)) for gamma in GAMMAS),
-    "self-paced": (Way(lambda *_: SelfPaced(), None),),
+    "self-paced": (Method(lambda *_: SelfPaced(), None),),
     KEPT: (),
     "l2t-loss": (
-        Way(
+        Method(
             lambda _, images: DynamicLoss(images.classes),
             metric=expected_error,
             teacher_lr=1e-4,
@@ -128,8 +110,7 @@ ROWS = {
 """what the paper calls them"""
 SMALL: Mapping[str, Any] = {"student": "cnn", "examples": 2000, "augment": "none", "epochs": 20}
 """the small network at mini scale, with steps enough to learn its images by heart"""
-MANY: Mapping[str, Any] = {**SMALL, "examples": 5000}
-"""the same for a hundred classes"""
+MANY: Mapping[str, Any] = {**SMALL, "examples": 5000}  # the same for a hundred classes
 FEW = {"goal_steps": 200, "goal_every": 10, "episodes": 10}
 GOALS = {"cifar10": (0.25, 0.8), "cifar100": (0.05, 0.4)}
 """the accuracy that an episode is to come to, at mini and gpu scale, and at paper scale"""
@@ -143,27 +124,12 @@ SMOKE = {
     "augment": "none",
     "batch": 20,
 }
-NOTES = (
-    "chosen_error is of the epoch that is best on held-out images, as the paper reports; "
-    "best_error of the one that is best on the test images themselves, and so lower than it "
-    "can be trusted to be; error is at the end. All arms have one schedule and the same "
-    "held-out images.",
-    "Of focal loss with gamma 0.5, 1 and 2 the student with the least held-out error counts, "
-    "as the paper says; this arm chooses among three students where the others have one.",
-    "The paper gives no settings of the others. Self-paced learning keeps half of each batch "
-    "at first and all of it after half of the run. L2T-loss learns by the probability of the "
-    "right class, through the student's own momentum steps and every K of them, with a "
-    "learning rate of 1e-4.",
-    "L2T-data learns from all training images, over 10 students of up to 200 steps at mini and "
-    "gpu scale and 50 of up to 3,500 at paper scale: few for learning by reward. The accuracy "
-    "to come to was set by a pilot with a seed that is not reported.",
-)
 
 
 def run(arm: str, seed: int, settings: Episodes, device: torch.device) -> Outcome:
     """Train the students of an arm with one seed."""
-    ways = (learnt_to_keep(seed, settings, device),) if arm == KEPT else WAYS[arm]
-    every = [train(way, seed, settings, device) for way in ways]
+    methods = (learnt_to_keep(seed, settings, device),) if arm == KEPT else METHODS[arm]
+    every = [train(method, seed, settings, device) for method in methods]
     best = min(every, key=lambda trained: min(trained.series["held-out error"]))
     errors = best.errors()
     return Outcome({name: errors[name] for name in METRICS | BEST}, best.series)
@@ -190,7 +156,6 @@ def _recipe(
     students: tuple[str, str],
     mini: Mapping[str, Any],
     minutes: tuple[int, int],
-    note: str,
 ) -> Recipe:
     # a network on a data set; students at paper and gpu scale; minutes at mini and paper scale
     row = f"{data.upper().replace('CIFAR', 'CIFAR-')} / {network}"
@@ -199,7 +164,7 @@ def _recipe(
         title="With right labels, deep interactions do better than what else weighs or grades.",
         paper="l2tdi",
         where=f"Table 1, {row}",
-        arms=tuple(WAYS),
+        arms=tuple(METHODS),
         metrics=METRICS | BEST,
         settings=_settings(data, *students, mini),
         minutes={"smoke": 0.5, "mini": minutes[0], "gpu": 10, "paper": minutes[1]},
@@ -220,45 +185,30 @@ def _recipe(
         ),
         table="Table 1",
         printed={(arm, "chosen_error"): (row, column) for arm, column in ROWS.items()},
-        plots=(curves("Test error", "%", WAYS, "test error"),),
-        prepare=partial(ready, {arm: ways[0] for arm, ways in WAYS.items() if ways}),
-        notes=(note, *NOTES),
+        plots=(curves("Test error", "%", METHODS, "test error"),),
+        prepare=partial(
+            check_arms, {arm: methods[0] for arm, methods in METHODS.items() if methods}
+        ),
     )
 
 
-def _deep(name: str, data: str) -> Recipe:
-    note = (
-        "At mini scale, 1,000 images and 6 epochs of ResNet-20: too few for such differences."
-    )
-    students, mini = ("resnet110", "resnet32"), {"student": "resnet20"}
-    return _recipe(name, "ResNet-110", data, students, mini, (15, 1500), note)
-
-
-def _wide(name: str, data: str) -> Recipe:
-    note = "At mini scale, 1,000 images and 6 epochs of WRN-10-1: too few for such differences."
-    students, mini = ("wrn-28-10", "wrn-16-2"), {"student": "wrn-10-1"}
-    return _recipe(name, "WRN-28-10", data, students, mini, (6, 6000), note)
-
-
-CIFAR10 = _recipe(
-    "interactions-clean",
-    "ResNet-32",
-    "cifar10",
-    ("resnet32", "resnet20"),
-    SMALL,
-    (8, 500),
-    "At mini scale, 2,000 images and 20 epochs of the small network without augmentation.",
+RESNET = ("resnet32", "resnet20")  # students at paper and gpu scale
+DEEP, TWENTY = ("resnet110", "resnet32"), {"student": "resnet20"}
+WIDE, NARROW = ("wrn-28-10", "wrn-16-2"), {"student": "wrn-10-1"}
+"""the same for deeper and wider networks, and what changes at mini scale"""
+CIFAR10 = _recipe("interactions-clean", "ResNet-32", "cifar10", RESNET, SMALL, (8, 500))
+CIFAR10_DEEP = _recipe(
+    "interactions-clean-110", "ResNet-110", "cifar10", DEEP, TWENTY, (15, 1500)
+)
+CIFAR10_WIDE = _recipe(
+    "interactions-clean-wrn", "WRN-28-10", "cifar10", WIDE, NARROW, (6, 6000)
 )
 CIFAR100 = _recipe(
-    "interactions-clean-cifar100",
-    "ResNet-32",
-    "cifar100",
-    ("resnet32", "resnet20"),
-    MANY,
-    (20, 500),
-    "At mini scale, 5,000 images, 50 of a class, and 20 epochs of the small network.",
+    "interactions-clean-cifar100", "ResNet-32", "cifar100", RESNET, MANY, (20, 500)
 )
-CIFAR10_DEEP = _deep("interactions-clean-110", "cifar10")
-CIFAR100_DEEP = _deep("interactions-clean-cifar100-110", "cifar100")
-CIFAR10_WIDE = _wide("interactions-clean-wrn", "cifar10")
-CIFAR100_WIDE = _wide("interactions-clean-cifar100-wrn", "cifar100")
+CIFAR100_DEEP = _recipe(
+    "interactions-clean-cifar100-110", "ResNet-110", "cifar100", DEEP, TWENTY, (15, 1500)
+)
+CIFAR100_WIDE = _recipe(
+    "interactions-clean-cifar100-wrn", "WRN-28-10", "cifar100", WIDE, NARROW, (6, 6000)
+)

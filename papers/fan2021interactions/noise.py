@@ -14,23 +14,23 @@ from papers.fan2021interactions.reweighting import (
     META_WEIGHT_NET,
     PLAIN,
     TRUST,
+    Method,
     Settings,
-    Way,
+    check_arms,
     interactions,
     margin_loss,
-    ready,
     train,
 )
 from papers.fan2021interactions.tables import BEST, METRICS, table_recipe
-from papers.framework.recipe import Outcome, Plot, Recipe, below, curves, expectation
+from papers.framework.recipe import Outcome, Recipe, below, curves, expectation
 from tutelage_cli.claims import Claim, Comparison
 
-WAYS: Mapping[str, Way] = {
+OTHERS = {"meta-weight-net": META_WEIGHT_NET, "mentornet": MENTOR_NET}
+METHODS: Mapping[str, Method] = {
     "plain": PLAIN,
     "interactions": interactions(),
     "margin-loss": margin_loss("centred"),
-    "meta-weight-net": META_WEIGHT_NET,
-    "mentornet": MENTOR_NET,
+    **OTHERS,
 }
 ROWS = {
     "plain": "Baseline",
@@ -39,13 +39,6 @@ ROWS = {
     "mentornet": "MentorNet",
 }
 """what the paper calls the arms that it has"""
-THREE_ERRORS = (
-    "chosen_error is of the epoch that is best on held-out images; best_error of the one that "
-    "is best on the test images themselves, and so lower than it can be trusted to be. The "
-    "paper does not say which of them its tables of wrong labels print; the code of "
-    "Meta-Weight-Net, from which it seems to quote three rows, tells the best. All are of the "
-    "same test images."
-)
 DIGITS = Settings(
     data="mnist5k",
     student="cnn",
@@ -58,11 +51,6 @@ DIGITS = Settings(
 """the settings of ``tutelage train``"""
 HUNDRED = replace(DIGITS, data="cifar100", examples=5000, epochs=20)
 """for a hundred classes at mini scale"""
-MANY = (
-    "At mini scale, 5,000 images, 50 of a class, and 20 epochs of the small network without "
-    "augmentation: too few for a hundred classes. The scales to run are gpu and paper."
-)
-"""what is to be said of these settings"""
 SMOKE = replace(DIGITS, examples=40, held_out=20, tested=20, batch=20, epochs=1, every=2)
 GPU = Settings(student="resnet20", examples=9000, epochs=20, every=5, teacher_lr=0.02)
 
@@ -80,9 +68,7 @@ def _column(table: str, data: str, noise: str, mini: Settings, paper: Settings) 
     }
 
 
-def _recipe(
-    name: str, title: str, column: dict, minutes: tuple[int, int], *notes: str
-) -> Recipe:
+def _recipe(name: str, title: str, column: dict, minutes: tuple[int, int]) -> Recipe:
     # the paper's four rows, and the teacher of margin and loss; minutes at mini and paper scale
     lowers = Claim(
         "The paper's teacher lowers the error of plain training.",
@@ -92,13 +78,12 @@ def _recipe(
         "So does one of margin and loss.", below("error", "margin-loss", "plain")
     )
     return table_recipe(
-        WAYS,
+        METHODS,
         metrics=METRICS | BEST,
         name=name,
         title=title,
         minutes={"smoke": 0.5, "mini": minutes[0], "gpu": 10, "paper": minutes[1]},
         claims=(lowers, so_does),
-        notes=(*notes, THREE_ERRORS),
         **column,
     )
 
@@ -108,22 +93,18 @@ FLIP_20 = _recipe(
     "Weights from the internal state lower the error where a fifth of the labels is flipped.",
     _column("Table 6", "cifar10", "flip2:0.2", DIGITS, Settings()),
     (4, 215),
-    "Settings at mini scale are those of interactions-noise-flip: digits, where the "
-    "printed numbers are CIFAR-10's.",
 )
 FLIP_CIFAR100 = _recipe(
     "interactions-noise-flip-cifar100",
     "Weights from the internal state lower the error with flipped labels of many classes.",
     _column("Table 6", "cifar100", "flip2:0.4", HUNDRED, Settings()),
     (6, 215),
-    MANY,
 )
 FLIP_CIFAR100_20 = _recipe(
     "interactions-noise-flip-cifar100-20",
     "Weights from the internal state lower the error with a fifth of many labels flipped.",
     _column("Table 6", "cifar100", "flip2:0.2", HUNDRED, Settings()),
     (6, 215),
-    MANY,
 )
 WIDE = Settings(student="wrn-28-10", epochs=40, decay_at=(36 / 40, 38 / 40))
 UNIFORM = _recipe(
@@ -131,42 +112,35 @@ UNIFORM = _recipe(
     "Weights from the internal state lower the error of students with random labels.",
     _column("Table 5", "cifar10", "uniform:0.4", DIGITS, WIDE),
     (4, 600),
-    "The true class is among those drawn: at p = 40%, 36% of the labels are wrong.",
-    "Settings at mini scale are those of interactions-noise-flip: digits, where the "
-    "printed numbers are CIFAR-10's.",
-    "p = 60% and CIFAR-100 are the same with other settings, and not run here.",
 )
 
-FLIP_WAYS: Mapping[str, Way] = {
+FLIP_METHODS: Mapping[str, Method] = {
     "plain": PLAIN,
     "interactions": interactions(),
     "interactions-centred": interactions(level="centred"),
     "margin-loss": margin_loss("free"),
     "margin-loss-centred": margin_loss("centred"),
-    "meta-weight-net": META_WEIGHT_NET,
-    "mentornet": MENTOR_NET,
+    **OTHERS,
 }
 
 
 def flipped(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student with one seed."""
-    trained = train(FLIP_WAYS[arm], seed, settings, device)
+    trained = train(FLIP_METHODS[arm], seed, settings, device)
     found = trained.trust()
     return Outcome(trained.errors() | {k: found[k] for k in TRUST}, trained.series)
 
 
 def _better(arm: str) -> tuple[Comparison, ...]:
-    return (
-        Comparison((arm, "error"), "below", ("plain", "error")),
-        Comparison((arm, "weight_wrong"), "below", (arm, "weight_right")),
-    )
+    weighs_wrong_less = below("weight_wrong", arm, (arm, "weight_right"))
+    return below("error", arm, "plain") + weighs_wrong_less
 
 
 FLIP = Recipe(
     name="interactions-noise-flip",
     title="Weights from the internal state lower the error of students with flipped labels.",
     paper="l2tdi",
-    arms=tuple(FLIP_WAYS),
+    arms=tuple(FLIP_METHODS),
     metrics=METRICS
     | BEST
     | {
@@ -193,28 +167,14 @@ FLIP = Recipe(
         ),
     ),
     plots=(
-        curves("Test error", "%", FLIP_WAYS, "test error"),
-        Plot(
+        curves("Test error", "%", FLIP_METHODS, "test error"),
+        curves(
             "Test error, the level free or held",
             "%",
-            {a: (a, "test error") for a in ("margin-loss", "margin-loss-centred")},
+            ("margin-loss", "margin-loss-centred"),
+            "test error",
         ),
     ),
-    prepare=partial(ready, FLIP_WAYS),
-    notes=(
-        "At mini scale, 3,500 digits, the small network, and a teacher step every 5 student "
-        "steps: the settings of tutelage train, which had been run with seeds 0 to 2 before "
-        "this recipe was written, and were not changed. The printed numbers are CIFAR-10's.",
-        "With seeds 0 to 4, the comparison of a held level with a free one was undecided; "
-        "seeds 5 to 9 of these two arms were run after that, with nothing else changed.",
-        "The paper does not say how its teacher is optimised or started: here by Adam, from "
-        "equal weights. Batch 100, weight decay 5e-4 and 1,000 clean held-out images as in "
-        "Meta-Weight-Net, from which the paper takes most of its settings.",
-        "The printed rows of Baseline, MentorNet and Meta-Weight-Net seem to be quoted from "
-        "the Meta-Weight-Net paper, whose baseline had another schedule.",
-        "MentorNet is the predefined curriculum; its weights at the end go by the percentile "
-        "that it had reached.",
-        THREE_ERRORS,
-    ),
+    prepare=partial(check_arms, FLIP_METHODS),
     **_column("Table 6", "cifar10", "flip2:0.4", DIGITS, Settings()),
 )

@@ -1,19 +1,15 @@
 """How a student is trained on weighted examples, for every table about deep interactions."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import nn
 from torch.optim import SGD, Adam
 
-from papers.fan2021interactions.reweighting_settings import (
-    Settings,
-    material_of,
-    shown,
-    train_settings_of,
-)
+from papers.framework.settings import RecipeSettings, Shares, Student
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.models import internal_state
@@ -22,12 +18,100 @@ from tutelage.randomness import seeded
 from tutelage.signals import Lookahead, Reversible, Signal
 from tutelage.teachers import PAPER_SURFACE, InternalState, LossWeigher, MentorNetPD, Plain
 from tutelage.training.tutor import Tutor
+from tutelage.validation.ranges import factor
+from tutelage_cli.data.noise import require_noise
+from tutelage_cli.data.sources import read
+from tutelage_cli.data.splits import limit_rows
 from tutelage_cli.train.evaluation import Opinion, accuracy, opinion, trust
-from tutelage_cli.train.material import Material, Streams, open_streams
+from tutelage_cli.train.material import (
+    Material,
+    Source,
+    Streams,
+    given_labels,
+    open_streams,
+    seed_material,
+)
+from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.trainee import learning_rate
 
 
-class Way(NamedTuple):
+@dataclass(frozen=True)
+class Settings(RecipeSettings):
+    """What decides a job; the defaults are the paper's with labels flipped."""
+
+    data: str = "cifar10"
+    student: Student = "resnet32"
+    examples: int | None = None
+    """training images, class balanced, beside the held-out ones; None: all"""
+    held_out: int = 1000
+    tested: int | None = None  # test images, class balanced; None: all
+    noise: str = "flip2:0.4"
+    imbalance: Annotated[float | None, factor] = None
+    augment: Literal["none", "crop", "crop-flip"] = "crop-flip"
+    batch: int = 100
+    epochs: int = 60
+    lr: float = 0.1
+    weight_decay: float = 5e-4
+    decay_at: Shares = (2 / 3, 5 / 6)
+    """shares of the run after which the learning rate is divided by ten"""
+    teacher_lr: float = 1e-3
+    every: int = 20  # student steps between two teacher steps
+    look_back: int = 2  # student steps that the teacher's gradient looks back over
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_noise(self.noise, self.data)
+        if self.look_back > self.every:
+            raise UsageError(
+                f"look_back is {self.look_back}, but there are only {self.every} student steps "
+                f"between two teacher steps: give every {self.look_back} or more."
+            )
+
+
+@cache
+def source(data: str, noise: str) -> Source:
+    """The data, read once in each process."""
+    splits = read(data)
+    return Source(splits, given_labels(splits.train, TrainSettings(data=data, noise=noise)))
+
+
+def train_settings_of(settings: Settings) -> TrainSettings:
+    """The same settings as those of ``tutelage train``."""
+    return TrainSettings(
+        data=settings.data,
+        student=settings.student,
+        noise=settings.noise,
+        imbalance=settings.imbalance,
+        held_out=settings.held_out,
+        limit=settings.examples,
+        augment=settings.augment,
+        epochs=settings.epochs,
+        batch_size=settings.batch,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        decay_at=settings.decay_at,
+    )
+
+
+def material_of(settings: Settings, seed: int) -> Material:
+    """What the students of a seed are trained and tested on."""
+    material = seed_material(
+        source(settings.data, settings.noise), train_settings_of(settings), seed
+    )
+    if settings.tested is None:
+        return material
+    test = material.test
+    rows = limit_rows(test.labels, settings.tested, len(test.classes), seed=0)
+    return replace(material, test=test.rows(rows))
+
+
+def image_format(material: Material) -> Images:
+    """What a student must be made for."""
+    images = material.train.images
+    return Images(len(material.train.classes), images.shape[1], images.shape[2])
+
+
+class Method(NamedTuple):
     """How the students of an arm are taught."""
 
     build: Callable[[nn.Module, Images], nn.Module]
@@ -36,23 +120,21 @@ class Way(NamedTuple):
     """from the steps to look back over; None where nothing is learnt"""
     every: int | None = None
     """student steps between two teacher steps; the settings' where None"""
-    look_back: int | None = None
-    """the settings' where None"""
-    objective: Objective = cross_entropy
-    """what the student descends"""
-    metric: Objective | None = None
-    """what held-out images judge by; the objective where None"""
-    teacher_lr: float | None = None
-    """the settings' where None"""
+    look_back: int | None = None  # the settings' where None
+    objective: Objective = cross_entropy  # what the student descends
+    metric: Objective | None = None  # what held-out images judge by; the objective where None
+    teacher_lr: float | None = None  # the settings' where None
 
 
-def _plain(_student: nn.Module, _images: Images) -> Plain:
-    return Plain()
+def _independent(
+    make: Callable[[], nn.Module], _student: nn.Module, _images: Images
+) -> nn.Module:
+    # a teacher that does not depend on student and images
+    return make()
 
 
 TRUST = ("weight_right", "weight_wrong", "auroc")
-PLAIN = Way(_plain, signal=None)
-"""no teacher"""
+PLAIN = Method(partial(_independent, Plain), signal=None)  # no teacher
 
 
 class Trained(NamedTuple):
@@ -61,8 +143,7 @@ class Trained(NamedTuple):
     tutor: Tutor
     material: Material
     streams: Streams
-    series: Mapping[str, list[float]]
-    """one number per epoch"""
+    series: Mapping[str, list[float]]  # one number per epoch
 
     def errors(self) -> dict[str, float]:
         """Error on the test images, the same ones throughout."""
@@ -82,47 +163,50 @@ class Trained(NamedTuple):
         return {k: found.get(k, float("nan")) for k in TRUST}
 
 
-def tutored(
-    way: Way, seed: int, settings: Settings, images: Images, steps: int, device: torch.device
+def student_of(
+    settings: Settings, images: Images, seed: int, device: torch.device
+) -> tuple[nn.Module, SGD]:
+    """A fresh student, and its optimiser."""
+    student = build_student(settings.student, **images._asdict(), seed=seed).to(device)
+    decay = settings.weight_decay
+    return student, SGD(student.parameters(), settings.lr, momentum=0.9, weight_decay=decay)
+
+
+def build_tutor(
+    method: Method,
+    seed: int,
+    settings: Settings,
+    images: Images,
+    steps: int,
+    device: torch.device,
 ) -> Tutor:
     """A fresh student of a seed with its teacher."""
-    made = build_student(settings.student, **images._asdict(), seed=seed)
-    student = made.to(device)
-    rule = SGD(
-        student.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay
-    )
+    student, rule = student_of(settings, images, seed, device)
     with seeded(seed, torch.device("cpu")):
-        teacher = way.build(student, images).to(device)
-    if way.signal is None:
-        objective = way.objective
-        return Tutor(student, rule, teacher, total_steps=steps, objective=objective, seed=seed)
-    return Tutor(
-        student,
-        rule,
-        teacher,
-        Adam(teacher.parameters(), way.teacher_lr or settings.teacher_lr),
-        signal=way.signal(way.look_back or settings.look_back),
-        teacher_every=way.every or settings.every,
-        total_steps=steps,
-        objective=way.objective,
-        metric=way.metric,
-        seed=seed,
-    )
+        teacher = method.build(student, images).to(device)
+    run: dict[str, Any] = {"total_steps": steps, "objective": method.objective, "seed": seed}
+    if method.signal is not None:
+        run["teacher_optimizer"] = Adam(
+            teacher.parameters(), method.teacher_lr or settings.teacher_lr
+        )
+        run["signal"] = method.signal(method.look_back or settings.look_back)
+        run |= {"teacher_every": method.every or settings.every, "metric": method.metric}
+    return Tutor(student, rule, teacher, **run)
 
 
-def train(way: Way, seed: int, settings: Settings, device: torch.device) -> Trained:
+def train(method: Method, seed: int, settings: Settings, device: torch.device) -> Trained:
     """Train one student by the schedule, on the data of its seed."""
-    return train_on(material_of(settings, seed), way, seed, settings, device)
+    return train_on(material_of(settings, seed), method, seed, settings, device)
 
 
 def train_on(
-    material: Material, way: Way, seed: int, settings: Settings, device: torch.device
+    material: Material, method: Method, seed: int, settings: Settings, device: torch.device
 ) -> Trained:
     """Train one student by the schedule, on given data."""
     train_settings = train_settings_of(settings)
     streams = open_streams(material, train_settings, seed, device)
     steps = len(streams.train) * settings.epochs
-    tutor = tutored(way, seed, settings, shown(material), steps, device)
+    tutor = build_tutor(method, seed, settings, image_format(material), steps, device)
     series: dict[str, list[float]] = {"test error": [], "held-out error": []}
     for epoch in range(settings.epochs):
         for group in tutor.optimizer.param_groups:
@@ -138,18 +222,18 @@ def train_on(
     return Trained(tutor, material, streams, series)
 
 
-def ready(ways: Mapping[str, Way], settings: Settings) -> None:
+def check_arms(methods: Mapping[str, Method], settings: Settings) -> None:
     """Read the data, so that it is cached, and find what does not fit it before any job."""
     material = material_of(settings, 0)
-    images = shown(material)
+    images = image_format(material)
     if settings.batch > len(material.train):
         raise UsageError(
             f"batch is {settings.batch}, but there are {len(material.train)} images to train "
             "on: give that or less."
         )
-    for arm, way in ways.items():
+    for arm, method in methods.items():
         try:
-            tutored(way, 0, settings, images, settings.epochs, torch.device("cpu"))
+            build_tutor(method, 0, settings, images, settings.epochs, torch.device("cpu"))
         except UsageError:
             raise
         except (RuntimeError, ValueError) as error:  # torch's own, by any layer
@@ -160,56 +244,34 @@ def ready(ways: Mapping[str, Way], settings: Settings) -> None:
             ) from error
 
 
-FEATURES: dict[str, tuple[str | None, bool, bool]] = {
-    "I0+M0": ("I0", True, False),
-    "I0": ("I0", False, False),
-    "M0": (None, True, False),
-    "M1": (None, False, True),
-    "M0+M1": (None, True, True),
-    "I0+M0+M1": ("I0", True, True),
-    "I1+M0": ("I1", True, False),
-    "I2+M0": ("I2", True, False),
-    "I3+M0": ("I3", True, False),
-}
-"""what the paper's ablations show the teacher: internal state, label, surface facts"""
+FEATURES = (*("I0+M0", "I0", "M0", "M1", "M0+M1", "I0+M0+M1"), *("I1+M0", "I2+M0", "I3+M0"))
+"""what the paper's ablations show the teacher: an internal state, label M0, surface facts M1"""
 
 
-def _built(
-    features: str,
-    hidden_layers: int,
-    deep: bool,
-    level: str,
-    student: nn.Module,
-    images: Images,
+def _internal_state_teacher(
+    features: str, options: Mapping[str, Any], student: nn.Module, images: Images
 ) -> nn.Module:
-    state, label, surface = FEATURES[features]
-    image = (images.channels, images.size, images.size)
-    tap = None if state is None else internal_state(student, state, image)
-    return InternalState(
-        student,
-        classes=images.classes,
-        tap=None if tap is None else tap.name,
-        tap_width=None if tap is None else tap.width,
-        label=label,
-        surface=PAPER_SURFACE if surface else (),
-        hidden_layers=hidden_layers,
-        deep=deep,
-        level=level,
-    )
+    shown = features.split("+")
+    seen: dict[str, Any] = {"label": "M0" in shown}
+    if "M1" in shown:
+        seen["surface"] = PAPER_SURFACE
+    if shown[0].startswith("I"):
+        size = images.channels, images.size, images.size
+        tap = internal_state(student, shown[0], size)
+        seen |= {"tap": tap.name, "tap_width": tap.width}
+    return InternalState(student, classes=images.classes, **seen, **options)
 
 
 def interactions(
     features: str = "I0+M0",
     *,
-    hidden_layers: int = 0,
-    deep: bool = False,
-    level: str = "free",
     every: int | None = None,
     look_back: int | None = None,
-) -> Way:
-    """A teacher of deep interactions that sees some of the paper's features."""
-    build = partial(_built, features, hidden_layers, deep, level)
-    return Way(build, every=every, look_back=look_back)
+    **options: Any,
+) -> Method:
+    """A teacher of deep interactions that sees some of ``FEATURES``; options as its class's."""
+    build = partial(_internal_state_teacher, features, options)
+    return Method(build, every=every, look_back=look_back)
 
 
 def _margin_loss(level: str, student: nn.Module, images: Images) -> nn.Module:
@@ -218,22 +280,14 @@ def _margin_loss(level: str, student: nn.Module, images: Images) -> nn.Module:
     return InternalState(student, **made, hidden_layers=1, width=32)
 
 
-def margin_loss(level: str) -> Way:
+def margin_loss(level: str) -> Method:
     """The teacher of ``tutelage train``: margin and loss, one hidden layer of 32."""
-    return Way(partial(_margin_loss, level))
-
-
-def _loss_weigher(_student: nn.Module, _images: Images) -> LossWeigher:
-    return LossWeigher()
+    return Method(partial(_margin_loss, level))
 
 
 def _one_step_ahead(_look_back: int) -> Lookahead:
     return Lookahead()
 
 
-def _mentor_net(_student: nn.Module, _images: Images) -> MentorNetPD:
-    return MentorNetPD()
-
-
-META_WEIGHT_NET = Way(_loss_weigher, signal=_one_step_ahead, every=1)
-MENTOR_NET = Way(_mentor_net, signal=None)
+META_WEIGHT_NET = Method(partial(_independent, LossWeigher), signal=_one_step_ahead, every=1)
+MENTOR_NET = Method(partial(_independent, MentorNetPD), signal=None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from papers.fan2021interactions.reweighting import Settings, Way, ready, train
+from papers.fan2021interactions.reweighting import Method, Settings, check_arms, train
 from papers.framework.recipe import Outcome, Recipe, below, curves, expectation
 from tutelage_cli.claims import Claim
 
@@ -57,14 +57,6 @@ CLEAN: Mapping[str, Settings] = {
     ),
 }
 """CIFAR-10 with right labels"""
-UNDER_FITTED = (
-    "At mini scale, 1,000 images and 6 epochs of ResNet-8: enough to run every arm in earnest, "
-    "too little for differences below a point as the paper prints them."
-)
-CHOSEN = (
-    "The paper reports the model that is best on held-out images, as chosen_error does; error "
-    "is at the end of the schedule."
-)
 
 
 def with_changes(scales: Mapping[str, Settings], **changes: str | float) -> dict[str, Settings]:
@@ -73,7 +65,7 @@ def with_changes(scales: Mapping[str, Settings], **changes: str | float) -> dict
 
 
 def measured(
-    ways: Mapping[str, Way],
+    methods: Mapping[str, Method],
     metrics: Mapping[str, str],
     arm: str,
     seed: int,
@@ -81,22 +73,22 @@ def measured(
     device: torch.device,
 ) -> Outcome:
     """Train one student with one seed."""
-    trained = train(ways[arm], seed, settings, device)
+    trained = train(methods[arm], seed, settings, device)
     errors = trained.errors()
     return Outcome({name: errors[name] for name in metrics}, trained.series)
 
 
 def table_recipe(
-    ways: Mapping[str, Way], *, metrics: Mapping[str, str] = METRICS, **fields: Any
+    methods: Mapping[str, Method], *, metrics: Mapping[str, str] = METRICS, **fields: Any
 ) -> Recipe:
-    """A recipe whose arms are ways to teach a student; the other fields are ``Recipe``'s."""
+    """A recipe whose arms are methods to teach a student; the other fields are ``Recipe``'s."""
     return Recipe(
         paper="l2tdi",
-        arms=tuple(ways),
+        arms=tuple(methods),
         metrics=metrics,
-        run=partial(measured, ways, metrics),
-        plots=(curves("Test error", "%", ways, "test error"),),
-        prepare=partial(ready, ways),
+        run=partial(measured, methods, metrics),
+        plots=(curves("Test error", "%", methods, "test error"),),
+        prepare=partial(check_arms, methods),
         **fields,
     )
 

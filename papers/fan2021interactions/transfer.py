@@ -13,22 +13,24 @@ from torch import nn
 
 from papers.fan2021interactions.reweighting import (
     PLAIN,
+    Method,
+    Settings,
     Trained,
-    Way,
+    check_arms,
+    image_format,
     interactions,
-    ready,
+    material_of,
     train,
     train_on,
 )
-from papers.fan2021interactions.reweighting_settings import Settings, material_of, shown
-from papers.fan2021interactions.tables import CHOSEN, CLEAN, METRICS
-from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
+from papers.fan2021interactions.tables import CLEAN, METRICS
+from papers.framework.recipe import Outcome, Recipe, above, below, curves, expectation
+from papers.framework.settings import Student
 from tutelage.errors import UsageError
 from tutelage.models import internal_state
-from tutelage.models.catalogue import Images, build_student, require_student
+from tutelage.models.catalogue import Images, build_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import InternalState, for_other_classes
-from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim
 
 
@@ -36,15 +38,9 @@ from tutelage_cli.claims import Claim
 class Transfer(Settings):
     """What decides a job: what the teacher is learnt with, and what it then teaches."""
 
-    other_student: str = "resnet110"
+    other_student: Student = "resnet110"
     other_data: str = "cifar100"
-    other_examples: int | None = None
-    """training images of the other set; None: all"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least_one(self, "other_examples")
-        require_student(self.other_student)
+    other_examples: int | None = None  # training images of the other set; None: all
 
     def target(self, where: str) -> Settings:
         """The student and data that are taught."""
@@ -59,6 +55,10 @@ WHERE = ("same", "student", "data")
 """whom the frozen teacher teaches: a fresh student of the kind and data it was learnt with,
 another network, the same network on another data set"""
 ARMS = tuple(f"{where}.{teaching}" for where in WHERE for teaching in ("plain", "frozen"))
+ROWS = {
+    "student": "ResNet-32 -> ResNet-110 (CIFAR-10)",
+    "data": "CIFAR-10 -> CIFAR-100 (ResNet-32)",
+}
 SOURCE = interactions()
 
 
@@ -75,9 +75,9 @@ def learnt(seed: int, settings: Transfer, device: torch.device) -> InternalState
     return teacher.requires_grad_(requires_grad=False)
 
 
-def frozen(teacher: InternalState) -> Way:
-    """A way to teach by a teacher that learns no more."""
-    return Way(partial(_fitted, teacher), signal=None)
+def frozen(teacher: InternalState) -> Method:
+    """A method to teach by a teacher that learns no more."""
+    return Method(partial(_fitted, teacher), signal=None)
 
 
 def _fitted(teacher: InternalState, student: nn.Module, images: Images) -> InternalState:
@@ -102,22 +102,21 @@ def counted(trained: Trained) -> float:
 def run(arm: str, seed: int, settings: Transfer, device: torch.device) -> Outcome:
     """Train one student with one seed, under no teacher or a frozen one."""
     where, _, teaching = arm.partition(".")
-    way = PLAIN if teaching == "plain" else frozen(learnt(seed, settings, device))
-    trained = train(way, seed, settings.target(where), device)
-    errors = trained.errors()
-    found = {name: errors[name] for name in METRICS}
+    method = PLAIN if teaching == "plain" else frozen(learnt(seed, settings, device))
+    trained = train(method, seed, settings.target(where), device)
+    found = {name: error for name, error in trained.errors().items() if name in METRICS}
     return Outcome(found | {"counted": counted(trained)}, trained.series)
 
 
 def prepare(settings: Transfer) -> None:
     """Read both data sets once, and refuse what could not be run."""
-    ready({"the teacher": SOURCE}, settings)
-    images = shown(material_of(settings, 0))
+    check_arms({"the teacher": SOURCE}, settings)
+    images = image_format(material_of(settings, 0))
     student = build_student(settings.student, **images._asdict(), seed=0)
     untaught = SOURCE.build(student, images)
     assert isinstance(untaught, InternalState)
     for where in WHERE:
-        ready({"a frozen teacher": frozen(untaught)}, settings.target(where))
+        check_arms({"a frozen teacher": frozen(untaught)}, settings.target(where))
 
 
 _SMALL = {"student": "cnn", "other_student": "cnn4", "augment": "none"}
@@ -155,36 +154,12 @@ RECIPE = Recipe(
     ),
     table="Appendix B",
     printed={
-        ("student.frozen", "chosen_error"): (
-            "teacher transfer ResNet-32 -> ResNet-110 (CIFAR-10)",
-            "Error rate",
-        ),
-        ("data.frozen", "chosen_error"): (
-            "teacher transfer CIFAR-10 -> CIFAR-100 (ResNet-32)",
-            "Error rate",
-        ),
+        (f"{where}.frozen", "chosen_error"): (f"teacher transfer {row}", "Error rate")
+        for where, row in ROWS.items()
     },
     plots=(
-        Plot(
-            "Test error, the same data",
-            "%",
-            {a: (a, "test error") for a in ARMS if not a.startswith("data")},
-        ),
-        Plot(
-            "Test error, another data set",
-            "%",
-            {a: (a, "test error") for a in ARMS if a.startswith("data")},
-        ),
+        curves("Test error, the same data", "%", ARMS[:4], "test error"),
+        curves("Test error, another data set", "%", ARMS[4:], "test error"),
     ),
     prepare=prepare,
-    notes=(
-        CHOSEN,
-        "A hundred classes where the teacher knows ten: its label embedding has another size, "
-        "and is refused. The paper does not say what was done; here the embedding is zeroed "
-        "(teachers.for_other_classes), and what is left weighs by the internal state alone.",
-        "The student that the teacher was learnt with, and those that it teaches, start from "
-        "different weights and see the images in different orders; the paper does not say.",
-        "At mini scale, 2,000 images and 20 epochs of the small network; from there to one of "
-        "four blocks, and to 5,000 images of CIFAR-100.",
-    ),
 )

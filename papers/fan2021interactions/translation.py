@@ -3,7 +3,6 @@
 Fan et al. 2021, section 5 and Table 7. Figures: ``docs/results.md``.
 """
 
-from functools import partial
 from itertools import islice
 
 import torch
@@ -11,7 +10,7 @@ from torch import nn
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import LambdaLR
 
-from papers.data.text.batches import PairBatches
+from papers.data.text import PairBatches
 from papers.fan2021interactions.translators import (
     TranslationSettings,
     build_translator,
@@ -22,7 +21,7 @@ from papers.fan2021interactions.translators import (
     spoilt,
     translation_bleu,
 )
-from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
+from papers.framework.recipe import Outcome, Plot, Recipe, above, below, curves, expectation
 from papers.models.translator import STATE, Translator
 from papers.students import endless
 from tutelage.losses.objectives import TokenCrossEntropy
@@ -30,7 +29,7 @@ from tutelage.randomness import mixed_seed
 from tutelage.signals import Reversible
 from tutelage.teachers import InternalState, Plain, SelfPaced
 from tutelage.training.tutor import Tutor
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim
 
 ARMS = (
     *(f"{noise}.{how}" for noise in ("clean", "masked") for how in ("none", "state")),
@@ -39,18 +38,13 @@ ARMS = (
 """what is wrong with the pairs, and who decides which count"""
 ROWS = {"clean": "IWSLT'14 De->En (clean)", "masked": "IWSLT'14 De->En (noisy)"}
 COLUMNS = {"none": "Baseline", "state": "Ours"}
-LOOKS = 5
-"""how often the held-out loss is taken while it is fine-tuned, and once before"""
+EVALUATIONS = 5  # how often the held-out loss is taken while it is fine-tuned, and once before
 
 
 def _prepare(settings: TranslationSettings) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     for noise in dict.fromkeys(arm.split(".")[0] for arm in ARMS):
         pretrained(noise, settings, device)
-
-
-def _line(step: int, steps: int) -> float:
-    return 1 - step / steps
 
 
 def _teacher(name: str, student: Translator, settings: TranslationSettings) -> nn.Module:
@@ -95,21 +89,19 @@ def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device
         PairBatches(part, settings.batch, mixed_seed(seed, 1), device)
         for part in (pairs, material.held_out, material.test)
     )
-    looks, pace = (
-        [mean_loss(student, judging)],
-        LambdaLR(rule, partial(_line, steps=settings.steps)),
-    )
+    losses = [mean_loss(student, judging)]
+    pace = LambdaLR(rule, lambda step: 1 - step / settings.steps)
     for number, batch in enumerate(islice(endless(train), settings.steps), 1):
         tutor.step(batch, judging.draw(number) if tutor.wants_held_out else None)
         pace.step()
-        if number % max(1, settings.steps // LOOKS) == 0:
-            looks.append(mean_loss(student, judging))
+        if number % max(1, settings.steps // EVALUATIONS) == 0:
+            losses.append(mean_loss(student, judging))
     metrics = {
         "bleu": translation_bleu(student, testing, settings, material),
         "test_loss": mean_loss(student, testing),
         **separation(tutor, train, wrong),
     }
-    return Outcome(metrics, {"held_out": looks})
+    return Outcome(metrics, {"held_out": losses})
 
 
 RECIPE = Recipe(
@@ -190,12 +182,8 @@ RECIPE = Recipe(
         expectation(
             "Where pairs have another's translation, a teacher that sees margin and loss gives "
             "these less weight.",
-            (
-                Comparison(("mispaired.surface", "auroc"), "above", 0.7),
-                Comparison(
-                    ("mispaired.surface", "right"), "above", ("mispaired.surface", "wrong")
-                ),
-            ),
+            above("auroc", "mispaired.surface", 0.7)
+            + above("right", "mispaired.surface", ("mispaired.surface", "wrong")),
         ),
         expectation(
             "Test loss is lower under it than without a teacher.",
@@ -218,33 +206,13 @@ RECIPE = Recipe(
             },
             across="look, the first before fine-tuning",
         ),
-        Plot(
+        curves(
             "Held-out loss, other pairs",
             "nats",
-            {arm: (arm, "held_out") for arm in ARMS if not arm.startswith("mis")},
+            [arm for arm in ARMS if not arm.startswith("mis")],
+            "held_out",
             across="look, the first before fine-tuning",
         ),
     ),
     prepare=_prepare,
-    notes=(
-        "Multi30k, German to English, stands for IWSLT'14, which --set data=FOLDER takes once "
-        "it is written as train.de, train.en and so on; BLEU is sacreBLEU's, not that of "
-        "multi-bleu.perl.",
-        "All arms and seeds of one kind of noise begin with the same student, trained without "
-        "a teacher on all pairs; seeds differ in the order of pairs and in held-out batches.",
-        "mispaired, our own noise, gives 40% of pairs another pair's translation. There rule "
-        "keeps of each batch the 60% with the lowest loss, and right-only trains on the right "
-        "pairs alone, which nobody knows in practice.",
-        "Dropout is off once the teacher comes. The paper does not say how long it teaches.",
-        "At mini scale sentences are translated greedily, half the pairs have 30% of their "
-        "tokens masked (paper: a tenth, 15%), the student has 2+2 layers of 128, fine-tuning "
-        "is 150 steps at learning rate 0.1, and the teacher's Adam takes 0.1 every 2 steps. "
-        "Trials with another program showed no effect of the paper's noise and feature at "
-        "this size.",
-        "There the student that all begin with was first trained for 800 steps. It translated "
-        "badly (BLEU 9 of pairs with another's translation), its own loss told right pairs "
-        "from wrong ones with an area of 0.62, the teacher's weights with 0.681 +- 0.014, and "
-        "test loss was lower by 0.005 (three seeds). Trained for 1400 steps its loss does with "
-        "0.68, so that it is trained for 1600 now.",
-    ),
 )

@@ -1,10 +1,9 @@
 """A translator that has learned without a teacher, and what one is worth."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -14,12 +13,11 @@ from torch import Tensor
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
-from papers.data.text.batches import PairBatches
-from papers.data.text.pairs import EncodedPairs, encoded, masked, mispaired, read_pairs
-from papers.metrics import bleu
+from papers.data.text import PairBatches, Pairs, masked, mispaired, read_pairs
+from papers.framework.settings import RecipeSettings, Share
 from papers.models.translator import Translator, marian
-from papers.students import endless
-from tutelage.errors import UsageError
+from papers.students import endless, find_folder
+from tutelage.errors import MissingExtraError, UsageError
 from tutelage.functional.student import tapped
 from tutelage.losses.objectives import TokenCrossEntropy
 from tutelage.randomness import seeded
@@ -27,76 +25,46 @@ from tutelage.storage.json_files import environment
 from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
 from tutelage.types import Observation, Progress, as_lesson
-from tutelage.validation.ranges import at_least_one, not_negative, parts
 from tutelage_cli.data.cache import cache_folder
-from tutelage_cli.data.local import local_folder
 from tutelage_cli.data.text.vocabulary import END, PAD, START, Vocabulary
 
-HEADS = 4
-"""of attention, which share a state"""
-SPOILT_AT = 1
-"""seed of what is spoilt, one for all, since they begin with the same student"""
+HEADS = 4  # of attention, which share a state
+SPOILT_AT = 1  # seed of what is spoilt, one for all, since they begin with the same student
 
 
 @dataclass(frozen=True)
-class TranslationSettings:
+class TranslationSettings(RecipeSettings):
     """How a translator learns; the defaults are the paper's, or ours where it says nothing."""
 
     data: str = "multi30k"
     """folder of sentence pairs in German and English, in ``$TUTELAGE_DATA`` or a path"""
-    pairs: int | None = None
-    """to train on; None for all, also below"""
-    held_out: int | None = 500
-    """right pairs that judge the teacher"""
-    tested: int | None = None
-    """test pairs"""
-    words: int = 10_000
-    """tokens of both languages together"""
-    longest: int = 100
-    """tokens of a sentence"""
-    width: int = 512
-    """of a state; twice that in feed-forward layers"""
-    layers: int = 6
-    """of encoder and of decoder"""
-    dropout: float = 0.3
-    """before the teacher comes; none afterwards"""
-    first_steps: int = 40_000
-    """of Adam, before the teacher comes"""
-    first_batch: int = 160
-    """pairs"""
-    first_lr: float = 5e-4
-    """of Adam, after its warm-up"""
+    pairs: int | None = None  # to train on; None for all, also below
+    held_out: int | None = 500  # right pairs that judge the teacher
+    tested: int | None = None  # test pairs
+    words: int = 10_000  # tokens of both languages together
+    longest: int = 100  # tokens of a sentence
+    width: int = 512  # of a state; twice that in feed-forward layers
+    layers: int = 6  # of encoder and of decoder
+    dropout: Share = 0.3  # before the teacher comes; none afterwards
+    first_steps: int = 40_000  # of Adam, before the teacher comes
+    first_batch: int = 160  # pairs
+    first_lr: float = 5e-4  # of Adam, after its warm-up
     warm_up: int = 4000
     """steps in which Adam's learning rate rises; it falls with the root of their number then"""
-    smoothing: float = 0.1
-    """of labels, before the teacher comes"""
-    steps: int = 4000
-    """of momentum SGD, under the teacher"""
-    batch: int = 160
-    """pairs; held-out ones, too"""
-    lr: float = 1e-3
-    """of momentum SGD at its first step; falls to 0 in a line"""
-    every: int = 20
-    """student steps for each of the teacher's"""
-    back: int = 2
-    """student steps that it looks back over"""
-    teacher_lr: float = 1e-3
-    """of its Adam"""
-    pair_rate: float = 0.1
-    """share of pairs with masked tokens"""
-    token_rate: float = 0.15
-    """share of their tokens that are masked"""
-    mispaired: float = 0.4
-    """share of pairs that get another's translation"""
-    beams: int = 5
-    """of the search for translations"""
+    smoothing: Share = 0.1  # of labels, before the teacher comes
+    steps: int = 4000  # of momentum SGD, under the teacher
+    batch: int = 160  # pairs; held-out ones, too
+    lr: float = 1e-3  # of momentum SGD at its first step; falls to 0 in a line
+    every: int = 20  # student steps for each of the teacher's
+    back: int = 2  # student steps that it looks back over
+    teacher_lr: float = 1e-3  # of its Adam
+    pair_rate: Share = 0.1  # share of pairs with masked tokens
+    token_rate: Share = 0.15  # share of their tokens that are masked
+    mispaired: Share = 0.4  # share of pairs that get another's translation
+    beams: int = 5  # of the search for translations
 
     def __post_init__(self) -> None:
-        sizes = ("pairs", "held_out", "tested", "words", "longest", "width", "layers", "beams")
-        runs = ("first_steps", "first_batch", "warm_up", "steps", "batch", "every", "back")
-        at_least_one(self, *sizes, *runs)
-        not_negative(self, "first_lr", "lr", "teacher_lr")
-        parts(self, "dropout", "smoothing", "pair_rate", "token_rate", "mispaired")
+        super().__post_init__()
         if self.width % HEADS:
             raise UsageError(f"width must be a multiple of {HEADS}, got {self.width}.")
         if self.back > self.every:
@@ -110,48 +78,36 @@ class Material(NamedTuple):
     """Sentence pairs as tokens."""
 
     vocabulary: Vocabulary
-    train: EncodedPairs
-    """right"""
-    held_out: EncodedPairs
-    test: EncodedPairs
-    references: list[str]
-    """of the test pairs"""
-
-
-def _folder(settings: TranslationSettings) -> Path:
-    if Path(settings.data).expanduser().is_dir():
-        return Path(settings.data).expanduser()
-    copy = local_folder(settings.data)
-    if copy is None:
-        raise UsageError(
-            f"{settings.data} is not here: set TUTELAGE_DATA to a folder that holds it, or "
-            "give --set data=FOLDER with sentence pairs in columns or files de and en."
-        )
-    return copy
+    train: Pairs  # right
+    held_out: Pairs
+    test: Pairs
+    references: list[str]  # of the test pairs
 
 
 @cache
 def read_material(settings: TranslationSettings) -> Material:
     """Read the pairs, in lower case as the paper's, once in each process."""
-    parts = read_pairs(_folder(settings), "de", "en")
+    folder = find_folder(
+        settings.data,
+        "set TUTELAGE_DATA to a folder that holds it, or give --set data=FOLDER with sentence "
+        "pairs in columns or files de and en",
+    )
+    parts = read_pairs(folder, "de", "en")
     if parts.held_out is None or parts.test is None:
         raise UsageError(f"{settings.data} lacks a held-out or a test part.")
-    rows = [
-        part.rows(torch.arange(len(part))[:number])
-        for part, number in zip(
-            parts, (settings.pairs, settings.held_out, settings.tested), strict=True
-        )
-        if part is not None
-    ]
-    low = [part.lower() for part in rows]
-    words = Vocabulary.learn([*low[0].sources, *low[0].targets], settings.words)
-    train, held_out, test = (encoded(part, words, settings.longest) for part in low)
-    return Material(words, train, held_out, test, list(low[2].targets))
+    sizes = settings.pairs, settings.held_out, settings.tested
+    train, held_out, test = (
+        part.rows(torch.arange(len(part))[:size]).lower()
+        for part, size in zip((parts.train, parts.held_out, parts.test), sizes, strict=True)
+    )
+    words = Vocabulary.learn([*train.sources, *train.targets], settings.words)
+    first, second, third = (
+        part.encoded(words, settings.longest) for part in (train, held_out, test)
+    )
+    return Material(words, first, second, third, list(test.targets))
 
 
-def spoilt(
-    noise: str, settings: TranslationSettings, right: EncodedPairs
-) -> tuple[EncodedPairs, Tensor]:
+def spoilt(noise: str, settings: TranslationSettings, right: Pairs) -> tuple[Pairs, Tensor]:
     """Spoil some pairs."""
     if noise == "masked":
         return masked(right, settings.pair_rate, settings.token_rate, seed=SPOILT_AT)
@@ -162,21 +118,17 @@ def spoilt(
 
 def build_translator(settings: TranslationSettings, words: int) -> Translator:
     """Build a Transformer that begins the same each time."""
-    sizes = {
-        "width": settings.width,
-        "hidden": 2 * settings.width,
-        "layers": settings.layers,
-        "heads": HEADS,
-    }
     with seeded(0, torch.device("cpu")):
-        special = PAD, START, END
         return marian(
-            words, special, **sizes, dropout=settings.dropout, longest=settings.longest
+            words,
+            (PAD, START, END),
+            width=settings.width,
+            hidden=2 * settings.width,
+            layers=settings.layers,
+            heads=HEADS,
+            dropout=settings.dropout,
+            longest=settings.longest,
         )
-
-
-def _root(step: int, warm_up: int) -> float:
-    return min((step + 1) / warm_up, (warm_up / (step + 1)) ** 0.5)
 
 
 def _first(
@@ -187,12 +139,12 @@ def _first(
     pairs, _ = spoilt(noise, settings, material.train)
     student = build_translator(settings, len(material.vocabulary)).to(place)
     rule = Adam(student.parameters(), settings.first_lr, (0.9, 0.98))
-    pace = LambdaLR(rule, partial(_root, warm_up=settings.warm_up))
+    warm_up = settings.warm_up
+    pace = LambdaLR(rule, lambda n: min((n + 1) / warm_up, (warm_up / (n + 1)) ** 0.5))
     objective = TokenCrossEntropy(settings.smoothing)
     tutor = Tutor(student, rule, Plain(), objective=objective)
-    for batch in islice(
-        endless(PairBatches(pairs, settings.first_batch, 0, place)), settings.first_steps
-    ):
+    batches = endless(PairBatches(pairs, settings.first_batch, 0, place))
+    for batch in islice(batches, settings.first_steps):
         tutor.step(batch)
         pace.step()
     return {name: tensor.cpu() for name, tensor in student.state_dict().items()}
@@ -209,11 +161,10 @@ def pretrained(
 @torch.no_grad()
 def mean_loss(student: Translator, batches: PairBatches) -> float:
     """Take the loss without smoothing."""
-    parts = [
-        TokenCrossEntropy()(student(batch.inputs), batch.targets)
-        for batch in batches.whole(100)
-    ]
-    return float(torch.cat(parts).mean())
+    loss = TokenCrossEntropy()
+    return float(
+        torch.cat([loss(student(b.inputs), b.targets) for b in batches.whole(100)]).mean()
+    )
 
 
 @torch.no_grad()
@@ -251,11 +202,30 @@ def separation(tutor: Tutor, batches: PairBatches, wrong: Tensor) -> Mapping[str
 def translation_bleu(
     student: Translator, test: PairBatches, settings: TranslationSettings, material: Material
 ) -> float:
-    """Judge a student's translations of the test pairs."""
-    said: dict[int, str] = {}
+    """BLEU of a student's translations of the test pairs."""
+    outputs: dict[int, str] = {}
     for batch in test.whole(100):
-        found = student.translate(
-            batch.inputs[:, 0], beams=settings.beams, longest=settings.longest
+        sources, options = batch.inputs[:, 0], (settings.beams, settings.longest)
+        texts = material.vocabulary.decode(student.translate(sources, *options))
+        outputs |= dict(zip(batch.ids.tolist(), texts, strict=True))
+    return bleu([outputs[n] for n in sorted(outputs)], material.references)
+
+
+def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
+    """Corpus BLEU in lower case, one reference a sentence, as sacreBLEU has it.
+
+    Without smoothing beyond sacreBLEU's own (exponential): where all outputs together have no
+    four words in a row it is 0, even if every word is right.
+
+    Source: Papineni et al. 2002; Post 2018, A Call for Clarity in Reporting BLEU Scores.
+    """
+    if len(outputs) != len(references) or not outputs:
+        raise UsageError(
+            f"{len(outputs)} outputs but {len(references)} references; give one for each, and "
+            "one at least."
         )
-        said |= dict(zip(batch.ids.tolist(), material.vocabulary.decode(found), strict=True))
-    return bleu([said[n] for n in sorted(said)], material.references, lower_case=True)
+    try:
+        from sacrebleu import corpus_bleu
+    except ImportError as error:
+        raise MissingExtraError("sacrebleu", "papers") from error
+    return float(corpus_bleu(list(outputs), [list(references)], lowercase=True).score)

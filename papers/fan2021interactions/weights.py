@@ -5,6 +5,7 @@ Fan et al. 2021, Figure 2. Figures: ``docs/results.md``.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,42 +13,97 @@ from sklearn.manifold import TSNE
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from papers.fan2021interactions.confident_learning import (
-    FOLDS,
-    label_quality,
-    out_of_sample,
-    probabilities,
-    scores,
-)
-from papers.fan2021interactions.noise import DIGITS, SMOKE
+from papers.fan2021interactions.noise import DIGITS, GPU, SMOKE
 from papers.fan2021interactions.reweighting import (
+    PLAIN,
+    Method,
     Settings,
     Trained,
-    Way,
+    check_arms,
     interactions,
     margin_loss,
-    ready,
+    material_of,
     train,
+    train_on,
 )
-from papers.fan2021interactions.reweighting_settings import material_of
 from papers.framework.drawings import Drawing, scatter
-from papers.framework.recipe import Outcome, Panel, Recipe, above, expectation
-from tutelage.errors import UsageError
+from papers.framework.recipe import Outcome, Panel, Recipe, above, below, expectation
+from papers.students import correlation
+from tutelage.errors import MissingExtraError, UsageError
 from tutelage.functional.student import tapped
+from tutelage.losses.objectives import logits_of
 from tutelage.models import default_tap
-from tutelage_cli.claims import Claim, Comparison
+from tutelage.randomness import mixed_seed
+from tutelage_cli.claims import Claim
+from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.noise import HUMAN, Noise
 from tutelage_cli.train.evaluation import AT_ONCE, Opinion
 from tutelage_cli.train.material import Material
 
-WAYS: Mapping[str, Way] = {
+METHODS: Mapping[str, Method] = {
     "T0": interactions("M1"),
     "T1": interactions("I0+M0"),
     "margin-loss": margin_loss("free"),
 }
 OUT_OF_SAMPLE = "confident-learning"
-DRAWN = 300
-"""images in a picture"""
+FOLDS = 4  # parts of the training set, each judged by a student of the others
+DRAWN = 300  # images in a picture
+
+
+class Unseen(NamedTuple):
+    """What students say of training images that they were not trained on."""
+
+    probabilities: Tensor  # [N, C], on the CPU
+    students: tuple[Trained, ...]  # one for each fold
+
+
+def scores() -> Any:
+    """The function of cleanlab that rates labels."""
+    try:
+        from cleanlab.rank import get_label_quality_scores
+    except ImportError as error:
+        raise MissingExtraError("cleanlab", "papers") from error
+    return get_label_quality_scores
+
+
+def label_quality(labels: Tensor, probabilities: Tensor) -> Tensor:
+    """How likely each label is right: its margin, once each class's threshold is taken off.
+
+    Without the thresholds, which are the mean confidence of the examples given a class, the
+    order would be that of margins, whatever confident learning adds to them.
+    """
+    rated = scores()(
+        labels.numpy(),
+        probabilities.double().numpy(),
+        method="normalized_margin",
+        adjust_pred_probs=True,
+    )
+    return torch.from_numpy(rated)
+
+
+@torch.no_grad()
+def probabilities(trained: Trained, batches: Batches) -> Tensor:
+    """What the student makes of some images, in evaluation mode."""
+    student = trained.tutor.student.eval()
+    found = [logits_of(student(batch.inputs)) for batch in batches.whole(AT_ONCE)]
+    return torch.cat(found).softmax(1).cpu()
+
+
+def out_of_sample(seed: int, settings: Settings, device: torch.device) -> Unseen:
+    """Train an untaught student for each fold, by the schedule of all other arms."""
+    material = material_of(settings, seed)
+    count = len(material.train)
+    draws = torch.Generator().manual_seed(mixed_seed(seed, FOLDS))
+    found, students = torch.empty(count, len(material.train.classes)), []
+    for rows in torch.randperm(count, generator=draws).chunk(FOLDS):
+        kept = torch.ones(count, dtype=torch.bool).index_fill(0, rows, False).nonzero()[:, 0]
+        truth = None if material.truth is None else material.truth[kept]
+        part = replace(material, train=material.train.rows(kept), truth=truth)
+        student = train_on(part, PLAIN, seed, settings, device)
+        left_out = replace(student.streams.train, images=material.train.rows(rows))
+        found[rows] = probabilities(student, left_out)
+        students.append(student)
+    return Unseen(found, tuple(students))
 
 
 def between_classes(weights: Tensor, classes: Tensor) -> float:
@@ -60,12 +116,6 @@ def between_classes(weights: Tensor, classes: Tensor) -> float:
     means = sums[present] / counts[present]
     share = (counts[present] * (means - w.mean()).square()).sum() / total
     return float(share) if total > 0 else 0.0
-
-
-def correlation(weights: Tensor, losses: Tensor) -> float:
-    """Pearson's, of weight and loss."""
-    pair = torch.stack([weights.double(), losses.double()])
-    return float(torch.corrcoef(pair)[0, 1].nan_to_num())
 
 
 @torch.no_grad()
@@ -105,7 +155,7 @@ def _facts(
     assert wrong is not None
     quality = label_quality(labels, probabilities)
     return {
-        "weight_loss": correlation(weights, losses),
+        "weight_loss": correlation(weights.double(), losses.double(), constant=0.0),
         "eta2": between_classes(weights, labels),
         "auroc": float(roc_auc_score(~wrong, weights)),
         "auroc_loss": float(roc_auc_score(~wrong, -losses)),
@@ -128,7 +178,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     """Train one student with one seed, and look at the weights of its training set."""
     if arm == OUT_OF_SAMPLE:
         return _unseen(seed, settings, device)
-    trained = train(WAYS[arm], seed, settings, device)
+    trained = train(METHODS[arm], seed, settings, device)
     seen, own = trained.opinion(), probabilities(trained, trained.streams.train)
     facts = _facts(seen.weights, seen.losses, own, trained.material)
     metrics = facts | {"error": trained.errors()["error"]}
@@ -144,7 +194,7 @@ def _prepare(settings: Settings) -> None:
     if noise.kind != HUMAN and noise.rate == 0:
         raise refused
     scores()
-    ready(WAYS, settings)
+    check_arms(METHODS, settings)
     wrong = material_of(settings, 0).wrong
     if wrong is None or not 0 < int(wrong.sum()) < len(wrong):
         raise refused
@@ -155,7 +205,7 @@ RECIPE = Recipe(
     title="Weights from surface facts fall with the loss; those from I0 and M0 go by class.",
     paper="l2tdi",
     where="Figure 2",
-    arms=(*WAYS, OUT_OF_SAMPLE),
+    arms=(*METHODS, OUT_OF_SAMPLE),
     metrics={
         "weight_loss": "correlation of weight and loss over the training set",
         "eta2": "share of the weights' variance between the classes of the labels",
@@ -168,7 +218,7 @@ RECIPE = Recipe(
     settings={
         "smoke": SMOKE,
         "mini": DIGITS,
-        "gpu": Settings(student="resnet20", examples=9000, epochs=20, every=5, teacher_lr=0.02),
+        "gpu": GPU,
         "paper": Settings(held_out=5000, batch=128, epochs=300, decay_at=(80 / 300, 120 / 300)),
     },
     minutes={"smoke": 0.5, "mini": 3, "gpu": 5, "paper": 120},
@@ -176,7 +226,7 @@ RECIPE = Recipe(
     claims=(
         Claim(
             "The weights of a teacher of surface facts (M1; T0) fall with the loss.",
-            (Comparison(("T0", "weight_loss"), "below", 0.0),),
+            below("weight_loss", "T0", 0.0),
         ),
         Claim(
             "Those of a teacher of internal state and label (I0 and M0; T1) go by the class "
@@ -186,21 +236,17 @@ RECIPE = Recipe(
         expectation(
             "Low weights of the teacher of margin and loss find wrong labels as well as the "
             "loss alone does, or better.",
-            (
-                Comparison(
-                    ("margin-loss", "auroc"),
-                    "above",
-                    ("margin-loss", "auroc_loss"),
-                    margin=-0.01,
-                ),
-            ),
+            above("auroc", "margin-loss", ("margin-loss", "auroc_loss"), margin=-0.01),
         ),
         expectation(
             "They do so as well as confident learning, or better: from the same student's "
             "predictions, and from those of students that never saw the image.",
-            tuple(
-                Comparison(("margin-loss", "auroc"), "above", other, margin=-0.01)
-                for other in (("margin-loss", "auroc_confident"), (OUT_OF_SAMPLE, "auroc"))
+            above(
+                "auroc",
+                "margin-loss",
+                ("margin-loss", "auroc_confident"),
+                OUT_OF_SAMPLE,
+                margin=-0.01,
             ),
         ),
     ),
@@ -210,18 +256,4 @@ RECIPE = Recipe(
         Panel("Internal states by weight, T1", "T1", "weights"),
     ),
     prepare=_prepare,
-    notes=(
-        "The paper draws the figure for clean CIFAR-10; here 40% of the labels are flipped, so "
-        "that weights have wrong labels to find. Settings at mini scale are those of "
-        "interactions-noise-flip.",
-        "In a linear teacher whose weights sum to one, the facts of M1 that a whole batch "
-        "shares (progress, mean loss, best accuracy) only move the level of the weights.",
-        "Confident learning is cleanlab's label quality by normalised margin, with the "
-        "thresholds of the classes taken off. It is meant for predictions out of sample: in "
-        f"the arm {OUT_OF_SAMPLE}, {FOLDS} untaught students each judge the quarter that they "
-        "were not trained on, the rating stands for the weight, and the error is the mean of "
-        f"{FOLDS} students with fewer images.",
-        f"The pictures show {DRAWN} training images of the first seed, drawn at random, and "
-        "the labels that they were given; internal states are laid out by t-SNE.",
-    ),
 )

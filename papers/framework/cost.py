@@ -9,8 +9,7 @@ from itertools import accumulate
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-Once = Callable[[], object]
-"""does the work once"""
+Once = Callable[[], object]  # does the work once
 
 
 def seconds(once: Once, device: torch.device) -> float:

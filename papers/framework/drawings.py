@@ -14,10 +14,8 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-LONGEST = 64
-"""pixels beyond which an image is reduced"""
-DIGITS = 4
-"""of a number that is only drawn"""
+LONGEST = 64  # pixels beyond which an image is reduced
+DIGITS = 4  # of a number that is only drawn
 
 Drawing = Mapping[str, Any]
 """plain values as JSON has them; ``kind`` says which function made them"""

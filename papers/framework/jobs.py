@@ -33,8 +33,7 @@ class Failure(NamedTuple):
 
     arm: str
     seed: int
-    reason: str
-    """one line; the traceback lies beside the job's place"""
+    reason: str  # one line; the traceback lies beside the job's place
 
 
 def run_job(run: Run, job: Job, settings: Any, device: str) -> dict[str, Any] | Failure:
@@ -154,10 +153,8 @@ def run_jobs(
     for job in jobs:
         job.error_file.unlink(missing_ok=True)  # of an earlier attempt
     workers = at_once or (1 if plan.device == "cuda" else os.cpu_count() or 1)
-    calls = [
-        joblib.delayed(run_job)(plan.recipe.run, job, plan.settings, plan.device)
-        for job in jobs
-    ]
+    call = joblib.delayed(run_job)
+    calls = [call(plan.recipe.run, job, plan.settings, plan.device) for job in jobs]
     place = _ray(plan.device) if backend == "ray" else contextlib.nullcontext(BrokenExecutor)
     why = DIED
     with place as death:

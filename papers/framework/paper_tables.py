@@ -1,4 +1,4 @@
-"""The numbers that the papers print, as data of the package."""
+"""The numbers that the papers print, and notes on what differs, as data of the package."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -20,13 +20,10 @@ class Number(NamedTuple):
     """One cell of a paper's table."""
 
     value: float
-    spread: float | None
-    """what is printed after the ±; None where nothing is"""
+    spread: float | None  # what is printed after the ±; None where nothing is
     unit: str
-    decimals: int
-    """that the table prints in this column"""
-    note: str
-    """where the number needed reading; else nothing"""
+    decimals: int  # that the table prints in this column
+    note: str  # where the number needed reading; else nothing
 
 
 def printed(paper: str, table: str, row: str, column: str) -> Number:
@@ -51,8 +48,17 @@ def _cells(paper: str, table: str) -> dict[tuple[str, str], Mapping[str, Any]]:
     return {(str(r["row"]), str(r["column"])): r for r in chosen}
 
 
-@cache
 def _records() -> list[Mapping[str, Any]]:
-    file = resources.files("papers.framework").joinpath("paper_tables.yaml")
+    return _read("paper_tables.yaml")["records"]
+
+
+def notes_on(recipe: str) -> list[str]:
+    """What differs from the paper in a recipe, or is not said there; a sentence each."""
+    return _read("notes.yaml").get(recipe, [])
+
+
+@cache
+def _read(name: str) -> Mapping[str, Any]:
+    file = resources.files("papers.framework").joinpath(name)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where it exists
-    return yaml.load(file.read_text("utf-8"), Loader=loader)["records"]
+    return yaml.load(file.read_text("utf-8"), Loader=loader)

@@ -16,8 +16,7 @@ from tutelage.storage.json_files import environment
 from tutelage_cli.config.settings_files import changed as replaced
 from tutelage_cli.config.settings_files import to_plain
 
-DECIDING = ("tutelage", "torch")
-"""packages whose release decides what a job measures"""
+DECIDING = ("tutelage", "torch")  # packages whose release decides what a job measures
 
 
 class Job(NamedTuple):
@@ -44,13 +43,10 @@ class Plan(NamedTuple):
     recipe: Recipe
     scale: str
     settings: Any
-    changed: Mapping[str, Any]
-    """settings that are not those of the scale"""
+    changed: Mapping[str, Any]  # settings that are not those of the scale
     seeds: int
-    device: str
-    """cpu or cuda"""
-    root: Path
-    """folder of results/, docs/ and runs/"""
+    device: str  # cpu or cuda
+    root: Path  # folder of results/, docs/ and runs/
 
     @property
     def folder(self) -> Path:

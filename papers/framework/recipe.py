@@ -4,14 +4,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from papers.framework.args import SCALES
 from papers.framework.drawings import Drawing
 from papers.framework.paper_tables import PAPERS, printed
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim, Comparison, Measure
 
 
 class Outcome(NamedTuple):
@@ -29,12 +29,9 @@ class Plot(NamedTuple):
     """Series of some arms in one pair of axes, each the mean over seeds with their range."""
 
     title: str
-    label: str
-    """of the upright axis"""
-    lines: Mapping[str, tuple[str, str]]
-    """what the legend says, to arm and series"""
-    across: str = "epoch"
-    """what the series are over"""
+    label: str  # of the upright axis
+    lines: Mapping[str, tuple[str, str]]  # what the legend says, to arm and series
+    across: str = "epoch"  # what the series are over
 
 
 class Panel(NamedTuple):
@@ -42,8 +39,7 @@ class Panel(NamedTuple):
 
     title: str
     arm: str
-    drawing: str
-    """its name in the arm's outcome"""
+    drawing: str  # its name in the arm's outcome
 
 
 Run = Callable[[str, int, Any, torch.device], Outcome]
@@ -59,36 +55,27 @@ class Recipe:
     """One table or figure of a paper, as something that can be run and can fail."""
 
     name: str
-    title: str
-    """one line"""
-    paper: str
-    """one of ``papers.framework.paper_tables.PAPERS``"""
-    where: str
-    """the paper's table or figure, as in ``"Table 1, Figure 2"``"""
+    title: str  # one line
+    paper: str  # one of ``papers.framework.paper_tables.PAPERS``
+    where: str  # the paper's table or figure, as in ``"Table 1, Figure 2"``
     arms: tuple[str, ...]
-    metrics: Mapping[str, str]
-    """what each metric is, with its unit"""
-    settings: Mapping[str, Any]
-    """a frozen dataclass by scale"""
+    metrics: Mapping[str, str]  # what each metric is, with its unit
+    settings: Mapping[str, Any]  # a frozen dataclass by scale
     minutes: Mapping[str, float]
     """expected for three seeds by scale: smoke and mini on two CPU cores with nothing else to
     do, gpu and paper on one H100-class card"""
-    run: Run
-    """a function of a module, which another process can import, or a partial of one"""
+    run: Run  # a function of a module, which another process can import, or a partial of one
     claims: tuple[Claim, ...]
-    table: str = ""
-    """the table of the paper's numbers below; nothing where it prints none"""
+    table: str = ""  # the table of the paper's numbers below; nothing where it prints none
     printed: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     """arm and metric, to the row and column of ``table``"""
-    plots: tuple[Plot | Panel, ...] = ()
-    """what the figure shows, two beside one another"""
+    plots: tuple[Plot | Panel, ...] = ()  # what the figure shows, two beside one another
     prepare: Callable[[Any], object] = nothing
     """called with the settings before any job: reads the data once, so that it is cached, or
     told in one line where it is missing"""
     notes: tuple[str, ...] = ()
-    """what differs from the paper, or is not said there; a sentence each"""
-    repeatable: bool = True
-    """whether a job gives the same numbers again; times do not"""
+    """what is to be said of this machine, besides the recipe's entry in ``notes.yaml``"""
+    repeatable: bool = True  # whether a job gives the same numbers again; times do not
 
     def __post_init__(self) -> None:
         self._check_scales()
@@ -126,23 +113,31 @@ def expectation(text: str, comparisons: tuple[Comparison, ...]) -> Claim:
     return Claim(text, comparisons, of_paper=False)
 
 
-def above(metric: str, arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
-    """Comparisons of an arm's metric with others', for claims that it is higher."""
-    return tuple(Comparison((arm, metric), "above", (o, metric), margin) for o in others)
+Other = str | float | Measure
+"""what a metric is compared with: the same of another arm, a bound, or any other measure"""
 
 
-def below(metric: str, arm: str, *others: str, margin: float = 0.0) -> tuple[Comparison, ...]:
-    """Comparisons of an arm's metric with others', for claims that it is lower."""
-    return tuple(Comparison((arm, metric), "below", (o, metric), margin) for o in others)
+def above(metric: str, arm: str, *others: Other, margin: float = 0.0) -> tuple[Comparison, ...]:
+    """Comparisons for claims that an arm's metric is higher."""
+    return _compared("above", (arm, metric), others, margin)
+
+
+def below(metric: str, arm: str, *others: Other, margin: float = 0.0) -> tuple[Comparison, ...]:
+    """Comparisons for claims that an arm's metric is lower."""
+    return _compared("below", (arm, metric), others, margin)
+
+
+def _compared(
+    side: Literal["above", "below"], what: Measure, others: Iterable[Other], margin: float
+) -> tuple[Comparison, ...]:
+    measures = [(other, what[1]) if isinstance(other, str) else other for other in others]
+    return tuple(Comparison(what, side, other, margin) for other in measures)
 
 
 def better(arm: str, *others: str) -> tuple[Comparison, ...]:
     """Comparisons with other arms, for claims of a higher test accuracy and a lower loss."""
-    return tuple(
-        comparison
-        for other in others
-        for comparison in (*above("test_accuracy", arm, other), *below("test_loss", arm, other))
-    )
+    pairs = [above("test_accuracy", arm, o) + below("test_loss", arm, o) for o in others]
+    return tuple(comparison for pair in pairs for comparison in pair)
 
 
 def curves(

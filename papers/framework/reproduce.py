@@ -1,41 +1,38 @@
-"""One reproduction, from its arguments to its result, with a progress display."""
+"""One reproduction, from its arguments to what is printed, with a progress display."""
 
 import contextlib
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from papers.framework import page
 from papers.framework.args import Reproduce
 from papers.framework.figure import write_figure
 from papers.framework.jobs import Failure, missing, run_jobs
-from papers.framework.page import write_page
 from papers.framework.plan import Job, Plan, plan
 from papers.framework.recipe import Recipe
-from papers.framework.results import result, store
+from papers.framework.results import Row, result, rows, store
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_error
 from tutelage_cli.runner.run_folder import sweep
-from tutelage_cli.terminal import Pace, clock, listed, say
+from tutelage_cli.terminal import Pace, clock, listed, say, say_table
 
-POLLED_EVERY = 0.25
-"""seconds between two checks of the jobs' files"""
-PRINTED_EVERY = 60.0
-"""seconds between two lines elsewhere while no job ends"""
-FIGURES = 3
-"""metrics of a finished job that are printed, at most"""
+POLLED_EVERY = 0.25  # seconds between two checks of the jobs' files
+PRINTED_EVERY = 60.0  # seconds between two lines while no job ends, where no bar shows it
+MOST_FIGURES, MOST_FAILURES = 3, 10
+"""metrics of a finished job and failed jobs that are printed, at most"""
 
 
 @contextlib.contextmanager
 def watching(console: Console, jobs: Sequence[Job]) -> Iterator[None]:
     """Show which jobs are finished until the block ends, whatever process they run in."""
     done = threading.Event()
-    show = _bar if console.is_terminal else _lines
-    watcher = threading.Thread(target=show, args=(console, jobs, done), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(console, jobs, done), daemon=True)
     watcher.start()
     try:
         yield
@@ -44,38 +41,33 @@ def watching(console: Console, jobs: Sequence[Job]) -> Iterator[None]:
         watcher.join()
 
 
-def _bar(console: Console, jobs: Sequence[Job], done: threading.Event) -> None:
-    pace = Pace()
-    columns = (TextColumn("jobs"), BarColumn(bar_width=20), MofNCompleteColumn())
+def _watch(console: Console, jobs: Sequence[Job], done: threading.Event) -> None:
+    # a bar on a terminal; elsewhere a line for each job, and one a minute
+    pace, waiting, printed, last = Pace(), list(jobs), 0.0, False
     text = TextColumn("{task.description}", markup=False)
-    with Progress(*columns, text, console=console) as progress:
-        bar, ended = progress.add_task("", total=len(jobs)), 0
-        for fresh in _ending(jobs, done):
-            for job in fresh:
-                ended += 1
-                say(progress.console, listed(_name(job), figures(job.file)))
-            progress.update(bar, completed=ended, description=_far(pace, ended, len(jobs)))
+    columns = TextColumn("jobs"), BarColumn(bar_width=20), MofNCompleteColumn(), text
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("", total=len(jobs))
+        if progress.disable:
+            say(console, f"running {len(jobs)} jobs: every arm with every seed")
+        while not last:
+            last = done.wait(POLLED_EVERY)
+            for job in [job for job in waiting if _ended(job)]:
+                waiting.remove(job)
+                say(progress.console, _line(job, len(jobs) - len(waiting), jobs, pace))
+                printed = pace.seconds
+            ended = len(jobs) - len(waiting)
+            so_far = listed(f"{clock(pace.seconds)} so far", pace.left(ended, len(jobs)))
+            progress.update(bar, completed=ended, description=so_far)
+            if progress.disable and waiting and pace.seconds - printed > PRINTED_EVERY:
+                printed = pace.seconds
+                say(console, listed(f"{ended} of {len(jobs)}", so_far))
 
 
-def _lines(console: Console, jobs: Sequence[Job], done: threading.Event) -> None:
-    pace, ended, printed = Pace(), 0, 0.0
-    say(console, f"running {len(jobs)} jobs: every arm with every seed")
-    for fresh in _ending(jobs, done):
-        for job in fresh:
-            ended, printed = ended + 1, pace.seconds
-            line = f"{ended} of {len(jobs)}: {_name(job)}"
-            say(console, listed(line, figures(job.file), _far(pace, ended, len(jobs))))
-        if pace.seconds - printed > PRINTED_EVERY and ended < len(jobs):
-            printed = pace.seconds
-            say(console, listed(f"{ended} of {len(jobs)}", _far(pace, ended, len(jobs))))
-
-
-def _far(pace: Pace, ended: int, jobs: int) -> str:
-    return listed(f"{clock(pace.seconds)} so far", pace.left(ended, jobs))
-
-
-def _name(job: Job) -> str:
-    return f"{job.arm}, seed {job.seed}" + ("" if job.file.exists() else " failed")
+def _line(job: Job, ended: int, jobs: Sequence[Job], pace: Pace) -> str:
+    name = f"{job.arm}, seed {job.seed}" + ("" if job.file.exists() else " failed")
+    left = pace.left(ended, len(jobs))
+    return listed(f"{ended} of {len(jobs)}: {name}", figures(job.file), left)
 
 
 def figures(file: Path) -> str:
@@ -85,17 +77,7 @@ def figures(file: Path) -> str:
     except (OSError, ValueError, LookupError, TypeError, AttributeError):  # failed, or damaged
         return ""
     known = [(name, value) for name, value in metrics if isinstance(value, int | float)]
-    return ", ".join(f"{name} {value:.4g}" for name, value in known[:FIGURES])
-
-
-def _ending(jobs: Sequence[Job], done: threading.Event) -> Iterator[list[Job]]:
-    """Look again and again, a last time when all is done."""
-    waiting, last = list(jobs), False
-    while not last:
-        last = done.wait(POLLED_EVERY)
-        fresh = [job for job in waiting if _ended(job)]
-        waiting = [job for job in waiting if job not in fresh]
-        yield fresh
+    return ", ".join(f"{name} {value:.4g}" for name, value in known[:MOST_FIGURES])
 
 
 def _ended(job: Job) -> bool:
@@ -105,13 +87,10 @@ def _ended(job: Job) -> bool:
 class Found(NamedTuple):
     """What came of it."""
 
-    content: dict[str, Any]
-    """of the JSON file"""
+    content: dict[str, Any]  # of the JSON file
     failures: list[Failure]
-    files: tuple[Path, ...]
-    """what was written: JSON, figure where there is one, page"""
-    folder: Path
-    """where the finished jobs lie"""
+    files: tuple[Path, ...]  # what was written: JSON, figure where there is one, page
+    folder: Path  # where the finished jobs lie
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -150,4 +129,36 @@ def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -
     if content["plots"]:
         files.append(files[0].with_suffix(".svg"))
         write_figure(content, files[1])
-    return Found(content, failures, (*files, write_page(todo.root)), todo.folder)
+    return Found(content, failures, (*files, page.write_page(todo.root)), todo.folder)
+
+
+def print_result(console: Console, found: Found) -> None:
+    """Print the paper's numbers beside ours, every claim with its verdict, and the files."""
+    content = found.content
+    every = rows(content)
+    counted = [row for row in every if _is_printed(row, content["claims"])]
+    say_table(console, page.HEADER, [page.cells(row) for row in counted])
+    if content["scale"] != "paper":
+        scale = content["scale"]
+        say(console, f"Scale {scale}: the settings are not the paper's; see its claims.")
+    say(console, page.score(every))
+    for claim in content["claims"]:
+        say(console, f"\nClaim: {page.claim_text(claim)}\nVerdict: {claim['verdict']}")
+        for judged in claim["comparisons"]:
+            say(console, f"  {judged['text']}: {judged['verdict']}; {page.reason(judged)}")
+    say(console, f"\nRule: {content['claim']['rule']}")
+    say(console, f"{content['recipe']}, {content['scale']}: {content['claim']['verdict']}")
+    for file in found.files:
+        say(console, f"Written: {file}")
+    for failure in found.failures[:MOST_FAILURES]:
+        say(console, f"FAILED {failure.arm}, seed {failure.seed}: {failure.reason}")
+    if found.failures:
+        more = len(found.failures) - MOST_FAILURES
+        say(console, f"and {more} more" if more > 0 else "")
+        where = f"Tracebacks are in {found.folder}"
+        say(console, f"{where}; the same command runs what is missing.")
+
+
+def _is_printed(row: Row, claims: Sequence[Mapping[str, Any]]) -> bool:
+    spoken = [tuple(m) for c in claims for j in c["comparisons"] for m in j["measures"]]
+    return bool(row.match) or (row.arm, row.metric) in spoken

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from papers.framework.args import SCALES
 from papers.framework.jobs import Failure, finished
-from papers.framework.paper_tables import PAPERS, printed
+from papers.framework.paper_tables import PAPERS, notes_on, printed
 from papers.framework.plan import Plan
 from papers.framework.recipe import Panel, Recipe
 from tutelage.errors import UsageError
@@ -30,12 +30,10 @@ class Row(NamedTuple):
 
     arm: str
     metric: str
-    values: tuple[float | None, ...]
-    """one a seed"""
+    values: tuple[float | None, ...]  # one a seed
     paper: Mapping[str, Any] | None
     """the printed number as plain values; None where none is printed"""
-    match: str
-    """``WITHIN``, ``MISSED``, ``OPEN``, or nothing where none is printed"""
+    match: str  # ``WITHIN``, ``MISSED``, ``OPEN``, or nothing where none is printed
 
     @property
     def known(self) -> list[float]:
@@ -68,7 +66,7 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
         "failed": [failure._asdict() for failure in failures],
         "settings": to_plain(plan.settings),
         "changed": dict(plan.changed),
-        "notes": list(recipe.notes),
+        "notes": [*notes_on(recipe.name), *recipe.notes],
         "hardware": sorted({record["hardware"] for record in found}),
         "versions": _versions(found),
         "seconds": round(sum(record["seconds"] for record in found), 1),
@@ -96,11 +94,9 @@ def _drawings(plan: Plan, records: Mapping[tuple[str, int], Any]) -> dict[str, d
 
 
 def _printed(recipe: Recipe) -> list[dict[str, Any]]:
-    cells = recipe.printed.items()
     return [
-        {"arm": arm, "metric": metric}
-        | printed(recipe.paper, recipe.table, row, column)._asdict()
-        for (arm, metric), (row, column) in cells
+        {"arm": arm, "metric": metric, **printed(recipe.paper, recipe.table, *cell)._asdict()}
+        for (arm, metric), cell in recipe.printed.items()
     ]
 
 

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from tutelage.errors import MissingExtraError, UnsupportedStudentError
 
-STATE = "state"
-"""the tap that gives the mean decoder state [B, D]"""
+STATE = "state"  # the tap that gives the mean decoder state [B, D]
 
 
 class MeanState(nn.Module):
@@ -54,7 +53,7 @@ class Translator(nn.Module):
         return logits if bias is None else logits + bias
 
     @torch.no_grad()
-    def translate(self, sources: Tensor, *, beams: int, longest: int) -> list[list[int]]:
+    def translate(self, sources: Tensor, beams: int, longest: int) -> list[list[int]]:
         """Translations by beam search, in evaluation mode."""
         training = self.model.training
         self.model.eval()

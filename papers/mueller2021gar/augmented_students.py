@@ -13,11 +13,11 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
+from papers.framework.settings import CountOrZero, RecipeSettings, Student
 from papers.students import build_network, evaluate, fit, limited, sgd
 from tutelage.augment import StandardAugmentation, UniformAugment
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
-from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import GradientAlignment
 from tutelage.signals.policy_gradients import normalised, policy_gradient
@@ -25,57 +25,41 @@ from tutelage.signals.protocol import Judge
 from tutelage.teachers import LearnedAugmentation, Plain
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Params, Window
-from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.images import Splits
 from tutelage_cli.data.sources import read
 
-STILL = ("frozen", "random")
-"""policies that do not learn"""
+STILL = ("frozen", "random")  # policies that do not learn
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or those of its code's base recipe."""
 
-    student: str = "wrn-28-10"
-    examples: int = 50_000
-    """training images, class balanced"""
-    tested: int = 10_000
-    """test images, class balanced"""
-    batch: int = 256
-    """images per student step"""
-    epochs: int = 200
-    """every step's images count, augmented or not"""
-    lr: float = 0.2
-    """of SGD with Nesterov momentum, falling to 0 along a cosine"""
-    warm_up: float = 0.025
-    """share of the run in which it rises to that"""
-    cutout: int = 16
+    student: Student = "wrn-28-10"
+    examples: int = 50_000  # training images, class balanced
+    tested: int = 10_000  # test images, class balanced
+    batch: int = 256  # images per student step
+    epochs: int = 200  # every step's images count, augmented or not
+    lr: float = 0.2  # of SGD with Nesterov momentum, falling to 0 along a cosine
+    warm_up: float = 0.025  # share of the run in which it rises to that
+    cutout: CountOrZero = 16
     """side of the square that is cut out in training, pixels; 0 for none"""
-    teacher_lr: float = 0.1
-    """of Adam on the policy's logits"""
+    teacher_lr: float = 0.1  # of Adam on the policy's logits
 
     def __post_init__(self) -> None:
-        at_least_one(self, "examples", "tested", "batch", "epochs")
-        not_negative(self, "lr", "cutout", "teacher_lr")
-        if not 0 <= self.warm_up < 1:
+        super().__post_init__()
+        if self.warm_up >= 1:
             raise UsageError(f"warm_up is a share in [0, 1), got {self.warm_up:g}.")
-        require_student(self.student)
 
 
 class Trained(NamedTuple):
     """A student at the end, and what became of its policy."""
 
-    test: dict[str, float]
-    """``test_accuracy`` in percent, ``test_loss`` in nats"""
-    losses: list[float]
-    """mean training loss of each epoch, nats"""
+    test: dict[str, float]  # ``test_accuracy`` in percent, ``test_loss`` in nats
+    losses: list[float]  # mean training loss of each epoch, nats
     teacher: LearnedAugmentation | None
-    effect: "KeepEffect"
-    """of its policy's operations; empty without one"""
-    fitted: float
-    """accuracy on the training images as they are, percent"""
+    effect: "KeepEffect"  # of its policy's operations; empty without one
+    fitted: float  # accuracy on the training images as they are, percent
 
 
 @dataclass(frozen=True)
@@ -138,10 +122,7 @@ class Tallied:
         return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
 
 
-@cache
-def splits(data: str) -> Splits:
-    """Images by name, read once in each process."""
-    return read(data)
+splits = cache(read)  # images by name, read once in each process
 
 
 def train(
@@ -162,11 +143,9 @@ def train(
     test = limited(splits(data).test, settings.tested, mixed_seed(0, 2))
     mean, std = (values.tolist() for values in statistics(training))
     network = build_network(settings.student, training, mixed_seed(seed, 0))
-    standard = StandardAugmentation(
-        mean, std, pad=4 if moved else 0, flip=moved, side=settings.cutout
-    )
-    student = nn.Sequential(standard, network)
-    student = student.to(device)
+    pad = 4 if moved else 0
+    standard = StandardAugmentation(mean, std, pad=pad, flip=moved, side=settings.cutout)
+    student = nn.Sequential(standard, network).to(device)
     effect = KeepEffect()
     tutor = _tutored(student, policy, space, settings, seed, effect)
     uniform = UniformAugment(space_name=space)
@@ -191,14 +170,8 @@ def kept(
 ) -> tuple[list[float], list[float]]:
     """The mean keep probability of some operations, and of the others, over epochs."""
     steps, past = teacher.history()
-    last = [
-        max(
-            i
-            for i, step in enumerate(steps)
-            if step <= (epoch + 1) / epochs * int(teacher.taken)
-        )
-        for epoch in range(epochs)
-    ]
+    ends = [(epoch + 1) / epochs * int(teacher.taken) for epoch in range(epochs)]
+    last = [max(i for i, step in enumerate(steps) if step <= end) for end in ends]
     these = torch.tensor([name in names for name in teacher.space.operations])
     keep = past[last, :, 0].cpu()
     return keep[:, these].mean(1).tolist(), keep[:, ~these].mean(1).tolist()

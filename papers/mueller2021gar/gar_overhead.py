@@ -21,6 +21,7 @@ from torch.optim import SGD, Adam, Optimizer
 
 from papers.framework.cost import Once, interleaved, peak_bytes
 from papers.framework.recipe import Outcome, Recipe, expectation
+from papers.framework.settings import RecipeSettings
 from tutelage.models.catalogue import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import GradientAlignment, Lookahead
@@ -28,7 +29,6 @@ from tutelage.signals.products import Alignment
 from tutelage.teachers import LossWeigher, SplitSampler
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Params
-from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim, Comparison
 
 CLASSES, PARTS = 10, 10
@@ -39,8 +39,7 @@ class Material(NamedTuple):
 
     student: nn.Module
     optimizer: Optimizer
-    batches: Iterator[Batch]
-    """without end"""
+    batches: Iterator[Batch]  # without end
 
 
 def material(name: str, size: int, seed: int, device: torch.device) -> Material:
@@ -145,7 +144,7 @@ def with_higher(material: Material) -> Once:
 
 
 HIGHER = find_spec("higher") is not None
-WAYS: Mapping[str, Callable[[Material], Once]] = {
+METHODS: Mapping[str, Callable[[Material], Once]] = {
     "ghost": partial(rewarded, Alignment("ghost")),
     "forward": partial(rewarded, Alignment("forward")),
     "difference": partial(rewarded, Alignment("difference")),
@@ -158,35 +157,28 @@ WAYS: Mapping[str, Callable[[Material], Once]] = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's."""
 
-    depth: int = 28
-    """of the wide ResNet"""
-    widen: int = 10
-    """of the wide ResNet"""
-    batch: int = 128
-    """images per step"""
-    rounds: int = 9
-    """times that a plain step and the arm's are taken in turn"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "depth", "widen", "batch", "rounds")
+    depth: int = 28  # of the wide ResNet
+    widen: int = 10  # of the wide ResNet
+    batch: int = 128  # images per step
+    rounds: int = 9  # times that a plain step and the arm's are taken in turn
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Measure an arm beside plain steps, in one process."""
     name = f"wrn-{settings.depth}-{settings.widen}"
-    ways: dict[str, Callable[[], Once]] = {
-        k: lambda way=way: way(material(name, settings.batch, seed, device))
-        for k, way in {"plain": plain, arm: WAYS[arm]}.items()
+    methods: dict[str, Callable[[], Once]] = {
+        k: lambda method=method: method(material(name, settings.batch, seed, device))
+        for k, method in {"plain": plain, arm: METHODS[arm]}.items()
     }
-    ready = {k: build() for k, build in ways.items()}
+    ready = {k: build() for k, build in methods.items()}
     for once in (*ready.values(), *ready.values()):
         once()
     times = interleaved(ready, settings.rounds, device)
     ready.clear()
-    peaks = {k: peak_bytes(build, device) for k, build in ways.items()}
+    peaks = {k: peak_bytes(build, device) for k, build in methods.items()}
     slower = median(a / b for a, b in zip(times[arm], times["plain"], strict=True))
     return Outcome({"time": slower, "memory": peaks[arm] / peaks["plain"]})
 
@@ -207,7 +199,7 @@ RECIPE = Recipe(
     title="A reward by gradient alignment costs little, a direct meta-gradient several steps.",
     paper="gar",
     where="Sections 3 and 4, cost",
-    arms=tuple(WAYS),
+    arms=tuple(METHODS),
     metrics={"time": "of a step, in plain steps", "memory": "peak, in that of plain steps"},
     settings={
         "smoke": Settings(depth=10, widen=1, batch=4, rounds=1),
@@ -243,17 +235,5 @@ RECIPE = Recipe(
         **{(arm, "memory"): (ROWS[arm], "memory") for arm in DIRECT},
         **{(arm, "time"): ("both", "step time") for arm in DIRECT},
     },
-    notes=(
-        "ghost, forward and difference give every example's reward in every step and teach a "
-        "sampler of ten parts; lookahead arms teach a network from losses to weights; "
-        "chain-rule and higher give the meta-gradient of one weight per example, and teach "
-        "nothing.",
-        "chain-rule and lookahead-next use the next step's gradient; higher and the other "
-        "lookahead arms take a batch of their own to judge, with a forward and backward pass.",
-        "Time is the median ratio of steps taken in turn; memory is what torch's allocator "
-        "holds at the peak, weights and momentum included.",
-        "The images are random: what they show does not change what a step costs.",
-        "The paper gives its own cost as bounds, which the first claim has, for a P100.",
-        *(() if HIGHER else ("higher is not installed here, and so was not measured.",)),
-    ),
+    notes=() if HIGHER else ("higher is not installed here, and so was not measured.",),
 )

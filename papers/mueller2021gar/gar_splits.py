@@ -11,17 +11,17 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor, nn
-from torch.optim import SGD, Adam
+from torch.optim import Adam
 
-from papers.framework.recipe import Outcome, Plot, Recipe, expectation
-from papers.students import splits
+from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
+from papers.framework.settings import RecipeSettings
+from papers.students import accuracy, sgd, splits
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.signals import GradientAlignment, NextStepLoss, Signal
 from tutelage.teachers import SplitSampler
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.claims import Claim, Comparison
 from tutelage_cli.data.images import ImageSet
 
@@ -33,8 +33,7 @@ class Parts(NamedTuple):
 
     images: UInt8[Tensor, "N channels H W"]
     labels: Int64[Tensor, "N"]
-    size: int
-    """examples in a part"""
+    size: int  # examples in a part
 
 
 def spoilt_parts(
@@ -76,33 +75,18 @@ ARMS = (
 TABLE = {"fc": "FC", "fc-bn": "FC_BN", "cnn-bn": "CNN_BN"}
 """what the paper calls the networks that it measured"""
 
-BOUNDS: Sequence[tuple[str, Literal["above", "below"], float]] = (
-    ("noisy_auc", "below", 0.8),
-    ("other_auc", "above", 0.92),
-)
-"""what pressing a part down means; nine tenths is the uniform share"""
-
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's."""
 
-    examples: int = 50_000
-    """training images, in parts of equal size"""
-    tested: int = 10_000
-    """test images"""
+    examples: int = 50_000  # training images, in parts of equal size
+    tested: int = 10_000  # test images
     parts: int = 10
-    batch: int = 1000
-    """images per student step"""
+    batch: int = 1000  # images per student step
     epochs: int = 10
-    aggregate: int = 10
-    """student steps between two teacher steps"""
-    teacher_lr: float = 0.1
-    """of Adam on the logits of the parts"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "examples", "tested", "parts", "batch", "epochs", "aggregate")
-        not_negative(self, "teacher_lr")
+    aggregate: int = 10  # student steps between two teacher steps
+    teacher_lr: float = 0.1  # of Adam on the logits of the parts
 
 
 def _network(name: str) -> nn.Module:
@@ -130,46 +114,36 @@ def train(tutor: Tutor, parts: Parts, settings: Settings, seed: int) -> tuple[Te
     return p.cpu(), torch.stack(losses).view(settings.epochs, -1).mean(1).cpu()
 
 
-def tutored(
-    student: nn.Module,
-    sampler: SplitSampler,
-    reward: str,
-    lr: float,
-    settings: Settings,
-    seed: int,
-) -> Tutor:
-    """The student with its optimiser, and its sampler with the way it learns."""
-    rule = SGD(student.parameters(), lr, momentum=0.9, nesterov=True, weight_decay=5e-4)
-    if reward not in REWARDS:
-        return Tutor(student, rule, sampler, seed=seed)
-    learner = Adam(sampler.parameters(), settings.teacher_lr)
-    signal, aggregate = REWARDS[reward], settings.aggregate
-    return Tutor(student, rule, sampler, learner, signal=signal, aggregate=aggregate, seed=seed)
-
-
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student with one seed."""
     name, reward, noise = arm.split(".")
     kind, lr = NETWORKS[name]
-    data, test = (
-        splits("cifar10").train,
-        splits("cifar10").test.rows(torch.arange(settings.tested)),
-    )
     spoil: Spoilt = "images" if noise == "images" else "labels"
-    cut = settings.examples, settings.parts
+    data, cut = splits("cifar10").train, (settings.examples, settings.parts)
     made = spoilt_parts(data, *cut, spoil=spoil, seed=mixed_seed(seed, 1))
     parts = Parts(made.images.to(device), made.labels.to(device), made.size)
     with seeded(mixed_seed(seed, 0), torch.device("cpu")):
         student = _network(kind).to(device)
     sampler = SplitSampler([parts.size] * settings.parts).to(device)
-    tutor = tutored(student, sampler, reward, lr, settings, seed)
+    tutor = Tutor(
+        student,
+        sgd(student, lr),
+        sampler,
+        Adam(sampler.parameters(), settings.teacher_lr) if reward in REWARDS else None,
+        signal=REWARDS.get(reward),
+        aggregate=settings.aggregate if reward in REWARDS else 1,
+        seed=seed,
+    )
     p, losses = train(tutor, parts, settings, seed)
-    area = torch.trapezoid(p, dim=0)
+    area, test = torch.trapezoid(p, dim=0), splits("cifar10").test
+    shown = slice(settings.tested)
+    with torch.no_grad():
+        logits = student.eval()(_scaled(test.images[shown].to(device))).cpu()
     metrics = {
         "noisy_auc": float(area[0]),
         "other_auc": float(area[1:].mean()),
         "train_loss": float(losses[-1]),
-        "test_accuracy": _accuracy(student, test, device),
+        "test_accuracy": accuracy(logits, test.labels[shown]),
     }
     return Outcome(metrics, {"noisy part": p[:, 0].tolist(), "training loss": losses.tolist()})
 
@@ -178,20 +152,14 @@ def _scaled(images: Tensor) -> Tensor:
     return images.float() / 127.5 - 1
 
 
-@torch.no_grad()
-def _accuracy(student: nn.Module, test: ImageSet, device: torch.device) -> float:
-    # in percent
-    answers = student.eval()(_scaled(test.images.to(device))).argmax(1).cpu()
-    return 100 * float((answers == test.labels).float().mean())
+def _below_uniform(arm: str) -> tuple[Comparison, ...]:
+    # the noisy part falls, and the others do not; nine tenths is the uniform share
+    return below("noisy_auc", arm, 0.8) + above("other_auc", arm, 0.92)
 
 
 def _pressed_down(name: str) -> tuple[Comparison, ...]:
-    # the noisy part falls, and the others do not
     gar, nslr = f"{name}.gar.labels", f"{name}.nslr.labels"
-    return (
-        *(Comparison((gar, metric), side, bound) for metric, side, bound in BOUNDS),
-        Comparison((gar, "noisy_auc"), "below", (nslr, "noisy_auc"), margin=0.1),
-    )
+    return _below_uniform(gar) + below("noisy_auc", gar, nslr, margin=0.1)
 
 
 def _curves(title: str, label: str, series: str, nets: Sequence[str]) -> Plot:
@@ -233,16 +201,12 @@ RECIPE = Recipe(
         ),
         Claim(
             "The next step's loss, one number for a whole batch, does not single the part out.",
-            (Comparison(("fc-bn.nslr.labels", "noisy_auc"), "above", 0.88),),
+            above("noisy_auc", "fc-bn.nslr.labels", 0.88),
         ),
         Claim("So it is with the small convolutional network.", _pressed_down("cnn-bn-slow")),
         expectation(
             "GAR drives a part whose images are noise down, too.",
-            tuple(
-                Comparison((f"{name}.gar.images", metric), side, bound)
-                for name in ("fc", "fc-bn")
-                for metric, side, bound in BOUNDS
-            ),
+            (*_below_uniform("fc.gar.images"), *_below_uniform("fc-bn.gar.images")),
         ),
     ),
     table="Table 1",
@@ -259,14 +223,4 @@ RECIPE = Recipe(
         _curves("Noisy part, CNN at 0.03", "probability", "noisy part", ["cnn-bn-slow"]),
     ),
     prepare=lambda _settings: splits("cifar10"),
-    notes=(
-        "The paper does not say how images are scaled; here to [-1, 1].",
-        "cnn-bn is at the printed learning rate 0.1, at which it hardly trains; cnn-bn-slow is "
-        "the same at 0.03.",
-        "The area is that of the mean probability of each epoch, by the trapezoidal rule over "
-        "ten points at distance one: the printed numbers add up to 9 only so.",
-        "The paper names noise in images as an experiment, but prints nothing for it.",
-        "With batch norm, a reward includes what an example does to the others through the "
-        "batch's statistics.",
-    ),
 )

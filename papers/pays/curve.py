@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, ScalarFormatter
 
-from papers.framework.painting import panel, stroke
+from papers.framework.figure import stroke, svg
 from papers.pays.cells import CELLS, LEARNED
 from papers.pays.rows import OURS, UNTAUGHT, accuracies, contents
 from tutelage.storage.atomic_files import write_atomically
@@ -43,9 +44,12 @@ def write_curves(out: Path) -> None:
 
 def drawn(data: str, points: Points) -> str:
     """A curve as an SVG document."""
-    title = f"Test accuracy over the number of checked labels, {data}"
-    inside = panel(lambda axes: _paint(axes, points), mark="curve", title=title)
-    return inside.replace("<svg ", '<svg width="562" height="374" color="#1b1b1b" ', 1) + "\n"
+
+    def draw(figure: Figure) -> str:
+        _paint(figure.subplots(), points)
+        return f"Test accuracy over the number of checked labels, {data}"
+
+    return svg((5.4, 3.6), draw)
 
 
 def _paint(axes: Axes, points: Points) -> None:
@@ -58,7 +62,7 @@ def _paint(axes: Axes, points: Points) -> None:
         low, high = [float(v.min()) for v in values], [float(v.max()) for v in values]
         colour = lines[arm].colour
         axes.fill_between(at, low, high, color=colour, alpha=styles.TINT / 2, linewidth=0)
-        axes.plot(at, mean, **(stroke(lines[arm]) | {"markersize": 3, "label": arm}))
+        axes.plot(at, mean, **(stroke(lines[arm]) | {"ms": 3, "label": arm}))
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(counts))
     axes.xaxis.set_major_formatter(ScalarFormatter())

@@ -13,7 +13,18 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
 from papers.framework.drawings import grid
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe, curves, expectation
+from papers.framework.recipe import (
+    Outcome,
+    Panel,
+    Plot,
+    Recipe,
+    above,
+    below,
+    curves,
+    expectation,
+)
+from papers.framework.settings import RecipeSettings
+from papers.students import batches_of, correlation
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Replayed
@@ -21,9 +32,8 @@ from tutelage.teachers import Blending
 from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage.validation.ranges import at_least_one, not_negative
-from tutelage_cli.claims import Claim, Comparison
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.claims import Claim
+from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.splits import balanced_rows
@@ -38,33 +48,19 @@ PRINTED = "MNIST blending", "Pearson(error rate of class i, mean_j 0.5*sigmoid(p
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
-    steps: int = 500
-    """of each student that the fractions are learned through"""
+    steps: int = 500  # of each student that the fractions are learned through
     batch: int = 8
-    lr: float = 8e-3
-    """of SGD on a batch's mean loss"""
-    teacher_steps: int = 50
-    """students to learn through, one after the other"""
-    teacher_lr: float = 0.1
-    """of Adam on the fractions' logits"""
-    train: int = 50_000
-    """images"""
-    held_out: int = 10_000
-    """images"""
-    tested: int = 10_000
-    """test images"""
-    judges: int = 5
-    """new students whose errors are counted"""
-    judge_steps: int = 500
-    """of each of these"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "steps", "batch", "teacher_steps", "judges", "judge_steps")
-        at_least_one(self, "train", "held_out", "tested")
-        not_negative(self, "lr", "teacher_lr")
+    lr: float = 8e-3  # of SGD on a batch's mean loss
+    teacher_steps: int = 50  # students to learn through, one after the other
+    teacher_lr: float = 0.1  # of Adam on the fractions' logits
+    train: int = 50_000  # images
+    held_out: int = 10_000  # images
+    tested: int = 10_000  # test images
+    judges: int = 5  # new students whose errors are counted
+    judge_steps: int = 500  # of each of these
 
 
 @dataclass(frozen=True)
@@ -150,18 +146,13 @@ def _learned(students: _Students, blending: Blending, judge: Batch) -> dict[str,
     return series
 
 
-def _correlation(a: Tensor, b: Tensor) -> float:
-    return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
-
-
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Learn fractions, and count the errors of students taught with them."""
     train, held_out = _parts(arm, settings, mixed_seed(seed, 2))
     test = load_known("mnist").test.rows(torch.arange(settings.tested))
-    mean, std = statistics(train)
-    learned, judging, testing = (
-        Batches(images, size, mixed_seed(seed, 3), mean, std, None, device)
-        for images, size in ((train, settings.batch), (held_out, len(held_out)), (test, 500))
+    sizes = settings.batch, len(held_out), 500
+    learned, judging, testing = batches_of(
+        (train, held_out, test), sizes, mixed_seed(seed, 3), device
     )
     students, blending = _Students(settings, seed, learned, device), Blending(CLASSES)
     series = _learned(students, blending.to(device), next(judging.whole(len(held_out))))
@@ -169,8 +160,8 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     others = [0, *range(2, CLASSES)]
     rest = mixed[others]
     metrics = {
-        "correlation": _correlation(wrong, mixed),
-        "correlation_without_1": _correlation(wrong[others], rest),
+        "correlation": correlation(wrong, mixed),
+        "correlation_without_1": correlation(wrong[others], rest),
         "digit_1": float(mixed[1]),
         "most_of_others": float(rest.max()),
         "mean_of_others": float(rest.mean()),
@@ -187,15 +178,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     return Outcome(metrics, series | by_digit, {"grid": seen})
 
 
-def _by_digit(title: str, label: str, series: str) -> Plot:
-    lines = {arm: (arm, series) for arm in ARMS}
-    return Plot(title, label, lines, across="digit (10: the digit 0)")
-
-
-def _most(arm: str) -> Comparison:
-    return Comparison((arm, "digit_1"), "above", (arm, "most_of_others"))
-
-
+DIGITS = "digit (10: the digit 0)"
 RECIPE = Recipe(
     name="commentaries-blending-mnist",
     title="Digits that students confuse less are blended more, the digit 1 most of all.",
@@ -221,16 +204,21 @@ RECIPE = Recipe(
     claims=(
         Claim(
             "The more often a class is taken for another, the less is blended into it.",
-            (Comparison(("drawn", "correlation"), "below", 0.0),),
+            below("correlation", "drawn", 0.0),
         ),
-        Claim("The digit 1 is blended most.", (_most("drawn"),)),
+        Claim(
+            "The digit 1 is blended most.",
+            above("digit_1", "drawn", ("drawn", "most_of_others")),
+        ),
         expectation(
             "Both are so where every class has as many images, in training and held-out part.",
-            (Comparison(("balanced", "correlation"), "below", 0.0), _most("balanced")),
+            below("correlation", "balanced", 0.0)
+            + above("digit_1", "balanced", ("balanced", "most_of_others")),
         ),
         expectation(
             "The first is so among the nine other digits, too, drawn freely or in balance.",
-            tuple(Comparison((arm, "correlation_without_1"), "below", 0.0) for arm in ARMS),
+            below("correlation_without_1", "drawn", 0.0)
+            + below("correlation_without_1", "balanced", 0.0),
         ),
     ),
     table="Sec 4 / C.1",
@@ -238,8 +226,8 @@ RECIPE = Recipe(
     plots=(
         Panel("Fractions of seed 0, drawn", "drawn", "grid"),
         Panel("Fractions of seed 0, balanced", "balanced", "grid"),
-        _by_digit("Blending fraction of each digit", "fraction", "fraction"),
-        _by_digit("Test error of each digit", "%", "error"),
+        curves("Blending fraction of each digit", "fraction", ARMS, "fraction", DIGITS),
+        curves("Test error of each digit", "%", ARMS, "error", DIGITS),
         Plot(
             "Blending fraction while it is learned",
             "fraction",
@@ -249,25 +237,4 @@ RECIPE = Recipe(
         curves("Held-out loss of each student", "nats", ARMS, "held-out loss", "student"),
     ),
     prepare=lambda _settings: load_known("mnist"),
-    notes=(
-        "In the arm drawn, training and held-out images are drawn freely, and the digit 1 is "
-        "the most frequent of MNIST; the arm balanced is a control of ours.",
-        "The paper's code sums the loss over a batch of 8 at learning rate 0.001, which is the "
-        "mean at 0.008; the batch size is not in the paper.",
-        "At mini scale a student takes 100 steps of 32 images at 0.02 instead of 500 of 8 at "
-        "0.008, 20 of them instead of 50; errors are those of 5 students after 200 steps. "
-        "At gpu scale there are 30.",
-        "The mini settings were changed after first results with two seeds, at 0.05 with 25 "
-        "students and 1000 held-out images, gave correlations of 0.11 and -0.09. There, "
-        "hypergradients of students with other starts and batches do not agree: with one seed, "
-        "over six students at equal fractions, their mean cosine is 0.12; it is 0.24 at 0.035, "
-        "0.58 at 0.02, 0.76 at 0.01 and 0.59 (five students) at the paper's steps and rate. "
-        "One run at the new rate, with another seed, preceded those shown.",
-        "The claim about the nine other digits was added after the results: what correlates "
-        "is the digit 1 against the rest. The paper does not say how it is without it; it "
-        "finds 7 and 8 blended least. All fractions fall from 0.25 while they are learned; "
-        "that of the digit 1 falls later.",
-        "Batch norm is by the batch at hand, at the test too, as in the paper's code.",
-        "The paper does not say whose errors it counts; here it is new students' so taught.",
-    ),
 )

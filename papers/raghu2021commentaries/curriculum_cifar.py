@@ -4,20 +4,243 @@ Raghu et al. 2021, section 3.1, Figures 2 and 3: weights learned by algorithm 1 
 runs of a small network. Figures: ``docs/results.md``.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
+from statistics import fmean
+from typing import NamedTuple
 
-from papers.framework.recipe import Recipe, above, expectation
-from papers.raghu2021commentaries.curriculum_students import (
-    ARMS,
-    METRICS,
-    Course,
-    Pupil,
-    Settings,
-    better_areas,
-    plots,
-    taught,
+import torch
+from torch import nn
+from torch.optim import Adam
+
+from papers.framework.recipe import Outcome, Plot, Recipe, above, curves, expectation
+from papers.framework.settings import RecipeSettings
+from papers.students import (
+    accuracy,
+    balanced_indices,
+    batches_of,
+    build_network,
+    cropped_and_mirrored,
+    endless,
+    predictions,
+    require_network,
+    splits,
 )
-from papers.students import splits
+from tutelage.models import TwoBlockCNN, build_student
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.signals import Unrolled
+from tutelage.teachers import Curriculum, Plain
+from tutelage.teachers.curriculum import Beyond
+from tutelage.training.loops import Episode, episodic
+from tutelage.training.tutor import Tutor
+from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.validation.ranges import at_least_one
+from tutelage_cli.claims import Claim
+from tutelage_cli.data.batches import Batches
+
+
+@dataclass(frozen=True)
+class Course(RecipeSettings):
+    """How a curriculum is learned; the defaults are the paper's for rotated digits."""
+
+    steps: int = 500  # of each student that it is learned through
+    batch: int = 10
+    lr: float = 1e-4  # of the student's Adam
+    teacher_steps: int = 20  # students to learn through, one after the other
+    new_start: bool = True  # whether each student has an initialisation of its own
+    teacher_lr: float = 1e-3  # of the curriculum's Adam
+
+
+def learned(
+    curriculum: Curriculum, course: Course, training: Batches, judge: Batch
+) -> Iterator[Episode]:
+    """Teach a curriculum through whole training runs of two-block CNNs."""
+    images, device = training.images, training.device
+    channels, size = images.images.shape[1:3]
+
+    def student(number: int) -> tuple[nn.Module, Adam]:
+        drawn = mixed_seed(training.seed, 0, number if course.new_start else 0)
+        classes = len(images.classes)
+        made = build_student("cnn", classes=classes, channels=channels, size=size, seed=drawn)
+        made.to(device)
+        return made, Adam(made.parameters(), course.lr)
+
+    episodes = episodic(
+        student,
+        curriculum,
+        Adam(curriculum.parameters(), course.teacher_lr),
+        lambda n: map(training.draw, range(n * course.steps, (n + 1) * course.steps)),
+        lambda _number: judge,
+        signal=Unrolled(course.steps),
+        seed=mixed_seed(training.seed, 4),
+    )
+    yield from islice(episodes, course.teacher_steps)
+
+
+ARMS = ("none", "curriculum", "clipped", "non-curriculum")
+"""no weights; weights by image and iteration; the same with the iteration clipped at the N that
+they were learned through; weights by image"""
+BEYOND: dict[str, Beyond] = {"curriculum": "paper", "clipped": "safe", "non-curriculum": "safe"}
+PLACES = ("cnn", "resnet", "deeper")
+"""what a student is for: the network that weights were learned with, a ResNet, a deeper one"""
+SAID = ("two-block CNN", "ResNet", "deeper ResNet")
+PAPER = Course(1500, 8, 1e-4, 100)  # how weights are learned
+METRICS = {
+    f"{what}_{place}": f"{said}, {student}, %"
+    for place, student in zip(PLACES, SAID, strict=True)
+    for what, said in (
+        ("area", "mean test accuracy along the training"),
+        ("final", "test accuracy at its end"),
+    )
+} | {
+    "weight": "mean weight of test images at the last step that it was learned through",
+    "spread": "standard deviation of these weights",
+}
+
+
+class Pupil(NamedTuple):
+    """A student that is taught by what others have left."""
+
+    name: str  # see ``tutelage.models.STUDENTS``, or ``papers.students.SLIM``
+    steps: int = 25_000
+
+
+@dataclass(frozen=True)
+class Settings(RecipeSettings):
+    """What decides a job; the defaults are the paper's, or ours where it says nothing."""
+
+    data: str = "cifar10"
+    course: Course = PAPER
+    train: int = 40_000  # images, to learn weights with
+    held_out: int = 10_000  # images that judge them, and join those of ``train`` for the pupils
+    tested: int = 10_000  # test images
+    pupils: tuple[Pupil, ...] = (Pupil("cnn"), Pupil("resnet18-cifar"), Pupil("resnet34-cifar"))
+    """one for each of ``PLACES``"""
+    batch: int = 64
+    lr: float = 1e-4  # of a pupil's Adam
+    looks: int = 128
+    """at the test accuracy, evenly along a pupil's training; the last at its end"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for pupil in self.pupils:
+            at_least_one(pupil, "steps")
+            require_network(pupil.name)
+
+
+class _Parts(NamedTuple):
+    # of one seed, as they are
+    train: Batches
+    held_out: Batches
+    both: Batches
+    test: Batches
+
+
+def _parts(settings: Settings, seed: int, device: torch.device) -> _Parts:
+    whole = splits(settings.data).train
+    kept, judging = balanced_indices(whole, settings.train, settings.held_out, seed)
+    images = [whole.rows(rows) for rows in (kept, judging, torch.cat([kept, judging]))]
+    images.append(splits(settings.data).test.rows(torch.arange(settings.tested)))
+    sizes = settings.course.batch, settings.held_out, settings.batch, 500
+    return _Parts(*batches_of(images, sizes, mixed_seed(seed, 2), device))
+
+
+@cache
+def _commentary(
+    settings: Settings, seed: int, device: torch.device, *, iteration: bool
+) -> tuple[nn.Module, tuple[float, ...]]:
+    # a network that has learned, and the held-out losses meanwhile; once in each process
+    parts = _parts(settings, seed, device)
+    channels, size = parts.train.images.images.shape[1:3]
+    with seeded(mixed_seed(seed, 3), torch.device("cpu")):
+        network = TwoBlockCNN(channels + iteration, 1, size).to(device)
+    teacher = Curriculum(network, iteration=iteration)
+    judge = next(parts.held_out.whole(settings.held_out))
+    losses = tuple(
+        float(e.held_out_loss) for e in learned(teacher, settings.course, parts.train, judge)
+    )
+    return network.requires_grad_(False), losses
+
+
+def _curve(
+    pupil: Pupil, teacher: nn.Module, settings: Settings, parts: _Parts, seed: int
+) -> Iterator[float]:
+    # test accuracies along one pupil's training, %
+    student = build_network(pupil.name, parts.both.images, mixed_seed(seed, 4))
+    student = student.to(parts.both.device)
+    rule = Adam(student.parameters(), settings.lr)
+    tutor = Tutor(
+        student, rule, teacher, total_steps=settings.course.steps, seed=mixed_seed(seed, 5)
+    )
+    training = replace(parts.both, augment=cropped_and_mirrored, seed=mixed_seed(seed, 6))
+    due = {round(pupil.steps * (look + 1) / settings.looks) for look in range(settings.looks)}
+    for step, batch in enumerate(islice(endless(training), pupil.steps), start=1):
+        tutor.step(batch)
+        if step in due:
+            yield accuracy(*predictions(student, parts.test.whole(parts.test.size)))
+            student.train()
+
+
+def taught(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
+    """Train new students under one kind of weights, learned first where they are."""
+    parts, losses, teacher = _parts(settings, seed, device), (), Plain()
+    if arm in BEYOND:
+        iteration = arm != "non-curriculum"
+        network, losses = _commentary(settings, seed, device, iteration=iteration)
+        teacher = Curriculum(network, iteration=iteration, beyond=BEYOND[arm])
+    curves = {
+        place: list(_curve(pupil, teacher, settings, parts, mixed_seed(seed, 7, number)))
+        for number, (place, pupil) in enumerate(zip(PLACES, settings.pupils, strict=True))
+    }
+    areas = {f"area_{place}": fmean(curve) for place, curve in curves.items()}
+    ends = {f"final_{place}": curve[-1] for place, curve in curves.items()}
+    weighed = _weighed(teacher, parts.test, 1 - 1 / settings.course.steps)
+    return Outcome(areas | ends | weighed, curves | {"held-out loss": losses})
+
+
+@torch.no_grad()
+def _weighed(teacher: nn.Module, test: Batches, when: float) -> dict[str, float]:
+    if not isinstance(teacher, Curriculum):
+        return {"weight": 1.0, "spread": 0.0}
+    none = torch.zeros(0)
+    seen = Observation(none, none, {}, Progress(when))
+    weights = torch.cat([teacher.weigh(as_lesson(b), seen) for b in test.whole(test.size)])
+    return {"weight": float(weights.mean()), "spread": float(weights.std())}
+
+
+def better_areas() -> tuple[Claim, ...]:
+    """What Figures 2 and 3 say, of the network that weights were learned with and of others."""
+    return (
+        Claim(
+            "A two-block CNN has the larger area under its test accuracy with the curriculum "
+            "than with no weights.",
+            above("area_cnn", "curriculum", "none"),
+        ),
+        Claim(
+            "Its area is larger than with weights blind to the iteration.",
+            above("area_cnn", "curriculum", "non-curriculum"),
+        ),
+        Claim(
+            "Both are so for ResNets, which the curriculum was not learned with.",
+            above("area_resnet", "curriculum", "none", "non-curriculum")
+            + above("area_deeper", "curriculum", "none", "non-curriculum"),
+        ),
+    )
+
+
+def plots() -> tuple[Plot, ...]:
+    """Curves of all arms for each student, and of the learning."""
+    title, arms = "Held-out loss while weights are learned", ("curriculum", "non-curriculum")
+    return (
+        *(
+            curves(f"Test accuracy, {said}", "%", ARMS, place, "look")
+            for place, said in zip(PLACES, SAID, strict=True)
+        ),
+        curves(title, "nats", arms, "held-out loss", "student"),
+    )
+
 
 SMOKE = Settings(
     "cifar10",
@@ -65,28 +288,6 @@ CIFAR10 = Recipe(
     ),
     plots=plots(),
     prepare=lambda settings: splits(settings.data),
-    notes=(
-        "The paper shows curves and prints no number. Area is the mean of the test accuracies "
-        "looked at, evenly spaced along a student's training.",
-        "Weights are learned anew for every seed; the three students of a seed start alike and "
-        "see the same batches in every arm.",
-        "The paper's code gives weights the iteration i / N, and goes on beyond N, up to 17: "
-        "the arm curriculum. The arm clipped, ours, stops at 1.",
-        "At mini scale weights are learned through 20 students of 100 steps of 16 images, "
-        "always from the same start, on 4,000 images instead of 40,000. The new students are "
-        "the CNN for 600 steps, a ResNet-8 of 8 channels for 150 and a ResNet-14 of 4 for 75, "
-        "for want of time; the paper's ResNet-18 and ResNet-34 train for 25,000. "
-        "Learning rates are the paper's.",
-        "The hypergradients of independent students agree little there: mean cosine 0.24 over "
-        "five, and one of the five was ten times as long as the others.",
-        "Looked at after the results: in so few steps at 1e-4 the ResNets have hardly begun. "
-        "The deeper one ends at 10%, as by chance, in every arm, and the other at 16%: their "
-        "comparisons say nothing of the paper's. The CNN's margin is small, 0.7 points of 33, "
-        "and with the iteration clipped it is 0.2, within chance: what is gained is gained "
-        "beyond the 100 steps that weights were learned through.",
-        "The jobs' seconds were counted by the clock, on a machine with others; their work was "
-        "some 800.",
-    ),
 )
 
 SETTINGS = {
@@ -105,8 +306,4 @@ CIFAR100 = Recipe(
     claims=better_areas(),
     plots=plots(),
     prepare=lambda settings: splits(settings.data),
-    notes=(
-        "As for CIFAR-10, with the same settings. At mini scale a class has 50 images, and "
-        "students end little above chance: the scales to run are gpu and paper.",
-    ),
 )

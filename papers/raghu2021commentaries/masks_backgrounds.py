@@ -14,17 +14,31 @@ from torch.optim.lr_scheduler import MultiStepLR
 
 from papers.data.published.birds_on_places import birds_on_places
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves, expectation
-from papers.raghu2021commentaries.masked_students import attention_masks, drawn
-from papers.students import build_network, fit, joint_tutor, learn_jointly, predictions, sgd
+from papers.framework.settings import Positive, RecipeSettings, Student
+from papers.raghu2021commentaries.masks_table import (
+    anywhere,
+    attention_masks,
+    centres,
+    mask_drawing,
+    middle,
+)
+from papers.students import (
+    batches_of,
+    build_network,
+    fit,
+    joint_tutor,
+    learn_jointly,
+    predictions,
+    sgd,
+)
 from tutelage.models import MaskUNet
-from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask, Plain, RandomMask
 from tutelage.training.forward import prediction_lesson
 from tutelage.training.tutor import Tutor
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative
+from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.described import ThreeParts
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.resize import Size
@@ -41,38 +55,26 @@ COLUMNS = {
 }
 BIRDS = Path("CUB_200_2011"), Path("places365")
 """folders of the published sets, where the command is given"""
-AT_ONCE = 250
-"""images in a batch that is only looked at"""
+AT_ONCE = 250  # images in a batch that is only looked at
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     data: Literal["birds", "digits"] = "birds"
-    sigma: float = 50.0
-    """standard deviation of a mask, pixels"""
-    student: str = "resnet18"
-    """see ``tutelage.models.STUDENTS``"""
-    sizes: Sizes = SIZES
-    """images in each part; of digits alone, the birds are all taken"""
-    batch: int = 128
-    """images per student step"""
-    joint_epochs: int = 100
-    """in which masks and a first student learn together"""
-    joint_lr: float = 1e-4
-    """of Adam for both of them, and the scale of the Neumann series"""
-    epochs: int = 100
-    """of a new student under the masks as they then are"""
-    lr: float = 0.01
-    """of its SGD; a tenth of that after half and nine tenths of the epochs"""
+    sigma: Positive = 50.0  # standard deviation of a mask, pixels
+    student: Student = "resnet18"  # see ``tutelage.models.STUDENTS``
+    sizes: Sizes = SIZES  # images in each part; of digits alone, the birds are all taken
+    batch: int = 128  # images per student step
+    joint_epochs: int = 100  # in which masks and a first student learn together
+    joint_lr: Positive = 1e-4  # of Adam for both of them, and the scale of the Neumann series
+    epochs: int = 100  # of a new student under the masks as they then are
+    lr: float = 0.01  # of its SGD; a tenth of that after half and nine tenths of the epochs
 
     def __post_init__(self) -> None:
-        at_least_one(self, "batch", "joint_epochs", "epochs")
+        super().__post_init__()
         at_least_one(self.sizes, *self.sizes._fields)
-        above_zero(self, "sigma", "joint_lr")
-        not_negative(self, "lr")
-        require_student(self.student)
 
 
 @cache
@@ -83,13 +85,9 @@ def _parts(settings: Settings, seed: int) -> ThreeParts:
     return digit_parts(settings.sizes, seed=seed, side=14)
 
 
-def _batches(settings: Settings, seed: int, device: torch.device) -> tuple[Batches, ...]:
-    parts = _parts(settings, mixed_seed(seed, 0))
-    mean, std = statistics(parts.train.images)
-    drawn = mixed_seed(seed, 1)
-    return tuple(
-        Batches(part.images, settings.batch, drawn, mean, std, None, device) for part in parts
-    )
+def _batches(settings: Settings, seed: int, device: torch.device) -> list[Batches]:
+    images = [part.images for part in _parts(settings, mixed_seed(seed, 0))]
+    return batches_of(images, [settings.batch] * 3, mixed_seed(seed, 1), device)
 
 
 @cache
@@ -125,16 +123,13 @@ def _teacher(arm: str, settings: Settings, seed: int, device: torch.device) -> n
             return Plain()
 
 
-@torch.no_grad()
-def centres(teacher: nn.Module, test: Batches, seed: int) -> Tensor:
+def places_of(teacher: nn.Module, test: Batches, seed: int) -> Tensor:
     """Where the mask of every image has its centre."""
-    sides = torch.tensor(test.images.images.shape[-2:])
     if isinstance(teacher, AttentionMask):
-        return torch.cat([teacher.centres(b.inputs) for b in test.whole(AT_ONCE)]).cpu()
+        return centres(teacher, test)
     if isinstance(teacher, RandomMask):
-        draws = torch.Generator().manual_seed(seed)
-        return torch.rand(len(test.images), 2, generator=draws) * sides - 0.5
-    return ((sides - 1) / 2).expand(len(test.images), 2)
+        return anywhere(test.images, seed)
+    return middle(test.images)
 
 
 def within(box: Tensor, places: Tensor) -> float:
@@ -171,12 +166,12 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     tutor = Tutor(student, optimizer, teacher, seed=mixed_seed(seed, 6))
     drops = [max(1, int(settings.epochs * share)) for share in (0.5, 0.9)]
     losses = fit(tutor, train, settings.epochs, MultiStepLR(optimizer, drops))
-    places = centres(teacher, test, mixed_seed(seed, 7))
+    places = places_of(teacher, test, mixed_seed(seed, 7))
     box = _parts(settings, mixed_seed(seed, 0)).test.facts["box"]
     metrics = _evaluate(tutor, held_out, test) | {"in_box": within(box, places)}
     drawings = {}
     if arm == "learned":
-        drawings["masks"] = drawn(test.images, places, settings.sigma)
+        drawings["masks"] = mask_drawing(test.images, places, settings.sigma)
     return Outcome(metrics, {"training loss": losses}, drawings)
 
 
@@ -248,24 +243,4 @@ RECIPE = Recipe(
         Panel("Test images, their masks, and what is seen", "learned", "masks"),
     ),
     prepare=_read,
-    notes=(
-        "Up to gpu scale the objects are white MNIST digits of 14 pixels at random places of "
-        "CIFAR-100 images of 32, a category for each digit; the student is a two-block CNN and "
-        "the masks' standard deviation 5 pixels. The printed numbers are of 200 species of "
-        "birds on places: compare signs, not sizes.",
-        "Objects lie anywhere, so that the middle of the image is in the box of about half of "
-        "the digits: (14/19) squared.",
-        "The arms centre and random are ours: the same masks in the middle of every image, and "
-        "at places drawn anew for each batch.",
-        "Masks are learned anew for every seed; the paper trains three students under one set. "
-        "The held-out part that its first two columns speak of also judges the masks.",
-        "Paper scale reads CUB_200_2011 and places365 in the folder where the command is "
-        "given, and has not been run. Its students start untrained, the paper's on weights "
-        "learned on ImageNet; images are not augmented.",
-        "How long masks and student learn together, and in which batches, is not in the paper.",
-        "Looked at after the results: in the 500 steps of mini scale masks do not find the "
-        "digits. They stay about the middle and draw near what is bright, and students are no "
-        "better through them than through masks in the middle. No student reads the digits: "
-        "every one does better on held-out images than by chance and hardly so on test images.",
-    ),
 )

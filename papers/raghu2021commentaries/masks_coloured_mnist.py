@@ -12,75 +12,55 @@ from itertools import count, islice
 import torch
 from torch import Tensor
 
-from papers.framework.recipe import Outcome, Panel, Plot, Recipe, expectation
-from papers.raghu2021commentaries.masked_students import attention_masks, drawn
-from papers.students import endless, joint_tutor
-from tutelage.models import build_student
-from tutelage.models.catalogue import require_student
+from papers.framework.recipe import Outcome, Panel, Plot, Recipe, above, below, expectation
+from papers.framework.settings import Positive, RecipeSettings, Student
+from papers.raghu2021commentaries.masks_table import attention_masks, mask_drawing
+from papers.students import batches_of, build_network, endless, joint_tutor
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask
 from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage.validation.ranges import above_zero, at_least_one
-from tutelage_cli.claims import Claim, Comparison
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.claims import Claim
 from tutelage_cli.data.described import Described
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.synthetic.named import coloured_parts
 from tutelage_cli.data.synthetic.pools import Sizes
 
-LOOKS = 10
+EVALUATIONS = 10
 """how often the test images are looked at while the masks are learned, and once before"""
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
-    side: int = 56
-    """pixels of an image; a digit has half of it"""
-    sigma: float = 15.0
-    """standard deviation of the mask, pixels"""
-    student: str = "resnet18-cifar"
-    """see ``tutelage.models.STUDENTS``"""
-    lr: float = 1e-4
-    """of Adam, for student and masks, and the scale of the Neumann series"""
-    batch: int = 128
-    """images per student step, and as many held-out ones per teacher step"""
-    steps: int = 7800
-    """of the student, each with a teacher step"""
-    train: int = 10_000
-    """images"""
-    held_out: int = 5_000
-    """images"""
-    tested: int = 5_000
-    """test images"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "side", "batch", "steps", "train", "held_out", "tested")
-        above_zero(self, "sigma", "lr")
-        require_student(self.student)
+    side: int = 56  # pixels of an image; a digit has half of it
+    sigma: Positive = 15.0  # standard deviation of the mask, pixels
+    student: Student = "resnet18-cifar"  # see ``tutelage.models.STUDENTS``
+    lr: Positive = 1e-4  # of Adam, for student and masks, and the scale of the Neumann series
+    batch: int = 128  # images per student step, and as many held-out ones per teacher step
+    steps: int = 7800  # of the student, each with a teacher step
+    train: int = 10_000  # images
+    held_out: int = 5_000  # images
+    tested: int = 5_000  # test images
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownDigits:
     """The test images, and where their digits are."""
 
     batches: Sequence[Batch]
-    red: Tensor
-    """[N, 2] row and column of the red digit's centre, pixels"""
-    blue: Tensor
-    """[N, 2]"""
-    side: int
-    """pixels of an image"""
+    red: Tensor  # [N, 2] row and column of the red digit's centre, pixels
+    blue: Tensor  # [N, 2]
+    side: int  # pixels of an image
 
     @torch.no_grad()
     def places(self, masks: AttentionMask) -> Tensor:
         """Where the masks' centres are."""
         return torch.cat([masks.centres(batch.inputs) for batch in self.batches]).cpu()
 
-    def look(self, masks: AttentionMask) -> dict[str, float]:
+    def measure(self, masks: AttentionMask) -> dict[str, float]:
         """How the masks' centres lie to the digits."""
         centre = self.places(masks)
         red, blue = ((centre - digit).norm(dim=1) for digit in (self.red, self.blue))
@@ -108,49 +88,35 @@ def _labelled(part: Described, arm: str) -> Described:
     return Described(part.images.with_labels(labels), part.facts)
 
 
-def _tutored(settings: Settings, seed: int, device: torch.device) -> Tutor:
-    # masks for a student, both new, and the way they learn
-    drawn = mixed_seed(seed, 0)
-    student = build_student(
-        settings.student, classes=10, channels=3, size=settings.side, seed=drawn
-    )
-    student.to(device)
-    masks = attention_masks(3, settings.sigma, mixed_seed(seed, 1)).to(device)
-    return joint_tutor(student, masks, settings.lr, seed=seed)
-
-
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Learn masks along with one student."""
     sizes = Sizes(settings.train, settings.held_out, settings.tested)
     parts = coloured_parts(settings.side, sizes, seed=mixed_seed(seed, 2))
     train, held_out, shown = (_labelled(part, arm) for part in parts)
-    mean, std = statistics(train.images)
-    learned, judging, testing = (
-        Batches(part.images, settings.batch, mixed_seed(seed, 3), mean, std, None, device)
-        for part in (train, held_out, shown)
+    images = [part.images for part in (train, held_out, shown)]
+    learned, judging, testing = batches_of(
+        images, [settings.batch] * 3, mixed_seed(seed, 3), device
     )
     digits = shown.facts["red_centre"], shown.facts["blue_centre"]
-    test = Shown(list(testing.whole(500)), *digits, settings.side)
-    tutor = _tutored(settings, seed, device)
-    assert isinstance(tutor.teacher, AttentionMask)
-    looks = [test.look(tutor.teacher)]
+    test = ShownDigits(list(testing.whole(500)), *digits, settings.side)
+    student = build_network(settings.student, train.images, mixed_seed(seed, 0)).to(device)
+    masks = attention_masks(3, settings.sigma, mixed_seed(seed, 1)).to(device)
+    tutor = joint_tutor(student, masks, settings.lr, seed=seed)
+    measured = [test.measure(masks)]
     batches = islice(endless(learned), settings.steps)
-    every = max(1, settings.steps // LOOKS)
+    every = max(1, settings.steps // EVALUATIONS)
     for _ in alternating(tutor, batches, map(judging.draw, count())):
         if tutor.steps % every == 0:
-            looks.append(test.look(tutor.teacher))
+            measured.append(test.measure(masks))
     accuracy = {"test_accuracy": test.accuracy(tutor)}
     return Outcome(
-        looks[-1] | accuracy,
-        {name: [one[name] for one in looks] for name in looks[0]},
-        {"masks": drawn(shown.images, test.places(tutor.teacher), settings.sigma)},
+        measured[-1] | accuracy,
+        {name: [one[name] for one in measured] for name in measured[0]},
+        {"masks": mask_drawing(shown.images, test.places(masks), settings.sigma)},
     )
 
 
-def _curves(title: str, label: str, lines: dict[str, tuple[str, str]]) -> Plot:
-    return Plot(title, label, lines, across="look, the first before training")
-
-
+ACROSS = "look, the first before training"
 RECIPE = Recipe(
     name="commentaries-masks-coloured-mnist",
     title="Masks that learn along with a student find the digit that is the label.",
@@ -178,21 +144,16 @@ RECIPE = Recipe(
         Claim(
             "Where the red digit is the label, the mask's centre is nearer to it than to the "
             "blue one in most test images, and on average.",
-            (
-                Comparison(("red", "near_red"), "above", 0.5),
-                Comparison(("red", "red_distance"), "below", ("red", "blue_distance")),
-            ),
+            above("near_red", "red", 0.5)
+            + below("red_distance", "red", ("red", "blue_distance")),
         ),
         expectation(
-            "It is so in more than four of five test images.",
-            (Comparison(("red", "near_red"), "above", 0.8),),
+            "It is so in more than four of five test images.", above("near_red", "red", 0.8)
         ),
         expectation(
             "Where the blue digit is the label of the same images, the mask goes to that one.",
-            (
-                Comparison(("blue", "near_red"), "below", 0.5),
-                Comparison(("blue", "blue_distance"), "below", ("blue", "red_distance")),
-            ),
+            below("near_red", "blue", 0.5)
+            + below("blue_distance", "blue", ("blue", "red_distance")),
         ),
     ),
     plots=(
@@ -200,31 +161,18 @@ RECIPE = Recipe(
             Panel(f"Test images and their masks, {arm} the label", arm, "masks")
             for arm in ("red", "blue")
         ),
-        _curves(
+        Plot(
             "Test images with the mask nearer the red digit",
             "share",
             {f"{arm} is the label": (arm, "near_red") for arm in ("red", "blue")},
+            ACROSS,
         ),
-        _curves(
+        Plot(
             "From the mask to each digit, red the label",
             "pixels",
             {f"to {colour}": ("red", f"{colour}_distance") for colour in ("red", "blue")},
+            ACROSS,
         ),
     ),
     prepare=lambda _settings: load_known("mnist"),
-    notes=(
-        "The paper shows images with their masks and prints no number; the bounds are ours.",
-        "Before training the masks' centres lie near the middle and lean to one colour by "
-        "chance, in many images alike: see the first point of the curves. in_red was added for "
-        "that reason once one seed had been seen; no claim was.",
-        "The arm blue is a control of ours: the same images, with the blue digit as label.",
-        "A digit's centre is that of its quadrant.",
-        "Batch size, number of steps and of images are not in the paper; learning rates are "
-        "1e-4 there, for student and masks.",
-        "At mini scale images have 32x32 pixels, digits 16x16 and masks a standard deviation "
-        "of 8 instead of 56, 28 and 15; the student is a two-block CNN instead of a ResNet-18, "
-        "and Adam's learning rate 1e-3 for both, over 600 steps of 32 images.",
-        "The masks' network has 8 and 16 channels, as the paper's code, but group "
-        "normalisation.",
-    ),
 )

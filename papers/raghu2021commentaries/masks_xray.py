@@ -13,13 +13,14 @@ from torch import Tensor
 
 from papers.data.published.chexpert import read_chexpert
 from papers.framework.recipe import Outcome, Panel, Recipe, below, better, curves, expectation
-from papers.raghu2021commentaries.masked_students import (
+from papers.raghu2021commentaries.masks_table import (
     Places,
     Settings,
-    drawn,
+    anywhere,
     learned_places,
+    mask_drawing,
     masked,
-    placed,
+    places_in_arm,
 )
 from papers.students import ImageParts
 from tutelage.randomness import mixed_seed
@@ -30,8 +31,7 @@ from tutelage_cli.data.resize import Size
 from tutelage_cli.data.splits import balanced_rows
 
 ARMS = ("learned", "permuted", "random", "centre")
-SIZE = Size(320, 200)
-"""of CheXpert's images, pixels"""
+SIZE = Size(320, 200)  # of CheXpert's images, pixels
 SMALL = Settings(
     data="pneumoniamnist",
     sigma=4.0,
@@ -72,20 +72,13 @@ def parts_of(settings: Settings, seed: int) -> ImageParts:
 @cache
 def _chexpert(folder: str, seed: int) -> ThreeParts:
     # a tenth of the patients judges
-    return read_chexpert(
-        Path(folder), "Cardiomegaly", SIZE, uncertain="ignore", held_out=0.1, seed=seed
-    )
+    return read_chexpert(Path(folder), "Cardiomegaly", SIZE, held_out=0.1, seed=seed)
 
 
 @cache
 def _learned(settings: Settings, seed: int, run: int, device: torch.device) -> Places:
     # where the masks of one of two independent runs on the same images are
     return learned_places(parts_of(settings, seed), settings, mixed_seed(seed, run), device)
-
-
-def _random(like: Tensor, sides: Size, seed: int) -> Tensor:
-    draws = torch.Generator().manual_seed(mixed_seed(seed, 10))
-    return torch.rand(like.shape, generator=draws) * torch.tensor(sides) - 0.5
 
 
 def spread_of(where: Tensor, again: Tensor) -> dict[str, float]:
@@ -103,14 +96,12 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     """Train one new student that sees one spot of every image."""
     parts = parts_of(settings, seed)
     found, again = (_learned(settings, seed, one, device) for one in (0, 1))
-    masks = placed(arm, parts, found, settings.sigma, seed)
-    if isinstance(masks, Places):
-        where = masks.test
-    else:
-        where = _random(found.test, Size(*parts.test.images.shape[2:]), seed)
+    masks = places_in_arm(arm, parts, found, settings.sigma, seed)
+    random = anywhere(parts.test, mixed_seed(seed, 10))
+    where = masks.test if isinstance(masks, Places) else random
     outcome = masked(parts, masks, settings, seed, device)
     metrics = {**outcome.metrics, **spread_of(where, again.test)}
-    drawing = drawn(parts.test, where, settings.sigma)
+    drawing = mask_drawing(parts.test, where, settings.sigma)
     drawings = {"masks": drawing} if arm == "learned" else {}
     return outcome._replace(metrics=metrics, drawings=drawings)
 
@@ -180,22 +171,4 @@ RECIPE = Recipe(
         curves("Training loss of new students", "nats", ARMS, "training loss"),
     ),
     prepare=lambda settings: parts_of(settings, 0),
-    notes=(
-        "The paper shows images with their masks and prints no number; the comparisons are "
-        "ours.",
-        "CheXpert's images may not be handed on. Below the paper scale PneumoniaMNIST stands "
-        "for them, of 28x28 pixels, with pneumonia as the finding: a sign in both lungs rather "
-        "than a large heart, so that where the spot should be is not known.",
-        "At the paper scale the setting data names the folder CheXpert-v1.0 or "
-        "CheXpert-v1.0-small; frontal images of 320x200 pixels, masks of 50 pixels; uncertain "
-        "images are left out; a tenth of the patients judges the masks; the published "
-        "validation set is the test.",
-        "A spot in the middle of every image serves these students better than the learnt one: "
-        "that the masks find the finding is not shown, only that they avoid worse places.",
-        "Each part has as many images with the finding as without. How long masks and student "
-        "learn together is not in the paper.",
-        "New students see crops that move image and mask together, by up to 4 pixels.",
-        "Sigma, sizes and lengths at mini scale were chosen on two runs of one seed that is "
-        "not among those below.",
-    ),
 )

@@ -5,36 +5,31 @@ whole student runs. Figures: ``docs/results.md``.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from papers.framework.recipe import Outcome, Plot, Recipe, expectation
-from papers.raghu2021commentaries.curriculum_students import Course, learned
+from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
+from papers.raghu2021commentaries.curriculum_cifar import Course, learned
+from papers.students import batches_of, correlation
 from tutelage.models import TwoBlockCNN
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import Curriculum
 from tutelage.types import Batch, Observation, Progress, as_lesson
 from tutelage.validation.ranges import at_least_one
-from tutelage_cli.claims import Claim, Comparison
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.claims import Claim
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.synthetic.named import rotated_parts
 from tutelage_cli.data.synthetic.pools import Sizes
 from tutelage_cli.data.synthetic.rotated_ones import OVERLAPPING, SEPARATE
 
-Side = Literal["above", "below"]
 ARMS = {"overlapping": OVERLAPPING, "separate": SEPARATE}
 FIRST = {"overlapping": 0, "separate": 15}
 """smallest angle of each arm, in degrees, where its bins begin"""
-BINS, WIDTH = 6, 5
-"""the bins, and degrees in each"""
-MOMENTS = 10
-"""how often along a student's training its weights are looked at"""
-PAPER = Course()
-"""the same for both arms"""
+BINS, WIDTH = 6, 5  # the bins, and degrees in each
+MOMENTS = 10  # how often along a student's training its weights are looked at
+PAPER = Course()  # the same for both arms
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _TestImages:
     # the test images, and how far each is turned, in degrees
     batch: Batch
     degrees: Tensor
@@ -76,8 +71,7 @@ class _Shown:
 
 
 def _spearman(one: Tensor, other: Tensor) -> float:
-    ranks = torch.stack([torch.from_numpy(rankdata(values)) for values in (one, other)])
-    return float(torch.corrcoef(ranks)[0, 1])
+    return correlation(*(torch.from_numpy(rankdata(values)) for values in (one, other)))
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
@@ -85,13 +79,12 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     course = settings.overlapping if arm == "overlapping" else settings.separate
     sizes = Sizes(*settings.sizes)
     train, held_out, test = rotated_parts(ARMS[arm], sizes, seed=mixed_seed(seed, 2))
-    mean, std = statistics(train.images)
-    training, judging, testing = (
-        Batches(part.images, size, mixed_seed(seed, 3), mean, std, None, device)
-        for part, size in ((train, course.batch), (held_out, sizes[1]), (test, sizes[2]))
+    images = [part.images for part in (train, held_out, test)]
+    training, judging, testing = batches_of(
+        images, (course.batch, *sizes[1:]), mixed_seed(seed, 3), device
     )
     judge, whole = (next(batches.whole(batches.size)) for batches in (judging, testing))
-    shown = _Shown(whole, test.facts["degrees"].abs())
+    shown = _TestImages(whole, test.facts["degrees"].abs())
     with seeded(mixed_seed(seed, 1), torch.device("cpu")):
         curriculum = Curriculum(TwoBlockCNN(2, 1, 28)).to(device)
     before = shown.correlations(curriculum)
@@ -126,14 +119,6 @@ def _along(arm: str) -> Plot:
     return Plot(title, "rank correlation", lines, across="tenth of a student's training")
 
 
-def _against(arm: str, metric: str, side: Side, other: str) -> Comparison:
-    return Comparison((arm, metric), side, (arm, other))
-
-
-def _sign(arm: str, side: Side, *metrics: str) -> tuple[Comparison, ...]:
-    return tuple(Comparison((arm, metric), side, 0.0) for metric in metrics)
-
-
 SMOKE = Course(2, 8, 1e-3, 2)
 RECIPE = Recipe(
     name="commentaries-rotated-mnist",
@@ -163,54 +148,34 @@ RECIPE = Recipe(
     claims=(
         Claim(
             "Where the classes share angles, weights are lowest at these, within 5 degrees.",
-            (_against("overlapping", "smallest_angles", "below", "least_beyond"),),
+            below("smallest_angles", "overlapping", ("overlapping", "least_beyond")),
         ),
         Claim(
             "There weights within 5 degrees are lower than from 20 degrees on.",
-            (_against("overlapping", "smallest_angles", "below", "large_angles"),),
+            below("smallest_angles", "overlapping", ("overlapping", "large_angles")),
         ),
         Claim(
             "There weights and angles are positively rank-correlated, at start and end.",
-            _sign("overlapping", "above", "correlation_start", "correlation_end"),
+            above("correlation_start", "overlapping", 0.0)
+            + above("correlation_end", "overlapping", 0.0),
         ),
         Claim(
             "That correlation rises along the training.",
-            _sign("overlapping", "above", "correlation_change"),
+            above("correlation_change", "overlapping", 0.0),
         ),
         Claim(
             "Where the classes share no angle, the correlation falls along the training and "
             "ends negative.",
-            _sign("separate", "below", "correlation_change", "correlation_end"),
+            below("correlation_change", "separate", 0.0)
+            + below("correlation_end", "separate", 0.0),
         ),
         expectation(
             "Learning does it: the correlation ends higher than before learning where classes "
             "share angles, and falls more than before where they do not.",
-            (
-                _against("overlapping", "correlation_end", "above", "untaught_end"),
-                _against("separate", "correlation_change", "below", "untaught_change"),
-            ),
+            above("correlation_end", "overlapping", ("overlapping", "untaught_end"))
+            + below("correlation_change", "separate", ("separate", "untaught_change")),
         ),
     ),
     plots=tuple(draw(arm) for draw in (_by_angle, _along) for arm in ARMS),
     prepare=lambda _settings: load_known("mnist"),
-    notes=(
-        "The paper shows curves and prints no number. Trials with another program, one seed "
-        "each, gave correlations of 0.1 to 0.35 where angles are shared (30 students), and "
-        "-0.12 at the end where they are not (15).",
-        "At mini scale students learn on 4,000 images and are the paper's, 10 instead of 20 of "
-        "them where the classes share no angle. At gpu scale there are 10 in both arms.",
-        "Where angles are shared the settings were changed three times after results. Students "
-        "of 100 steps of 16 images from one start, at a learning rate of 0.0005, 15 of them, "
-        "gave correlations of 0.02 at start and 0.03 at end with a standard deviation of 0.25 "
-        "(three seeds), as before learning: hypergradients of independent students agree "
-        "little there (mean cosine 0.02 to 0.2 over six), more at the paper's 0.0001 (0.3). "
-        "At that rate, 8 of them gave 0.13 at both ends with a standard deviation of 0.21 "
-        "(five seeds), and 6 of the paper's 500 steps -0.04 with 0.14. Derivatives by the "
-        "weight of each example showed that one student of 500 steps tells angles that are "
-        "shared from others by three standard errors, one of 100 steps by one, and two seeds "
-        "beyond those that count here had positive correlations from the 15th student on. So "
-        "there are now the paper's 20.",
-        "The level of the weights drifts: nothing holds it, for Adam is blind to it.",
-        "Weights are those of all test images, as one batch to batch norm.",
-    ),
 )

@@ -4,7 +4,6 @@ Raghu et al. 2021, appendix A and Figure A.1: CelebA's attributes; at the smalle
 of CIFAR-10's classes, and how much people disagree. Figures: ``docs/results.md``.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -18,6 +17,8 @@ from torch.optim import Adam
 
 from papers.data.published.celeba import attribute_names, read_celeba
 from papers.framework.recipe import Outcome, Recipe, above, curves, expectation
+from papers.framework.settings import RecipeSettings
+from papers.students import batches_of
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import Auxiliary, binary_cross_entropy
 from tutelage.models import FourBlocks, TwoHeads
@@ -26,9 +27,8 @@ from tutelage.signals import Unrolled
 from tutelage.teachers import AuxiliaryTargets
 from tutelage.training.loops import episodic
 from tutelage.types import Batch
-from tutelage.validation.ranges import at_least_one, not_negative
 from tutelage_cli.claims import Claim
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.local import load_known, local_folder
 from tutelage_cli.data.parquet import parquet_splits
@@ -44,38 +44,24 @@ OF_CLASSES = {
     "pet": ("cat", "dog"),
 }
 """attributes of CIFAR-10's images by the classes that have them"""
-OF_FACES = ("Blond_Hair", "Black_Hair", "Eyeglasses", "Wearing_Hat")
-"""the paper's, of CelebA"""
+OF_FACES = ("Blond_Hair", "Black_Hair", "Eyeglasses", "Wearing_Hat")  # the paper's, of CelebA
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     faces: str = "celeba"
     """folder of CelebA, or a name below ``$TUTELAGE_DATA``; nothing for CIFAR-10"""
-    train: int = 40_000
-    """images; of CelebA, and as many held out and to test on, at most"""
-    held_out: int = 500
-    """images that judge a student at its end"""
-    tested: int = 5000
-    """images whose vectors are looked at"""
-    vector: int = 40
-    """numbers of a vector"""
-    width: int = 64
-    """channels of student and teacher"""
-    steps: int = 100
-    """of each student"""
+    train: int = 40_000  # images; of CelebA, and as many held out and to test on, at most
+    held_out: int = 500  # images that judge a student at its end
+    tested: int = 5000  # images whose vectors are looked at
+    vector: int = 40  # numbers of a vector
+    width: int = 64  # channels of student and teacher
+    steps: int = 100  # of each student
     batch: int = 4
-    lr: float = 1e-3
-    """of Adam, for students and teacher"""
-    teacher_steps: int = 50
-    """students to learn through, one after the other"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "train", "held_out", "tested", "vector", "width")
-        at_least_one(self, "steps", "batch", "teacher_steps")
-        not_negative(self, "lr")
+    lr: float = 1e-3  # of Adam, for students and teacher
+    teacher_steps: int = 50  # students to learn through, one after the other
 
 
 class Material(NamedTuple):
@@ -84,12 +70,8 @@ class Material(NamedTuple):
     train: ImageSet
     held_out: ImageSet
     test: ImageSet
-    attributes: Tensor
-    """[N, A] by id, of all parts; what students predict"""
-    compared: Tensor
-    """[T, S] of the test images; what vectors are compared with"""
-    names: Sequence[str]
-    """of the S columns"""
+    attributes: Tensor  # [N, A] by id, of all parts; what students predict
+    compared: Tensor  # [T, S] of the test images; what vectors are compared with
 
 
 def _disagreement() -> Tensor:
@@ -122,7 +104,6 @@ def _objects(settings: Settings) -> Material:
         test,
         table[splits.train.labels],
         compared,
-        (*OF_CLASSES, "disagreement"),
     )
 
 
@@ -143,16 +124,11 @@ def _faces(settings: Settings) -> Material:
     wanted = [names.index(name) for name in OF_FACES]
     compared = test.facts["attributes"][:, wanted].double()
     images = parts.train.images, held_out.images, test.images
-    return Material(*images, table, compared, OF_FACES)
+    return Material(*images, table, compared)
 
 
 def _material(settings: Settings) -> Material:
     return _faces(settings) if settings.faces else _objects(settings)
-
-
-def _network(settings: Settings, side: int, outputs: int) -> nn.Module:
-    trunk = FourBlocks(3, side, width=settings.width)
-    return nn.Sequential(trunk, nn.Linear(trunk.features, outputs))
 
 
 @torch.no_grad()
@@ -174,13 +150,8 @@ def _learn(
     def student(number: int) -> tuple[nn.Module, Adam]:
         with seeded(mixed_seed(learned.seed, 0, number), torch.device("cpu")):
             trunk = FourBlocks(3, side, width=settings.width)
-            made = TwoHeads(
-                trunk,
-                features=trunk.features,
-                outputs=table.shape[1],
-                auxiliary=settings.vector,
-            )
-        made.to(learned.device)
+            sizes = {"outputs": table.shape[1], "auxiliary": settings.vector}
+            made = TwoHeads(trunk, features=trunk.features, **sizes).to(learned.device)
         return made, Adam(made.parameters(), settings.lr)
 
     def batches(number: int) -> list[Batch]:
@@ -203,20 +174,14 @@ def _learn(
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Learn what else students should predict, and compare it with attributes."""
     material = _material(settings)
-    mean, std = statistics(material.train)
-    learned, judging, testing = (
-        Batches(images, size, mixed_seed(seed, 3), mean, std, None, device)
-        for images, size in (
-            (material.train, settings.batch),
-            (material.held_out, len(material.held_out)),
-            (material.test, len(material.test)),
-        )
-    )
+    sizes = settings.batch, len(material.held_out), len(material.test)
+    learned, judging, testing = batches_of(material[:3], sizes, mixed_seed(seed, 3), device)
     table = material.attributes.to(device)
     judge, shown = (next(batches.whole(batches.size)) for batches in (judging, testing))
     judge = judge._replace(targets=table[judge.ids])
     with seeded(mixed_seed(seed, 1), torch.device("cpu")):
-        network = _network(settings, shown.inputs.shape[-1], settings.vector)
+        trunk = FourBlocks(3, shown.inputs.shape[-1], width=settings.width)
+        network = nn.Sequential(trunk, nn.Linear(trunk.features, settings.vector))
     teacher = AuxiliaryTargets(network).to(device)
     losses = [] if arm == "untaught" else _learn(teacher, settings, learned, judge, table)
     found = _correlations(teacher, shown, material.compared)
@@ -274,14 +239,4 @@ RECIPE = Recipe(
         ),
     ),
     prepare=_material,
-    notes=(
-        "The paper shows correlations with CelebA's attributes and prints none that could be "
-        "compared; it does not compare with a network that has not learned.",
-        "At scales smoke, mini and gpu CIFAR-10 stands for CelebA: students predict "
-        f"{', '.join(OF_CLASSES)}, which are what its classes have in common. The votes of "
-        "CIFAR-10H are compared with, and never learned.",
-        "At mini scale networks have 16 channels.",
-        "Learning rates are not in the paper. Batch norm is by the batch at hand, for vectors "
-        "of test images, too.",
-    ),
 )

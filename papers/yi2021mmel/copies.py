@@ -4,20 +4,145 @@ Yi et al. 2021, Tables 1 and 2. Figures: ``docs/results.md``.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated, Any, NamedTuple
 
-from papers.framework.recipe import Recipe, above, expectation
-from papers.students import splits
-from papers.yi2021mmel.copied_images import BASELINE, METRICS, Settings, Way, trained
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim import SGD
+from torch.optim.lr_scheduler import MultiStepLR
+
+from papers.framework.recipe import Outcome, Recipe, above, expectation
+from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Shares, Student
+from papers.students import accuracy, build_network, fit, limited, predictions, splits
+from tutelage.augment import crop_and_flip
+from tutelage.randomness import mixed_seed
+from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
+from tutelage.teachers.worst_case import require_positive
+from tutelage.training.tutor import Tutor
 from tutelage_cli.claims import Claim
+from tutelage_cli.data.batches import Batches, statistics
 
-WAYS: Mapping[str, Way] = {
+METRICS = {
+    "accuracy": "test accuracy at the end, %",
+    "loss": "test loss at the end, nats",
+    "fitted": "accuracy on the training images as they are, at the end, %",
+}
+
+
+def _above_zero_or_infinite(settings: object, name: str) -> None:
+    require_positive(name, getattr(settings, name))
+
+
+Temperature = Annotated[float, _above_zero_or_infinite]  # infinity weighs copies alike
+
+
+@dataclass(frozen=True)
+class Settings(RecipeSettings):
+    """What decides a job; the defaults are the paper's for CIFAR-10 and ResNet-20."""
+
+    data: str = "cifar10"
+    student: Student = "resnet20"
+    examples: int | None = None  # training images, class balanced; None: all
+    tested: int | None = None  # test images, class balanced; None: all
+    copies: int = 10  # rows of every image, itself among them
+    offline: bool = False  # whether an image has the same copies in every epoch
+    pad: CountOrZero = 4  # black pixels on every side before cropping
+    flip: bool = True
+    temperature: Temperature = 1.0  # lambda_P
+    weight: Positive = 1.0  # lambda_T, of the soft loss
+    batch: int = 128  # images, each with its copies
+    epochs: int = 200
+    lr: float = 0.1
+    decay_at: Shares = (0.3, 0.6, 0.8)
+    """shares of the run after which the learning rate is multiplied"""
+    decay: float = 0.2  # by what
+    weight_decay: float = 5e-4
+
+
+class Method(NamedTuple):
+    """How the copies of an image count."""
+
+    loss: str  # ``uniform``, ``hard`` or ``soft``
+    copies: int | None = None
+    """rows of an image; the settings' where None; 1: one augmented copy, as ever"""
+    longer: bool = False  # as many times the epochs as the settings have copies
+
+
+BASELINE = Method("uniform", 1)  # one augmented copy of every image (DA)
+
+
+class Normalised(nn.Module):
+    """A student of images in 0..1."""
+
+    def __init__(self, student: nn.Module, mean: Tensor, std: Tensor) -> None:
+        super().__init__()
+        self.student = student
+        self.mean: Tensor
+        self.std: Tensor
+        self.register_buffer("mean", mean.view(-1, 1, 1))
+        self.register_buffer("std", std.view(-1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits."""
+        return self.student((images - self.mean) / self.std)
+
+
+def trained(
+    methods: Mapping[str, Method], arm: str, seed: int, settings: Settings, device: torch.device
+) -> Outcome:
+    """Train one student on copies."""
+    method = methods[arm]
+    train = limited(splits(settings.data).train, settings.examples, mixed_seed(seed, 0))
+    test = limited(splits(settings.data).test, settings.tested, mixed_seed(seed, 0))
+    network = build_network(settings.student, train, mixed_seed(seed, 1))
+    student = Normalised(network, *statistics(train)).to(device)
+    rule = SGD(
+        student.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay
+    )
+    epochs = settings.epochs * (settings.copies if method.longer else 1)
+    schedule = MultiStepLR(
+        rule, [int(share * epochs) for share in settings.decay_at], settings.decay
+    )
+    tutor = Tutor(student, rule, teacher_of(method, settings), seed=mixed_seed(seed, 3))
+    channels = train.images.shape[1]
+    whole = torch.zeros(channels), torch.ones(channels)  # images stay in 0..1
+    batches, testing = (
+        Batches(part, settings.batch, mixed_seed(seed, 2), *whole, None, device)
+        for part in (train, test)
+    )
+    fit(tutor, batches, epochs, schedule)
+    logits, labels = predictions(student, testing.whole(500))
+    return Outcome({
+        "accuracy": accuracy(logits, labels),
+        "loss": float(F.cross_entropy(logits, labels)),
+        "fitted": accuracy(*predictions(student, batches.whole(500))),
+    })
+
+
+def teacher_of(method: Method, settings: Settings) -> nn.Module:
+    """Makes copies and weighs them."""
+    augment = partial(crop_and_flip, pad=settings.pad, mode="zeros", flip=settings.flip)
+    k = method.copies or settings.copies
+    copies = Copies(k, augment, include_original=k > 1, offline=settings.offline)
+    return Together(copies, weigher(method.loss, settings.temperature, settings.weight))
+
+
+def weigher(loss: str, temperature: float, weight: float, **soft: Any) -> nn.Module:
+    """What weighs the copies of an example; options of the soft loss as its class has them."""
+    if loss == "soft":
+        return WorstCaseSoft(temperature, weight, **soft)
+    return WorstCase(temperature) if loss == "hard" else UniformCopies()
+
+
+METHODS: Mapping[str, Method] = {
     "one": BASELINE,
-    "long": Way("uniform", 1, longer=True),
-    "uniform": Way("uniform"),
-    "hard": Way("hard"),
-    "soft": Way("soft"),
+    "long": Method("uniform", 1, longer=True),
+    "uniform": Method("uniform"),
+    "hard": Method("hard"),
+    "soft": Method("soft"),
 }
 COLUMNS = {
     "one": "Baseline(DA) acc",
@@ -31,32 +156,7 @@ DIGITS = Settings(
     data="mnist", student="cnn", examples=1000, copies=4, flip=False, batch=50, epochs=20
 )
 """where a student of a few minutes over-fits"""
-NOTES = (
-    "Copies are drawn anew whenever an image comes up, and the image as it is stands first "
-    "among them; the paper's algorithm 1 draws them once (--set offline=true).",
-    "one: an augmented copy of each image in every epoch; long: the same for as many times the "
-    "epochs as the others have copies; uniform: all copies count the same.",
-    "Momentum SGD is not Nesterov's, which the paper leaves open; lambda_T is 1, which the "
-    "paper chose among 0.5, 1 and 2.",
-)
-SMALL = {
-    "mnist": (
-        "At mini scale, 1,000 MNIST digits, shifted by up to 4 pixels and not mirrored, 4 "
-        "copies, a two-block CNN and 20 epochs of batches of 50, where the printed numbers are "
-        "CIFAR's. These settings were chosen by trials with another program, which also saw no "
-        "effect on 1,500 images of CIFAR-10 (hard below uniform); mmel-cifar-resnet32 has "
-        "4,000 of them.",
-        "That hard weights do better than uniform ones is not to be expected of that scale.",
-    ),
-    "cifar": (
-        "At mini scale, 4,000 images, 4 copies, a two-block CNN and 20 epochs of batches of "
-        "50: what there is time for in ten minutes. At the learning rate of 0.1 that serves "
-        "for digits this network learns next to nothing of such images (29% to 34% of the "
-        "training images right, n = 3), whatever its copies; 0.02 was tried in its place, with "
-        "seed 100 alone, and not changed since.",
-    ),
-}
-"""what mini scale is, by its images"""
+SMOKE = replace(DIGITS, examples=20, tested=20, epochs=1, batch=10)
 
 
 def table1(data: str, depth: int) -> Recipe:
@@ -72,16 +172,16 @@ def table1(data: str, depth: int) -> Recipe:
         title="Students of many copies of each image do better, most by the worst of them.",
         paper="mmel",
         where=f"Table 1, {row}",
-        arms=tuple(WAYS),
+        arms=tuple(METHODS),
         metrics=METRICS,
         settings={
-            "smoke": replace(DIGITS, examples=20, tested=20, epochs=1, batch=10),
+            "smoke": SMOKE,
             "mini": mini,
             "gpu": replace(paper, copies=5, epochs=30),
             "paper": paper,
         },
         minutes={"smoke": 0.2, "mini": 10, "gpu": 10, "paper": 45 * depth},
-        run=partial(trained, WAYS),
+        run=partial(trained, METHODS),
         claims=(
             Claim(
                 "Copies weighed by their losses, hard or soft, do better than one copy.",
@@ -100,7 +200,6 @@ def table1(data: str, depth: int) -> Recipe:
         table="Table 1",
         printed={(arm, "accuracy"): (row, column) for arm, column in COLUMNS.items()},
         prepare=lambda settings: splits(settings.data),
-        notes=NOTES + SMALL["mnist" if mini == DIGITS else "cifar"],
     )
 
 
@@ -111,14 +210,12 @@ CIFAR100, CIFAR100_32, CIFAR100_44, CIFAR100_56 = (
 
 COUNTS = (2, 5, 10, 20)
 LETTERS = {"hard": "H", "soft": "S"}
-COUNTED: Mapping[str, Way] = {"one": BASELINE} | {
-    f"{loss}-{n}": Way(loss, n) for n in COUNTS for loss in LETTERS
+COUNTED: Mapping[str, Method] = {"one": BASELINE} | {
+    f"{loss}-{n}": Method(loss, n) for n in COUNTS for loss in LETTERS
 }
 COUNTED_COLUMNS = {"one": "Baseline(DA)"} | {
     f"{loss}-{n}": f"MMEL-{letter}-{n}" for n in COUNTS for loss, letter in LETTERS.items()
 }
-
-
 TABLE2 = Recipe(
     name="mmel-copies",
     title="More copies of each image do better, ever less so.",
@@ -127,7 +224,7 @@ TABLE2 = Recipe(
     arms=tuple(COUNTED),
     metrics=METRICS,
     settings={
-        "smoke": replace(DIGITS, examples=20, tested=20, epochs=1, batch=10),
+        "smoke": SMOKE,
         "mini": DIGITS,
         "gpu": Settings(examples=10_000, epochs=20),
         "paper": Settings(),
@@ -150,10 +247,8 @@ TABLE2 = Recipe(
         ),
         Claim(
             "Twenty gain less over ten than ten over one.",
-            (
-                *above("accuracy", "hard-10", "one", margin=0.5),
-                *above("accuracy", "hard-10", "hard-20", margin=-0.5),
-            ),
+            above("accuracy", "hard-10", "one", margin=0.5)
+            + above("accuracy", "hard-10", "hard-20", margin=-0.5),
         ),
     ),
     table="Table 2",
@@ -162,11 +257,4 @@ TABLE2 = Recipe(
         for arm, column in COUNTED_COLUMNS.items()
     },
     prepare=lambda settings: splits(settings.data),
-    notes=(
-        "Other ResNets and CIFAR-100 are the same with --set student=resnet56 or "
-        "--set data=cifar100.",
-        "The last claim is ours in its numbers: ten copies gain more than half a point over "
-        "one, and twenty less than half a point over ten.",
-        "At mini scale the digits and the network of mmel-cifar.",
-    ),
 )

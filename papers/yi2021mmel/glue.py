@@ -12,16 +12,17 @@ from typing import NamedTuple
 import torch
 
 from papers.framework.recipe import Outcome, Recipe, above, below, curves, expectation
-from papers.yi2021mmel.glue_students import METRICS, Settings, Way, student_of, trained
-from papers.yi2021mmel.glue_texts import Source, material, read
+from papers.yi2021mmel.glue_students import METRICS, Method, Settings, student_of, trained
+from papers.yi2021mmel.glue_texts import Source, copies_of, material
 from papers.yi2021mmel.language_models import Language
 from tutelage_cli.claims import Claim
 
 LABELS = ("original", "predicted")
 LOSSES = {"uniform": "", "hard": "MMEL-H", "soft": "MMEL-S"}
-LABEL_WAYS: Mapping[str, Way] = {"none": Way("none"), "smoothed": Way("smoothed")} | {
-    f"{loss}.{labels}": Way(loss, labels) for loss in LOSSES for labels in LABELS
-}
+LABEL_METHODS: Mapping[str, Method] = {
+    "none": Method("none"),
+    "smoothed": Method("smoothed"),
+} | {f"{loss}.{labels}": Method(loss, labels) for loss in LOSSES for labels in LABELS}
 SMOKE = Settings(
     source=Source(
         task="wnli",
@@ -45,30 +46,12 @@ GPU = replace(
         examples=10_000, longest=64, model="", language=Language(steps=4000, batch=256)
     ),
 )
-SMALL = (
-    "At mini and gpu scale, SST-2 with new students of two layers of 128, since no pretrained "
-    "model comes with the package; copies come from a masked language model of the same size "
-    "that learns from 20,000 of the task's sentences. AdamW begins at 1e-3 after 50 steps of "
-    "warm-up. --set source.model=FOLDER takes a pretrained one for both, with --set "
-    "student=small for copies alone; then --set lr=3e-5 --set warm_up=0 are the paper's.",
-    "At paper scale BERT-base makes copies and is the student: bert-base-uncased in "
-    "$TUTELAGE_DATA, or --set source.model=FOLDER. 10 epochs, 3 of QQP and MNLI; dropout of "
-    "0.1, where the paper chose 0 or 0.1 for each task (--set dropout=0). This has been run "
-    "with tiny models alone.",
-    "Mini: 1,000 texts of at most 32 tokens, 2 copies, 8 epochs, chosen by trials with another "
-    "program: there predicted labels lowered the loss and changed no accuracy.",
-    "Texts and copies are the same for all seeds. Gradients are clipped at norm 1, as is usual "
-    "with BERT; the paper does not say. Texts have 128 tokens at most at paper scale.",
-    "Other tasks are the same with --set source.task=cola (mrpc, rte, stsb); QQP, MNLI and "
-    "QNLI as folders of parquet files.",
-)
 
 
-def prepare(settings: Settings) -> object:
+def prepare(settings: Settings) -> None:
     """Make the copies before any job, and see whether there is a student."""
-    copies = read(settings.source)
+    copies_of(settings.source)
     student_of(settings, material(settings.source), 0)
-    return copies
 
 
 LABELLED = Recipe(
@@ -76,11 +59,11 @@ LABELLED = Recipe(
     title="Copies of texts do better with labels that a trained model predicts for them.",
     paper="mmel",
     where="Table 4, SST-2",
-    arms=tuple(LABEL_WAYS),
+    arms=tuple(LABEL_METHODS),
     metrics=METRICS,
     settings={"smoke": SMOKE, "mini": MINI, "gpu": GPU, "paper": Settings()},
     minutes={"smoke": 0.3, "mini": 8, "gpu": 10, "paper": 1500},
-    run=partial(trained, LABEL_WAYS),
+    run=partial(trained, LABEL_METHODS),
     claims=(
         Claim(
             "Predicted labels give better scores than original ones, hard and soft.",
@@ -105,21 +88,15 @@ LABELLED = Recipe(
         for labels in LABELS
     },
     plots=(
-        curves("Held-out loss", "nats", LABEL_WAYS, "loss"),
-        curves("Held-out accuracy", "%", LABEL_WAYS, "score"),
+        curves("Held-out loss", "nats", LABEL_METHODS, "loss"),
+        curves("Held-out accuracy", "%", LABEL_METHODS, "score"),
     ),
     prepare=prepare,
-    notes=(
-        "predicted: soft labels by a student of the same seed that was trained without copies; "
-        "originals keep their labels. The soft loss takes them where they name another class "
-        "for a copy than for its original. none and smoothed (by 0.1) see no copies.",
-        *SMALL,
-    ),
 )
 
 
-WAYS: Mapping[str, Way] = {
-    name: Way(name) for name in ("none", "smoothed", "long", "uniform", "hard", "soft")
+METHODS: Mapping[str, Method] = {
+    name: Method(name) for name in ("none", "smoothed", "long", "uniform", "hard", "soft")
 }
 ROWS = {
     "none": "Dev / Baseline",
@@ -135,11 +112,11 @@ WEIGHED = Recipe(
     title="Copies of texts weighed by their losses do better than copies all alike.",
     paper="mmel",
     where="Table 3, SST-2; Figure 2",
-    arms=tuple(WAYS),
+    arms=tuple(METHODS),
     metrics=METRICS,
     settings={"smoke": SMOKE, "mini": MINI, "gpu": GPU, "paper": Settings()},
     minutes={"smoke": 0.3, "mini": 8, "gpu": 10, "paper": 1300},
-    run=partial(trained, WAYS),
+    run=partial(trained, METHODS),
     claims=(
         Claim(
             "Copies weighed by their losses score above copies all alike, and above none.",
@@ -162,15 +139,10 @@ WEIGHED = Recipe(
     table="Table 3",
     printed={(arm, "score"): (row, "SST-2") for arm, row in ROWS.items()},
     plots=(
-        curves("Held-out accuracy", "%", WAYS, "score"),
-        curves("Held-out loss", "nats", WAYS, "loss"),
+        curves("Held-out accuracy", "%", METHODS, "score"),
+        curves("Held-out loss", "nats", METHODS, "loss"),
     ),
     prepare=prepare,
-    notes=(
-        "All copies have labels that a student of the same seed predicts, see mmel-labels. "
-        "long: copies are texts among others, so that an epoch has as many more steps.",
-        *SMALL,
-    ),
 )
 
 
@@ -213,7 +185,7 @@ PAIRS: Mapping[str, Settings] = {
 }
 
 
-MADE_WAYS = {"none": Way("none")} | {arm: Way(made.loss) for arm, made in MADE.items()}
+MADE_METHODS = {"none": Method("none")} | {arm: Method(made.loss) for arm, made in MADE.items()}
 
 
 def run_generation(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
@@ -222,7 +194,7 @@ def run_generation(arm: str, seed: int, settings: Settings, device: torch.device
         made = MADE[arm]
         changed = {"search": made.search, "separate": made.separate, "share": made.share}
         settings = replace(settings, source=replace(settings.source, **changed))
-    return trained(MADE_WAYS, arm, seed, settings, device)
+    return trained(MADE_METHODS, arm, seed, settings, device)
 
 
 GENERATED = Recipe(
@@ -249,11 +221,4 @@ GENERATED = Recipe(
     printed={("none", "score"): ("Baseline", "MRPC")}
     | {(arm, "score"): (made.row, "MRPC") for arm, made in MADE.items()},
     prepare=prepare,
-    notes=(
-        "MRPC, whose texts are pairs: apart, the language model sees each sentence by itself; "
-        "as-one, both. Copies have labels that a student of the same seed predicts.",
-        "At mini scale 400 texts of at most 64 tokens and 4 epochs, in which a student from "
-        "nothing hardly learns more than the share of the classes.",
-        *SMALL,
-    ),
 )

@@ -1,40 +1,34 @@
 """Text classifiers that see copies of every text: data, labels of copies, and a run."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.stats import ConstantInputWarning, spearmanr
+from sklearn.metrics import accuracy_score, matthews_corrcoef
 from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
-from papers.data.text.batches import TextBatches
+from papers.data.text import TextBatches
 from papers.framework.recipe import Outcome
-from papers.metrics import GLUE, accuracy
+from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Share
 from papers.students import fit, predictions
+from papers.yi2021mmel.copies import Temperature, weigher
 from papers.yi2021mmel.glue_texts import Material, Source, bare, copies_of, material
 from papers.yi2021mmel.language_models import encoder
 from tutelage.losses.objectives import Objective, cross_entropy, squared_error
 from tutelage.models.text_classifier import SMALL, text_classifier
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.teachers import (
-    Plain,
-    StoredCopies,
-    Together,
-    UniformCopies,
-    UnlessChanged,
-    WorstCase,
-    WorstCaseSoft,
-    predicted,
-)
-from tutelage.teachers.worst_case import require_positive
-from tutelage.teachers.worst_case_soft import TargetRule, own_prediction, probabilities
+from tutelage.teachers import Plain, StoredCopies, Together, UnlessChanged, predicted
+from tutelage.teachers.worst_case_soft import own_prediction, probabilities
 from tutelage.training.tutor import Tutor
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative, parts
 
 METRICS = {
     "score": "of held-out texts by the task's own measure, at the end, %",
@@ -44,43 +38,47 @@ METRICS = {
 }
 
 
+def accuracy(predicted: Tensor, labels: Tensor) -> float:
+    """The share of right predictions, %."""
+    return 100 * float(accuracy_score(labels, predicted))
+
+
+def matthews(predicted: Tensor, labels: Tensor) -> float:
+    """Matthews' correlation, %; 0 where all have one label."""
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        return 100 * float(matthews_corrcoef(labels, predicted))
+
+
+def spearman(predicted: Tensor, labels: Tensor) -> float:
+    """Spearman's rank correlation, %; 0 where all are the same."""
+    with warnings.catch_warnings(action="ignore", category=ConstantInputWarning):
+        found: Any = spearmanr(predicted, labels)
+    return 100 * float(np.nan_to_num(found.statistic))
+
+
+SCORES = {"cola": matthews, "stsb": spearman}
+"""of a task's development set, as papers on BERT print it, where that is not the accuracy"""
 LARGE = ("mnli", "qqp")
 """tasks that the paper trains on for 3 epochs, by the names of their folders"""
 NEW = "small"
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
-    source: Source = field(default_factory=Source)
-    """texts and their copies"""
+    source: Source = field(default_factory=Source)  # texts and their copies
     student: str = ""
     """folder of an encoder of transformers, or its name in ``$TUTELAGE_DATA``; nothing: that of
     the texts' language model; ``small``, and nothing without one: a small new student"""
-    dropout: float = 0.1
-    """in hidden layers and attention; the paper chose each from 0 and 0.1"""
-    temperature: float = 1.0
-    """lambda_P"""
-    weight: float = 1.0
-    """lambda_T"""
-    smoothing: float = 0.1
-    """of labels, where they are smoothed"""
-    batch: int = 32
-    """texts, each with its copies"""
-    epochs: int | None = None
-    """None: 3 for the tasks of ``LARGE``, 10 for others"""
-    lr: float = 3e-5
-    """of AdamW at its height; falls to 0 in a line"""
-    warm_up: int = 0
-    """steps in which it rises"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "batch", "epochs")
-        above_zero(self, "weight")
-        require_positive("temperature", self.temperature)  # infinity weighs copies alike
-        not_negative(self, "lr", "warm_up")
-        parts(self, "dropout", "smoothing")
+    dropout: Share = 0.1  # in hidden layers and attention; the paper chose each from 0 and 0.1
+    temperature: Temperature = 1.0  # lambda_P
+    weight: Positive = 1.0  # lambda_T
+    smoothing: Share = 0.1  # of labels, where they are smoothed
+    batch: int = 32  # texts, each with its copies
+    epochs: int | None = None  # None: 3 for the tasks of ``LARGE``, 10 for others
+    lr: float = 3e-5  # of AdamW at its height; falls to 0 in a line
+    warm_up: CountOrZero = 0  # steps in which it rises
 
     @property
     def epochs_or_default(self) -> int:
@@ -90,11 +88,10 @@ class Settings:
         return 3 if Path(self.source.task).name in LARGE else 10
 
 
-class Way(NamedTuple):
+class Method(NamedTuple):
     """How copies count, and which labels they have."""
 
-    loss: str
-    """``none``, ``long``, ``smoothed``, ``uniform``, ``hard`` or ``soft``"""
+    loss: str  # ``none``, ``long``, ``smoothed``, ``uniform``, ``hard`` or ``soft``
     labels: str = "predicted"
     """``predicted`` by a student that was trained without copies, or ``original``"""
 
@@ -106,12 +103,9 @@ class _Kind(NamedTuple):
     answer: Callable[[Tensor], Tensor]
 
 
-def _number(outputs: Tensor) -> Tensor:
-    return outputs.squeeze(1)
-
-
+_NUMBER = partial(torch.squeeze, dim=1)
 CLASSES = _Kind(cross_entropy, probabilities, partial(torch.argmax, dim=1))
-NUMBERS = _Kind(squared_error, _number, _number)
+NUMBERS = _Kind(squared_error, _NUMBER, _NUMBER)
 
 
 def _kind(material: Material) -> _Kind:
@@ -131,26 +125,26 @@ def student_of(settings: Settings, texts: Material, seed: int) -> nn.Module:
 
 
 def trained(
-    ways: Mapping[str, Way], arm: str, seed: int, settings: Settings, device: torch.device
+    methods: Mapping[str, Method], arm: str, seed: int, settings: Settings, device: torch.device
 ) -> Outcome:
     """Train one student."""
-    way = ways[arm]
-    if way.loss == "none":
+    method = methods[arm]
+    if method.loss == "none":
         return _plain(seed, _without_copies(settings), device)[1]
     texts = material(settings.source)
     objective = _kind(texts).objective
-    if way.loss == "smoothed" and texts.classes > 1:
+    if method.loss == "smoothed" and texts.classes > 1:
         objective = partial(
             F.cross_entropy, reduction="none", label_smoothing=settings.smoothing
         )
     student = student_of(settings, texts, seed).to(device)
     batches, teacher = _batches(settings, texts, seed, device), Plain()
-    if way.loss != "smoothed":
-        labels = None if way.labels == "original" else _labels(seed, settings, device)
-        if way.loss == "long":
+    if method.loss != "smoothed":
+        labels = None if method.labels == "original" else _labels(seed, settings, device)
+        if method.loss == "long":
             batches = _all_alike(settings, texts, labels, seed, device)
         else:
-            teacher = _teacher(way, settings, texts, labels)
+            teacher = _teacher(method, settings, texts, labels)
     return _run(student, teacher, batches, objective, seed, settings)
 
 
@@ -178,26 +172,14 @@ def _labels(seed: int, settings: Settings, device: torch.device) -> tuple[Tensor
 
 
 def _teacher(
-    way: Way, settings: Settings, texts: Material, labels: tuple[Tensor, Tensor] | None
+    method: Method, settings: Settings, texts: Material, labels: tuple[Tensor, Tensor] | None
 ) -> nn.Module:
     theirs = None if labels is None else labels[1]
     stored = StoredCopies(copies_of(settings.source), texts.ids, theirs)
-    kind, rule = _kind(texts), own_prediction
-    if labels is not None:
-        rule = UnlessChanged(labels[0], texts.ids)
-    return Together(stored, _weigher(way, settings, kind, rule))
-
-
-def _weigher(way: Way, settings: Settings, kind: _Kind, rule: TargetRule) -> nn.Module:
-    if way.loss == "soft":
-        return WorstCaseSoft(
-            settings.temperature,
-            settings.weight,
-            rule=rule,
-            objective=kind.objective,
-            predict=kind.predict,
-        )
-    return WorstCase(settings.temperature) if way.loss == "hard" else UniformCopies()
+    kind = _kind(texts)
+    rule = own_prediction if labels is None else UnlessChanged(labels[0], texts.ids)
+    soft = {"rule": rule, "objective": kind.objective, "predict": kind.predict}
+    return Together(stored, weigher(method.loss, settings.temperature, settings.weight, **soft))
 
 
 def _batches(
@@ -217,19 +199,12 @@ def _all_alike(
     # copies among the texts, as if they were others
     copies = copies_of(settings.source)
     k, own = copies.shape[1], texts.labels
-    if labels is None:
-        found = own.repeat_interleave(k)
-    else:
-        found = labels[1].flatten(0, 1)
-        own = F.one_hot(own, texts.classes).to(found.dtype) if found.ndim == 2 else own
-    return TextBatches(
-        torch.cat([texts.train.inputs, copies.flatten(0, 1)]),
-        torch.cat([own, found]),
-        torch.arange(len(own) * (1 + k)),
-        settings.batch,
-        mixed_seed(seed, 1),
-        device,
-    )
+    found = own.repeat_interleave(k) if labels is None else labels[1].flatten(0, 1)
+    if found.ndim == 2:
+        own = F.one_hot(own, texts.classes).to(found.dtype)
+    inputs = torch.cat([texts.train.inputs, copies.flatten(0, 1)])
+    rows, order = torch.arange(len(inputs)), mixed_seed(seed, 1)
+    return TextBatches(inputs, torch.cat([own, found]), rows, settings.batch, order, device)
 
 
 def _run(
@@ -277,7 +252,6 @@ def _evaluate(
     device = next(student.parameters()).device
     rows = TextBatches(inputs, labels, torch.arange(len(labels)), 1, 0, device)
     outputs, right = (x.cpu() for x in predictions(student, rows.whole(128)))
-    score = GLUE.get(
-        Path(settings.source.task).name, accuracy if texts.classes > 1 else GLUE["stsb"]
-    )
+    usual = accuracy if texts.classes > 1 else spearman
+    score = SCORES.get(Path(settings.source.task).name, usual)
     return score(kind.answer(outputs), right), float(kind.objective(outputs, right).mean())

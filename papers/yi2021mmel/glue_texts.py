@@ -9,6 +9,8 @@ import torch
 from joblib import Memory
 from torch import Tensor
 
+from papers.framework.settings import RecipeSettings, Share
+from papers.students import find_folder
 from papers.text_augment import SEARCHES, LanguageModel, Substitution, kept
 from papers.yi2021mmel.language_models import (
     Language,
@@ -19,9 +21,7 @@ from papers.yi2021mmel.language_models import (
 )
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.json_files import environment
-from tutelage.validation.ranges import at_least_one, parts
 from tutelage_cli.data.cache import cache_folder
-from tutelage_cli.data.local import local_folder
 from tutelage_cli.data.text.labelled import LabelledTexts, TextSplits, read_texts
 from tutelage_cli.data.text.tokens import Tokens, tokenised
 
@@ -31,35 +31,25 @@ copies are made once"""
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(RecipeSettings):
     """Which texts and copies; the defaults are the paper's."""
 
-    task: str = "sst2"
-    """folder of a GLUE task in ``$TUTELAGE_DATA``/glue, or a path"""
-    examples: int | None = None
-    """training texts; None: all"""
-    tested: int | None = None
-    """held-out texts; None: all"""
-    longest: int = 128
-    """tokens of a text"""
-    copies: int = 4
-    """of every text, beside itself"""
-    share: float = 0.4
-    """of tokens that are replaced"""
-    search: str = "greedy"
-    """or ``beam``"""
-    separate: bool = True
-    """whether the sentences of a pair are changed one by one"""
+    task: str = "sst2"  # folder of a GLUE task in ``$TUTELAGE_DATA``/glue, or a path
+    examples: int | None = None  # training texts; None: all
+    tested: int | None = None  # held-out texts; None: all
+    longest: int = 128  # tokens of a text
+    copies: int = 4  # of every text, beside itself
+    share: Share = 0.4  # of tokens that are replaced
+    search: str = "greedy"  # or ``beam``
+    separate: bool = True  # whether the sentences of a pair are changed one by one
     model: str = "bert-base-uncased"
     """folder of a masked language model of transformers with its tokenizer, which is the
     student's, too, or its name in ``$TUTELAGE_DATA``; nothing: a small one that learns from the
     task's texts"""
-    language: Language = field(default_factory=Language)
-    """how the small one is trained"""
+    language: Language = field(default_factory=Language)  # how the small one is trained
 
     def __post_init__(self) -> None:
-        at_least_one(self, "examples", "tested", "longest", "copies")
-        parts(self, "share")
+        super().__post_init__()
         if self.search not in SEARCHES:
             raise UsageError(
                 f"Unknown search '{self.search}'. {nearest(self.search, SEARCHES)}"
@@ -73,24 +63,19 @@ class Material(NamedTuple):
     labels: Tensor
     ids: Tensor
     held_out: Tokens
-    judging: Tensor
-    """labels of the held-out texts"""
-    classes: int
-    """1 for numbers"""
+    judging: Tensor  # labels of the held-out texts
+    classes: int  # 1 for numbers
     tokenizer: Any
 
 
 def _folder(task: str) -> Path:
     if (place := Path(task).expanduser()).is_dir():
         return place
-    copy = local_folder("glue")
-    if copy is None or not (copy / task).is_dir():
-        raise UsageError(
-            f"{task} is not here: set TUTELAGE_DATA to a folder that holds glue/{task}, or "
-            "give a folder of parquet files with columns sentence, or sentence1 and sentence2, "
-            "and label."
-        )
-    return copy / task
+    return find_folder(
+        f"glue/{task}",
+        f"set TUTELAGE_DATA to a folder that holds glue/{task}, or give a folder of parquet "
+        "files with columns sentence, or sentence1 and sentence2, and label",
+    )
 
 
 @cache
@@ -136,11 +121,6 @@ def copies_of(source: Source) -> Tensor:
     made = Substitution(language, source.copies, source.share, source.search, source.separate)
     folder = cache_folder() / "copies"
     return kept(made, *texts.train, seed=REPLACED_AT, folder=folder)
-
-
-def read(source: Source) -> object:
-    """Make the copies, so that jobs find them."""
-    return copies_of(source)
 
 
 @cache

@@ -3,71 +3,55 @@
 Yi et al. 2021, Table 5. Figures: ``docs/results.md``.
 """
 
+import io
 import os
-import shutil
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal
-from uuid import uuid4
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
 from papers.data.crops import Crops
 from papers.data.published.imagenet import Parts, first_classes, open_imagenet
 from papers.data.streamed import Streamed
-from papers.framework.recipe import Outcome, Recipe
-from papers.students import fit
-from papers.yi2021mmel.copied_images import BASELINE, Normalised, Way, weigher
-from tutelage.errors import UsageError
+from papers.framework.recipe import Outcome, Recipe, above, below
+from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Shares
+from papers.students import find_folder, fit, predictions
+from papers.yi2021mmel.copies import BASELINE, Method, Normalised, Temperature, weigher
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
+from tutelage.storage.atomic_files import write_atomically
 from tutelage.teachers import BroughtCopies, Together
-from tutelage.teachers.worst_case import require_positive
 from tutelage.training.tutor import Tutor
-from tutelage.validation.ranges import above_zero, at_least_one, not_negative, shares
-from tutelage_cli.claims import Claim, Comparison
+from tutelage_cli.claims import Claim
 from tutelage_cli.data.cache import cache_folder
-from tutelage_cli.data.local import FOLDER, local_folder
+from tutelage_cli.data.local import FOLDER
 from tutelage_cli.data.splits import limit_rows
 
 NAMES = ("n01", "n02", "n03")
-COUNTS = {"train": 8, "val": 4}
-"""images of each class"""
+COUNTS = {"train": 8, "val": 4}  # images of each class
 
 
 def made_photos() -> Path:
     """Stripes of three directions in colours of noise, in JPEG files of many sizes."""
-    place = cache_folder() / "recipes" / "made-photos"
-    if not place.is_dir():
-        fresh = place.with_name(f".{place.name}-{uuid4().hex}")
-        _write(fresh)
-        try:
-            fresh.rename(place)
-        except OSError:  # another process was faster
-            shutil.rmtree(fresh)
-            if not place.is_dir():
-                raise
-    return place
-
-
-def _write(place: Path) -> None:
-    draws = np.random.default_rng(0)
+    place, draws = cache_folder() / "recipes" / "made-photos", np.random.default_rng(0)
     for split, count in COUNTS.items():
         for number, name in enumerate(NAMES):
-            folder = place / split / name
-            folder.mkdir(parents=True)
+            (place / split / name).mkdir(parents=True, exist_ok=True)
             for row in range(count):
-                _photo(draws, number).save(folder / f"{name}_{row}.JPEG")
+                file, photo = place / split / name / f"{name}_{row}.JPEG", io.BytesIO()
+                _photo(draws, number).save(photo, format="JPEG")
+                if not file.exists():
+                    write_atomically(file, photo.getvalue())
+    return place
 
 
 def _photo(draws: np.random.Generator, direction: int) -> Image.Image:
@@ -83,55 +67,36 @@ METRICS = {
     "accuracy": "of the middle of each validation image at the end, %",
     "loss": "the same, nats",
 }
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""of ImageNet's channels, in 0..1"""
-MADE = "made"
-"""in place of a folder: a few images made for a first run"""
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels, in 0..1
+MADE = "made"  # in place of a folder: a few images made for a first run
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or what is usual where it is silent."""
 
     folder: str = "imagenet"
     """holds train and val; a path, or the name of a folder in ``$TUTELAGE_DATA``"""
-    classes: int | None = None
-    """the first so many, by name; None: all"""
-    examples: int | None = None
-    """training images, class balanced; None: all"""
-    student: str = ""
-    """in place of each arm's own network; nothing: that"""
-    side: int = 224
-    """of a crop, pixels"""
-    copies: int = 10
-    """rows of every image, its middle among them"""
-    temperature: float = 1.0
-    """lambda_P"""
-    weight: float = 1.0
-    """lambda_T, of the soft loss"""
-    batch: int = 256
-    """images, each with its copies"""
+    classes: int | None = None  # the first so many, by name; None: all
+    examples: int | None = None  # training images, class balanced; None: all
+    student: str = ""  # in place of each arm's own network; nothing: that
+    side: int = 224  # of a crop, pixels
+    copies: int = 10  # rows of every image, its middle among them
+    temperature: Temperature = 1.0  # lambda_P
+    weight: Positive = 1.0  # lambda_T, of the soft loss
+    batch: int = 256  # images, each with its copies
     epochs: int = 100
     lr: float = 0.1
-    decay_at: tuple[float, ...] = (0.3, 0.6, 0.9)
+    decay_at: Shares = (0.3, 0.6, 0.9)
     """shares of the run after which the learning rate is multiplied"""
-    decay: float = 0.1
-    """by what"""
+    decay: float = 0.1  # by what
     weight_decay: float = 1e-4
-    micro_batch: int | None = None
-    """rows that the student sees at a time; None: all of a batch"""
-    bfloat16: bool = False
-    """whether the student's passes run in it"""
-    workers: int = 8
-    """processes that read images"""
+    micro_batch: int | None = None  # rows that the student sees at a time; None: all of a batch
+    bfloat16: bool = False  # whether the student's passes run in it
+    workers: CountOrZero = 8  # processes that read images
 
     def __post_init__(self) -> None:
-        at_least_one(self, "classes", "examples", "side", "copies", "batch", "epochs")
-        at_least_one(self, "micro_batch")
-        above_zero(self, "weight")
-        require_positive("temperature", self.temperature)  # infinity weighs copies alike
-        not_negative(self, "lr", "decay", "weight_decay", "workers")
-        shares(self, "decay_at")
+        super().__post_init__()
         if self.student:
             require_student(self.student)
 
@@ -148,19 +113,15 @@ def parts(settings: Settings) -> Parts:
 def _opened(folder: str) -> Parts:
     if folder == MADE:
         return open_imagenet(made_photos())
-    if (place := Path(folder).expanduser()).is_dir():
-        return open_imagenet(place)
-    if (copy := local_folder(folder)) is not None:
-        return open_imagenet(copy)
-    raise UsageError(
-        f"{folder} is not here: give --set folder=PATH of a folder that holds train, with one "
-        f"folder of images for each class, and val, or set {FOLDER} to a folder that holds one "
-        f"called {folder}."
+    otherwise = (
+        "give --set folder=PATH of a folder that holds train, with one folder of images for "
+        f"each class, and val, or set {FOLDER} to a folder that holds one called {folder}"
     )
+    return open_imagenet(find_folder(folder, otherwise))
 
 
 def trained(
-    student: str, way: Way, seed: int, settings: Settings, device: torch.device
+    student: str, method: Method, seed: int, settings: Settings, device: torch.device
 ) -> Outcome:
     """Train one student on crops."""
     train, val = parts(settings)
@@ -173,11 +134,13 @@ def trained(
     schedule = MultiStepLR(
         rule, [int(share * settings.epochs) for share in settings.decay_at], settings.decay
     )
-    teacher = Together(BroughtCopies(), weigher(way, settings.temperature, settings.weight))
+    teacher = Together(
+        BroughtCopies(), weigher(method.loss, settings.temperature, settings.weight)
+    )
     tutor = Tutor(
         own, rule, teacher, seed=mixed_seed(seed, 3), micro_batch=settings.micro_batch
     )
-    k = way.copies or settings.copies
+    k = method.copies or settings.copies
     workers = min(settings.workers, os.cpu_count() or 1)
     batches, testing = (
         Streamed(crops, settings.batch, mixed_seed(seed, 2), device, workers=workers)
@@ -186,14 +149,13 @@ def trained(
             Crops(val, settings.side, 1, original=True),
         )
     )
-    cast = (
-        partial(torch.autocast, device.type, torch.bfloat16)
-        if settings.bfloat16
-        else nullcontext
-    )
+    cast = partial(torch.autocast, device.type, torch.bfloat16, enabled=settings.bfloat16)
     fit(tutor, batches, settings.epochs, schedule, autocast=cast)
-    accuracy, loss = _evaluate(own, testing)
-    return Outcome({"accuracy": accuracy, "loss": loss})
+    middles = (b._replace(inputs=b.inputs[:, 0]) for b in testing.whole(256))
+    logits, labels = predictions(own, middles)
+    loss = float(F.cross_entropy(logits, labels, reduction="sum")) / len(labels)
+    right = int((logits.argmax(1) == labels).sum())
+    return Outcome({"accuracy": 100 * right / len(labels), "loss": loss})
 
 
 def _student(name: str, settings: Settings, classes: int, seed: int) -> nn.Module:
@@ -203,23 +165,14 @@ def _student(name: str, settings: Settings, classes: int, seed: int) -> nn.Modul
     return Normalised(made, mean, std)
 
 
-@torch.no_grad()
-def _evaluate(student: nn.Module, batches: Streamed) -> tuple[float, float]:
-    # accuracy, %, and mean loss, nats
-    student.eval()
-    right = loss = torch.zeros((), dtype=torch.float64)
-    for batch in batches.whole(256):
-        logits: Tensor = student(batch.inputs[:, 0])
-        right = right + (logits.argmax(1) == batch.targets).sum().cpu()
-        loss = loss + F.cross_entropy(logits, batch.targets, reduction="sum").double().cpu()
-    count = len(batches.examples)
-    return 100 * float(right) / count, float(loss) / count
-
-
 DEPTHS = (18, 34, 50)
-WAYS: Mapping[str, Way] = {"one": BASELINE, "hard": Way("hard"), "soft": Way("soft")}
+METHODS: Mapping[str, Method] = {
+    "one": BASELINE,
+    "hard": Method("hard"),
+    "soft": Method("soft"),
+}
 COLUMNS = {"one": "Baseline(DA)", "hard": "MMEL-H", "soft": "MMEL-S"}
-ARMS = {f"resnet{depth}.{way}": (depth, way) for depth in DEPTHS for way in WAYS}
+ARMS = {f"resnet{depth}.{method}": (depth, method) for depth in DEPTHS for method in METHODS}
 SMALL = Settings(
     classes=10, examples=500, side=32, copies=4, batch=50, epochs=10, lr=0.02, workers=0
 )
@@ -227,15 +180,8 @@ SMALL = Settings(
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student with one seed."""
-    depth, way = ARMS[arm]
-    return trained(f"resnet{depth}", WAYS[way], seed, settings, device)
-
-
-def _compared(way: str, side: Literal["above", "below"]) -> tuple[Comparison, ...]:
-    return tuple(
-        Comparison((f"resnet{n}.{way}", "accuracy"), side, (f"resnet{n}.one", "accuracy"))
-        for n in DEPTHS
-    )
+    depth, method = ARMS[arm]
+    return trained(f"resnet{depth}", METHODS[method], seed, settings, device)
 
 
 RECIPE = Recipe(
@@ -260,39 +206,26 @@ RECIPE = Recipe(
     claims=(
         Claim(
             "Ten crops weighed by their losses do better than one, with every ResNet.",
-            _compared("hard", "above"),
+            tuple(
+                c
+                for n in DEPTHS
+                for c in above("accuracy", f"resnet{n}.hard", f"resnet{n}.one")
+            ),
         ),
         Claim(
             "The soft loss does worse than one crop: its targets come of a model that is wrong "
             "about many images.",
-            _compared("soft", "below"),
+            tuple(
+                c
+                for n in DEPTHS
+                for c in below("accuracy", f"resnet{n}.soft", f"resnet{n}.one")
+            ),
         ),
     ),
     table="Table 5",
     printed={
-        (arm, "accuracy"): (f"ImageNet / ResNet{depth}", COLUMNS[way])
-        for arm, (depth, way) in ARMS.items()
+        (arm, "accuracy"): (f"ImageNet / ResNet{depth}", COLUMNS[method])
+        for arm, (depth, method) in ARMS.items()
     },
     prepare=parts,
-    notes=(
-        "All scales but smoke need a folder with train and val, laid out like ImageNet: "
-        "imagenet in $TUTELAGE_DATA, or --set folder=PATH. val may be flat, as published, with "
-        "the development kit beside it. Nothing has been measured at any scale: no such set "
-        "comes with the package.",
-        "one: a random crop of 8 to 100% of the image, of 3:4 to 4:3, scaled to 224 pixels and "
-        "mirrored or not, in every epoch, as torchvision's own models were trained, whose "
-        "accuracies the paper's baselines are. hard and soft: the middle of the image and nine "
-        "such crops, each cut from the image as it is stored.",
-        "The paper says that the learning rate falls after 30, 60 and 90 epochs; 0.2 is its "
-        "factor elsewhere, 0.1 and a weight decay of 1e-4 are usual and taken here (--set "
-        "decay=0.2).",
-        "A step of the paper's has 2,560 rows of 224 pixels, and has not been tried on a card. "
-        "--set micro_batch=256 shows the student so many at a time, with the weights of all "
-        "and batch statistics of those alone; --set bfloat16=true halves what a row takes. A "
-        "job that is stopped begins anew.",
-        "Smoke has images of stripes that the recipe makes. Mini takes 500 images of the "
-        "folder's first ten classes, 32 pixels and 10 epochs, its minutes reckoned from an "
-        "epoch on 50 images and one on 100; gpu takes 6,000 of 20 classes, 112 pixels and 12 "
-        "epochs, and nobody has run it.",
-    ),
 )

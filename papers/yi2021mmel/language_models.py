@@ -11,6 +11,8 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.optim import AdamW
 
+from papers.framework.settings import RecipeSettings
+from papers.students import find_folder
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.models.pretrained import (
     in_one_line,
@@ -26,8 +28,7 @@ from tutelage.models.text_classifier import (
     text_classifier,
 )
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.validation.ranges import at_least_one, not_negative
-from tutelage_cli.data.local import FOLDER, local_folder
+from tutelage_cli.data.local import FOLDER
 from tutelage_cli.data.text.tokens import tokenised
 
 OTHER = "give --set source.model a folder with a model and its own tokenizer"
@@ -35,14 +36,11 @@ OTHER = "give --set source.model a folder with a model and its own tokenizer"
 
 def model_folder(name: str) -> Path:
     """Where a model lies."""
-    if (place := Path(name).expanduser()).is_dir():
-        return place
-    if (copy := local_folder(name)) is not None:
-        return copy
-    raise UsageError(
-        f"the model {name} is not here: give --set source.model=FOLDER, a masked language "
-        "model and its tokenizer as save_pretrained of transformers writes them, or set "
-        f"{FOLDER} to a folder that holds them in {name}."
+    return find_folder(
+        name,
+        "give --set source.model=FOLDER, a masked language model and its tokenizer as "
+        f"save_pretrained of transformers writes them, or set {FOLDER} to a folder that holds "
+        f"them in {name}",
     )
 
 
@@ -79,28 +77,20 @@ def encoder(name: str, *, classes: int, dropout: float, words: Any) -> TextClass
 
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-GAPS = 0.25
-"""share of tokens that are gaps in training"""
+GAPS = 0.25  # share of tokens that are gaps in training
 _WARM_UP = 100
 
 
 @dataclass(frozen=True)
-class Language:
+class Language(RecipeSettings):
     """How a language model is trained; the numbers are ours."""
 
-    words: int = 4000
-    """WordPiece tokens"""
+    words: int = 4000  # WordPiece tokens
     steps: int = 800
     batch: int = 64
     lr: float = 1e-3
-    longest: int = 32
-    """tokens of a sentence"""
-    sentences: int = 20_000
-    """that it learns from, at most"""
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "words", "steps", "batch", "longest", "sentences")
-        not_negative(self, "lr")
+    longest: int = 32  # tokens of a sentence
+    sentences: int = 20_000  # that it learns from, at most
 
 
 def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from papers.data.text.batches import PairBatches
-from papers.data.text.pairs import EncodedPairs
+from papers.data.text import PairBatches, Pairs
 from papers.models.translator import STATE, Translator, marian
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.student import tapped
@@ -29,7 +28,7 @@ def translator(dropout=0.0):
 def batches(size=3):
     sources = [[5 + n, *[6, 7, END][n % 2 :]] for n in range(8)]
     targets = [[9, 10 + n, END][: 1 + n % 3] for n in range(8)]
-    pairs = EncodedPairs(sources, targets, torch.arange(8), "made up")
+    pairs = Pairs(sources, targets, torch.arange(8), "made up")
     return PairBatches(pairs, size, 0, torch.device("cpu"))
 
 

@@ -7,75 +7,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float32, Int64, UInt8
+from jaxtyping import Float32
 from torch import Tensor
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
 from tutelage.types import Batch
 from tutelage_cli.data.images import ImageSet
-
-KINDS = ("none", "labels", "images")
-
-
-class Spoilt(NamedTuple):
-    """S support examples after spoiling."""
-
-    images: UInt8[Tensor, "S channels H W"]
-    targets: Int64[Tensor, "S"]
-    chosen: Bool[Tensor, "S"]
-    """which were spoilt"""
-
-
-@dataclass(frozen=True)
-class Spoiling:
-    """What is done to which share of a support set."""
-
-    kind: str
-    """``labels``: another class of the task, drawn uniformly; ``images``: the pixels in random
-    order; ``none``"""
-    rate: float
-    """probability that an example is spoilt, in 0..1; 0 for ``none``"""
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UsageError(f"unknown spoiling '{self.kind}'. {nearest(self.kind, KINDS)}")
-        highest, allowed = (0, "0") if self.kind == "none" else (1, "0..1")
-        if not 0 <= self.rate <= highest:
-            raise UsageError(
-                f"the rate of spoiling '{self.kind}' is {self.rate:g}; allowed: {allowed}."
-            )
-
-    def __call__(
-        self,
-        images: UInt8[Tensor, "S channels H W"],
-        targets: Int64[Tensor, "S"],
-        ways: int,
-        *,
-        seed: int,
-    ) -> Spoilt:
-        """The support set with some examples spoilt, independently of one another."""
-        generator = torch.Generator().manual_seed(seed)
-        chosen = torch.rand(len(targets), generator=generator) < self.rate
-        if self.kind == "labels":
-            moves = torch.randint(1, ways, (len(targets),), generator=generator)
-            targets = torch.where(chosen, (targets + moves) % ways, targets)
-        elif self.kind == "images":
-            images = images.clone()
-            for row in chosen.nonzero().flatten().tolist():
-                images[row] = _shuffled(images[row], generator)
-        return Spoilt(images, targets, chosen)
-
-
-UNSPOILT = Spoiling("none", 0.0)
-
-
-def _shuffled(image: Tensor, generator: torch.Generator) -> Tensor:
-    # A pixel keeps its colour.
-    pixels = image.flatten(1)
-    order = torch.randperm(pixels.shape[1], generator=generator)
-    return pixels[:, order].view_as(image)
-
 
 _TASK, _SPOIL, _SUPPORT, _QUERY = 1, 2, 3, 4
 """first part of a seed: keeps the streams of random numbers apart"""
@@ -116,8 +54,8 @@ class Episodes:
     """in 0..1"""
     device: torch.device
     """where the tasks go"""
-    spoil: Spoiling = UNSPOILT
-    """what is done to the support sets"""
+    spoilt: float = 0.0
+    """probability that a support image's pixels are shuffled, each on its own, in 0..1"""
 
     def __post_init__(self) -> None:
         if self.ways < 2 or min(self.shots, self.queries) < 1:
@@ -125,26 +63,34 @@ class Episodes:
                 f"tasks have {self.ways} ways, {self.shots} shots and {self.queries} queries; "
                 "allowed: at least 2, 1 and 1."
             )
+        if not 0 <= self.spoilt <= 1:
+            raise UsageError(f"spoilt is {self.spoilt:g}; allowed: 0..1.")
         _refuse_few(self.images, self.ways, self.shots + self.queries)
 
     def task(self, number: int) -> Episode:
         """One task."""
         seed = mixed_seed(_TASK, self.seed, number)
         rows = self._drawn(torch.Generator().manual_seed(seed))
-        targets = torch.arange(self.ways)[:, None].expand_as(rows)
+        classes = torch.arange(self.ways)
         support, query = rows[:, : self.shots].flatten(), rows[:, self.shots :].flatten()
-        spoilt = self.spoil(
-            self.images.images[support],
-            targets[:, : self.shots].flatten(),
-            self.ways,
-            seed=mixed_seed(_SPOIL, seed),
-        )
-        named = targets[:, self.shots :].flatten()
+        images, spoilt = self._spoil(self.images.images[support], mixed_seed(_SPOIL, seed))
+        learned = classes.repeat_interleave(self.shots)
+        asked = classes.repeat_interleave(self.queries)
         return Episode(
-            self._batch(spoilt.images, spoilt.targets, support, mixed_seed(_SUPPORT, seed)),
-            self._batch(self.images.images[query], named, query, mixed_seed(_QUERY, seed)),
-            spoilt.chosen.to(self.device),
+            self._batch(images, learned, support, mixed_seed(_SUPPORT, seed)),
+            self._batch(self.images.images[query], asked, query, mixed_seed(_QUERY, seed)),
+            spoilt.to(self.device),
         )
+
+    def _spoil(self, images: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        # images, some with their pixels in random order, and which ones
+        generator = torch.Generator().manual_seed(seed)
+        chosen = torch.rand(len(images), generator=generator) < self.spoilt
+        for row in chosen.nonzero().flatten().tolist():
+            pixels = images[row].flatten(1)  # a pixel keeps its colour
+            order = torch.randperm(pixels.shape[1], generator=generator)
+            images[row] = pixels[:, order].view_as(images[row])
+        return images, chosen
 
     def tasks(self, count: int, start: int = 0) -> Iterator[Episode]:
         """Some tasks in turn."""

@@ -57,10 +57,8 @@ def _list(root: Path, name: str) -> Path:
     return found(root, name, f"filelist_places365-standard/{name}", dataset=_NAME, hint=_LISTS)
 
 
-HELD_OUT = 0.2
-"""share of the official training images"""
-_CUT = 1
-"""first part of a seed: keeps the streams of random numbers apart"""
+HELD_OUT = 0.2  # share of the official training images
+_CUT = 1  # first part of a seed: keeps the streams of random numbers apart
 
 
 def birds_on_places(

@@ -1,7 +1,7 @@
 """CheXpert: chest X-rays, each labelled by one finding."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -15,24 +15,6 @@ from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.resize import Size
 from tutelage_cli.data.row_numbers import FIRST, listed
 
-FINDINGS = (
-    "No Finding",
-    "Enlarged Cardiomediastinum",
-    "Cardiomegaly",
-    "Lung Opacity",
-    "Lung Lesion",
-    "Edema",
-    "Consolidation",
-    "Pneumonia",
-    "Atelectasis",
-    "Pneumothorax",
-    "Pleural Effusion",
-    "Pleural Other",
-    "Fracture",
-    "Support Devices",
-)
-UNCERTAIN: Mapping[str, int | None] = {"ignore": None, "zeros": 0, "ones": 1}
-"""what an uncertain finding counts as, by the name it has in the paper (U-Ignore, ...)"""
 _NAME = "CheXpert"
 _GET = "give the folder CheXpert-v1.0 or CheXpert-v1.0-small, as its zip file unpacks"
 _PATIENT = re.compile(r"(?:^|/)(?P<split>train|valid)/(?P<patient>patient(?P<number>\d+))/")
@@ -40,26 +22,21 @@ _ANSWERS = {"": 0, "0": 0, "1": 1, "-1": -1}
 
 
 def read_chexpert(
-    root: Path, finding: str, size: Size, *, uncertain: str, held_out: float, seed: int
+    root: Path, finding: str, size: Size, *, held_out: float, seed: int
 ) -> ThreeParts:
     """Frontal chest X-rays with and without a finding.
 
-    A finding that a report does not mention counts as absent.
+    A finding that a report does not mention counts as absent; images whose finding is
+    uncertain are left out (U-Ignore).
 
     Source: Irvin et al., 2019, "CheXpert: A Large Chest Radiograph Dataset", section 3.
     """
-    for value, allowed in ((finding, FINDINGS), (uncertain, UNCERTAIN)):
-        if value not in allowed:
-            raise UsageError(f"{_NAME} has no '{value}'. {nearest(value, allowed)}")
-    counted = UNCERTAIN[uncertain]
-    learned, test = (
-        _part(root, name, finding, size, counted) for name in ("train.csv", "valid.csv")
-    )
+    learned, test = (_part(root, name, finding, size) for name in ("train.csv", "valid.csv"))
     kept, judged = held_out_share(learned.facts["patient"], held_out, seed=seed)
     return ThreeParts(learned.rows(kept), learned.rows(judged), test)
 
 
-def _part(root: Path, name: str, finding: str, size: Size, counted: int | None) -> Described:
+def _part(root: Path, name: str, finding: str, size: Size) -> Described:
     file = found(root, name, dataset=_NAME, hint=_GET)
     columns = read_csv(file)
     for column in ("Path", "Frontal/Lateral", finding):
@@ -67,9 +44,8 @@ def _part(root: Path, name: str, finding: str, size: Size, counted: int | None) 
             raise UsageError(f"{file} has no column '{column}'. {nearest(column, columns)}")
     answers = _answers(columns[finding], finding, file)
     frontal = torch.tensor([view == "Frontal" for view in columns["Frontal/Lateral"]])
-    known = frontal if counted is not None else frontal & (answers >= 0)
-    rows = known.nonzero().flatten()
-    labels = answers.where(answers >= 0, counted or 0)[rows]
+    rows = (frontal & (answers >= 0)).nonzero().flatten()
+    labels = answers[rows]
     matches = [_matched(columns["Path"][row], row, file) for row in rows.tolist()]
     # The csv files name the folder that is given first: whatever it is called now, it is root.
     paths = [root / match.string[match.start("split") :] for match in matches]

@@ -13,8 +13,7 @@ from tutelage.randomness import mixed_seed
 from tutelage_cli.data.decode import decode
 from tutelage_cli.data.resize import Size, covering
 
-_HOLD_OUT = 1
-"""first part of a seed: keeps the streams of random numbers apart"""
+_HOLD_OUT = 1  # first part of a seed: keeps the streams of random numbers apart
 
 
 def found(root: Path, *places: str, dataset: str, hint: str) -> Path:

@@ -17,8 +17,7 @@ from papers.framework import jobs as running
 from papers.framework.args import Reproduce
 from papers.framework.jobs import Failure
 from papers.framework.plan import Job
-from papers.framework.reproduce import reproduce
-from papers.framework.terminal import tell
+from papers.framework.reproduce import print_result, reproduce
 from tests.trained import found, one_line, run_papers
 
 ARMS = ("plain", "gar", "broken")
@@ -235,7 +234,7 @@ def test_wrong_use_costs_one_line(place, monkeypatch, words, parts):
 def test_a_narrow_terminal_gets_whole_numbers(place):
     console = Console(force_terminal=True, record=True, width=40)
     asked = Reproduce("tiny", seeds=3, jobs=1, out=place.out)
-    tell(console, reproduce(load_recipe("tiny"), asked, console))
+    print_result(console, reproduce(load_recipe("tiny"), asked, console))
     assert "arm: gar; metric: score; paper: 0.65; ours, mean ± std: 6" in console.export_text()
 
 

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from papers.raghu2021commentaries import blending_grids
-from papers.raghu2021commentaries.blending_cifar import excess
-from papers.raghu2021commentaries.blending_grids import Settings, fractions
+from papers.raghu2021commentaries import blending_cifar
+from papers.raghu2021commentaries.blending_cifar import Settings, excess, fractions
 from tutelage.teachers import Blending, Mixup, Plain, Shuffled
 
 CPU = torch.device("cpu")
@@ -35,7 +34,7 @@ def test_fractions_are_what_partners_give():
 
 @pytest.mark.usefixtures("real_data")
 def test_parts_are_balanced_and_apart():
-    train, held_out, _ = blending_grids.parts(TINY, 0, CPU)
+    train, held_out, _ = blending_cifar.parts(TINY, 0, CPU)
     for part, each in ((train, 4), (held_out, 3)):
         assert torch.bincount(part.images.labels, minlength=10).tolist() == [each] * 10
     assert not set(train.images.ids.tolist()) & set(held_out.images.ids.tolist())
@@ -43,7 +42,7 @@ def test_parts_are_balanced_and_apart():
 
 @pytest.mark.usefixtures("real_data")
 def test_the_shuffled_arm_takes_the_entries_that_the_learned_arm_learned():
-    by = {arm: blending_grids.teacher(arm, TINY, 10, 0, CPU) for arm in ("learned", "shuffled")}
+    by = {arm: blending_cifar.teacher(arm, TINY, 10, 0, CPU) for arm in ("learned", "shuffled")}
     learned, shuffled = (fractions(teacher, 10) for teacher in by.values())
     assert not torch.equal(learned, shuffled)
     assert learned.std() > 0

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from papers.raghu2021commentaries.masks_coloured_mnist import Shown
+from papers.raghu2021commentaries.masks_coloured_mnist import ShownDigits
 from tutelage.teachers import AttentionMask
 from tutelage.types import Batch
 
@@ -23,19 +23,19 @@ class InkOf(nn.Module):
         return 50 * images[:, [self.channel]]
 
 
-def two_images() -> Shown:
+def two_images() -> ShownDigits:
     """Red above on the left and blue below on the right, and the other way round."""
     images = torch.zeros(2, 3, SIDE, SIDE)
     for image, (red, blue) in zip(images, [(0, 4), (4, 0)], strict=True):
         image[0, red : red + 4, red : red + 4] = 1
         image[2, blue : blue + 4, blue : blue + 4] = 1
     rows = torch.arange(2)
-    return Shown([Batch(images, rows, rows)], CORNERS, CORNERS.flip(0), SIDE)
+    return ShownDigits([Batch(images, rows, rows)], CORNERS, CORNERS.flip(0), SIDE)
 
 
 @pytest.mark.parametrize(("channel", "share"), [(0, 1.0), (2, 0.0)])
 def test_masks_on_a_digit_are_counted_as_on_that_digit(channel, share):
-    found = two_images().look(AttentionMask(InkOf(channel), sigma=2.0))
+    found = two_images().measure(AttentionMask(InkOf(channel), sigma=2.0))
     assert found["near_red"] == found["in_red"] == share
     apart = float((CORNERS[0] - CORNERS[1]).norm())
     at_red, at_blue = (0.0, apart) if channel == 0 else (apart, 0.0)
@@ -44,6 +44,6 @@ def test_masks_on_a_digit_are_counted_as_on_that_digit(channel, share):
 
 
 def test_masks_in_the_middle_are_on_neither_digit():
-    found = two_images().look(AttentionMask(InkOf(1), sigma=2.0))  # no ink at all
+    found = two_images().measure(AttentionMask(InkOf(1), sigma=2.0))  # no ink at all
     assert found["near_red"] == 0.0
     assert found["red_distance"] == pytest.approx(found["blue_distance"], rel=1e-5)

@@ -2,10 +2,10 @@
 
 import torch
 
-from papers.fan2021interactions import confident_learning as confident
-from papers.fan2021interactions.confident_learning import FOLDS, label_quality, out_of_sample
+from papers.fan2021interactions import weights
 from papers.fan2021interactions.noise import SMOKE
-from papers.fan2021interactions.reweighting_settings import material_of
+from papers.fan2021interactions.reweighting import material_of
+from papers.fan2021interactions.weights import FOLDS, label_quality, out_of_sample
 from tutelage_cli.data.batches import Batches
 
 CPU = torch.device("cpu")
@@ -39,6 +39,6 @@ def test_every_image_is_judged_by_a_student_that_has_not_seen_it():
         stream = student.streams.train
         rest = whole.train.rows((~seen).nonzero()[:, 0])
         batches = Batches(rest, SMOKE.batch, 0, stream.mean, stream.std, None, CPU)
-        said = confident.probabilities(student, batches)
+        said = weights.probabilities(student, batches)
         torch.testing.assert_close(unseen.probabilities[~seen], said)
     assert times.tolist() == [1] * len(whole.train)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from papers.raghu2021commentaries import curriculum_students
+from papers.raghu2021commentaries import curriculum_cifar
 from papers.raghu2021commentaries.curriculum_cifar import CIFAR10 as RECIPE
-from papers.raghu2021commentaries.curriculum_students import PLACES, Pupil, taught
+from papers.raghu2021commentaries.curriculum_cifar import PLACES, Pupil, taught
 
 pytestmark = pytest.mark.usefixtures("real_data")
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ class Level(nn.Module):
 
 def curves(arm: str, network: nn.Module, monkeypatch: pytest.MonkeyPatch) -> list[list[float]]:
     """Test accuracies under weights by ``network``."""
-    monkeypatch.setattr(curriculum_students, "_commentary", lambda *_, **__: (network, ()))
+    monkeypatch.setattr(curriculum_cifar, "_commentary", lambda *_, **__: (network, ()))
     series = taught(arm, 0, SMALL, CPU).series
     return [list(series[place]) for place in PLACES]
 
@@ -48,7 +48,7 @@ def test_clipping_hides_that_a_student_trains_for_longer(monkeypatch):
 
 
 def test_areas_and_ends_are_those_of_the_curves(monkeypatch):
-    monkeypatch.setattr(curriculum_students, "_commentary", lambda *_, **__: (Level(40.0), ()))
+    monkeypatch.setattr(curriculum_cifar, "_commentary", lambda *_, **__: (Level(40.0), ()))
     found = taught("curriculum", 0, SMALL, CPU)
     for place in PLACES:
         curve = list(found.series[place])

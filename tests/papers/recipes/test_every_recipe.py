@@ -9,6 +9,7 @@ import torch
 
 from papers.catalogue import RECIPES, load_recipe
 from papers.framework.args import SCALES, Reproduce
+from papers.framework.paper_tables import _read
 from papers.framework.plan import plan
 from papers.framework.recipe import Outcome, Panel, Plot
 
@@ -57,6 +58,11 @@ def test_every_arm_runs_at_smoke_scale(name):
         assert drawn <= outcome.series.keys()
         panels = [plot for plot in recipe.plots if isinstance(plot, Panel)]
         assert {p.drawing for p in panels if p.arm == arm} <= outcome.drawings.keys()
+
+
+def test_every_recipe_says_what_differs_from_its_paper():
+    noted = _read("notes.yaml").keys() - {"shared"}
+    assert noted == RECIPES.keys()
 
 
 def test_the_papers_numbers_travel_with_the_package():

@@ -30,8 +30,8 @@ def test_of_several_gammas_the_student_with_the_least_held_out_error_counts(monk
     tested = iter([[11.0, 12.0], [13.0, 14.0], [15.0, 16.0]])
     taught = []
 
-    def fake(way, _seed, _settings, _device):
-        taught.append(way.objective.gamma)
+    def fake(method, _seed, _settings, _device):
+        taught.append(method.objective.gamma)
         return real._replace(
             series={"held-out error": next(held_out), "test error": next(tested)}
         )
@@ -44,11 +44,11 @@ def test_of_several_gammas_the_student_with_the_least_held_out_error_counts(monk
 
 def test_what_to_keep_is_learnt_from_episodes_and_then_stays():
     goal = replace(SMOKE, goal=0.01, goal_steps=4, episodes=3, keep_lr=0.1)
-    way = learnt_to_keep(0, goal, CPU)
-    assert way.signal is None
-    teacher = way.build(torch.nn.Identity(), DIGITS)
+    method = learnt_to_keep(0, goal, CPU)
+    assert method.signal is None
+    teacher = method.build(torch.nn.Identity(), DIGITS)
     before = {k: v.clone() for k, v in teacher.state_dict().items()}
-    train(way, 0, goal, CPU)
+    train(method, 0, goal, CPU)
     assert all(torch.equal(v, before[k]) for k, v in teacher.state_dict().items())
     again = learnt_to_keep(0, goal, CPU).build(torch.nn.Identity(), DIGITS).state_dict()
     assert all(torch.equal(v, before[k]) for k, v in again.items())

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from papers.raghu2021commentaries.curriculum_students import Course, learned
+from papers.raghu2021commentaries.curriculum_cifar import Course, learned
 from tutelage.models import TwoBlockCNN
 from tutelage.teachers import Curriculum
 from tutelage_cli.data.batches import Batches

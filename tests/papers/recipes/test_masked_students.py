@@ -5,17 +5,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from papers.raghu2021commentaries.masked_students import (
+from papers.raghu2021commentaries.masks_table import (
     InLastChannel,
     Places,
-    beside,
-    by_turns,
-    drawn,
+    interleave_classes,
+    mask_drawing,
     middle,
     permuted,
+    with_mask_channel,
 )
 from papers.raghu2021commentaries.masks_xray import SMALL, parts_of, spread_of
-from papers.students import ImageParts
 from tests.cli.data.published.layouts import chexpert
 from tutelage.augment import crop_and_flip
 from tutelage.teachers.attention_mask import gaussian
@@ -33,7 +32,7 @@ def images(number: int, channels: int = 3) -> ImageSet:
 
 def test_a_mask_beside_an_image_hides_as_the_gaussian_does_and_is_cropped_with_it():
     made, where = images(5), torch.rand(5, 2) * SIDE
-    paired = beside(made, where, SIGMA).images
+    paired = with_mask_channel(made, where, SIGMA).images
     rows = torch.arange(5)
     seen = InLastChannel().prepare(Batch(paired / 255, rows, rows)).inputs
     expected = made.images / 255 * gaussian(where, SIDE, SIDE, SIGMA)
@@ -56,21 +55,21 @@ def test_permuted_places_are_the_same_ones_on_other_images_of_the_same_set():
 
 def test_the_middle_is_as_far_from_every_edge():
     made = images(4)
-    at = middle(ImageParts(made, made, made))
-    masks = beside(made, at.train, SIGMA).images[:, -1]
+    at = middle(made)
+    masks = with_mask_channel(made, at, SIGMA).images[:, -1]
     assert masks.equal(masks.flip(1))
     assert masks.equal(masks.flip(2))
-    assert at.test.shape == (4, 2)
+    assert at.shape == (4, 2)
 
 
 def test_every_class_comes_once_before_one_comes_again():
     labels = torch.tensor([2, 2, 0, 1, 0, 2, 1])
-    assert by_turns(labels).tolist() == [2, 3, 0, 4, 6, 1, 5]
+    assert interleave_classes(labels).tolist() == [2, 3, 0, 4, 6, 1, 5]
 
 
 def test_the_first_images_of_every_class_are_drawn_with_their_masks():
     made = images(30, channels=1)
-    drawing = drawn(made, torch.rand(30, 2) * SIDE, SIGMA)
+    drawing = mask_drawing(made, torch.rand(30, 2) * SIDE, SIGMA)
     assert drawing["captions"] == ["a"] * 3 + ["b"] * 3 + ["c"] * 2
     assert list(drawing["rows"]) == ["image", "mask", "seen"]
 

@@ -10,8 +10,14 @@ import yaml
 from papers.catalogue import load_recipe
 from papers.fan2021interactions import reweighting
 from papers.fan2021interactions.noise import SMOKE
-from papers.fan2021interactions.reweighting import PLAIN, interactions, ready, train_on
-from papers.fan2021interactions.reweighting_settings import Settings, material_of
+from papers.fan2021interactions.reweighting import (
+    PLAIN,
+    Settings,
+    check_arms,
+    interactions,
+    material_of,
+    train_on,
+)
 from papers.fan2021interactions.translators import TranslationSettings
 from tests.trained import one_line, run_papers, unchecked
 from tutelage_cli.data.images import ImageSet
@@ -97,7 +103,7 @@ def test_weights_are_not_judged_without_wrong_labels(noise):
 
 def test_a_student_that_lacks_what_an_arm_looks_at_is_refused():
     with pytest.raises(ValueError, match="has no"):
-        ready({"I1": interactions("I1+M0")}, SMOKE)
+        check_arms({"I1": interactions("I1+M0")}, SMOKE)
 
 
 def test_the_columns_of_flipped_labels_are_all_of_table_6():

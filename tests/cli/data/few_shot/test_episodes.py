@@ -1,11 +1,9 @@
 """Tasks: N classes, K + Q different images of each, the same again for the same number."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
-from papers.data.few_shot.episodes import Episodes, Spoiling
+from papers.data.few_shot.episodes import Episodes
 from tests.cli.data.made_up import images
 from tutelage.errors import UsageError
 
@@ -56,21 +54,6 @@ def test_every_class_and_image_is_drawn_about_equally_often():
     ids = torch.cat([batch.ids for task in drawn.tasks(1500) for batch in task[:2]]) - 100
     times = torch.bincount(ids, minlength=120)
     assert (times - 125).abs().max() < 50
-
-
-def test_spoiling_changes_the_support_only():
-    plain = episodes()
-    for kind in ("labels", "images"):
-        spoilt = replace(plain, spoil=Spoiling(kind, 0.5))
-        differ = []
-        for clean, task in zip(plain.tasks(10), spoilt.tasks(10), strict=True):
-            assert torch.equal(clean.query.inputs, task.query.inputs)
-            assert torch.equal(clean.support.ids, task.support.ids)
-            moved = clean.support.targets != task.support.targets
-            shuffled = (clean.support.inputs != task.support.inputs).flatten(1).any(1)
-            assert torch.equal(moved if kind == "labels" else shuffled, task.spoilt)
-            differ.append(task.spoilt)
-        assert 0.3 < torch.cat(differ).float().mean() < 0.7
 
 
 def test_classes_without_images_do_not_count():

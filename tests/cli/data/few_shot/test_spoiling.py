@@ -1,59 +1,41 @@
-"""Some labels become another class of the task, or some images lose their order."""
+"""Some support images lose the order of their pixels, as the seed decides."""
 
 import pytest
 import torch
 
-from papers.data.few_shot.episodes import UNSPOILT, Spoiling
+from papers.data.few_shot.episodes import Episode, Episodes
 from tests.cli.data.made_up import images
 from tutelage.errors import UsageError
 
 
-def support(count=2000):
-    return images(count, channels=3, side=4).images, torch.arange(count) % 5
-
-
-def test_spoilt_labels_are_other_classes_of_the_task_equally_often():
-    pixels, targets = support()
-    spoilt = Spoiling("labels", 0.4)(pixels, targets, 5, seed=0)
-    assert torch.equal(spoilt.images, pixels)
-    assert torch.equal(spoilt.targets != targets, spoilt.chosen)
-    assert abs(spoilt.chosen.float().mean() - 0.4) < 0.04
-    moves = torch.bincount((spoilt.targets - targets)[spoilt.chosen] % 5, minlength=5)
-    assert moves[0] == 0
-    assert (moves[1:] - 200).abs().max() < 50
+def task(spoilt: float, seed: int = 0) -> Episode:
+    made, half = images(2400, channels=3, side=4), torch.full((3,), 0.5)
+    cpu = torch.device("cpu")
+    return Episodes(made, 2, 100, 2, seed, half, half, cpu, spoilt).task(0)
 
 
 def test_spoilt_images_have_the_same_pixels_in_another_order():
-    pixels, targets = support(200)
-    before = pixels.clone()
-    spoilt = Spoiling("images", 0.4)(pixels, targets, 5, seed=0)
-    assert torch.equal(pixels, before)
-    assert torch.equal(spoilt.targets, targets)
-    same = (spoilt.images == pixels).flatten(1).all(1)
-    assert torch.equal(same, ~spoilt.chosen)
-    for row in spoilt.chosen.nonzero().flatten().tolist():
-        colours = [
-            sorted(image[row].flatten(1).T.tolist()) for image in (spoilt.images, pixels)
-        ]
-        assert colours[0] == colours[1]
+    plain, spoilt = task(0.0), task(0.4)
+    assert torch.equal(plain.support.ids, spoilt.support.ids)
+    assert torch.equal(plain.support.targets, spoilt.support.targets)
+    assert torch.equal(plain.query.inputs, spoilt.query.inputs)
+    same = (plain.support.inputs == spoilt.support.inputs).flatten(1).all(1)
+    assert torch.equal(same, ~spoilt.spoilt)
+    assert abs(spoilt.spoilt.float().mean() - 0.4) < 0.12
+    for row in spoilt.spoilt.nonzero().flatten().tolist():
+        before, after = (
+            sorted(one.support.inputs[row].flatten(1).T.tolist()) for one in (plain, spoilt)
+        )
+        assert before == after
 
 
-@pytest.mark.parametrize("kind", ["labels", "images"])
-def test_the_seed_decides(kind):
-    first, second, other = (Spoiling(kind, 0.5)(*support(50), 5, seed=s) for s in (1, 1, 2))
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    assert not torch.equal(first.chosen, other.chosen)
+def test_the_seed_decides():
+    first, again, other = task(0.5, 1), task(0.5, 1), task(0.5, 2)
+    assert torch.equal(first.support.inputs, again.support.inputs)
+    assert not torch.equal(first.spoilt, other.spoilt)
 
 
-def test_nothing_is_spoilt_by_default():
-    pixels, targets = support(50)
-    assert not UNSPOILT(pixels, targets, 5, seed=0).chosen.any()
-
-
-def test_unknown_kinds_and_rates_are_refused():
-    with pytest.raises(UsageError, match=r"unknown spoiling 'label'. Did you mean 'labels'"):
-        Spoiling("label", 0.4)
-    with pytest.raises(UsageError, match=r"rate of spoiling 'images' is 1.5; allowed: 0\.\.1"):
-        Spoiling("images", 1.5)
-    with pytest.raises(UsageError, match=r"rate of spoiling 'none' is 0.1; allowed: 0"):
-        Spoiling("none", 0.1)
+def test_nothing_is_spoilt_by_default_and_odd_rates_are_refused():
+    assert not task(0.0).spoilt.any()
+    with pytest.raises(UsageError, match=r"spoilt is 1.5; allowed: 0\.\.1"):
+        task(1.5)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from papers.data.text.pairs import EncodedPairs, masked, mispaired
+from papers.data.text import Pairs, masked, mispaired
 from tutelage.errors import UsageError
 from tutelage_cli.data.text.vocabulary import END, MASK
 
@@ -11,7 +11,7 @@ from tutelage_cli.data.text.vocabulary import END, MASK
 def pairs(count=400):
     sources = [[10 + n % 7, 20, 30, END] for n in range(count)]
     targets = [[100 + n, 50, END] for n in range(count)]
-    return EncodedPairs(sources, targets, torch.arange(count), "made up")
+    return Pairs(sources, targets, torch.arange(count), "made up")
 
 
 def test_masks_hit_both_sides_of_chosen_pairs_at_the_rate():

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from papers.data.text.batches import TextBatches
+from papers.data.text import TextBatches
 from tutelage.errors import UsageError
 from tutelage_cli.data.text.labelled import read_texts
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from papers.data.text.batches import PairBatches
-from papers.data.text.pairs import EncodedPairs
+from papers.data.text import PairBatches, Pairs
 from tutelage.errors import UsageError
 from tutelage_cli.data.text.vocabulary import END, IGNORED, PAD, START
 
@@ -12,7 +11,7 @@ from tutelage_cli.data.text.vocabulary import END, IGNORED, PAD, START
 def batches(count=50, size=4, seed=0):
     sources = [[*range(10, 11 + n % 9), END] for n in range(count)]
     targets = [[*range(30, 31 + (n + 1) % 9), END] for n in range(count)]
-    pairs = EncodedPairs(sources, targets, torch.arange(count) + 500, "made up")
+    pairs = Pairs(sources, targets, torch.arange(count) + 500, "made up")
     return PairBatches(pairs, size, seed, torch.device("cpu"))
 
 

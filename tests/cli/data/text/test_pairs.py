@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from papers.data.text.pairs import lines, numbered, read_pairs
+from papers.data.text import lines, numbered, read_pairs
 from tutelage.errors import UsageError
 
 

@@ -1,1 +1,0 @@
-"""Sentence pairs for translation, and minibatches of tokenised texts."""
