@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -23,6 +22,7 @@ from tutelage.signals import GradientAlignment
 from tutelage.signals.policy_gradients import normalised, policy_gradient
 from tutelage.signals.protocol import Judge
 from tutelage.teachers import LearnedAugmentation, Plain
+from tutelage.training.step_strategy import PlainStep
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Params, Window
 from tutelage_cli.data.batches import Batches, statistics
@@ -186,9 +186,9 @@ def _tutored(
     effect: KeepEffect,
 ) -> Tutor:
     rule = sgd(student, settings.lr)
-    rule.register_step_pre_hook(lambda *_: _clip(student))
+    clipped = PlainStep(max_norm=5.0)
     if policy in ("none", "uniform"):
-        return Tutor(student, rule, Plain(), seed=seed)
+        return Tutor(student, rule, Plain(), seed=seed, step_strategy=clipped)
     teacher = LearnedAugmentation(space).to(next(student.parameters()).device)
     if policy == "random":
         generator = torch.Generator().manual_seed(mixed_seed(seed, 3))
@@ -197,11 +197,16 @@ def _tutored(
                 p.copy_(torch.randn(p.shape, generator=generator))
     learner = Adam(teacher.parameters(), 0.0 if policy in STILL else settings.teacher_lr)
     signal = Tallied(effect, permuted=policy == "permuted")
-    return Tutor(student, rule, teacher, learner, signal=signal, teacher_every=2, seed=seed)
-
-
-def _clip(student: nn.Module) -> None:
-    clip_grad_norm_(student.parameters(), 5.0)
+    return Tutor(
+        student,
+        rule,
+        teacher,
+        learner,
+        signal=signal,
+        teacher_every=2,
+        seed=seed,
+        step_strategy=clipped,
+    )
 
 
 def rate_at(step: int, total: int, warm_up: float) -> float:
