@@ -25,9 +25,9 @@ def require_same_end(window: Window, end: StudentState) -> None:
             f"training (off by {distance:.2g} of the way): a hook, clipping or constraint of "
             "your own changed its gradient or parameters in a step, or its parameters, "
             "buffers, training mode or optimiser state, or the teacher, were changed between "
-            "two of them. Clip by step_strategy=PlainStep(max_norm), and make other changes between two "
-            "windows of the signal; Lookahead() has windows of one step. If nothing was "
-            "changed, rounding grew: lower the learning rate or the number of steps."
+            "two of them. Clip by step_strategy=PlainStep(max_norm), and make other changes "
+            "between two windows of the signal; Lookahead() has windows of one step. If "
+            "nothing was changed, rounding grew: lower the learning rate or the number of steps."
         )
 
 
