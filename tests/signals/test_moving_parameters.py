@@ -361,7 +361,9 @@ def test_gradients_that_others_change_are_refused(signal, where) -> None:
         else:
             tutor.optimizer.register_step_post_hook(constrain)
 
-    with pytest.raises(UnsupportedStudentError, match=r"Clip by step_strategy=PlainStep\(max_norm\)"):
+    with pytest.raises(
+        UnsupportedStudentError, match=r"Clip by step_strategy=PlainStep\(max_norm\)"
+    ):
         edited(hooked, signal, "sgd", at=0)
 
 

@@ -27,7 +27,7 @@ def require_same_end(window: Window, end: StudentState) -> None:
             "buffers, training mode or optimiser state, or the teacher, were changed between "
             "two of them. Clip by step_strategy=PlainStep(max_norm), and make other changes "
             "between two windows of the signal; Lookahead() has windows of one step. If "
-            "nothing was changed, rounding grew: lower the learning rate or the number of steps."
+            "nothing was changed, rounding grew: lower the learning rate or take fewer steps."
         )
 
 
