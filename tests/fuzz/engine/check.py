@@ -114,7 +114,7 @@ def _off(a, b) -> float:
     if a.shape != b.shape:
         return float("inf")
     apart = (a - b).abs() / (1 + b.abs())
-    same = (a == b) | (a.isnan() & b.isnan())
+    same = (a == b) | ~(a.isfinite() | b.isfinite())  # one formula overflows to NaN, one to inf
     apart = torch.where(same, 0.0, apart).nan_to_num(nan=torch.inf)
     return float(apart.max()) if len(apart) else 0.0
 

@@ -203,6 +203,10 @@ RULES = (
         lambda s: _kind(s).smooth and STUDENTS[s.student].detaches,
         lambda _: {"student": "mlp"},
     ),
+    UpdateRule(  # the oracle holds what is cut off as the last micro-batch leaves it
+        lambda s: s.part and STUDENTS[s.student].detaches,
+        lambda _: {"part": 0},
+    ),
     UpdateRule(  # it is all of the student
         lambda s: s.student == "linear" and s.teacher == "internal state, tapped",
         lambda _: {"teacher": "internal state"},
