@@ -131,7 +131,9 @@ def _estimates(parts: Parts, found: Taught) -> Outcome:
         finite = bool(want.isfinite().all())
         if not finite and end in by_step:
             return Outcome("failed", "took a step that is not finite", f"at step {end}")
-        if not finite or (end not in by_step and run.overflows(steps)):
+        # in single precision training may overflow where that of the oracle does not
+        overflows = not torch.tensor([*found.losses[: end + 1], *doubt]).isfinite().all()
+        if not finite or (end not in by_step and (overflows or run.overflows(steps))):
             missing += 1
             continue
         if end not in by_step:

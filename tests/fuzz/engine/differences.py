@@ -57,14 +57,19 @@ class Differences:
         return torch.stack(found).mean(0), torch.stack(doubt).amax(0)
 
     def overflows(self, steps: Sequence[int]) -> bool:
-        """Whether a step of these windows makes a buffer infinite, if not its loss."""
-        windows = [self.notes[step - self.s.reach + 1 : step + 1] for step in steps]
+        """Whether a step of these windows sees, or makes of a buffer, what is not finite.
+
+        Its loss may be finite all the same, and so may inputs in double precision.
+        """
+        taken = [n for step in steps for n in range(step - self.s.reach + 1, step + 1)]
         if self.s.mode == "whole run":
-            windows = [self.notes]
+            taken = list(range(len(self.notes)))
+        seen = (self.parts.source.rows(n).inputs.to(self.parts.types[0]) for n in taken)
+        if not all(bool(inputs.isfinite().all()) for inputs in seen):
+            return True
         return any(
             bool(note.started[name].isfinite().all() & ~buffer.isfinite().all())
-            for notes in windows
-            for note in notes
+            for note in (self.notes[n] for n in taken)
             for name, buffer in note.renewed.items()
         )
 
