@@ -87,8 +87,11 @@ def micro_batch_losses(
     assert state is not None
     for number, rows in enumerate(problem.micro_batches(forward_pass.lesson)):
         part, seed = clone_rows(rows), problem.local_seed(step.batch.seed + 1, number)
-        again = on_state(problem.student.module, state), state_kept(problem.objective)
-        with replay_context(part, seed), again[0], again[1]:
+        with (
+            replay_context(part, seed),
+            on_state(problem.student.module, state),
+            state_kept(problem.objective),  # the first pass has changed it
+        ):
             found = losses_of(problem.objective, student(part.inputs), part)
         yield (counts[done : done + len(found)] * found).sum()
         done += len(found)
