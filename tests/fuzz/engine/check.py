@@ -46,7 +46,7 @@ def _outcome(s: Situation) -> Outcome:
         or parts.data.broken is not None
         or OPTIMISERS[s.optimiser].refused
     )
-    if not must_refuse and not _is_reward(parts) and not _trains(parts):
+    if parts.data.broken is None and not _is_reward(parts) and not _trains(parts):
         return Outcome("untrainable")
     try:
         found = rewarded(parts) if _is_reward(parts) and not must_refuse else taught(parts)
