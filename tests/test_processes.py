@@ -106,7 +106,8 @@ def test_an_overflow_in_one_process_is_left_out_by_all(found, wrapper) -> None:
 
 def test_a_look_costs_one_message_more(found) -> None:
     # the wrapper's own sums are not among these
-    assert found[0]["messages"] == {"plain": 0, "looked at": 0, "judging": 1}
+    once = {"first judging": 2}
+    assert found[0]["messages"] == {"plain": 0, "looked at": 0, "judging": 1} | once
 
 
 def test_one_process_has_nothing_to_tell() -> None:

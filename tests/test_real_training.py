@@ -229,3 +229,56 @@ def test_a_student_whose_steps_cannot_be_taken_again_is_refused_at_the_first(
         ).step(rows_of(0), rows_of(1))
     again = kind().double()  # without a signal nothing is taken again
     Tutor(again, SGD(again.parameters(), lr=0.1), Ones()).step(rows_of(0))
+
+
+class Counted(nn.Module):
+    """An objective that counts its calls, in a buffer and a number, and may use them."""
+
+    calls: Tensor
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+        self.number, self.share = 0, share
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.calls += 1
+        self.number += 1
+        used = 1 + self.share * (self.calls.clone() + self.number)
+        return nn.functional.cross_entropy(outputs, targets, reduction="none") * used
+
+
+@pytest.mark.parametrize("micro_batch", [None, B - 1])
+@pytest.mark.parametrize(
+    "signal", [Lookahead(), Unrolled(2), Replayed(2), Reversible(2), Implicit(Neumann(1, 0.1))]
+)
+def test_an_objective_that_is_a_module_is_changed_by_real_steps_alone(
+    signal, micro_batch
+) -> None:
+    torch.manual_seed(0)
+    module, teacher, objective = Body().double(), Ones(), Counted(0.0)
+    tutor = Tutor(
+        *(module, SGD(module.parameters(), lr=0.1, momentum=0.9)),
+        *(teacher, SGD(teacher.parameters(), lr=0.1)),
+        signal=signal,
+        teacher_every=signal.steps,
+        objective=objective,
+        micro_batch=micro_batch,
+    )
+    each = 1 if micro_batch is None else 2
+    for step in range(1, 5):
+        tutor.step(rows_of(step), rows_of(99))
+        assert int(objective.calls) == objective.number == step * each
+
+
+def test_an_objective_that_uses_what_it_changes_is_refused_at_the_first() -> None:
+    torch.manual_seed(0)
+    module, teacher = Body().double(), Ones()
+    optimizer = SGD(module.parameters(), lr=0.1)
+    tutor = Tutor(
+        *(module, optimizer, teacher, SGD(teacher.parameters(), lr=0.1)),
+        signal=Lookahead(),
+        objective=Counted(0.1),
+    )
+    with pytest.raises(UnsupportedStudentError, match="does not give the same losses"):
+        tutor.step(rows_of(0), rows_of(1))

@@ -10,14 +10,31 @@ from torch import nn
 
 import tutelage as tl
 from tests.trained import unchecked
-from tutelage import augment, crossfit, teachers
+from tutelage import augment, crossfit, per_example, teachers
 from tutelage.data import as_batch, without_ids
 from tutelage.errors import UsageError
 from tutelage.teachers import StoredCopies
 from tutelage.teachers.worst_case_soft import UnlessChanged
+from tutelage.types import Batch
 
+torch.manual_seed(0)
+STUDENT = nn.Linear(2, 2)
+OWN = {k: p.detach() for k, p in STUDENT.named_parameters()}
 IDS, LABELS = torch.arange(4), torch.tensor([0, 1, 0, 1])
 P, IMAGES = torch.full((4, 2), 0.5), torch.zeros(4, 1, 8, 8)
+
+
+def row_losses(params: dict[str, torch.Tensor]) -> torch.Tensor:
+    return nn.functional.cross_entropy(
+        nn.functional.linear(P, **params), LABELS, reduction="none"
+    )
+
+
+def read_off(weight: torch.Tensor, coefficients: torch.Tensor) -> torch.Tensor:
+    with per_example.Recorder(STUDENT).record(4) as recording:
+        nn.functional.cross_entropy(STUDENT(P), LABELS, reduction="sum").backward()
+    return recording.dots({"weight": weight}, coefficients)
+
 
 TAKES: dict[str, tuple[Callable, tuple]] = {
     "GivenWeights": (teachers.GivenWeights, (IDS, torch.ones(4))),
@@ -34,6 +51,25 @@ TAKES: dict[str, tuple[Callable, tuple]] = {
     "sharpened": (crossfit.sharpened, (P,)),
     "random_crop": (lambda x: augment.random_crop(x, seed=0), (IMAGES,)),
     "random_flip": (lambda x: augment.random_flip(x, seed=0), (IMAGES,)),
+    "gradient_dots": (
+        lambda w: per_example.gradient_dots(STUDENT, Batch(P, LABELS, IDS), {"weight": w}),
+        (OWN["weight"],),
+    ),
+    "forward_dots": (
+        lambda p, w: per_example.forward_dots(row_losses, OWN | {"weight": p}, {"weight": w}),
+        (OWN["weight"], OWN["weight"]),
+    ),
+    "central_dots": (
+        lambda p, w: per_example.central_dots(row_losses, OWN | {"weight": p}, {"weight": w}),
+        (OWN["weight"], OWN["weight"]),
+    ),
+    "forward_difference_dots": (
+        lambda w, here: per_example.forward_difference_dots(
+            row_losses, OWN, {"weight": w}, here
+        ),
+        (OWN["weight"], torch.zeros(4)),
+    ),
+    "Recording.dots": (read_off, (OWN["weight"], torch.ones(4))),
     "cutout": (lambda x: augment.cutout(x, seed=0, side=2), (IMAGES,)),
 }
 """what takes tensors, and some that it does"""

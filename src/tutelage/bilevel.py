@@ -10,7 +10,7 @@ from tutelage.distributed.groups import Processes, SingleProcess
 from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.functional.differentiable import require_hessian, require_steps_with_derivative
 from tutelage.functional.flat_params import update_jointly
-from tutelage.functional.module_state import attributes_kept
+from tutelage.functional.module_state import attributes_kept, state_kept
 from tutelage.functional.optim import UpdateRule, rule_for
 from tutelage.functional.replay_context import (
     clone_rows,
@@ -83,7 +83,8 @@ class BilevelProblem:
                 outputs, features, buffers = self.student.evaluate(
                     state.params, buffers, part.inputs, taps_of(self.teacher)
                 )
-                losses = losses_of(self.objective, outputs, part)
+                with state_kept(self.objective):  # a real step alone changes it
+                    losses = losses_of(self.objective, outputs, part)
             observation.append(Observation(losses, logits_of(outputs), features, step.progress))
         return concatenate_observations(observation), buffers
 
@@ -223,7 +224,8 @@ class BilevelProblem:
             rows = with_classes(rows, counts_of(self.objective, lesson.targets))
         with replay_context(held_out, seed), attributes_kept(self.student.module):
             out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
-            found = losses_of(metric, out, rows)
+            with state_kept(metric):
+                found = losses_of(metric, out, rows)
         return counted_mean(
             wide(found), counts, self.processes.all_reduce
         )  # half counts to 256

@@ -1,5 +1,6 @@
 """Errors that the user can mend."""
 
+import re
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -8,6 +9,7 @@ from typing import Any
 
 _IMPORTED = {"pillow": "PIL"}
 """packages that are imported by another name"""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class UsageError(ValueError):
@@ -84,10 +86,19 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     Returns:
         ``"Did you mean 'x'? Allowed: a, b, x."``; without the question where nothing is near.
     """
-    names = list(allowed)
+    names = [one_line(known) for known in allowed]
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     question = f"Did you mean '{close[0]}'? " if close else ""
     return f"{question}Allowed: {', '.join(names)}."
+
+
+def one_line(name: str) -> str:
+    r"""A name as part of a message of one line: control characters are written as ``\n``.
+
+    Args:
+        name: Such as that of a class, which may be any text.
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], name)
 
 
 def first_few(items: Iterable[object], most: int = 5) -> str:
@@ -100,7 +111,7 @@ def first_few(items: Iterable[object], most: int = 5) -> str:
     Returns:
         ``"a, b, c and 4 more"``.
     """
-    names = [str(item) for item in items]
+    names = [one_line(str(item)) for item in items]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 

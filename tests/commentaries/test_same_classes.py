@@ -50,6 +50,14 @@ def test_a_class_that_it_does_not_know_is_named(tmp_path, kind):
         load_commentary(folder, STUDENT, classes=("dog", "cat", "emu"))
 
 
+def test_a_class_name_of_two_lines_leaves_the_message_one(tmp_path):
+    folder = stored(tmp_path / "a", Blending(3), classes=("cat", "dog", "e\nmu"))
+    for classes in (("cat", "dog", "ze\nbra"), ("dog", "cat", "e\nmu")):
+        with pytest.raises(UsageError, match=r"learnt on cat, dog, e\\nmu") as told:
+            load_commentary(folder, STUDENT, classes=classes)
+        assert "\n" not in str(told.value)
+
+
 @pytest.mark.parametrize("make", [LossWeigher, lambda: state(label=False)])
 def test_what_treats_all_classes_alike_may_be_used_on_others(tmp_path, make):
     load_commentary(stored(tmp_path / "a", make()), STUDENT, classes=("x", "y", "z"))

@@ -15,6 +15,10 @@ TRAINING = (
     "signal=lookahead, next; teacher=remembering; looks=2",
     "signal=replayed first order; teacher=grading",
     "teacher=sampler; signal=alignment reward",
+    "student=batch norm; optimiser=adamw; teacher=internal state; window=5; looks=2; seed=402",
+    "student=batch norm 2d; data=overflowing; looks=2; seed=320",
+    "student=rescaling; signal=reversible exact; mode=whole run",
+    "teacher=copies; precision=single",
 )
 FILES = (
     *map(str, range(30)),

@@ -3,10 +3,12 @@
 import itertools
 import time
 
+import numpy as np
 import pytest
 
 from tests.fuzz.campaign import Campaign, run, shrunk, tried
 from tests.fuzz.campaigns import CAMPAIGNS
+from tests.fuzz.engine.differences import slope
 from tests.fuzz.engine.situation import Situation, drawn, from_spec, simpler
 from tests.fuzz.outcomes import Outcome, refusal
 from tests.fuzz.slice import FILES, TRAINING
@@ -52,6 +54,15 @@ def test_a_student_that_is_trained_otherwise_is_found(monkeypatch: pytest.Monkey
     found = tried(ENGINE, Situation(signal="lookahead", looks=2))
     assert found.word == "failed"
     assert "recomputed, end elsewhere" in found.detail  # by the engine itself
+
+
+def test_differences_know_of_a_kink_within_them() -> None:
+    for place in (0.0, 1e-5, 1e-4):
+        slope_there, doubt = slope(lambda e, at=place: max(e + at, 0.0), 2e-4)
+        assert doubt > abs(slope_there - 1.0) / 3
+    smooth, doubt = slope(lambda e: float(np.exp(3 * e)), 2e-4)
+    assert abs(smooth - 3) < 1e-8
+    assert doubt < 1e-5
 
 
 def test_a_situation_is_repeated_by_what_is_printed() -> None:

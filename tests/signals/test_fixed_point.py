@@ -181,3 +181,27 @@ def test_numbers_that_got_another_last_bit_come_back_bit_for_bit() -> None:
             assert torch.equal(history.theta[k], theta)
             assert torch.equal(history.velocity[k], velocity)
     assert not history.refits
+
+
+class Rescaling(nn.Module):
+    """Divides by a running scale, which a step that is undone finds as it was at the end."""
+
+    scale: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 1, dtype=torch.float64)
+        self.register_buffer("scale", torch.ones((), dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.linear(x)
+        self.scale = 0.5 * self.scale + 0.5 * found.detach().abs().mean()
+        return found / self.scale
+
+
+def test_a_run_that_does_not_come_back_to_its_start_is_refused() -> None:
+    torch.manual_seed(0)
+    student = Rescaling()
+    call = window(student, SGD(student.parameters(), lr=0.1, momentum=0.9), X, Y, 3)
+    with pytest.raises(UnsupportedStudentError, match="do not come back to its start"):
+        Reversible(3, exact=True).estimate_run(*call)

@@ -1,6 +1,7 @@
 """Which paths from the teacher to the held-out loss a hypergradient follows."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,18 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tests.cases import OPTIMIZERS, STUDENTS, C, D, Seen, Shifter, build, stream, watched
+from tutelage.distributed.groups import SingleProcess
 from tutelage.functional.trees import detached
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
-from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
+from tutelage.signals.facts import facts_of
+from tutelage.signals.products import (
+    Alignment,
+    DoubleBackward,
+    FiniteDifference,
+    FirstOrder,
+    ForwardOverReverse,
+)
 from tutelage.teacher import weighs_deeply
 from tutelage.teachers import (
     Blending,
@@ -216,7 +225,12 @@ WHOLE: dict[str, tuple[Any, Any, Objective]] = {
 
 
 def facts_with(
-    student: Any, make: Any, objective: Objective, signal: Signal, dtype: torch.dtype
+    student: Any,
+    make: Any,
+    objective: Objective,
+    signal: Signal,
+    dtype: torch.dtype,
+    metric: Objective | None = None,
 ) -> Mapping[str, float]:
     torch.manual_seed(0)
     module = (build(student) if isinstance(student, str) else student()).to(dtype)
@@ -229,6 +243,7 @@ def facts_with(
         signal=seen,
         teacher_every=signal.steps,
         objective=objective,
+        metric=metric,
         total_steps=9,
     )
     batches = (b._replace(inputs=b.inputs.to(dtype)) for b in stream())
@@ -256,6 +271,40 @@ def test_over_one_step_only_what_the_held_out_loss_detaches_is_left_out(signal) 
     for cut, said in (("features that grades read", False), ("the student", True)):
         found = facts_with(*CUTS[cut], signal, torch.float64)
         assert found == ({"detached": 1.0} if said else {})
+
+
+OF_DIFFERENCES: list[tuple[Signal, bool]] = [
+    (Lookahead(FiniteDifference(1e-4)), True),
+    (Lookahead(Alignment("difference")), True),
+    (Lookahead(Alignment("one-sided")), True),
+    (Replayed(1, product=FiniteDifference(1e-4)), True),
+    (Reversible(1, product=FiniteDifference(1e-4)), True),
+    (Replayed(1, product=FirstOrder(FiniteDifference(1e-4))), True),
+    (Lookahead(Alignment()), False),
+    (Replayed(1, product=FirstOrder()), False),
+]
+
+
+@pytest.mark.parametrize(("signal", "said"), OF_DIFFERENCES, ids=repr)
+def test_over_one_step_differences_follow_what_the_training_loss_detaches(signal, said) -> None:
+    call = "layer norm", lambda _: LossWeigher(width=4), focal, signal, torch.float64
+    assert ("detached" in facts_with(*call, metric=cross_entropy)) is said
+
+
+class NoProcesses(SingleProcess):
+    """Fails where other processes would be waited for."""
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        raise AssertionError(x)
+
+
+def test_what_is_detached_is_found_without_other_processes() -> None:
+    module = build("layer norm")
+    call = watched(module, OPTIMIZERS["momentum"](module), started(facts), steps=3)
+    problem, phi, window, held_out = call
+    assert window.start is not None
+    alone = replace(problem, processes=NoProcesses())
+    facts_of(alone, phi, window.start, window.steps[0], held_out, several=True)
 
 
 @pytest.mark.parametrize("teacher", LOOKING)

@@ -5,7 +5,7 @@ from typing import Any
 
 from tutelage.commentaries.described import classes_of, parts_of
 from tutelage.commentaries.kinds import Settings
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, one_line
 from tutelage.teachers import InternalState
 
 BY_CLASS = (
@@ -39,14 +39,15 @@ def require_same_classes(
             )
     if not known or not _tells_apart(name, settings) or list(classes) == list(known):
         return
-    strange = [c for c in classes if c not in known]
+    strange = [one_line(c) for c in classes if c not in known]
+    own, others = (", ".join(map(one_line, names)) for names in (classes, known))
     said = (
         f"it does not know the class{'es' if len(strange) > 1 else ''} {', '.join(strange)}"
         if strange
-        else f"the data has its classes in another order ({', '.join(classes)})"
+        else f"the data has its classes in another order ({own})"
     )
     raise UsageError(
-        f"{said}; it was learnt on {', '.join(known)}. Bring the class names to those, or "
+        f"{said}; it was learnt on {others}. Bring the class names to those, or "
         f"learn one on this data with tutelage train{zeroed}."
     )
 

@@ -4,7 +4,7 @@ import copy
 import random
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,13 @@ def on_state(module: nn.Module, state: ModuleState) -> Iterator[None]:
         for name, attributes in own.items():
             state.attributes[name] = _attributes(parts[name])
             _replace(parts[name], attributes)
+
+
+@contextmanager
+def state_kept(owner: object) -> Iterator[None]:
+    """Restore the buffers and attributes of an objective that is a module after the passes."""
+    with on_state(owner, state_of(owner)) if isinstance(owner, nn.Module) else nullcontext():
+        yield
 
 
 @contextmanager

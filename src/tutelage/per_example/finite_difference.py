@@ -9,6 +9,7 @@ from tutelage.functional.trees import inner, plus
 from tutelage.per_example.forward import Losses
 from tutelage.precision import wide
 from tutelage.types import Params
+from tutelage.validation.shapes import require_tensors
 
 SIZE = 1e-3
 """norm of the step along the direction"""
@@ -28,6 +29,8 @@ def central_dots(
     Returns:
         The dot products [B].
     """
+    require_tensors("params", **params)
+    require_tensors("A direction", **direction)
     with torch.no_grad():
         here, direction = full_precision(params, direction)
         scale = step_size(direction, size)
@@ -53,6 +56,9 @@ def forward_difference_dots(
     Returns:
         The dot products [B].
     """
+    require_tensors("params", **params)
+    require_tensors("A direction", **direction)
+    require_tensors("forward_difference_dots", here=here)
     with torch.no_grad():
         scale = step_size(direction, size)
         if scale == 0.0:

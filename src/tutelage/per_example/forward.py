@@ -15,6 +15,7 @@ from tutelage.functional.differentiable import without_fast_path
 from tutelage.functional.recomputation import no_other_recomputation
 from tutelage.functional.trees import inner, leaves, reached_grad
 from tutelage.types import Params
+from tutelage.validation.shapes import require_tensors
 
 Losses = Callable[[Params], Tensor]
 """from the student's parameters to losses [L], the same again for the same parameters"""
@@ -34,6 +35,8 @@ def forward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
     Returns:
         The dot products [B].
     """
+    require_tensors("params", **params)
+    require_tensors("A direction", **direction)
     load_forward_mode()
     try:
         # dual tensors, not torch.func.jvp: under that, dropout may draw another mask

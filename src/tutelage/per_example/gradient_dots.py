@@ -21,6 +21,7 @@ from tutelage.per_example.recording import Recording
 from tutelage.per_example.units import selected, without_padding
 from tutelage.randomness import seeded
 from tutelage.types import Batch, Params
+from tutelage.validation.shapes import require_batch, require_tensors
 
 Method = Literal["auto", "ghost", "forward", "difference"]
 
@@ -59,7 +60,8 @@ def gradient_dots(
         [B].
 
     Raises:
-        UsageError: If a method, layer or parameter is unknown, or no parameter is left.
+        UsageError: If a method, layer or parameter is unknown, no parameter is left, or what
+            is given is no tensor.
 
     Note: ``"ghost"`` raises UnsupportedStudentError where it cannot see a parameter's use.
 
@@ -67,7 +69,7 @@ def gradient_dots(
     """
     if method not in get_args(Method):
         raise UsageError(f"There is no method '{method}'. {nearest(method, get_args(Method))}")
-    student = original(student)
+    batch, student = require_batch("batch", batch), original(student)
     names = selected(student, layers)
     g = without_padding(student, direction_for(student, direction, names))
     own = detached({k: p for k, p in student.named_parameters() if k in names})
@@ -92,6 +94,7 @@ def gradient_dots(
 def direction_for(student: nn.Module, direction: Params, names: Collection[str]) -> Params:
     """The part of a direction for some parameters, in their dtypes."""
     own = dict(student.named_parameters())
+    require_tensors("A direction", **direction)
     for name in direction:
         if name not in own:
             raise UsageError(f"The student has no parameter '{name}'. {nearest(name, own)}")

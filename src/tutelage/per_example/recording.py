@@ -11,6 +11,7 @@ from tutelage.per_example.coupling import RowCheck
 from tutelage.per_example.module_calls import Call
 from tutelage.per_example.row_arithmetic import gradient_dot
 from tutelage.types import Params
+from tutelage.validation.shapes import require_tensors
 
 
 @dataclass
@@ -69,9 +70,12 @@ class Recording:
     def dots(self, direction: Params, coefficients: Tensor) -> Tensor:
         """``<d l_i / d theta, g>`` for every row of the batch.
 
-        Note: Raises UsageError where the direction does not fit the student or no gradient
-            came, and ValueError where a coefficient is zero: nothing is known of that row.
+        Note: Raises UsageError where the direction does not fit the student, is no tensors or
+            no gradient came, and ValueError where a coefficient is zero: nothing is known of
+            that row.
         """
+        require_tensors("A direction", **direction)
+        require_tensors("Recording.dots", coefficients=coefficients)
         known = self._fitting(direction)
         coefficients = self._usable(coefficients)
         missing = [name for name in self.uncovered if name in known]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tutelage.errors import InexactWindowError
+from tutelage.errors import InexactWindowError, UnsupportedStudentError
 from tutelage.functional.trees import is_finite
 from tutelage.types import Estimate, Params, Step, StudentState
 
@@ -108,6 +108,18 @@ def require_little_drift(steps: Sequence[Step], params: Params) -> None:
             f"Undoing {len(steps)} steps would amplify rounding to about "
             f"{growth * precision:.0e}, above {WORST_DRIFT:.0e}. {fewer} in float64, or use "
             "Replayed, or Reversible(exact=True) for a whole run."
+        )
+
+
+def require_same_start(undone: UndoneWindow, start: Params) -> None:
+    """Raise if a run that was reversed in fixed point does not come back bit for bit."""
+    back = entries_of(undone.undone)
+    if not all(torch.equal(back[name], entries) for name, entries in start.items()):
+        raise UnsupportedStudentError(
+            f"The {len(undone.steps)} steps of the student, undone in fixed point, do not come "
+            "back to its start: a step that is recomputed has another gradient than it had, as "
+            "where the forward pass reads buffers that it renews, or on a GPU without "
+            "torch.use_deterministic_algorithms(True). Use Replayed, or Unrolled."
         )
 
 

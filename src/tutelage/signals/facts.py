@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from tutelage.bilevel import BilevelProblem
+from tutelage.bilevel import ALONE, BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.trees import detached, inner, leaves, plus, reached_grad
 from tutelage.precision import FULL
+from tutelage.signals.products import Alignment, FiniteDifference, FirstOrder, Product
 from tutelage.teacher import implements, weighs_deeply
 from tutelage.types import Batch, Params, Step, StudentState
 
@@ -32,6 +34,7 @@ def facts_of(
     held_out: Batch,
     *,
     several: bool,
+    product: Product | None = None,
 ) -> dict[str, float]:
     """``weights_fixed`` and ``detached``, where an estimate has them.
 
@@ -43,24 +46,35 @@ def facts_of(
         held_out: The batch of the held-out loss.
         several: Whether the student's gradient is differentiated in its parameters, as over
             several steps.
+        product: The method of products.
 
     Returns:
         ``weights_fixed`` where later weights are taken not to depend on earlier steps,
-        ``detached`` where the held-out loss, or over several steps the training loss, has
-        another derivative than its values have: the student, the objective or the teacher's
-        grades cut a path out of the graph.
+        ``detached`` where the held-out loss has another derivative than its values have, or the
+        training loss over several steps or under differences of values: the student, the
+        objective or the teacher's grades cut a path out of the graph.
     """
     facts: dict[str, float] = {}
     if several and implements(problem.teacher, "weigh") and not weighs_deeply(problem.teacher):
         facts["weights_fixed"] = 1.0
+    problem = replace(problem, processes=ALONE)  # whether others check, too, is not known
     teacher, held_out = detached(teacher), held_out._replace(autocast=FULL)
     step = step._replace(batch=step.batch._replace(autocast=FULL))
     losses: list[Loss] = [lambda now: problem.held_out_loss(now, teacher, held_out)]
-    if several:
+    if several or is_difference(product):
         losses.append(lambda now: _training_loss(problem, teacher, now, step))
     if any(_detaches(problem, loss, state, step, number) for number, loss in enumerate(losses)):
         facts["detached"] = 1.0
     return facts
+
+
+def is_difference(product: Product | None) -> bool:
+    """Whether ``M v`` is a difference of values, which detached paths change, too."""
+    if isinstance(product, FirstOrder):
+        return is_difference(product.exact)
+    if isinstance(product, Alignment):
+        return product.method in ("difference", "one-sided")
+    return isinstance(product, FiniteDifference)
 
 
 def _detaches(

@@ -93,7 +93,9 @@ class Lookahead:
         v = back(problem, window, teacher, held_out_gradient(problem, evaluation, step))
         mixed = self._mixed(problem, window.start, teacher, step, v, window.observed)
         total = {k: torch.zeros_like(p) for k, p in teacher.items()} | evaluation.teacher
-        facts = facts_of(problem, teacher, window.start, step, held_out, several=False)
+        facts = facts_of(
+            problem, teacher, window.start, step, held_out, several=False, product=self.product
+        )
         return Estimate(plus(total, mixed), evaluation.loss, facts)
 
     def _mixed(

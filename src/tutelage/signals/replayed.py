@@ -71,7 +71,10 @@ class Replayed:
     ) -> tuple[Estimate, StudentState]:
         """Run the steps and estimate the hypergradient of the final student."""
         evaluation, end = self.start_gradient(problem, teacher, start, steps, held_out)
-        facts = facts_of(problem, teacher, start, steps[0], held_out, several=len(steps) > 1)
+        several, product = len(steps) > 1, self.product
+        facts = facts_of(
+            problem, teacher, start, steps[0], held_out, several=several, product=product
+        )
         return Estimate(evaluation.teacher, evaluation.loss, facts), end
 
     def start_gradient(

@@ -17,6 +17,7 @@ from tutelage.signals.drift import (
     UndoneWindow,
     entries_of,
     require_little_drift,
+    require_same_start,
     require_undone,
 )
 from tutelage.signals.facts import facts_of
@@ -43,7 +44,8 @@ class Reversible:
 
     With ``exact=True`` the student's steps are taken in fixed point and reversed without error
     over any number of steps; the bits lost by multiplying by mu are stored. That needs a whole
-    run (``estimate_run``), since ordinary floating-point steps have lost those bits already.
+    run (``estimate_run``), since ordinary floating-point steps have lost those bits already. A
+    run that does not come back to its start bit for bit is refused.
 
     Note: for momentum SGD only; plain SGD forgets its velocity and cannot be undone.
     Buffers (running statistics) are not rewound: the first step is recomputed on those before
@@ -125,6 +127,7 @@ class Reversible:
         if not is_finite(start.params) or (velocity and not is_finite(velocity)):
             return _without_estimate(problem, teacher, start, steps, held_out)
         history = ExactHistory.start(start.params, velocity)
+        first = entries_of(history.params)
         end, taken = start, []
         for number, step in enumerate(steps):
             # the same gradient, bit for bit, that undoing the step will take
@@ -140,7 +143,10 @@ class Reversible:
             del linearised, reached  # before the next one is made
         bits = history.bits(len(steps))
         slots = {"momentum_buffer": history.velocities}
-        estimate, _ = self._back(problem, teacher, end, taken, held_out, history, start.buffers)
+        estimate, undone = self._back(
+            problem, teacher, end, taken, held_out, history, start.buffers
+        )
+        require_same_start(undone, first)
         return estimate._replace(facts={**estimate.facts, "bits": bits}), end._replace(
             slots=slots
         )
@@ -181,7 +187,10 @@ class Reversible:
         parts = everywhere.all_reduce(torch.stack([*terms, _length(last)]).sum())
         left = parts / _length(everywhere.all_reduce_params(total))
         undone = UndoneWindow(steps, None, state.params, end.params, lengths, d_theta, left)
-        facts = facts_of(problem, teacher, state, steps[0], held_out, several=len(steps) > 1)
+        several, product = len(steps) > 1, self.product
+        facts = facts_of(
+            problem, teacher, state, steps[0], held_out, several=several, product=product
+        )
         return Estimate(total, loss, facts), undone
 
 

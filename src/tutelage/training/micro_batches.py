@@ -14,7 +14,7 @@ from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import all_reduce_grads
 from tutelage.distributed.wrappers import data_parallel
 from tutelage.errors import UnsupportedStudentError
-from tutelage.functional.module_state import ModuleState, on_state, state_of
+from tutelage.functional.module_state import ModuleState, on_state, state_kept, state_of
 from tutelage.functional.replay_context import clone_rows, replay_context, split_lesson
 from tutelage.functional.student import in_full_precision
 from tutelage.functional.trees import plus
@@ -87,7 +87,11 @@ def micro_batch_losses(
     assert state is not None
     for number, rows in enumerate(problem.micro_batches(forward_pass.lesson)):
         part, seed = clone_rows(rows), problem.local_seed(step.batch.seed + 1, number)
-        with replay_context(part, seed), on_state(problem.student.module, state):
+        with (
+            replay_context(part, seed),
+            on_state(problem.student.module, state),
+            state_kept(problem.objective),  # the first pass has changed it
+        ):
             found = losses_of(problem.objective, student(part.inputs), part)
         yield (counts[done : done + len(found)] * found).sum()
         done += len(found)
@@ -106,7 +110,7 @@ def require_separate_rows(problem: BilevelProblem, lesson: Lesson, step: Step) -
     rows = split_lesson(lesson._replace(autocast=FULL), max(2, problem.micro_batch))[0]
     whole, module, found = replace(problem, micro_batch=None), problem.student.module, None
     for mode in (nullcontext, evaluation_mode):
-        kept = objective_kept(problem)
+        kept = state_kept(problem.objective)
         with torch.no_grad(), seeded_generators() as seed_all, mode(module), kept:
             if found is None and not any(map(uses_batch_statistics, module.modules())):
                 with suppress(*FAILURES):
@@ -138,14 +142,6 @@ def _depend(
         return None
     halves = split_lesson(rows, (len(rows.ids) + 1) // 2)
     return not close(whole, torch.cat([losses(half, 0) for half in halves]))
-
-
-@contextmanager
-def objective_kept(problem: BilevelProblem) -> Iterator[None]:
-    """Restore the buffers and attributes of an objective that is a module."""
-    own = problem.objective
-    with on_state(own, state_of(own)) if isinstance(own, nn.Module) else nullcontext():
-        yield
 
 
 @contextmanager

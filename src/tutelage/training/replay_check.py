@@ -1,5 +1,7 @@
 """The check that a student's steps can be recomputed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -16,20 +18,23 @@ from tutelage.types import Lesson, Observation, Step, StudentState
 
 
 class Start(NamedTuple):
-    """Copies of a student before its first step."""
+    """Copies of a student, and of its objective's state, before its first step."""
 
     state: StudentState
     rest: ModuleState
     """its plain attributes"""
+    objective: ModuleState | None
+    """None where it is no module"""
     drawn: tuple[object, ...]
     """where NumPy's generator was"""
 
     @classmethod
-    def of(cls, student: StudentView) -> "Start":
-        """Copy the student."""
+    def of(cls, student: StudentView, objective: object) -> "Start":
+        """Copy the student and the objective's state."""
         params, buffers, _ = student.state()
         state = StudentState(cloned(params), cloned(buffers), {})
-        return cls(state, state_of(student.module), _numpy_state())
+        own = state_of(objective) if isinstance(objective, nn.Module) else None
+        return cls(state, state_of(student.module), own, _numpy_state())
 
 
 def require_no_norm(student: nn.Module) -> None:
@@ -51,7 +56,7 @@ def require_reproducible(
     _require_no_draws(start.drawn)
     with torch.no_grad():
         now, _ = problem.observe(start.state, lesson, step)
-        with on_state(problem.student.module, start.rest):
+        with on_state(problem.student.module, start.rest), _objective_on(problem, start):
             then, _ = problem.observe(start.state, lesson, step)
     name = type(problem.student.module).__name__
     if off := _apart(now.losses, then.losses):
@@ -70,6 +75,16 @@ def require_reproducible(
             "torch._inductor.config.fallback_random = True before the first step; else train "
             "it without torch.compile."
         )
+
+
+@contextmanager
+def _objective_on(problem: BilevelProblem, start: Start) -> Iterator[None]:
+    own, state = problem.objective, start.objective
+    if isinstance(own, nn.Module) and state is not None:
+        with on_state(own, state):
+            yield
+    else:
+        yield
 
 
 def _apart(losses: Tensor, others: Tensor) -> float:

@@ -60,9 +60,9 @@ class StudentStep:
         whole = problem.micro_batch is None and not is_sharded(self.view.module)
         return whole and not self.step_strategy.scales
 
-    def begin(self) -> None:
+    def begin(self, objective: object) -> None:
         """Copy the student before its first step, for the check that follows."""
-        self._before = None if self.reproducible else Start.of(self.view)
+        self._before = None if self.reproducible else Start.of(self.view, objective)
 
     def run_forward(
         self,

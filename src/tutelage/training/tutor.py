@@ -220,7 +220,7 @@ class Tutor:
             held_out = self._checked("held_out", held_out)
         now = autocast_now(batch.inputs.device)
         batch = batch._replace(seed=mixed_seed(self.seed, self.steps), autocast=now)
-        self._student_step.begin()
+        self._student_step.begin(self.problem.objective)
         updater = self.teacher_updater
         if updater is None or not updater.in_window(self.steps):
             return self._step_outside_window(batch, held_out)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, nearest, one_line
 from tutelage_cli.data.id_columns import refuse_sparse
 from tutelage_cli.data.label_values import is_missing, whole_number
 from tutelage_cli.data.reading import Reading
@@ -166,7 +166,10 @@ def _no_class(value: Any, at: str, lookup: ClassLookup, of: str) -> str:
     begin, classes = f"{at} has label", lookup.classes
     whose = f" of {of}" if of else ""
     if isinstance(value, str | bool):
-        return f"{begin} '{value}', which is no class{whose}. {nearest(str(value), classes)}"
+        return (
+            f"{begin} '{one_line(str(value))}', which is no class{whose}. "
+            f"{nearest(str(value), classes)}"
+        )
     if _whole(value) is None:
         kind = type(value).__name__
         return f"{begin} {value!r:.50} of type {kind}; allowed: whole numbers or class names."

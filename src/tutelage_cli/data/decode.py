@@ -2,8 +2,9 @@
 
 import io
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ except ImportError as error:
 
 PILLOW = f"pillow {__version__}"
 """what decodes: another release may turn a JPEG file into other pixels"""
+_MOVING = ("GIF", "WEBP", "PNG", "TIFF", "AVIF")
+"""formats whose frames are a film, or pages; others have a preview beside the picture"""
 _GREY = ("1", "L", "LA", "La")
 
 
@@ -26,7 +29,20 @@ class BrokenImageError(UsageError):
     """A picture that cannot be read, and may be left out on request."""
 
 
+class Picture(NamedTuple):
+    """A decoded picture."""
+
+    pixels: UInt8[np.ndarray, "C H W"]
+    moving: bool
+    """whether these are the first of several frames"""
+
+
 def decode(stored: Any, *, where: str, root: Path) -> UInt8[np.ndarray, "C H W"]:
+    """The pixels of a picture; see ``read_picture``."""
+    return read_picture(stored, where=where, root=root).pixels
+
+
+def read_picture(stored: Any, *, where: str, root: Path) -> Picture:
     """The picture as pixels, turned upright as its EXIF orientation says.
 
     One channel for black-and-white and grey pictures, three (RGB) for all others; a
@@ -46,8 +62,17 @@ def decode(stored: Any, *, where: str, root: Path) -> UInt8[np.ndarray, "C H W"]
             "for instance with Pillow: scale the values to 0..255 and save them as mode 'L'."
         )
     if picture.mode in _GREY:
-        return np.asarray(picture.convert("L"))[None]
-    return np.asarray(picture.convert("RGB")).transpose(2, 0, 1)
+        pixels = np.asarray(picture.convert("L"))[None]
+    else:
+        pixels = np.asarray(picture.convert("RGB")).transpose(2, 0, 1)
+    return Picture(pixels, _is_moving(picture))
+
+
+def _is_moving(picture: Image.Image) -> bool:
+    # after its pixels are read: a GIF looks for the next frame, which may be damaged
+    with suppress(OSError, SyntaxError, EOFError, ValueError):
+        return picture.format in _MOVING and bool(getattr(picture, "is_animated", False))
+    return False
 
 
 def stack(pictures: Iterable[tuple[str, np.ndarray]], count: int, *, where: str) -> Tensor:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, nearest, one_line
 from tutelage_cli.data.assemble import TEST_NAMES, Examples, choose
 from tutelage_cli.data.gather import gather
 from tutelage_cli.data.left_out import LeftOut, note_on
@@ -166,12 +166,13 @@ def _refuse_bad_classes(
         others = sorted({why for name in empty for _, why in found[name][1]})
         there = f" Files there: {', '.join(others)}." if others else ""
         raise UsageError(
-            f"{root} has class folders without images: {', '.join(empty)}; fill or remove "
-            "them, or keep them as classes that no example has: empty_classes keep "
-            f"(--empty-classes keep).{there}"
+            f"{root} has class folders without images: {', '.join(map(one_line, empty))}; "
+            "fill or remove them, or keep them as classes that no example has: empty_classes "
+            f"keep (--empty-classes keep).{there}"
         )
     for name in found:
         if name not in classes:
             raise UsageError(
-                f"{root} has the class '{name}', which train lacks. {nearest(name, classes)}"
+                f"{root} has the class '{one_line(name)}', which train lacks. "
+                f"{nearest(name, classes)}"
             )

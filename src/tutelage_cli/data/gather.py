@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from tutelage_cli.data.decode import BrokenImageError, decode, stack
+from tutelage_cli.data.decode import BrokenImageError, read_picture, stack
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.resize import Size, covering
 
 _LISTED = 20
-"""broken images named in a note"""
+"""images named in a note"""
 
 
 class Gathered(NamedTuple):
@@ -24,7 +24,8 @@ class Gathered(NamedTuple):
     rows: Int64[Tensor, "M"]
     """which of the N they are, rising"""
     notes: tuple[str, ...]
-    """what was left out and why, a sentence each"""
+    """what was left out and why, and of which images the first frame alone is read, a sentence
+    each"""
 
 
 def gather(
@@ -37,11 +38,12 @@ def gather(
     """
     rows: list[int] = []
     broken: list[str] = []
+    moving: list[str] = []
 
     def readable() -> Iterator[tuple[str, np.ndarray]]:
         for row, (place, stored) in enumerate(pictures):
             try:
-                pixels = decode(stored, where=place, root=root)
+                picture = read_picture(stored, where=place, root=root)
             except BrokenImageError as error:
                 said = str(error).removesuffix(".")
                 if reading.broken_images != "skip":
@@ -53,10 +55,13 @@ def gather(
                 broken.append(known.replace(" cannot be read as an image", ""))
                 continue
             rows.append(row)
-            yield place, _sized(pixels, reading.image_size)
+            if picture.moving:
+                moving.append(place)
+            yield place, _sized(picture.pixels, reading.image_size)
 
     images = stack(readable(), count, where=where)
-    return Gathered(images, torch.tensor(rows, dtype=torch.int64), _notes(broken, where))
+    notes = _notes(broken, where) + _frame_notes(moving, where)
+    return Gathered(images, torch.tensor(rows, dtype=torch.int64), notes)
 
 
 def _sized(pixels: np.ndarray, side: int | None) -> np.ndarray:
@@ -69,9 +74,20 @@ def _sized(pixels: np.ndarray, side: int | None) -> np.ndarray:
 def _notes(broken: list[str], where: str) -> tuple[str, ...]:
     if not broken:
         return ()
-    more = len(broken) - _LISTED
-    listed = "; ".join(broken[:_LISTED]) + (f"; and {more} more" if more > 0 else "")
     noun = (
         "image that cannot be read is" if len(broken) == 1 else "images that cannot be read are"
     )
-    return (f"{len(broken)} {noun} left out of {where}: {listed}.",)
+    return (f"{len(broken)} {noun} left out of {where}: {_listed(broken)}.",)
+
+
+def _frame_notes(moving: list[str], where: str) -> tuple[str, ...]:
+    if not moving:
+        return ()
+    noun = "image has" if len(moving) == 1 else "images have"
+    said = f"{len(moving)} {noun} several frames, of which the first is read, in {where}"
+    return (f"{said}: {_listed(moving)}.",)
+
+
+def _listed(told: list[str]) -> str:
+    more = len(told) - _LISTED
+    return "; ".join(told[:_LISTED]) + (f"; and {more} more" if more > 0 else "")

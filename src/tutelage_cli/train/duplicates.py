@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, one_line
 from tutelage_cli.data.overlap import content_numbers, overlap, tested_on_training
 from tutelage_cli.train.texts import Data, kind
 
@@ -51,9 +51,10 @@ def without_copies(
     counts = torch.bincount(labels[~copies], minlength=len(train.classes))
     lost = labels.unique()[counts[labels.unique()] == 0]
     if len(lost) and where is not None:
+        name = one_line(train.classes[int(lost[0])])
         raise UsageError(
             f"held_out_from {where} holds a copy of every training example of class "
-            f"'{train.classes[int(lost[0])]}', and what judges is not trained on: take some "
+            f"'{name}', and what judges is not trained on: take some "
             "out of it."
         )
     return rows[~copies | torch.isin(labels, lost)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, nearest, one_line
 from tutelage_cli.data.classes import ClassLookup
 from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
 from tutelage_cli.data.images import ImageSet
@@ -24,7 +24,7 @@ def of_source(flag: str, source: str, parts: Parts, train: Data) -> Data:
         code = lookup.code(name)
         if code is None:
             raise UsageError(
-                f"{flag} {source} has a class '{name}', which {train.name} lacks. "
+                f"{flag} {source} has a class '{one_line(name)}', which {train.name} lacks. "
                 f"{nearest(name, train.classes)}"
             )
         places[number] = code

@@ -57,3 +57,9 @@ def test_an_unknown_word_and_a_fraction_are_refused():
 def test_long_lists_of_rows_are_cut():
     assert listed([4]) == "row 4 (the header is row 1)"
     assert listed(range(8)) == "rows 0, 1, 2, 3, 4 and 3 more (the header is row 1)"
+
+
+def test_a_class_name_of_two_lines_leaves_the_message_one():
+    with pytest.raises(UsageError, match=r"'c\\r\\nd', which is .*Allowed: a\\nb") as told:
+        encode(["a\nb", "c\r\nd"], ("a\nb",), where="toy")
+    assert "\n" not in str(told.value)

@@ -9,6 +9,8 @@ from PIL import Image
 
 from tutelage.errors import UsageError
 from tutelage_cli.data.decode import decode, stack
+from tutelage_cli.data.gather import gather
+from tutelage_cli.data.reading import STRICT
 
 
 def encoded(picture, kind="PNG", **options):
@@ -97,3 +99,25 @@ def test_two_sizes_are_named():
         stack(iter([("a", small), ("b", wide)]), 2, where="toy")
     with pytest.raises(UsageError, match="toy holds no images"):
         stack(iter(()), 0, where="toy")
+
+
+FRAMES = [Image.new("RGB", (4, 3), (0, 0, shade)) for shade in (10, 120, 240)]
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF"])
+def test_the_first_of_several_frames_is_read_and_said_to_be(kind):
+    options = {"lossless": True} if kind == "WEBP" else {}
+    film = encoded(FRAMES[0], kind, save_all=True, append_images=FRAMES[1:], **options)
+    still = encoded(FRAMES[0], kind, **options)
+    pictures = [("row 1", still), ("row 2", film), ("row 3", film)]
+    found = gather(pictures, 3, STRICT, where="toy", root=Path())
+    assert (found.images == found.images[:1]).all()
+    assert found.notes == (
+        "2 images have several frames, of which the first is read, in toy: row 2; row 3.",
+    )
+
+
+def test_a_preview_beside_a_photo_is_no_frame():
+    photo = encoded(FRAMES[0], "MPO", save_all=True, append_images=FRAMES[1:])
+    assert getattr(Image.open(io.BytesIO(photo)), "is_animated", False)
+    assert gather([("row 1", photo)], 1, STRICT, where="toy", root=Path()).notes == ()

@@ -79,3 +79,15 @@ def test_brackets_blanks_and_accents_in_paths_are_plain_letters(tmp_path):
     train, _ = read_folders(root)
     assert train.classes == ("a", "b*")
     assert train.images[:, 0, 0, 0].tolist() == [5, 6]
+
+
+def test_a_class_name_of_two_lines_leaves_the_message_one(tmp_path):
+    for part, name in (("train", "a\nb"), ("train", "c"), ("test", "d\ne")):
+        picture(tmp_path / part / name / "1.png")
+    with pytest.raises(UsageError, match=r"class 'd\\ne', which .*Allowed: a\\nb, c") as told:
+        read_folders(tmp_path)
+    assert "\n" not in str(told.value)
+    (tmp_path / "train" / "d\ne").mkdir()
+    with pytest.raises(UsageError, match=r"without images: d\\ne;") as told:
+        read_folders(tmp_path)
+    assert "\n" not in str(told.value)

@@ -131,6 +131,13 @@ class Source:
         return Rows(*(t.clone() for t in self.held_out))
 
 
+def in_numpy(rows: Tensor) -> Tensor:
+    """In memory of NumPy's; bfloat16, of which it knows nothing, as it is."""
+    if rows.dtype == torch.bfloat16:
+        return rows
+    return torch.from_numpy(np.zeros(rows.shape, rows.numpy().dtype))
+
+
 class Delivery:
     """Hands rows over as a data loop does, in memory that may be used again."""
 
@@ -166,8 +173,7 @@ class Delivery:
         most = Rows(*(torch.zeros(N, *t.shape[1:], dtype=t.dtype) for t in rows))
         key = tuple(t.shape[1:] for t in rows)
         if key not in self.buffers:
-            shared = Rows(*(torch.from_numpy(np.zeros(t.shape, t.numpy().dtype)) for t in most))
-            self.buffers[key] = shared if numpy else most
+            self.buffers[key] = Rows(*map(in_numpy, most)) if numpy else most
         views = Rows(*(t[: len(own)] for t, own in zip(self.buffers[key], rows, strict=True)))
         for view, own in zip(views, rows, strict=True):
             view.copy_(own)

@@ -49,16 +49,36 @@ class Differences:
         """A step as it was really taken."""
         return real_step(self.parts, self.course, number)
 
-    def of(self, steps: Sequence[int], directions: list[Phi]) -> tuple[Tensor, Tensor]:
+    def of(
+        self, steps: Sequence[int], directions: list[Phi], size: float = SIZE
+    ) -> tuple[Tensor, Tensor]:
         """Mean derivatives of what the signal judges by, and how uncertain they are."""
-        found, doubt = zip(*(self._at(step, directions) for step in steps), strict=True)
+        found, doubt = zip(*(self._at(step, directions, size) for step in steps), strict=True)
         return torch.stack(found).mean(0), torch.stack(doubt).amax(0)
 
-    def _at(self, step: int, directions: list[Phi]) -> tuple[Tensor, Tensor]:
+    def overflows(self, steps: Sequence[int]) -> bool:
+        """Whether a step of these windows sees, or makes of a buffer, what is not finite.
+
+        Its loss may be finite all the same, and so may inputs in double precision.
+        """
+        taken = [n for step in steps for n in range(step - self.s.reach + 1, step + 1)]
+        if self.s.mode == "whole run":
+            taken = list(range(len(self.notes)))
+        seen = (self.parts.source.rows(n).inputs.to(self.parts.types[0]) for n in taken)
+        if not all(bool(inputs.isfinite().all()) for inputs in seen):
+            return True
+        return any(
+            bool(note.started[name].isfinite().all() & ~buffer.isfinite().all())
+            for note in (self.notes[n] for n in taken)
+            for name, buffer in note.renewed.items()
+        )
+
+    def _at(self, step: int, directions: list[Phi], size: float) -> tuple[Tensor, Tensor]:
         if self.parts.kind.oracle == "implicit":
             return self._implicit(step, directions)
         found, doubt = zip(
-            *(slope(lambda e, d=d: self._value(step, d, e)) for d in directions), strict=True
+            *(slope(lambda e, d=d: self._value(step, d, e), size) for d in directions),
+            strict=True,
         )
         return torch.tensor(found, dtype=torch.float64), torch.tensor(doubt)
 
@@ -138,11 +158,17 @@ def real_step(parts: Parts, course: Course, number: int) -> Asked:
     )
 
 
-def slope(value: Callable[[float], float], size: float = SIZE) -> tuple[float, float]:
-    """A derivative at 0 by differences of two sizes, and how far they are apart."""
-    one = (value(size) - value(-size)) / (2 * size)
-    two = (value(2 * size) - value(-2 * size)) / (4 * size)
-    return (4 * one - two) / 3, abs(one - two)
+def slope(value: Callable[[float], float], size: float) -> tuple[float, float]:
+    """A derivative at 0 by differences of two sizes, and how far they are apart.
+
+    Where there is a kink at 0 they agree, and are in the middle of two slopes: the difference
+    of these counts, too, less what a curvature makes of it.
+    """
+    here = value(0.0)
+    (up, down), (far_up, far_down) = ((value(e), value(-e)) for e in (size, 2 * size))
+    one, two = (up - down) / (2 * size), (far_up - far_down) / (4 * size)
+    near, far = (up - 2 * here + down) / size, (far_up - 2 * here + far_down) / (2 * size)
+    return (4 * one - two) / 3, abs(one - two) + abs(2 * near - far) / 2
 
 
 def moved(phi: Phi, direction: Phi, size: float) -> Phi:

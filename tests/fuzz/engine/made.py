@@ -32,6 +32,7 @@ class Sequences(nn.Module):
     def __init__(self, student: nn.Module) -> None:
         super().__init__()
         self.student = student
+        self.training = student.training  # which the plain loop comes back to
 
     def forward(self, x: Tensor) -> Tensor:
         return self.student(x).unflatten(1, (2, -1))

@@ -193,7 +193,8 @@ class Copies(nn.Module):
     def prepare(self, batch: Batch) -> Lesson:
         rows = torch.arange(len(batch.ids)).repeat_interleave(2)
         x = batch.inputs[rows]
-        x = x + self.noise * torch.randn_like(x)
+        noise = torch.randn(x.shape, dtype=torch.float64)  # the same numbers in any type
+        x = x + self.noise * noise.to(x.dtype)
         return Lesson(x, batch.targets[rows], batch.ids[rows], rows)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002

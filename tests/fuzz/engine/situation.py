@@ -199,6 +199,18 @@ RULES = (
         lambda s: s.student == "writing" and TEACHERS[s.teacher].looks,
         lambda _: {"teacher": "table"},
     ),
+    UpdateRule(  # documented: differences follow what the student cuts off
+        lambda s: _kind(s).smooth and STUDENTS[s.student].detaches,
+        lambda _: {"student": "mlp"},
+    ),
+    UpdateRule(  # the oracle holds what is cut off as the last micro-batch leaves it
+        lambda s: s.part and STUDENTS[s.student].detaches,
+        lambda _: {"part": 0},
+    ),
+    UpdateRule(  # it is all of the student
+        lambda s: s.student == "linear" and s.teacher == "internal state, tapped",
+        lambda _: {"teacher": "internal state"},
+    ),
     UpdateRule(  # documented as inexact
         lambda s: (
             _kind(s).ghost and (STUDENTS[s.student].couples or OBJECTIVES[s.objective].couples)

@@ -214,7 +214,10 @@ class Random(Between):
     """Draws numbers without a module of its own."""
 
     def between(self, x: Tensor) -> Tensor:
-        return (x + torch.rand_like(x)).tanh() * torch.bernoulli(torch.full_like(x, 0.7))
+        # in double precision, so that the numbers are the same in any type
+        added = torch.rand(x.shape, dtype=torch.float64)
+        kept = torch.full(x.shape, 0.7, dtype=torch.float64).bernoulli()
+        return (x + added.to(x.dtype)).tanh() * kept.to(x.dtype)
 
 
 class Embedding(Between):

@@ -9,6 +9,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.functional.derivatives import named_operators
+from tutelage.functional.differentiable import require_hessian
 from tutelage.functional.trees import detached, leaves, named_grad, reached_grad
 from tutelage.per_example.forward import load_forward_mode
 from tutelage.signals.products.protocol import Product
@@ -32,6 +33,7 @@ class ForwardOverReverse(Product):
         self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
     ) -> "AlongDirections":
         """The step's gradient."""
+        problem.student.require(require_hessian)
         loss, buffers = loss_function(problem, state, teacher, step)
         # the gradient of what the step moves; it may depend on what an earlier step moved
         theta, phi = detached(state.params), detached(teacher)
