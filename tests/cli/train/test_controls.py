@@ -51,6 +51,7 @@ from tutelage_cli.train.controls.folds import (
     TRIED,
     checked_folds_of,
     chosen_regime,
+    conditioned,
     fold_seed,
     folds_of,
     read_unseen,
@@ -436,14 +437,28 @@ def test_transitions_are_the_mean_predictions_of_the_checked_of_each_class(
         prior = (1 - kept) * others / others.sum()
         prior[c] = kept
         wanted[c] = (p[labels == c].sum(0) + prior) / ((labels == c).sum() + 1)
-    wanted = 0.7 * wanted + 0.3 * np.eye(3)  # moved towards no wrong labels
-    transitions = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
+    plain = read_unseen(data.job, PLAIN, data.material)
+    transitions = transitions_of(plain, data.material, shrinkage=0.0)
     np.testing.assert_allclose(transitions.numpy(), wanted, rtol=1e-5)
+    moved = transitions_of(plain, data.material)
+    np.testing.assert_allclose(moved.numpy(), 0.7 * wanted + 0.3 * np.eye(3), rtol=1e-5)
+
+
+def test_transitions_are_moved_to_the_identity_as_far_as_they_must() -> None:
+    clear = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
+    assert conditioned(clear).equal(clear)
+    unsure = torch.tensor([[0.51, 0.49], [0.48, 0.52]])
+    found = conditioned(unsure)
+    least = np.linalg.svd(found.numpy(), compute_uv=False).min()
+    assert 0.25 <= least < 0.265
+    share = (found - unsure)[0, 0] / 0.49
+    torch.testing.assert_close(found, (1 - share) * unsure + share * torch.eye(2))
 
 
 def test_forward_corrected_descends_the_corrected_loss(controlled, data) -> None:
     train, checked = data.material.train, data.material.held_out
-    transitions = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
+    plain = read_unseen(data.job, PLAIN, data.material)
+    transitions = conditioned(transitions_of(plain, data.material, shrinkage=0.0))
     columns = torch.cat([transitions.T[train.labels], F.one_hot(checked.labels, 3).float()])
 
     def loss(logits: Tensor, column: Tensor) -> Tensor:

@@ -8,13 +8,6 @@ from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.train.arms import build_tutor
 from tutelage_cli.train.controls.choosing import Case
-from tutelage_cli.train.controls.folds import (
-    CORRECTED,
-    PLAIN,
-    read_unseen,
-    refined_by,
-    transitions_of,
-)
 from tutelage_cli.train.controls.rows import Repeated, Targeted, WithChecked, fed, together
 from tutelage_cli.train.course import Course, Feed
 from tutelage_cli.train.job import learning_rate
@@ -67,30 +60,16 @@ def with_checked(
     return fed(case.streams.train, whole), by_id(whole, None)
 
 
-def _transitions(case: Case, *, refined: bool) -> tuple[Tensor, float]:
-    """What label each class gets, as checked examples or all examples show."""
-    plain = read_unseen(case.job, PLAIN, case.material)
-    rough = transitions_of(plain, case.material)
-    if not refined:
-        return rough, plain.seconds
-    unseen = read_unseen(case.job, CORRECTED, case.material)
-    found = refined_by(unseen, case.material, rough, maximised=True)
-    return found, plain.seconds + unseen.seconds
-
-
 def corrected(
     case: Case,
+    transitions: Tensor,
     kept: Tensor | None = None,
     judges: Tensor | None = None,
-    *,
-    refined: bool = False,
-) -> tuple[Feed, ById, Objective, float]:
+) -> tuple[Feed, ById, Objective]:
     """Prepare gold loss correction on training and checked examples, all or some of either."""
-    transitions, seconds = _transitions(case, refined=refined)
     given, checked = case.material.train.labels, case.material.held_out.labels
     given = given if kept is None else given[kept]
     checked = checked if judges is None else checked[judges]
     feed, known = with_checked(case, kept, judges)
     targets = torch.cat([given, len(transitions) + checked])
-    objective = WithChecked(ForwardCorrected(transitions))
-    return Targeted(feed, targets), known, objective, seconds
+    return Targeted(feed, targets), known, WithChecked(ForwardCorrected(transitions))

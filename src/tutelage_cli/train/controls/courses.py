@@ -22,7 +22,7 @@ from tutelage_cli.train.controls.building import (
 )
 from tutelage_cli.train.controls.choosing import Case, Choice, choose
 from tutelage_cli.train.controls.fold_courses import FOLD_COURSES
-from tutelage_cli.train.controls.folds import PLAIN, read_unseen
+from tutelage_cli.train.controls.folds import PLAIN, conditioned, read_unseen, transitions_of
 from tutelage_cli.train.controls.rates import RATES
 from tutelage_cli.train.controls.rows import Repeated, Targeted, fed
 from tutelage_cli.train.controls.selection import Selected, select
@@ -146,8 +146,10 @@ def _pruned(case: Case) -> Course:
 
 
 def _forward_corrected(case: Case) -> Course:
-    feed, known, objective, seconds = corrected(case)
-    return budgeted(case, feed, known, seconds, objective)
+    plain = read_unseen(case.job, PLAIN, case.material)
+    transitions = conditioned(transitions_of(plain, case.material, shrinkage=0.0))
+    feed, known, objective = corrected(case, transitions)
+    return budgeted(case, feed, known, plain.seconds, objective)
 
 
 def _cross_fitted(case: Case) -> Course:

@@ -24,6 +24,9 @@ from tutelage_cli.train.controls.folds import (
     chosen_regime,
     fold_seed,
     folds_of,
+    read_unseen,
+    refined_by,
+    transitions_of,
     tried_by,
 )
 from tutelage_cli.train.controls.rows import Repeated, fed
@@ -71,11 +74,21 @@ def _tuned(case: Case) -> Course:
 
 
 def _corrected(case: Case) -> Course:
-    refined, rows = case.job.arm == REFINED, _others(case, case.job.fold)
-    feed, known, objective, _ = corrected(case, rows, _judges(case), refined=refined)
+    rows, transitions = _others(case, case.job.fold), _transitions(case)
+    feed, known, objective = corrected(case, transitions, rows, _judges(case))
     regime = chosen_regime(case.job)
     regime = regime._replace(share=min(LONGEST_ROUND, regime.share))
     return _gone_on(case, _course(case, feed, known, regime, objective))
+
+
+def _transitions(case: Case) -> Tensor:
+    """What label each class gets, as checked examples or, after a round, all examples show."""
+    plain = read_unseen(case.job, PLAIN, case.material)
+    rough = transitions_of(plain, case.material)
+    if case.job.arm != REFINED:
+        return rough
+    unseen = read_unseen(case.job, CORRECTED, case.material)
+    return refined_by(unseen, case.material, rough, maximised=True)
 
 
 def _course(

@@ -57,7 +57,9 @@ PARTS = 6
 """pieces of their training between which the learning rate decays and progress is saved"""
 UNSEEN = "unseen.npz"
 SHRINKAGE = 0.3
-"""of transitions towards the identity, as the checked examples show them"""
+"""of transitions towards the identity, for students of folds, which go on from trained ones"""
+LEAST_SINGULAR = 0.25
+"""the least singular value of transitions that fresh students are corrected by"""
 SAID = "log_likelihood"
 LEAST = 1e-6
 """the least probability that a logarithm is taken of"""
@@ -180,10 +182,26 @@ def read_unseen(job: Job, arm: str, material: Material) -> Unseen:
     return Unseen(train, own, by_fold.mean(0), seconds)
 
 
-def transitions_of(unseen: Unseen, material: Material) -> Float[Tensor, "C C"]:
+def transitions_of(
+    unseen: Unseen, material: Material, *, shrinkage: float = SHRINKAGE
+) -> Float[Tensor, "C C"]:
     """Which given label each class gets, as the checked examples show."""
     labels = material.held_out.labels
-    return estimate_transitions(unseen.mean, labels, shrinkage=SHRINKAGE)
+    return estimate_transitions(unseen.mean, labels, shrinkage=shrinkage)
+
+
+def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
+    """Transitions moved towards the identity as far as a fresh student needs to learn by them.
+
+    Where their least singular value is near 0, some classes get nearly the same labels, and
+    the corrected loss hardly tells these classes apart.
+    """
+    identity = torch.eye(len(transitions)).to(transitions)
+    for share in torch.linspace(0, 1, 101).tolist():
+        found = (1 - share) * transitions + share * identity
+        if float(torch.linalg.svdvals(found).min()) >= LEAST_SINGULAR:
+            return found
+    return identity
 
 
 def refined_by(
