@@ -47,7 +47,7 @@ from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import balanced_rows
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage_cli.train.freeze import frozen
+from tutelage_cli.train.freeze import frozen_features
 from tutelage_cli.train.parts import read_data
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.texts import Data, with_tokens
@@ -104,7 +104,7 @@ def pictures(noise: str, rows: int) -> Examples:
     whole = load(str(_folder("cifar10"))).train
     images, given = whole.rows(torch.arange(rows)), human_labels(whole, noise)[:rows]
     settings = TrainSettings(student="efficientnet-lite0", freeze=True)
-    (found,) = frozen(settings, [images], torch.device("cpu"), print)
+    (found,) = frozen_features(settings, [images], torch.device("cpu"), print)
     return Examples(found.features, found.labels, 10, lambda _: given)
 
 
@@ -116,7 +116,7 @@ def sentences(noise: str, rows: int, encoder: Path) -> Examples:
     whole = read_data(settings, "texts", Reading()).train
     assert isinstance(whole, TextSet)
     texts = with_tokens(settings, [whole.rows(_draw(len(whole), rows))])
-    (found,) = frozen(settings, texts, torch.device("cpu"), print)
+    (found,) = frozen_features(settings, texts, torch.device("cpu"), print)
     return Examples(found.features, found.labels, 2, _noisy(found, noise))
 
 

@@ -18,10 +18,10 @@ from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import limit_rows
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.evaluation import accuracy
-from tutelage_cli.train.freeze import frozen
+from tutelage_cli.train.freeze import frozen_features
 from tutelage_cli.train.material import Material, Source, open_streams, seed_material
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.trainee import learning_rate
+from tutelage_cli.train.student_training import learning_rate
 
 TRAIN, HELD_OUT, TEST = size(5000, 200), size(500, 20), size(2000, 20)
 EPOCHS = size(12, 1)
@@ -44,7 +44,7 @@ def trained(settings: TrainSettings, splits: Splits, seed: int) -> Row:
     if settings.freeze:
         images = [material.train, material.held_out, material.test]
         parts = [part for part in images if not isinstance(part, FeatureSet)]
-        train, held_out, test = frozen(settings, parts, device, print)
+        train, held_out, test = frozen_features(settings, parts, device, print)
         material = replace(material, train=train, held_out=held_out, test=test)
     streams = open_streams(material, settings, seed, device)
     steps = len(streams.train) * settings.epochs

@@ -20,7 +20,7 @@ from tutelage.teachers import LearnedAugmentation, LossWeigher
 from tutelage_cli.data.by_name import write_by_name
 from tutelage_cli.data.sources import load
 from tutelage_cli.report.page import write_page
-from tutelage_cli.train.tracked import fresh, write_tracked
+from tutelage_cli.train.example_history import empty_history, write_example_history
 
 
 def made(path: Path, kind: str) -> Path:
@@ -53,8 +53,8 @@ WRITERS: dict[str, Callable[[Path, Any], object]] = {
     "page": lambda path, _: write_page("x" * 5000, path),
     "policy": lambda path, _: write_policy(LearnedAugmentation(), path),
     "examples": lambda path, images: write_by_name(path, images, {}),
-    "tracked": lambda path, images: write_tracked(
-        path.parent, images, fresh(len(images), 2), 2
+    "tracked": lambda path, images: write_example_history(
+        path.parent, images, empty_history(len(images), 2), 2
     ),
 }
 KINDS = ("a named pipe", "a folder", "a socket", "a link", "a link to nothing")

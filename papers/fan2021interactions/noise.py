@@ -127,7 +127,7 @@ FLIP_METHODS: Mapping[str, Method] = {
 def flipped(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student with one seed."""
     trained = train(FLIP_METHODS[arm], seed, settings, device)
-    found = trained.trust()
+    found = trained.weight_statistics()
     return Outcome(trained.errors() | {k: found[k] for k in TRUST}, trained.series)
 
 

@@ -22,7 +22,7 @@ from tutelage.validation.ranges import factor
 from tutelage_cli.data.noise import require_noise
 from tutelage_cli.data.sources import read
 from tutelage_cli.data.splits import limit_rows
-from tutelage_cli.train.evaluation import Opinion, accuracy, opinion, trust
+from tutelage_cli.train.evaluation import Evaluation, accuracy, evaluate, weight_statistics
 from tutelage_cli.train.material import (
     Material,
     Source,
@@ -32,7 +32,7 @@ from tutelage_cli.train.material import (
     seed_material,
 )
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.trainee import learning_rate
+from tutelage_cli.train.student_training import learning_rate
 
 
 @dataclass(frozen=True)
@@ -151,15 +151,15 @@ class Trained(NamedTuple):
         chosen = test[held_out.index(min(held_out))]
         return {"error": test[-1], "chosen_error": chosen, "best_error": min(test)}
 
-    def opinion(self) -> Opinion:
+    def evaluate(self) -> Evaluation:
         """What student and teacher make of the training set at the end."""
-        return opinion(self.tutor, self.streams.train, self.streams.held_out.draw(0))
+        return evaluate(self.tutor, self.streams.train, self.streams.held_out.draw(0))
 
-    def trust(self) -> dict[str, float]:
+    def weight_statistics(self) -> dict[str, float]:
         """How the teacher's weights tell right from wrong labels at the end."""
         wrong = self.material.wrong
         none: dict[str, float] = {}
-        found = none if wrong is None else trust(self.opinion().weights, wrong)
+        found = none if wrong is None else weight_statistics(self.evaluate().weights, wrong)
         return {k: found.get(k, float("nan")) for k in TRUST}
 
 

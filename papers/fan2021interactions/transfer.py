@@ -95,7 +95,7 @@ def _fitted(teacher: InternalState, student: nn.Module, images: Images) -> Inter
 
 def counted(trained: Trained) -> float:
     """How many training images a student's weights amount to: ``(sum w)^2 / sum w^2``."""
-    w = trained.opinion().weights.double()
+    w = trained.evaluate().weights.double()
     return float(100 * w.sum().square() / (len(w) * w.square().sum()).clamp(min=1e-300))
 
 

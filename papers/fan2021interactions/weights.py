@@ -37,7 +37,7 @@ from tutelage.randomness import mixed_seed
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.noise import HUMAN, Noise
-from tutelage_cli.train.evaluation import AT_ONCE, Opinion
+from tutelage_cli.train.evaluation import EVAL_BATCH_SIZE, Evaluation
 from tutelage_cli.train.material import Material
 
 METHODS: Mapping[str, Method] = {
@@ -85,7 +85,7 @@ def label_quality(labels: Tensor, probabilities: Tensor) -> Tensor:
 def probabilities(trained: Trained, batches: Batches) -> Tensor:
     """What the student makes of some images, in evaluation mode."""
     student = trained.tutor.student.eval()
-    found = [logits_of(student(batch.inputs)) for batch in batches.whole(AT_ONCE)]
+    found = [logits_of(student(batch.inputs)) for batch in batches.whole(EVAL_BATCH_SIZE)]
     return torch.cat(found).softmax(1).cpu()
 
 
@@ -124,14 +124,14 @@ def internal_states(trained: Trained, rows: Tensor) -> Tensor:
     student, tap = trained.tutor.student.eval(), default_tap(trained.tutor.student)
     chosen = replace(trained.streams.train, images=trained.material.train.rows(rows))
     states = []
-    for batch in chosen.whole(AT_ONCE):
+    for batch in chosen.whole(EVAL_BATCH_SIZE):
         with tapped(student, (tap,)) as features:
             student(batch.inputs)
         states.append(features[tap].flatten(1).cpu())
     return torch.cat(states)
 
 
-def _pictures(trained: Trained, seen: Opinion, seed: int) -> dict[str, Drawing]:
+def _pictures(trained: Trained, seen: Evaluation, seed: int) -> dict[str, Drawing]:
     draws = torch.Generator().manual_seed(seed)
     rows = torch.randperm(len(seen.weights), generator=draws)[:DRAWN]
     names = trained.material.train.classes
@@ -179,7 +179,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     if arm == OUT_OF_SAMPLE:
         return _unseen(seed, settings, device)
     trained = train(METHODS[arm], seed, settings, device)
-    seen, own = trained.opinion(), probabilities(trained, trained.streams.train)
+    seen, own = trained.evaluate(), probabilities(trained, trained.streams.train)
     facts = _facts(seen.weights, seen.losses, own, trained.material)
     metrics = facts | {"error": trained.errors()["error"]}
     return Outcome(metrics, trained.series, _pictures(trained, seen, seed))

@@ -22,7 +22,7 @@ from tutelage_cli.commentary.args import Commentary, Export, Learn, Show
 from tutelage_cli.compare.args import REPORT_HELP, Report
 from tutelage_cli.inspect.args import INSPECT_HELP, Inspect
 from tutelage_cli.terminal import Output, say
-from tutelage_cli.train.args import TRAIN_HELP, Train, base
+from tutelage_cli.train.args import TRAIN_HELP, Train, base_settings
 from tutelage_cli.train.names import TAUGHT_BY
 
 WRONG_USE, STOPPED = 2, 130
@@ -80,7 +80,7 @@ def command(args: Train | Inspect | Report | Commentary | List) -> int:
     if isinstance(args, List):
         return list_names(args)
     if isinstance(args, Commentary):
-        return commentary(args.asked)
+        return commentary(args.command)
     if isinstance(args, Inspect | Report):
         return inspect_or_report(args)
     return train(args)
@@ -91,7 +91,9 @@ def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
     commands = (
         Annotated[
             Train,
-            tyro.conf.subcommand("train", default=Train(base(words)), description=TRAIN_HELP),
+            tyro.conf.subcommand(
+                "train", default=Train(base_settings(words)), description=TRAIN_HELP
+            ),
         ]
         | Annotated[Inspect, tyro.conf.subcommand("inspect", description=INSPECT_HELP)]
         | Annotated[Report, tyro.conf.subcommand("report", description=REPORT_HELP)]

@@ -18,7 +18,7 @@ from tutelage.teachers import Plain
 from tutelage.training.forward import Record
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Params, Window
-from tutelage_cli.train.trainee import TOLD_OF_EPOCH
+from tutelage_cli.train.student_training import LOGGED_KEYS
 
 
 class Kept:
@@ -186,4 +186,4 @@ def test_the_page_lists_what_is_told():
     (record,) = followed(tutor, 1, log, every=1)
     half = record._replace(left_out=torch.tensor(0.5))
     told = {*log.told[1], *Reporter(tutor, Kept()).numbers(half)}
-    assert listed == told | {f"epoch/{name}" for name in TOLD_OF_EPOCH}
+    assert listed == told | {f"epoch/{name}" for name in LOGGED_KEYS}

@@ -9,9 +9,9 @@ OF_STUDENT = (
     *("DynamicLoss", "KeepProbability", "LossWeigher"),
     *("MetaLabelCorrection", "MetaSoftLabelCorrector"),
 )
-"""teachers that look at what a student has learnt so far"""
-BLIND = ("progress",)
-"""surface facts of ``InternalState`` that say nothing of that"""
+"""teachers that depend on the student's state"""
+STATELESS_FACTS = ("progress",)
+"""surface facts of ``InternalState`` that do not depend on it"""
 ONE_RUN = (
     "Caution: learnt along one run, it ends as the teacher of a trained student. A new student "
     "may get next to no weight from it and stay untrained. Learn one over fresh students: "
@@ -38,6 +38,8 @@ def caution(card: Mapping[str, Any]) -> str:
 
 def _of_student(name: str, settings: Mapping[str, Any]) -> bool:
     if name == "InternalState":
-        return settings["tap"] is not None or not set(settings["surface"]) <= set(BLIND)
+        return settings["tap"] is not None or not set(settings["surface"]) <= set(
+            STATELESS_FACTS
+        )
     parts = [settings[key] for key in PARTS if key in settings]
     return name in OF_STUDENT or any(_of_student(p["teacher"], p["settings"]) for p in parts)

@@ -12,7 +12,7 @@ BY_CLASS = (
     *("Blending", "DynamicLoss", "KeepProbability", "MentorNetDD"),
     *("MetaLabelCorrection", "MetaSoftLabelCorrector", "OutOfFoldTargets"),
 )
-"""teachers that treat each class in its own way; ``InternalState`` where it sees the label"""
+"""teachers with parameters of classes; ``InternalState`` where it takes the label"""
 
 
 def classes_learnt_on(card: Mapping[str, Any]) -> tuple[str, ...]:
@@ -31,29 +31,31 @@ def require_same_classes(
         if name == InternalState.__name__
         else ""
     )
-    for made_for in classes_of(settings):
-        if made_for != len(classes):
+    for expected in classes_of(settings):
+        if expected != len(classes):
             raise UsageError(
-                f"it was made for {made_for} classes, but the data has {len(classes)}. "
+                f"it was made for {expected} classes, but the data has {len(classes)}. "
                 f"Learn one on this data with tutelage train{zeroed}."
             )
-    if not known or not _tells_apart(name, settings) or list(classes) == list(known):
+    if not known or not _depends_on_classes(name, settings) or list(classes) == list(known):
         return
-    strange = [one_line(c) for c in classes if c not in known]
+    unknown = [one_line(c) for c in classes if c not in known]
     own, others = (", ".join(map(one_line, names)) for names in (classes, known))
-    said = (
-        f"it does not know the class{'es' if len(strange) > 1 else ''} {', '.join(strange)}"
-        if strange
+    difference = (
+        f"it does not know the class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}"
+        if unknown
         else f"the data has its classes in another order ({own})"
     )
     raise UsageError(
-        f"{said}; it was learnt on {others}. Bring the class names to those, or "
+        f"{difference}; it was learnt on {others}. Bring the class names to those, or "
         f"learn one on this data with tutelage train{zeroed}."
     )
 
 
-def _tells_apart(name: str, settings: Settings) -> bool:
+def _depends_on_classes(name: str, settings: Settings) -> bool:
     if name == InternalState.__name__:
         return bool(settings["label"]) or "prediction" in settings["surface"]
-    inside = (_tells_apart(part["teacher"], part["settings"]) for part in parts_of(settings))
+    inside = (
+        _depends_on_classes(part["teacher"], part["settings"]) for part in parts_of(settings)
+    )
     return name in BY_CLASS or any(inside)

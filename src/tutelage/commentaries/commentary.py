@@ -32,7 +32,7 @@ SCHEMA = 1
 CARD, WEIGHTS = "commentary.json", "weights.safetensors"
 FILES = {CARD, WEIGHTS, "README.md"}
 TEACHERS = tuple(KINDS)
-DAMAGE = (
+DAMAGE_ERRORS = (
     OSError,
     SafetensorError,
     RuntimeError,
@@ -154,14 +154,14 @@ def load_commentary(
         if classes is not None and not other:
             require_same_classes(content["teacher"], settings, classes, known)
         _require_sides(settings, sides)
-        teacher = _filled(content["teacher"], settings, tensors, student)
+        teacher = _rebuilt(content["teacher"], settings, tensors, student)
         if isinstance(teacher, InternalState) and classes and other:
             changed = tuple(classes) != known if known else len(classes) != teacher.classes
             return for_other_classes(teacher, student, len(classes)) if changed else teacher
         return teacher
     except UsageError as error:
         raise UsageError(f"The commentary {folder} does not fit: {error}") from error
-    except DAMAGE as error:
+    except DAMAGE_ERRORS as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"The commentary {folder} is damaged: {reason}") from error
 
@@ -176,7 +176,7 @@ def _require_sides(settings: Mapping[str, Any], sides: Sequence[int] | None) -> 
             )
 
 
-def _filled(
+def _rebuilt(
     name: str, settings: Mapping[str, Any], tensors: dict[str, Tensor], student: nn.Module
 ) -> nn.Module:
     with torch.device("meta"):  # without memory first, so that absurd settings cost none
@@ -204,7 +204,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"{folder} is no commentary: commentary.json is missing or damaged there."
-            f"{_meant(folder)}"
+            f"{_suggestion(folder)}"
         ) from error
     if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
         raise UsageError(f"{folder} is no commentary: commentary.json holds no settings.")
@@ -224,16 +224,16 @@ def _require_schema(folder: Path, content: Mapping[str, Any]) -> None:
         return
     origin = content.get("environment")
     wrote = reprlib.repr(origin.get("tutelage", "?")) if isinstance(origin, dict) else "?"
-    way = f"Install the version of tutelage that wrote it ({wrote})"
+    remedy = f"Install the version of tutelage that wrote it ({wrote})"
     if type(schema) is int and schema > SCHEMA:
-        way = f"A newer version of tutelage wrote it ({wrote}): install that or a later one"
+        remedy = f"A newer version of tutelage wrote it ({wrote}): install that or a later one"
     raise UsageError(
         f"The commentary {folder} has schema {reprlib.repr(schema)}; this version reads "
-        f"{SCHEMA}. {way}."
+        f"{SCHEMA}. {remedy}."
     )
 
 
-def _meant(folder: Path) -> str:
+def _suggestion(folder: Path) -> str:
     # a run that has one, or a file in one
     for other in (folder / "commentary", folder.parent):
         if (other / "commentary.json").is_file():

@@ -38,8 +38,8 @@ def _described(
             part, inside = _described(value, SIMPLE, "part of a commentary")
             value = {"teacher": part, "settings": inside}
         settings[key] = float(value) if kind is float else value
-    usual = kinds[name].usual
-    return name, {k: v for k, v in settings.items() if k not in usual or v != usual[k]}
+    default = kinds[name].default
+    return name, {k: v for k, v in settings.items() if k not in default or v != default[k]}
 
 
 def check(name: str, settings: Settings, *, layers: int) -> None:
@@ -100,12 +100,12 @@ def sizes_of(settings: Settings) -> set[int]:
 
 def rebuild(name: str, settings: Settings, student: nn.Module) -> nn.Module:
     """The inverse of ``describe``, with fresh weights."""
-    made = KINDS[name].completed(settings)
-    if "network" in made:
-        inside = dict(made["network"])
-        made["network"] = NETWORKS[inside.pop("kind")].make(inside, student)
+    arguments = KINDS[name].completed(settings)
+    if "network" in arguments:
+        inside = dict(arguments["network"])
+        arguments["network"] = NETWORKS[inside.pop("kind")].make(inside, student)
     for key in PARTS:
-        if key in made:
-            part = made[key]
-            made[key] = rebuild(part["teacher"], part["settings"], student)
-    return KINDS[name].make(made, student)
+        if key in arguments:
+            part = arguments[key]
+            arguments[key] = rebuild(part["teacher"], part["settings"], student)
+    return KINDS[name].make(arguments, student)

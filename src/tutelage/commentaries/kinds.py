@@ -1,4 +1,4 @@
-"""Which teachers can be stored, and of what plain settings each is made."""
+"""The teachers that can be stored, and the plain settings that each is built from."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType, UnionType
@@ -38,11 +38,11 @@ from tutelage.teachers import (
 
 Settings = Mapping[str, Any]
 Types = dict[str, type | UnionType]
-Making = Callable[[Settings, nn.Module], nn.Module]
+Builder = Callable[[Settings, nn.Module], nn.Module]
 COUNTS = ("hidden_layers", "levels")
-"""settings that say how many layers there are; each has weights of its own"""
+"""settings that are numbers of layers, each with weights of its own"""
 PARTS = ("keeps", "learned", "prepares", "weighs")
-"""settings that are teachers, too"""
+"""settings that are teachers"""
 
 
 class Kind(NamedTuple):
@@ -51,17 +51,17 @@ class Kind(NamedTuple):
     module: type[nn.Module]
     types: Types
     """its settings; each is an attribute of that name, unless ``read`` says otherwise"""
-    make: Making
+    make: Builder
     """from the settings, with networks and teachers already made, and the student"""
     read: Callable[[Any], Settings] = lambda _: {}
     since: Settings = MappingProxyType({})
-    """settings that commentaries stored before they existed lack, with what these did"""
-    usual: Settings = MappingProxyType({})
-    """settings that are stored only where they are something else"""
+    """values of settings that commentaries of earlier releases lack"""
+    default: Settings = MappingProxyType({})
+    """settings that are stored only where they differ from these"""
 
     def completed(self, settings: Settings) -> dict[str, Any]:
         """Settings with those that are not stored."""
-        return {**self.since, **self.usual, **settings}
+        return {**self.since, **self.default, **settings}
 
 
 NETWORKS: dict[str, Kind] = {
@@ -112,7 +112,7 @@ def _percentile(teacher: MentorNetPD | MentorNetDD) -> Settings:
 
 
 def as_weighs(teacher: Together) -> bool:
-    """Whether two teachers together are as deep as the one that weighs."""
+    """Whether two teachers together have the depth of the one that weighs."""
     return teacher.deep == weighs_deeply(teacher.weighs)
 
 
@@ -142,7 +142,7 @@ KINDS: dict[str, Kind] = {
         LossWeigher,
         {"width": int, "normalise": str | None, "deep": bool},
         lambda s, _: LossWeigher(**s),
-        usual=SHALLOW,
+        default=SHALLOW,
     ),
     "Curriculum": Kind(
         Curriculum,
@@ -231,20 +231,20 @@ KINDS: dict[str, Kind] = {
         {"width": float, **MENTOR},
         lambda s, _: MentorNetPD(**s),
         _percentile,
-        usual=SHALLOW,
+        default=SHALLOW,
     ),
     "MentorNetDD": Kind(
         MentorNetDD,
         {"classes": int, **MENTOR},
         lambda s, _: MentorNetDD(**s),
         _percentile,
-        usual=SHALLOW,
+        default=SHALLOW,
     ),
     "KeepProbability": Kind(
         KeepProbability,
         {"classes": int, "deep": bool},
         lambda s, _: KeepProbability(**s),
-        usual=SHALLOW,
+        default=SHALLOW,
     ),
     "LearnedAugmentation": Kind(
         LearnedAugmentation,
@@ -259,7 +259,7 @@ KINDS: dict[str, Kind] = {
         {"prepares": dict, "weighs": dict, "deep": bool | None},
         lambda s, _: Together(**s),
         lambda teacher: {"deep": None if as_weighs(teacher) else teacher.deep},
-        usual={"deep": None},
+        default={"deep": None},
     ),
 }
 """the teachers that can be stored"""

@@ -22,7 +22,7 @@ def packed_weights(teacher: nn.Module) -> bytes:
     """
     state = teacher.state_dict()
     tied = _tied(state)
-    kept = {k: _own(v) for k, v in state.items() if k not in tied}
+    kept = {k: _contiguous_copy(v) for k, v in state.items() if k not in tied}
     return save(kept, {TIED: json.dumps(tied)} if tied else None)
 
 
@@ -62,7 +62,7 @@ def load_tied(teacher: nn.Module, tensors: dict[str, Tensor]) -> None:
     teacher.requires_grad_()
 
 
-def _own(tensor: Tensor) -> Tensor:
+def _contiguous_copy(tensor: Tensor) -> Tensor:
     # safetensors refuses parts of one storage, even where they do not overlap
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
@@ -71,7 +71,7 @@ def _tied(state: dict[str, Tensor]) -> dict[str, str]:
     tied: dict[str, str] = {}
     kept: list[tuple[str, Tensor, int, int]] = []
     for name, tensor in state.items():
-        start, end = _reach(tensor)
+        start, end = _memory_span(tensor)
         for other, known, known_start, known_end in kept:
             if _same(tensor, known):
                 tied[name] = other
@@ -97,7 +97,7 @@ def _same(one: Tensor, other: Tensor) -> bool:
     )
 
 
-def _reach(tensor: Tensor) -> tuple[int, int]:
+def _memory_span(tensor: Tensor) -> tuple[int, int]:
     # first byte and end of the memory that a tensor spans
     start = tensor.data_ptr()
     if not tensor.numel():

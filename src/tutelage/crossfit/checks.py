@@ -55,10 +55,10 @@ def require_labels(name: str, labels: Tensor, rows: int, classes: int) -> Tensor
         UsageError: If they are something else.
     """
     require_tensors("cross-fitting", **{name: labels})
-    whole = not (
+    integral = not (
         labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool
     )
-    if not whole or labels.shape != (rows,):
+    if not integral or labels.shape != (rows,):
         raise UsageError(
             f"{name} are {described(labels)}; allowed: one class id for each of {rows} rows, "
             "in whole numbers."

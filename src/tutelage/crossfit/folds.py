@@ -34,6 +34,6 @@ def stratified_folds(labels: Tensor, folds: int = 5, *, seed: int) -> Int64[Tens
         )
     shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     by_class = shuffled[labels.cpu()[shuffled].argsort(stable=True)]
-    found = torch.empty(len(labels), dtype=torch.int64)
-    found[by_class] = torch.arange(len(labels)) % folds
-    return found.to(labels.device)
+    assigned = torch.empty(len(labels), dtype=torch.int64)
+    assigned[by_class] = torch.arange(len(labels)) % folds
+    return assigned.to(labels.device)

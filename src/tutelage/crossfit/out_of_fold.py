@@ -78,12 +78,12 @@ def out_of_fold(
 
         started: Any = Parallel(n_jobs=jobs)(delayed(_of_fold)(*call) for call in calls)
         parts = list(started)
-    return _together(parts, folds.cpu())
+    return _concatenated(parts, folds.cpu())
 
 
 def _count(folds: Tensor) -> int:
-    whole = folds.ndim == 1 and not folds.is_floating_point() and not folds.is_complex()
-    if not whole or not len(folds):
+    integral = folds.ndim == 1 and not folds.is_floating_point() and not folds.is_complex()
+    if not integral or not len(folds):
         raise UsageError(f"folds are {described(folds)}; allowed: whole numbers of shape [N].")
     if int(folds.min()) < 0:
         raise UsageError(f"a fold is {int(folds.min())}; allowed: 0..F-1.")
@@ -105,9 +105,9 @@ def _files(
     digest = hashlib.sha256(f"{SCHEMA}\n{torch.__version__}\n{key}\n".encode())
     for tensor in (folds, labels):
         if tensor is not None:
-            whole = tensor.detach().cpu().contiguous()
-            digest.update(described(whole).encode())
-            digest.update(whole.flatten().view(torch.uint8).numpy().tobytes())
+            contiguous = tensor.detach().cpu().contiguous()
+            digest.update(described(contiguous).encode())
+            digest.update(contiguous.flatten().view(torch.uint8).numpy().tobytes())
     try:
         Path(cache).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -121,23 +121,23 @@ def _of_fold(fit: Fit, folds: Tensor, fold: int, file: Path | None) -> Tensor:
     train, predict = rows[folds != fold], rows[folds == fold]
     if file is not None and (kept := _read(file, len(predict))) is not None:
         return kept
-    found = fit(train, predict, fold)
-    if not isinstance(found, Tensor):
-        raise UsageError(f"fit gives {kind(found)} for fold {fold}; allowed: probabilities.")
-    found = found.detach().cpu().contiguous()
-    if found.ndim != 2 or len(found) != len(predict):
+    output = fit(train, predict, fold)
+    if not isinstance(output, Tensor):
+        raise UsageError(f"fit gives {kind(output)} for fold {fold}; allowed: probabilities.")
+    output = output.detach().cpu().contiguous()
+    if output.ndim != 2 or len(output) != len(predict):
         raise UsageError(
-            f"fit gives {described(found)} for fold {fold}; allowed: [{len(predict)}, C], a "
+            f"fit gives {described(output)} for fold {fold}; allowed: [{len(predict)}, C], a "
             "row for each example to predict."
         )
-    require_probabilities(f"the probabilities of fold {fold}", found)
+    require_probabilities(f"the probabilities of fold {fold}", output)
     if file is not None:
-        content = save({"probabilities": found}, {"told": json.dumps({"fold": fold})})
+        content = save({"probabilities": output}, {"metadata": json.dumps({"fold": fold})})
         try:
             write_atomically(file, content)
         except OSError as error:
             raise UsageError(f"fold {fold} cannot be kept in the cache: {error}") from error
-    return found
+    return output
 
 
 def _read(file: Path, rows: int) -> Tensor | None:
@@ -151,12 +151,12 @@ def _read(file: Path, rows: int) -> Tensor | None:
     return found if len(found) == rows else None
 
 
-def _together(parts: list[Tensor], folds: Tensor) -> Tensor:
+def _concatenated(parts: list[Tensor], folds: Tensor) -> Tensor:
     kinds = {(part.shape[1], part.dtype) for part in parts}
     if len(kinds) > 1:
         found = ", ".join(sorted(f"{dtype} with {width} classes" for width, dtype in kinds))
         raise UsageError(f"the folds differ: {found}; allowed: one number of classes and type.")
-    whole = parts[0].new_empty(len(folds), parts[0].shape[1])
+    combined = parts[0].new_empty(len(folds), parts[0].shape[1])
     for fold, part in enumerate(parts):
-        whole[folds == fold] = part
-    return whole
+        combined[folds == fold] = part
+    return combined

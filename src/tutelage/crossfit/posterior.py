@@ -110,11 +110,11 @@ def refined_transitions(
         )
     start = label_posterior(probabilities, transitions, given)  # refuses what does not fit
     rough, q = transitions.to(start), wide(probabilities)
-    found = _joint(q, rough, given, prior_count)
+    refined = _joint(q, rough, given, prior_count)
     for _ in range(steps):
-        q = label_posterior(probabilities, found, given)
-        found = _joint(q, rough, given, prior_count)
-    return found
+        q = label_posterior(probabilities, refined, given)
+        refined = _joint(q, rough, given, prior_count)
+    return refined
 
 
 def _joint(q: Tensor, rough: Tensor, given: Tensor, prior_count: float) -> Tensor:

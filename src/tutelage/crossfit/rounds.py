@@ -127,10 +127,12 @@ def cross_fit(
     right = require_labels("checked_labels", checked_labels.cpu(), len(checked), classes)
     rows = (~known).nonzero().squeeze(1)
     plain = Training(rows, labels[rows], torch.ones(len(rows)), cross_entropy)
-    seen = fit(plain, checked, int(folds.max()) + 1).cpu()
-    _require_classes(seen, classes)
-    shown = estimate_transitions(seen, right, prior_count=prior_count, shrinkage=shrinkage)
-    data = _Data(fit, labels, known, checked, right, classes, shown, retarget)
+    predictions = fit(plain, checked, int(folds.max()) + 1).cpu()
+    _require_classes(predictions, classes)
+    checked_transitions = estimate_transitions(
+        predictions, right, prior_count=prior_count, shrinkage=shrinkage
+    )
+    data = _Data(fit, labels, known, checked, right, classes, checked_transitions, retarget)
 
     probabilities, likelihoods, best = list[Tensor](), list[Tensor](), _start(data)
     for number in range(rounds):
@@ -141,7 +143,7 @@ def cross_fit(
         )
         probabilities.append(p)
         likelihoods.append(data.log_likelihoods(p))
-        if number and _fell(likelihoods[-1] - likelihoods[-2]):
+        if number and _dropped(likelihoods[-1] - likelihoods[-2]):
             break
         best = data.outcome(number, p, refine=refine)
     means = tuple(float(found.mean()) for found in likelihoods)
@@ -174,7 +176,7 @@ class _Data:
     checked: Tensor
     right: Tensor
     classes: int
-    shown: Tensor
+    checked_transitions: Tensor
     retarget: Retarget | None
 
     def corrected(self, before: _Outcome) -> _Round:
@@ -183,8 +185,8 @@ class _Data:
 
         def fit(train: Tensor, predict: Tensor, fold: int) -> Tensor:
             rows = train[~self.known[train]]
-            taken = Training(rows, self.labels[rows], torch.ones(len(rows)), objective)
-            return self.fit(taken, predict, fold)
+            training = Training(rows, self.labels[rows], torch.ones(len(rows)), objective)
+            return self.fit(training, predict, fold)
 
         by_given = before.transitions.T[self.labels]
         return _Round(fit, by_given.where(~self.known[:, None], 0))
@@ -194,16 +196,18 @@ class _Data:
         _, _, targets, weights = before
 
         def fit(train: Tensor, predict: Tensor, fold: int) -> Tensor:
-            taken = Training(train, targets[train], weights[train], cross_entropy)
-            return self.fit(taken, predict, fold)
+            training = Training(train, targets[train], weights[train], cross_entropy)
+            return self.fit(training, predict, fold)
 
         return _Round(fit, torch.cat([targets, weights[:, None].to(targets)], 1))
 
     def outcome(self, number: int, p: Tensor, *, refine: bool) -> _Outcome:
         # transitions, targets and weights by a round's probabilities
-        transitions, rest = self.shown, ~self.known
+        transitions, rest = self.checked_transitions, ~self.known
         if refine:
-            transitions = refined_transitions(p[rest], self.shown, self.labels[rest])
+            transitions = refined_transitions(
+                p[rest], self.checked_transitions, self.labels[rest]
+            )
         if self.retarget is None:
             targets = label_posterior(p, transitions, self.labels)
             weights = torch.ones(len(p))
@@ -239,7 +243,7 @@ def _require_targets(targets: Tensor, weights: Tensor, rows: int, classes: int) 
         )
 
 
-def _fell(gains: Tensor) -> bool:
+def _dropped(gains: Tensor) -> bool:
     # whether gains of the checked examples are below 0 by more than two standard errors
     spread = gains.std(correction=1 if len(gains) > 1 else 0)
     return bool(gains.mean() < -2 * spread / len(gains) ** 0.5)
@@ -247,8 +251,8 @@ def _fell(gains: Tensor) -> bool:
 
 def _start(data: _Data) -> _Outcome:
     # before there is a round: what the checked examples show
-    nothing = data.shown.new_zeros(len(data.labels), data.classes)
-    return _Outcome(0, data.shown, nothing, nothing[:, 0])
+    nothing = data.checked_transitions.new_zeros(len(data.labels), data.classes)
+    return _Outcome(0, data.checked_transitions, nothing, nothing[:, 0])
 
 
 def _checked_mask(checked: Tensor, count: int) -> Tensor:

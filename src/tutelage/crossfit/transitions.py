@@ -75,9 +75,9 @@ def estimate_transitions(
             f"class {int(empty.nonzero()[0, 0])} has no checked example and prior_count is 0: "
             "check one of each class, or give a prior_count above 0."
         )
-    found = (sums + prior_count * _prior(p, labels)) / totals
-    found = found / found.sum(1, keepdim=True)
-    return (1 - shrinkage) * found + shrinkage * torch.eye(classes, dtype=p.dtype).to(p)
+    transitions = (sums + prior_count * _prior(p, labels)) / totals
+    transitions = transitions / transitions.sum(1, keepdim=True)
+    return (1 - shrinkage) * transitions + shrinkage * torch.eye(classes, dtype=p.dtype).to(p)
 
 
 def _counts(given: Tensor, classes: int) -> Tensor:

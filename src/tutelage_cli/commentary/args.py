@@ -1,4 +1,4 @@
-"""What ``tutelage commentary`` can be asked; light, so that ``--help`` need not wait."""
+"""Arguments of ``tutelage commentary``; imports nothing heavy, so that ``--help`` is fast."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,14 +11,14 @@ from tutelage_cli.terminal import Output
 
 LEARN_HELP = """Learn a commentary with one student, to train others with it.
 
-A run that was stopped goes on after its last round when the same command is
-given again.
+A stopped run continues after its last round when the same command is given
+again.
 
 Examples:
   tutelage commentary learn mnist5k --teacher blending --out digits/blending
   tutelage commentary learn my-images/ --teacher mask --algorithm implicit
   tutelage train mnist5k --commentary digits/blending --student resnet8"""
-SHOW_HELP = """Say what a commentary is, and write a page with pictures of what it learnt.
+SHOW_HELP = """Describe a commentary, and write a page with charts of what it learned.
 
 Examples:
   tutelage commentary show digits/blending
@@ -92,9 +92,9 @@ class Export:
 
 @dataclass(frozen=True)
 class Commentary:
-    """What ``tutelage commentary`` was asked."""
+    """Arguments of ``tutelage commentary``."""
 
-    asked: (
+    command: (
         Annotated[
             Learn,
             tyro.conf.subcommand(

@@ -1,4 +1,4 @@
-"""``tutelage commentary``: what is printed, and what stops it."""
+"""``tutelage commentary``: learns, shows or exports a commentary and prints the result."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,44 +24,44 @@ READING = (
     "max_length",
     "feature_column",
 )
-"""settings that say how data are read"""
+"""settings of the data's readers"""
 
 
-def commentary(asked: Learn | Show | Export) -> None:
-    """Do what was asked and print what came of it."""
-    if isinstance(asked, Learn):
-        _learn(asked)
-    elif isinstance(asked, Export):
-        _export(asked)
+def commentary(args: Learn | Show | Export) -> None:
+    """Learn, show or export a commentary and print the result."""
+    if isinstance(args, Learn):
+        _learn(args)
+    elif isinstance(args, Export):
+        _export(args)
     else:
-        _show(asked)
+        _show(args)
 
 
-def _learn(asked: Learn) -> None:
-    settings, output = asked.settings, asked.output
-    out = asked.out or _free(settings)
+def _learn(args: Learn) -> None:
+    settings, output = args.settings, args.output
+    out = args.out or _free_folder(settings)
     if exists(out):
         raise UsageError(f"{out} exists. Name another folder with --out.")
-    if asked.log is not None:
-        require_module(asked.log, "train")
+    if args.log is not None:
+        require_module(args.log, "train")
     say(output.progress(), "Reading the data ...")
-    # torch comes in here, after everything that can be refused without it
+    # imported after all checks that need no torch
     from tutelage_cli.commentary.display import Rounds
     from tutelage_cli.commentary.learn import learn
 
-    with Rounds(output.progress(), settings.rounds) as rounds, _curves(asked, out) as draw:
+    with Rounds(output.progress(), settings.rounds) as rounds, _curves(args, out) as draw:
 
-        def tell(number: int, loss: float) -> None:
-            rounds.tell(number, loss)
+        def on_round(number: int, loss: float) -> None:
+            rounds.update(number, loss)
             draw(number, {"round/held_out_loss": loss})
 
-        learn(settings, out, tell)
-    use = ["tutelage", "train", settings.data, *_reading(settings)]
+        learn(settings, out, on_round)
+    use = ["tutelage", "train", settings.data, *_reading_flags(settings)]
     use = [*use, "--commentary", str(out)]
     result = output.result()
     for line in (
         f"Commentary: {out}",
-        f"Look at it: {shlex.join(['tutelage', 'commentary', 'show', str(out)])}",
+        f"Show it:    {shlex.join(['tutelage', 'commentary', 'show', str(out)])}",
         f"Use it:     {shlex.join(use)}",
     ):
         say(result, line)
@@ -75,8 +75,8 @@ def _learn(asked: Learn) -> None:
 
 
 @contextmanager
-def _curves(asked: Learn, out: Path) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
-    if asked.log is None:
+def _curves(args: Learn, out: Path) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+    if args.log is None:
         yield lambda *_: None
         return
     from tutelage.logs import TensorBoard
@@ -88,8 +88,8 @@ def _curves(asked: Learn, out: Path) -> Iterator[Callable[[int, Mapping[str, flo
         board.close()
 
 
-def _reading(settings: LearnSettings) -> list[str]:
-    # the flags without which the same data would be refused
+def _reading_flags(settings: LearnSettings) -> list[str]:
+    # the flags that the data were read with
     words: list[str] = []
     for name in READING:
         value = getattr(settings, name)
@@ -99,36 +99,36 @@ def _reading(settings: LearnSettings) -> list[str]:
     return words
 
 
-def _free(settings: LearnSettings) -> Path:
+def _free_folder(settings: LearnSettings) -> Path:
     name = Path(settings.data).resolve().name or "data"
     return free_folder(Path("commentaries"), f"{name}-{settings.teacher}")
 
 
-def _show(asked: Show) -> None:
+def _show(args: Show) -> None:
     from tutelage_cli.commentary.show import show
     from tutelage_cli.data.reading import Reading
 
-    out = asked.out or asked.folder.resolve().with_suffix(".html")
-    reading = Reading("skip", "keep", "skip", asked.ignore_labels, asked.image_size)
-    say(asked.output.progress(), f"Reading {asked.folder} ...")
-    _tell(asked, show(asked.folder, asked.data, out, reading=reading), {"page": out})
+    out = args.out or args.folder.resolve().with_suffix(".html")
+    reading = Reading("skip", "keep", "skip", args.ignore_labels, args.image_size)
+    say(args.output.progress(), f"Reading {args.folder} ...")
+    _print_lines(args, show(args.folder, args.data, out, reading=reading), {"page": out})
 
 
-def _export(asked: Export) -> None:
+def _export(args: Export) -> None:
     from tutelage_cli.commentary.export import export
 
-    out = asked.out or asked.folder.resolve().with_suffix(".json")
-    _tell(asked, export(asked.folder, asked.size, out), {"policy": out})
+    out = args.out or args.folder.resolve().with_suffix(".json")
+    _print_lines(args, export(args.folder, args.size, out), {"policy": out})
 
 
-def _tell(asked: Show | Export, lines: Sequence[str], files: Mapping[str, Path]) -> None:
-    result = asked.output.result()
+def _print_lines(args: Show | Export, lines: Sequence[str], files: Mapping[str, Path]) -> None:
+    result = args.output.result()
     for line in lines:
         say(result, line)
-    if isinstance(asked, Show):
+    if isinstance(args, Show):
         say(result, f"Page: {files['page']}")
-    asked.output.document({
-        "commentary": str(asked.folder),
-        "told": list(lines),
+    args.output.document({
+        "commentary": str(args.folder),
+        "lines": list(lines),
         "files": {name: str(file) for name, file in files.items()},
     })

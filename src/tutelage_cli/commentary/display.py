@@ -1,4 +1,4 @@
-"""What a person sees while a commentary is learnt: a bar on a terminal, lines in a pipe."""
+"""Progress of a commentary's learning: a bar on a terminal, lines in a pipe."""
 
 from types import TracebackType
 
@@ -7,31 +7,31 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from tutelage_cli.terminal import Pace, clock, listed, say
 
-TOLD = 10
-"""rounds that are told of in a pipe, about"""
-TOLD_EVERY = 30.0
-"""seconds after which a round is told of in any case"""
+MAX_LINES = 10
+"""lines in a pipe, about"""
+REPORT_EVERY = 30.0
+"""seconds after which a finished round is printed in any case"""
 
 
 class Rounds:
-    """Shows how far learning is, while it is entered.
+    """Context manager that shows the progress of rounds.
 
     Args:
-        console: Where to.
-        total: Rounds there are.
+        console: The console to print to.
+        total: Number of rounds.
     """
 
     def __init__(self, console: Console, total: int) -> None:
         self.console = console
         self.total = total
         self.losses: list[float] = []
-        """held-out losses of the rounds that were told of"""
+        """held-out losses of the finished rounds"""
         self._pace = Pace()
         self._first: int | None = None
-        self._told = 0.0
+        self._reported = 0.0
         columns = (TextColumn("rounds"), BarColumn(bar_width=20), MofNCompleteColumn())
-        told = TextColumn("{task.description}", markup=False)
-        self._bar = Progress(*columns, told, console=console)
+        status = TextColumn("{task.description}", markup=False)
+        self._bar = Progress(*columns, status, console=console)
         self._task = self._bar.add_task("", total=total)
 
     def __enter__(self) -> "Rounds":
@@ -48,19 +48,19 @@ class Rounds:
         if self.console.is_terminal:
             self._bar.stop()
 
-    def tell(self, number: int, loss: float) -> None:
-        """Tell of a finished round."""
+    def update(self, number: int, loss: float) -> None:
+        """Show a finished round."""
         self.losses.append(loss)
         first = self._first = number if self._first is None else self._first
         left = self._pace.left(number - first + 1, self.total - first + 1)
-        far = listed(f"{clock(self._pace.seconds)} so far", left)
+        progress = listed(f"{clock(self._pace.seconds)} so far", left)
         if self.console.is_terminal:
-            said = f"held-out loss {loss:.4f}; {far}"
-            self._bar.update(self._task, completed=number, description=said)
+            text = f"held-out loss {loss:.4f}; {progress}"
+            self._bar.update(self._task, completed=number, description=text)
             return
-        every = max(1, self.total // TOLD)
-        late = self._pace.seconds - self._told > TOLD_EVERY
+        every = max(1, self.total // MAX_LINES)
+        late = self._pace.seconds - self._reported > REPORT_EVERY
         if late or number in (1, self.total) or number % every == 0:
-            self._told = self._pace.seconds
+            self._reported = self._pace.seconds
             line = f"round {number} of {self.total}: held-out loss {loss:.4f}"
-            say(self.console, listed(line, far))
+            say(self.console, listed(line, progress))

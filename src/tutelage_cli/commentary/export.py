@@ -1,4 +1,4 @@
-"""A learned augmentation as a file that others read without this package."""
+"""Exports a learned augmentation as JSON."""
 
 from pathlib import Path
 
@@ -28,14 +28,16 @@ def export(folder: Path, size: tuple[int, int] | None, out: Path) -> list[str]:
     teacher = load_commentary(folder, stand_in(card["settings"]))
     assert isinstance(teacher, LearnedAugmentation)
     write_policy(teacher, out, size)
-    near = [name for name in APPROXIMATE if name in teacher.space.operations]
-    told = [f"Policy: {out}, for images of {size[0]}x{size[1]} pixels"]
-    return told + [f"Approximate, torchvision has none: {', '.join(near)}"] * bool(near)
+    approximate = [name for name in APPROXIMATE if name in teacher.space.operations]
+    lines = [f"Policy: {out}, for images of {size[0]}x{size[1]} pixels"]
+    return lines + [f"Approximate, torchvision has none: {', '.join(approximate)}"] * bool(
+        approximate
+    )
 
 
 def _size_learnt_on(card: dict) -> tuple[int, int] | None:
-    came = card.get("learnt_on")
-    sides = came.get("sides") if isinstance(came, dict) else None
+    learnt_on = card.get("learnt_on")
+    sides = learnt_on.get("sides") if isinstance(learnt_on, dict) else None
     if isinstance(sides, list) and len(sides) == 2 and all(type(n) is int for n in sides):
         return sides[0], sides[1]
     return None

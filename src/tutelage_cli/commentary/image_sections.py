@@ -1,4 +1,4 @@
-"""What a teacher makes of images, as sections of a page: curricula and masks."""
+"""Page sections of teachers that take images: curricula and masks."""
 
 from typing import NamedTuple
 
@@ -12,14 +12,14 @@ from tutelage_cli.data.batches import Batches
 from tutelage_cli.report import elements, formats, plots, styles
 from tutelage_cli.report.pictures import pictured
 
-SHOWN = 12
-"""images of a kind"""
-PLACES = np.linspace(0, 1, 11)
-"""how far training has come, where weights are shown over it"""
+MAX_IMAGES = 12
+"""images of each kind"""
+PROGRESS_POINTS = np.linspace(0, 1, 11)
+"""values of training progress at which weights are drawn"""
 
 
-class Exhibit(NamedTuple):
-    """What is shown."""
+class SectionInputs(NamedTuple):
+    """A teacher with the images to draw it on."""
 
     teacher: nn.Module
     classes: tuple[str, ...]
@@ -28,27 +28,32 @@ class Exhibit(NamedTuple):
     """images to show it on, all in one batch"""
 
 
-def curriculum(of: Exhibit) -> tuple[str, str]:
-    """Weights over the progress of training, and the images that weigh most and least."""
+def curriculum(of: SectionInputs) -> tuple[str, str]:
+    """Weights over the progress of training, and the images of highest and lowest weight."""
     title = "Which examples count, and when"
     if of.batches is None:
         return title, _needs_data()
     batch = next(of.batches.whole(len(of.batches.images)))
-    weights = torch.stack([_weights(of.teacher, batch, place) for place in PLACES]).numpy()
+    weights = torch.stack([
+        _weights(of.teacher, batch, place) for place in PROGRESS_POINTS
+    ]).numpy()
     names: tuple[str, ...] = ("lowest tenth below", "median", "highest tenth above")
     tracks: dict[str, list[float]] = dict(
         zip(names, np.quantile(weights, (0.1, 0.5, 0.9), axis=1).tolist(), strict=True)
     )
     # one panel for all images, one for those whose weight moves most
     moved = np.argsort(-np.abs(weights[-1] - weights[0]), kind="stable")[:6]
-    some = {_called(of, batch, row): weights[:, row].tolist() for row in moved}
+    some = {_image_name(of, batch, row): weights[:, row].tolist() for row in moved}
     drawings = [
         _over_progress(tracks, "all", "Weights of all images shown"),
         _over_progress(some, "some", "Weights that change most"),
     ]
     order = np.argsort(weights[-1], kind="stable")
     html = f'<div class="charts">{"".join(drawings)}</div>'
-    for caption, rows in (("Highest", order[::-1][:SHOWN]), ("Lowest", order[:SHOWN])):
+    for caption, rows in (
+        ("Highest", order[::-1][:MAX_IMAGES]),
+        ("Lowest", order[:MAX_IMAGES]),
+    ):
         figures = "".join(_weighed(of, batch, row, weights[:, row]) for row in rows)
         html += f"<h3>{caption} weights at the end of training</h3>"
         html += f'<div class="gallery">{figures}</div>'
@@ -57,7 +62,7 @@ def curriculum(of: Exhibit) -> tuple[str, str]:
 
 def _over_progress(tracks: dict[str, list[float]], mark: str, caption: str) -> str:
     drawing = plots.lines(
-        PLACES.tolist(),
+        PROGRESS_POINTS.tolist(),
         tracks,
         ("progress of training", "weight"),
         mark=mark,
@@ -74,28 +79,28 @@ def _weights(teacher: nn.Module, batch: Batch, place: float) -> Tensor:
     return teacher.weigh(as_lesson(batch), Observation(empty, empty[:, None], {}, progress))
 
 
-def _called(of: Exhibit, batch: Batch, row: int) -> str:
+def _image_name(of: SectionInputs, batch: Batch, row: int) -> str:
     return f"{of.classes[int(batch.targets[row])]}, image {int(batch.ids[row])}"
 
 
-def _weighed(of: Exhibit, batch: Batch, row: int, weights: np.ndarray) -> str:
+def _weighed(of: SectionInputs, batch: Batch, row: int, weights: np.ndarray) -> str:
     facts = {
         "label": of.classes[int(batch.targets[row])],
         "at first": formats.number(float(weights[0])),
         "at the end": formats.number(float(weights[-1])),
     }
-    return pictured(_bytes(of, row), _called(of, batch, row), facts, kind="unknown")
+    return pictured(_bytes(of, row), _image_name(of, batch, row), facts, kind="unknown")
 
 
-def _bytes(of: Exhibit, row: int) -> np.ndarray:
+def _bytes(of: SectionInputs, row: int) -> np.ndarray:
     assert of.batches is not None
     pixels = of.batches.images.images[row].permute(1, 2, 0).numpy()
     return pixels[..., 0] if pixels.shape[2] == 1 else pixels
 
 
-def masks(of: Exhibit) -> tuple[str, str]:
-    """Images beside what is seen of them."""
-    title = "Which spot of an image is seen"
+def masks(of: SectionInputs) -> tuple[str, str]:
+    """Images beside their masked copies."""
+    title = "Masks"
     teacher = of.teacher
     assert isinstance(teacher, AttentionMask)
     if of.batches is None:
@@ -103,11 +108,11 @@ def masks(of: Exhibit) -> tuple[str, str]:
     batch = next(of.batches.whole(len(of.batches.images)))
     centres = teacher.centres(batch.inputs)
     masks = teacher.mask(batch.inputs)
-    rows = torch.linspace(0, len(centres) - 1, 2 * SHOWN).long().tolist()
+    rows = torch.linspace(0, len(centres) - 1, 2 * MAX_IMAGES).long().tolist()
     figures = "".join(
         pictured(
             _beside(_bytes(of, row), masks[row, 0].numpy(), centres[row]),
-            f"{_called(of, batch, row)}, with its mask",
+            f"{_image_name(of, batch, row)}, with its mask",
             {
                 "label": of.classes[int(batch.targets[row])],
                 "centre": "{:.1f}, {:.1f}".format(*centres[row].tolist()),
@@ -118,7 +123,7 @@ def masks(of: Exhibit) -> tuple[str, str]:
     )
     mean, spread = centres.mean(0).tolist(), centres.std(0).tolist()
     note = (
-        f"Left: the image, its mask's centre red. Right: what is seen of it. Centres are rows "
+        f"Left: the image, its mask's centre red. Right: the masked image. Centres are rows "
         f"and columns from 0 at the top left; over {len(centres)} images their mean is "
         f"({mean[0]:.1f}, {mean[1]:.1f}), their standard deviation ({spread[0]:.1f}, "
         f"{spread[1]:.1f}). The mask has a standard deviation of {teacher.sigma:g} pixels."
@@ -130,7 +135,7 @@ def masks(of: Exhibit) -> tuple[str, str]:
 
 def _beside(image: np.ndarray, mask: np.ndarray, centre: Tensor) -> np.ndarray:
     colour = image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=2)
-    seen = (colour * np.clip(mask, 0, 1)[..., None]).astype(np.uint8)
+    masked = (colour * np.clip(mask, 0, 1)[..., None]).astype(np.uint8)
     marked = colour.copy()
     row, column = (round(float(place)) for place in centre)
     marked[row, max(0, column - 1) : column + 2] = marked[max(0, row - 1) : row + 2, column] = (
@@ -138,8 +143,8 @@ def _beside(image: np.ndarray, mask: np.ndarray, centre: Tensor) -> np.ndarray:
         0,
         0,
     )
-    return np.concatenate([marked, seen], axis=1)
+    return np.concatenate([marked, masked], axis=1)
 
 
 def _needs_data() -> str:
-    return elements.paragraph("Give --data to see it on images.", style="note")
+    return elements.paragraph("Give --data to draw it on images.", style="note")

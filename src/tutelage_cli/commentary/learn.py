@@ -1,4 +1,4 @@
-"""Learning a commentary: what is checked, what is kept after each round, what is stored."""
+"""Learns a commentary: checks, checkpoints after each round, and the stored result."""
 
 import math
 import shlex
@@ -20,7 +20,7 @@ from tutelage.storage.checkpoint import (
     with_checksum,
 )
 from tutelage.storage.json_files import write_error
-from tutelage_cli.commentary.course import COURSES, Course, examples_of
+from tutelage_cli.commentary.algorithms import ALGORITHMS, LearningAlgorithm, examples_of
 from tutelage_cli.commentary.settings import LEARNT, ON_IMAGES, LearnSettings
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.data.batches import Batches
@@ -42,60 +42,62 @@ from tutelage_cli.train.material import (
     read_source,
     seed_material,
 )
-from tutelage_cli.train.parts import CALLED, Kind, kind_of
+from tutelage_cli.train.parts import KIND_NAMES, Kind, kind_of
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.students import require_image_student
 from tutelage_cli.train.texts import BAG, student_name
 
 STATE = "state.pt"
-"""what is kept after each round"""
-UNFIT = (RuntimeError, ValueError, AssertionError)
+"""the checkpoint after each round"""
+MISFIT_ERRORS = (RuntimeError, ValueError, AssertionError)
 """what a layer or a teacher raises that does not fit the examples"""
 STUDENTS: dict[Kind, str] = {"images": "cnn", "texts": BAG, "features": MLP}
 """the students where the settings name none"""
-Tell = Callable[[int, float], None]
-"""is told the number of a finished round, from 1, and its held-out loss"""
+OnRound = Callable[[int, float], None]
+"""is called with the number of a finished round, from 1, and its held-out loss"""
 
 
-def learn(settings: LearnSettings, out: Path, tell: Tell) -> Path:
-    """Learn a commentary, going on where an earlier attempt stopped."""
+def learn(settings: LearnSettings, out: Path, on_round: OnRound) -> Path:
+    """Learn a commentary, from the checkpoint of an earlier attempt if there is one."""
     settings = _with_student(settings)
-    source, streams = _opened(settings)
-    course: Course = COURSES[settings.algorithm](settings, streams)
-    kept = out.with_name(f"{out.name}.learning")
-    _begin(kept, settings, source)
+    source, streams = _open(settings)
+    algorithm: LearningAlgorithm = ALGORITHMS[settings.algorithm](settings, streams)
+    work_folder = out.with_name(f"{out.name}.learning")
+    _begin(work_folder, settings, source)
     try:
-        losses, seconds = _rounds(course, settings, kept, tell)
-        save_commentary(course.teacher, out, _came(settings, streams, course, losses, seconds))
-        shutil.rmtree(kept)
+        losses, seconds = _rounds(algorithm, settings, work_folder, on_round)
+        save_commentary(
+            algorithm.teacher, out, _provenance(settings, streams, algorithm, losses, seconds)
+        )
+        shutil.rmtree(work_folder)
     except OSError as error:
         then = "then give the same command again: it goes on after the last whole round"
-        raise UsageError(write_error(error, error.filename or kept, then)) from error
+        raise UsageError(write_error(error, error.filename or work_folder, then)) from error
     return out
 
 
 def _rounds(
-    course: Course, settings: LearnSettings, kept: Path, tell: Tell
+    algorithm: LearningAlgorithm, settings: LearnSettings, work_folder: Path, on_round: OnRound
 ) -> tuple[list[float], float]:
-    sweep(kept)
-    file, losses, seconds = kept / STATE, [], 0.0
+    sweep(work_folder)
+    file, losses, seconds = work_folder / STATE, [], 0.0
     if file.exists():
-        with name_damaged_file(file, f"Delete {kept} to learn anew."):
-            losses, seconds = _resume(file, course)
+        with name_damaged_file(file, f"Delete {work_folder} to learn anew."):
+            losses, seconds = _resume(file, algorithm)
     for number in range(len(losses), settings.rounds):
         started = time.perf_counter()
-        # what does not fit shows in the first round
-        with nullcontext() if number else _telling_misfit(settings):
-            losses.append(float(course.round(number)))
+        # errors of fit occur in the first round
+        with nullcontext() if number else _explain_misfit(settings):
+            losses.append(float(algorithm.round(number)))
         seconds += time.perf_counter() - started
         if losses[-1] != losses[-1]:
             raise UsageError(
                 f"Learning diverged in round {number + 1}: the held-out loss is {losses[-1]}. "
                 f"Lower --lr (now {settings.lr:g}) or --teacher-lr."
             )
-        state = with_checksum("course", course.state_dict())
+        state = with_checksum("algorithm", algorithm.state_dict())
         save_checkpoint(file, state | {"losses": losses, "seconds": seconds})
-        tell(number + 1, losses[-1])
+        on_round(number + 1, losses[-1])
     return losses, seconds
 
 
@@ -105,13 +107,13 @@ def _with_student(settings: LearnSettings) -> LearnSettings:
     if kind != "images" and settings.teacher in ON_IMAGES:
         others = ", ".join(name for name in LEARNT if name not in ON_IMAGES)
         raise UsageError(
-            f"{settings.teacher} looks at images, but {settings.data} holds {CALLED[kind]}. "
+            f"{settings.teacher} needs images, but {settings.data} holds {KIND_NAMES[kind]}. "
             f"Allowed: --teacher {others}."
         )
     return replace(settings, student=settings.student or STUDENTS[kind])
 
 
-def _opened(settings: LearnSettings) -> tuple[Source, Streams]:
+def _open(settings: LearnSettings) -> tuple[Source, Streams]:
     study = settings.study
     check_device(study)
     require_noise(study.noise_or_default, study.data)
@@ -125,24 +127,24 @@ def _opened(settings: LearnSettings) -> tuple[Source, Streams]:
     return source, open_streams(material, study, settings.seed, device_of(study))
 
 
-def _begin(kept: Path, settings: LearnSettings, source: Source) -> None:
+def _begin(work_folder: Path, settings: LearnSettings, source: Source) -> None:
     plain, data = to_plain(settings), fingerprint(source)
-    if not exists(kept / SETTINGS):
-        create_run(kept, plain, {"data": data})
-    elif run_settings(kept) != plain or run_facts(kept).get("data") != data:
+    if not exists(work_folder / SETTINGS):
+        create_run(work_folder, plain, {"data": data})
+    elif run_settings(work_folder) != plain or run_facts(work_folder).get("data") != data:
         raise UsageError(
-            f"{kept} holds a commentary half learnt, with other settings or data. Give the "
-            "same command to go on with it, delete the folder, or name another with --out."
+            f"{work_folder} holds a commentary half learnt, with other settings or data. Give "
+            "the same command to go on with it, delete the folder, or name another with --out."
         )
 
 
 @contextmanager
-def _telling_misfit(settings: LearnSettings) -> Iterator[None]:
+def _explain_misfit(settings: LearnSettings) -> Iterator[None]:
     try:
         yield
     except UsageError:
         raise
-    except UNFIT as error:
+    except MISFIT_ERRORS as error:
         reason = " ".join(str(error).split())
         raise UsageError(
             f"The teacher {settings.teacher} cannot be learnt with the student "
@@ -150,19 +152,19 @@ def _telling_misfit(settings: LearnSettings) -> Iterator[None]:
         ) from error
 
 
-def _resume(file: Path, course: Course) -> tuple[list[float], float]:
-    state = load_checkpoint(file, next(course.teacher.parameters()).device)
-    course.load_state_dict(check_checksum("course", state))
+def _resume(file: Path, algorithm: LearningAlgorithm) -> tuple[list[float], float]:
+    state = load_checkpoint(file, next(algorithm.teacher.parameters()).device)
+    algorithm.load_state_dict(check_checksum("algorithm", state))
     losses = [float(loss) for loss in state["losses"]]
     if not losses or not all(map(math.isfinite, losses)):
         raise ValueError(f"its losses are {losses}")
     return losses, float(state["seconds"])
 
 
-def _came(
+def _provenance(
     settings: LearnSettings,
     streams: Streams,
-    course: Course,
+    algorithm: LearningAlgorithm,
     losses: list[float],
     seconds: float,
 ) -> Provenance:
@@ -174,10 +176,10 @@ def _came(
         metrics=(
             ("held_out_loss_first_round", losses[0]),
             ("held_out_loss_last_round", losses[-1]),
-            ("skipped_teacher_steps", course.skipped),
+            ("skipped_teacher_steps", algorithm.skipped),
             ("seconds", seconds),
         ),
-        command=command(settings),
+        command=command_line(settings),
         runs=settings.rounds if settings.algorithm == "unroll" else 1,
     )
     if isinstance(streams.train, Batches):
@@ -187,7 +189,7 @@ def _came(
     return came
 
 
-def command(settings: LearnSettings) -> str:
+def command_line(settings: LearnSettings) -> str:
     """The command that learns the same again."""
     words = ["tutelage", "commentary", "learn", settings.data]
     defaults = to_plain(LearnSettings())

@@ -1,4 +1,4 @@
-"""Pictures of what a teacher learnt, by its kind, as sections of a page."""
+"""Page sections with charts of a learned teacher, by its type."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -24,50 +24,50 @@ from tutelage.teachers import (
     Together,
 )
 from tutelage.teachers.internal_state import SURFACE
-from tutelage_cli.commentary.image_sections import Exhibit, curriculum, masks
+from tutelage_cli.commentary.image_sections import SectionInputs, curriculum, masks
 from tutelage_cli.commentary.policy_section import augmentation
-from tutelage_cli.commentary.surfaces import of_margin_and_loss
+from tutelage_cli.commentary.surfaces import margin_loss_chart
 from tutelage_cli.report import elements, formats, plots
 from tutelage_cli.report.grid import Grid, grid
 
 Parts = dict[str, tuple[str, str]]
 """name and HTML of each section, by its anchor"""
 MOST_CLASSES = 30
-"""classes up to which every pair of them is shown"""
+"""classes up to which all pairs are drawn"""
 PAIRS = 15
-"""pairs of classes that are named, most and least"""
+"""pairs of classes to name, most and least blended"""
 LOSSES = torch.linspace(0, 10, 101)
 """nats"""
 
 
 @torch.no_grad()
-def drawn(of: Exhibit) -> Parts:
-    """The sections with pictures of what a teacher learnt, or its parts did."""
-    found: Parts = {}
+def draw_sections(of: SectionInputs) -> Parts:
+    """The sections of a teacher, or of its parts."""
+    sections: Parts = {}
     for title, html in _sections(of, ""):
-        anchor = f"learnt-{len(found) + 1}" if found else "learnt"
-        found[anchor] = (title, elements.section(title, html, anchor=anchor))
-    return found
+        anchor = f"learnt-{len(sections) + 1}" if sections else "learnt"
+        sections[anchor] = (title, elements.section(title, html, anchor=anchor))
+    return sections
 
 
-def _sections(of: Exhibit, note: str) -> Iterator[tuple[str, str]]:
-    told = elements.paragraph(note, style="note")
+def _sections(of: SectionInputs, note: str) -> Iterator[tuple[str, str]]:
+    note_html = elements.paragraph(note, style="note")
     for kind, parts in PARTS_OF.items():
         if isinstance(of.teacher, kind):
-            for name, said in parts.items():
+            for name, part_note in parts.items():
                 part = of._replace(teacher=of.teacher.get_submodule(name))
-                yield from _sections(part, said)
+                yield from _sections(part, part_note)
             return
-    for kind, draw in DRAWN.items():
+    for kind, draw in DRAWINGS.items():
         if isinstance(of.teacher, kind):
             title, html = draw(of)
-            yield title, told + html
+            yield title, note_html + html
             return
-    nothing = f"Of the teacher {type(of.teacher).__name__} there is nothing to draw."
-    yield type(of.teacher).__name__, told + elements.paragraph(nothing, style="note")
+    nothing = f"There is no chart of the teacher {type(of.teacher).__name__}."
+    yield type(of.teacher).__name__, note_html + elements.paragraph(nothing, style="note")
 
 
-def _blending(of: Exhibit) -> tuple[str, str]:
+def _blending(of: SectionInputs) -> tuple[str, str]:
     assert isinstance(of.teacher, Blending | RandomBlending | Shuffled)
     mixed = 1 - of.teacher.shares.numpy().astype(np.float64)
     names = of.classes or tuple(map(str, range(len(mixed))))
@@ -75,12 +75,12 @@ def _blending(of: Exhibit) -> tuple[str, str]:
     if len(names) <= MOST_CLASSES:
         caption = "Share of the second image"
         labels = ("class", "blended with", "share of the second image")
-        shown = grid(
+        chart = grid(
             Grid(names, names, mixed, labels),
             mark="blending",
             title=f"{caption}, by class and the class blended with.",
         )
-        html += elements.chart(caption, shown)
+        html += elements.chart(caption, chart)
     order = np.argsort(mixed, axis=None)
     apart = [(i, j) for i, j in zip(*np.unravel_index(order, mixed.shape), strict=True)]
     ends = {"blended most": apart[::-1][:PAIRS], "blended least": apart[:PAIRS]}
@@ -100,7 +100,7 @@ def _blending(of: Exhibit) -> tuple[str, str]:
     return "How much of another image each class is shown", html
 
 
-def _loss(of: Exhibit) -> tuple[str, str]:
+def _loss(of: SectionInputs) -> tuple[str, str]:
     weights = of.teacher.get_submodule("net")(LOSSES.unsqueeze(1)).sigmoid().squeeze(1)
     drawing = plots.lines(
         LOSSES.tolist(),
@@ -116,7 +116,7 @@ def _loss(of: Exhibit) -> tuple[str, str]:
     return "How much an example counts, by its loss", html
 
 
-def _dynamic_loss(of: Exhibit) -> tuple[str, str]:
+def _dynamic_loss(of: SectionInputs) -> tuple[str, str]:
     teacher = of.teacher
     assert isinstance(teacher, DynamicLoss)
     count = teacher.classes
@@ -129,9 +129,9 @@ def _dynamic_loss(of: Exhibit) -> tuple[str, str]:
     for place, (moment, state) in enumerate(moments.items()):
         w, b = teacher.coefficients(torch.tensor(state))
         if count <= MOST_CLASSES:
-            shown = w.T.numpy().astype(np.float64)
+            values = w.T.numpy().astype(np.float64)
             caption = f"W {moment}"
-            cells = Grid(names, names, shown, ("label", "log p of", "W"))
+            cells = Grid(names, names, values, ("label", "log p of", "W"))
             title = f"{caption}: by row the label, by column log p."
             html += elements.chart(caption, grid(cells, mark=f"w-{place}", title=title))
         bias = {names[i]: formats.number(float(b[i])) for i in range(count)}
@@ -140,7 +140,7 @@ def _dynamic_loss(of: Exhibit) -> tuple[str, str]:
     return "The loss that was learnt", html + elements.paragraph(note, style="note")
 
 
-def _internal_state(of: Exhibit) -> tuple[str, str]:
+def _internal_state(of: SectionInputs) -> tuple[str, str]:
     teacher = of.teacher
     assert isinstance(teacher, InternalState)
     first = next(layer for layer in teacher.net if isinstance(layer, nn.Linear))
@@ -164,7 +164,7 @@ def _internal_state(of: Exhibit) -> tuple[str, str]:
     ) + "Strength: Euclidean norm of the first layer's coefficients of all its features."
     header = ("what is looked at", "features", "measure", "value")
     table = elements.table("What pulls the weight", header, rows, style="examples")
-    html = of_margin_and_loss(teacher) + table + elements.paragraph(note, style="note")
+    html = margin_loss_chart(teacher) + table + elements.paragraph(note, style="note")
     return "What pulls the weight", html
 
 
@@ -179,7 +179,7 @@ def _columns(teacher: InternalState, names: tuple[str, ...]) -> list[tuple[str, 
     return [(name, *span) for (name, _), span in zip(widths, spans, strict=True)]
 
 
-DRAWN: dict[type[nn.Module], Callable[[Exhibit], tuple[str, str]]] = {
+DRAWINGS: dict[type[nn.Module], Callable[[SectionInputs], tuple[str, str]]] = {
     Blending: _blending,
     DynamicLoss: _dynamic_loss,
     RandomBlending: _blending,
@@ -190,7 +190,7 @@ DRAWN: dict[type[nn.Module], Callable[[Exhibit], tuple[str, str]]] = {
     AttentionMask: masks,
     InternalState: _internal_state,
 }
-"""how what a teacher learnt is drawn, by its kind"""
+"""the function that draws a teacher, by its type"""
 PARTS_OF: dict[type[nn.Module], dict[str, str]] = {
     KeepOrDrop: {"keeps": "Weights are chances here: of an example to be kept."},
     Permuted: {
@@ -202,4 +202,4 @@ PARTS_OF: dict[type[nn.Module], dict[str, str]] = {
         "weighs": "One of two teachers: it decides how much that counts.",
     },
 }
-"""the parts of teachers that are made of others, and what to say above each"""
+"""the parts of composed teachers, and a note above each"""

@@ -1,4 +1,4 @@
-"""The settings of ``tutelage commentary learn``, from which its flags are made; light."""
+"""The settings of ``tutelage commentary learn``, which define its flags."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +15,19 @@ LEARNT = LEARNING | {
     "blending": "how much of a second image to mix in, for each pair of classes",
     "mask": "which spot of each image the student sees, when it is tested, too",
 }
-"""the teachers by name, as the command line knows them"""
+"""the teachers by name"""
 ON_IMAGES = ("curriculum", "blending", "mask")
 """those that look at images"""
 TEACHER_LR = {"blending": 0.1, "margin-loss": 0.02, "internal-state": 0.02}
-"""learning rates where the settings do not say; ``OTHER_LR`` for the rest"""
+"""default learning rates; ``OTHER_LR`` for the others"""
 OTHER_LR = 1e-3
-WHOLE_JUDGE = 500
-"""held-out images that judge a whole run, where the settings do not say"""
+UNROLL_HELD_OUT = 500
+"""default size of the held-out batch after a whole run"""
 
 
 @dataclass(frozen=True)
 class LearnSettings:
-    """Everything that decides what ``tutelage commentary learn`` computes."""
+    """All that determines the result of ``tutelage commentary learn``."""
 
     data: Annotated[str, tyro.conf.Positional] = EMBEDDED
     """Where the examples come from, as for `tutelage train`: a name, a folder or a Hub id of
@@ -57,7 +57,7 @@ class LearnSettings:
     batch_size: int = 50
     """Examples per student step."""
 
-    judges: int | None = None
+    held_out_batch: int | None = None
     """Held-out examples that judge a student each time; if not given, 500 (or all, where there
     are fewer) for unroll and as many as in a batch for implicit."""
 
@@ -128,7 +128,7 @@ class LearnSettings:
     size. If not given, all images must be of one size."""
 
     seed: int = 0
-    """Of everything that is drawn."""
+    """Seed of all random numbers."""
 
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""
@@ -144,7 +144,7 @@ class LearnSettings:
             raise UsageError(
                 f"Unknown teacher '{self.teacher}'. {nearest(self.teacher, LEARNT)}"
             )
-        at_least_one(self, "steps", "rounds", "judges")
+        at_least_one(self, "steps", "rounds", "held_out_batch")
         above_zero(self, "lr", "teacher_lr", "sigma")
         if self.sigma is not None and self.teacher != "mask":
             raise UsageError(f"sigma is of masks; the teacher {self.teacher} has none.")
@@ -155,7 +155,7 @@ class LearnSettings:
 
     @property
     def study(self) -> TrainSettings:
-        """What a study with the same data and student would be asked; never augmented."""
+        """The settings of a study with the same data and student; without augmentation."""
         return TrainSettings(
             data=self.data,
             student=self.student,
@@ -188,9 +188,9 @@ class LearnSettings:
         return default if self.teacher_lr is None else self.teacher_lr
 
     @property
-    def judges_or_default(self) -> int:
-        """How many held-out images judge each time, the default filled in."""
-        default = WHOLE_JUDGE if self.algorithm == "unroll" else self.batch_size
-        asked = default if self.judges is None else self.judges
+    def held_out_batch_or_default(self) -> int:
+        """Held-out images in each held-out loss, the default filled in."""
+        default = UNROLL_HELD_OUT if self.algorithm == "unroll" else self.batch_size
+        size = default if self.held_out_batch is None else self.held_out_batch
         limited = self.held_out_from is None and self.held_out is not None
-        return min(asked, self.held_out or asked) if limited else asked
+        return min(size, self.held_out or size) if limited else size

@@ -1,4 +1,4 @@
-"""What a commentary is, in words, and a page with pictures of what it learnt."""
+"""Describes a commentary, in lines and on a page with charts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from tutelage.commentaries import load_commentary, read_card
 from tutelage.commentaries.caution import caution
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_error
-from tutelage_cli.commentary.image_sections import Exhibit
-from tutelage_cli.commentary.pictures import drawn
+from tutelage_cli.commentary.image_sections import SectionInputs
+from tutelage_cli.commentary.pictures import draw_sections
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.sources import WORDS, load
@@ -22,30 +22,30 @@ from tutelage_cli.report import elements
 from tutelage_cli.report.page import document, write_page
 
 SHOWN_ON = 500
-"""images, class balanced, that a commentary is shown on"""
+"""images, class balanced, that a commentary is drawn on"""
 
 
 def show(folder: Path, data: str | None, out: Path, *, reading: Reading = STRICT) -> list[str]:
     """Describe a commentary and write its page."""
     card = read_card(folder)
     learnt_on = card.get("learnt_on")
-    came: dict[str, Any] = learnt_on if isinstance(learnt_on, dict) else {}
-    name = data if data is not None else came.get("data")
+    provenance: dict[str, Any] = learnt_on if isinstance(learnt_on, dict) else {}
+    name = data if data is not None else provenance.get("data")
     wanted = data is not None or (isinstance(name, str) and name in WORDS)
-    batches = _images(str(name), came, reading) if wanted else None
-    names = batches.images.classes if batches is not None else _names(came)
+    batches = _images(str(name), provenance, reading) if wanted else None
+    names = batches.images.classes if batches is not None else _names(provenance)
     sides = batches.images.images.shape[2:] if batches is not None else None
     teacher = load_commentary(
         folder, stand_in(card["settings"]), classes=names or None, sides=sides
     )
-    facts = _facts(card, came)
+    facts = _facts(card, provenance)
     try:
-        parts = drawn(Exhibit(teacher, tuple(names), batches))
+        parts = draw_sections(SectionInputs(teacher, tuple(names), batches))
     except RuntimeError as error:  # torch's own, by any layer
         reason = " ".join(str(error).split())
         raise UsageError(f"The commentary {folder} does not fit {name}: {reason}") from error
-    told = [f"{key}: {value}" for key, value in facts.items()]
-    told += filter(None, [caution(card)])
+    lines = [f"{key}: {value}" for key, value in facts.items()]
+    lines += filter(None, [caution(card)])
     parts["what"] = ("What it is", _what(facts, card))
     lead = f"Learnt on {facts['data']} with the student {facts['student']}."
     page = document(f"Commentary: {card['teacher']}", f"Folder: {folder.name}", [lead], parts)
@@ -54,7 +54,7 @@ def show(folder: Path, data: str | None, out: Path, *, reading: Reading = STRICT
         write_page(page, out)
     except OSError as error:
         raise UsageError(write_error(error, out, "or name another file with --out")) from error
-    return told
+    return lines
 
 
 def stand_in(settings: Mapping[str, Any]) -> nn.Module:
@@ -70,16 +70,16 @@ def stand_in(settings: Mapping[str, Any]) -> nn.Module:
     return student
 
 
-def _names(came: Mapping[str, Any]) -> Sequence[str]:
-    classes = came.get("classes")
+def _names(provenance: Mapping[str, Any]) -> Sequence[str]:
+    classes = provenance.get("classes")
     return [str(name) for name in classes] if isinstance(classes, list) else []
 
 
-def _images(data: str, came: Mapping[str, Any], reading: Reading) -> Batches:
+def _images(data: str, provenance: Mapping[str, Any], reading: Reading) -> Batches:
     train = load(data, reading=reading).train
     rows = limit_rows(train.labels, SHOWN_ON, len(train.classes), seed=0)
     mean, std = statistics(train)
-    stored = _numbers(came.get("mean")), _numbers(came.get("std"))
+    stored = _numbers(provenance.get("mean")), _numbers(provenance.get("std"))
     if len(stored[0]) == len(stored[1]) == len(mean):
         mean, std = (torch.tensor(values) for values in stored)
         if not bool(mean.isfinite().all() & std.isfinite().all() & (std > 0).all()):
@@ -96,17 +96,17 @@ def _numbers(values: object) -> list[float]:
     return [float(n) for n in numbers if isinstance(n, int | float)]
 
 
-def _facts(card: Mapping[str, Any], came: Mapping[str, Any]) -> dict[str, str]:
+def _facts(card: Mapping[str, Any], provenance: Mapping[str, Any]) -> dict[str, str]:
     settings = card["settings"]
     facts = {"teacher": card["teacher"]}
     facts |= {f"its {key}": _text(value) for key, value in settings.items()}
     facts["expects of a student"] = _expects_of_student(settings)
     facts["expects of data"] = _expects_of_data(settings)
-    facts["data"] = str(came.get("data") or "unnamed data")
-    facts["student"] = str(came.get("student") or "unnamed")
-    facts["classes"] = ", ".join(_names(came)) or "unnamed"
-    facts["learnt by"] = str(came.get("command") or "not recorded")
-    metrics = came.get("metrics")
+    facts["data"] = str(provenance.get("data") or "unnamed data")
+    facts["student"] = str(provenance.get("student") or "unnamed")
+    facts["classes"] = ", ".join(_names(provenance)) or "unnamed"
+    facts["learnt by"] = str(provenance.get("command") or "not recorded")
+    metrics = provenance.get("metrics")
     for key, value in (metrics if isinstance(metrics, dict) else {}).items():
         facts[str(key).replace("_", " ")] = _text(value)
     return facts
@@ -142,7 +142,7 @@ def _expects_of_data(settings: Mapping[str, Any]) -> str:
 
 
 def _with_parts(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    # the settings of a teacher, then of those that are parts of it
+    # the settings of a teacher, then of its parts
     inner = [part.get("settings") for part in settings.values() if isinstance(part, dict)]
     return [settings, *(of for of in inner if isinstance(of, dict))]
 

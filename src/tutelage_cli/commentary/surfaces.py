@@ -1,4 +1,4 @@
-"""How much an example counts by its margin and loss, to a teacher that looks at these alone."""
+"""The weight by margin and loss, of a teacher that takes these alone."""
 
 import numpy as np
 import torch
@@ -8,15 +8,15 @@ from tutelage_cli.report import elements
 from tutelage_cli.report.grid import Grid, grid
 
 CAPTION = "Weight by margin and loss"
-PLACES = {"margin": torch.linspace(-1, 1, 9), "loss": torch.linspace(0, 8, 9)}
-"""where each fact is drawn: a margin is a difference of probabilities, losses are in nats"""
+AXES = {"margin": torch.linspace(-1, 1, 9), "loss": torch.linspace(0, 8, 9)}
+"""values of each axis: margins are differences of probabilities, losses are in nats"""
 
 
-def of_margin_and_loss(teacher: InternalState) -> str:
-    """The weights over both facts."""
-    if teacher.taps or teacher.label or set(teacher.surface) != set(PLACES):
+def margin_loss_chart(teacher: InternalState) -> str:
+    """A chart of the weight over both."""
+    if teacher.taps or teacher.label or set(teacher.surface) != set(AXES):
         return ""
-    down, across = PLACES["loss"].flip(0), PLACES["margin"]
+    down, across = AXES["loss"].flip(0), AXES["margin"]
     facts = {"loss": down.repeat_interleave(len(across)), "margin": across.repeat(len(down))}
     z = teacher.net(torch.stack([facts[fact] for fact in teacher.surface], 1))
     weights = z.sigmoid().reshape(len(down), len(across)).double().numpy()

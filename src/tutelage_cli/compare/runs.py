@@ -13,7 +13,7 @@ from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.inspect.reading import Run, open_run
 from tutelage_cli.report import Arm, Curve
 from tutelage_cli.runner.run_folder import run_facts
-from tutelage_cli.train.job_files import history_of, result_of
+from tutelage_cli.train.job_files import read_history, read_result
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.summary import arm_of
 from tutelage_cli.train.verdict import UNTAUGHT, split_arms
@@ -153,7 +153,7 @@ def _member(name: str, folder: Path) -> Member:
             f"{folder}"
         )
     results = {
-        arm: {seed: result_of(run.job(arm, seed)) for seed in seeds}
+        arm: {seed: read_result(run.job(arm, seed)) for seed in seeds}
         for arm, seeds in run.finished.items()
     }
     curves = tuple(
@@ -163,7 +163,7 @@ def _member(name: str, folder: Path) -> Member:
 
 
 def _curve(name: str, run: Run, arm: str, seed: int) -> Curve:
-    history = history_of(run.job(arm, seed))
+    history = read_history(run.job(arm, seed))
     return Curve(
         arm=f"{name}: {arm}",
         seed=seed,

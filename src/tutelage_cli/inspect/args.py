@@ -61,9 +61,9 @@ class Inspect:
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
 
-def check(asked: Inspect) -> None:
+def check(args: Inspect) -> None:
     """Refuse what can be refused without looking further."""
-    at_least_one(asked, "top")
-    between(asked, "max_fpr")
-    if not exists(asked.run):
-        raise UsageError(f"There is no run or table {asked.run}.")
+    at_least_one(args, "top")
+    between(args, "max_fpr")
+    if not exists(args.run):
+        raise UsageError(f"There is no run or table {args.run}.")

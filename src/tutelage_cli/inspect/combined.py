@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 
-from tutelage_cli.inspect.opinions import OUT_OF_FOLD, By, Opinions, doubts, known_doubts
+from tutelage_cli.inspect.example_tables import (
+    OUT_OF_FOLD,
+    By,
+    ExampleTable,
+    doubts,
+    known_doubts,
+)
 from tutelage_cli.inspect.threshold import by_majority, p_values
 
 LIKELY = 0.5
@@ -33,14 +39,14 @@ class Labels:
     weights: Float[np.ndarray, "N"]
     """mean over the students that were trained on it, as everywhere below"""
     losses: Float[np.ndarray, "N"]
-    standing: Float[np.ndarray, "N"]
+    mean_rank: Float[np.ndarray, "N"]
     """mean place among a student's examples by doubt: 0 the most distrusted, 1 the least; NaN
     where that is missing"""
     students: Integer[np.ndarray, "N"]
     """how many were trained on it"""
     distrusted: Integer[np.ndarray, "N"]
     """how many accuse it; without held-out examples, have it among their most distrusted"""
-    accused: Bool[np.ndarray, "N"] | None
+    flagged: Bool[np.ndarray, "N"] | None
     """by more than half, or more probably wrong than right; None where no held-out examples
     tell how much is too much"""
     texts: list[str] | None
@@ -54,28 +60,28 @@ class Labels:
     def __len__(self) -> int:
         return len(self.names)
 
-    def first_accused(self, most: int) -> list[int]:
+    def first_flagged(self, most: int) -> list[int]:
         """The places of those that are accused."""
-        return [] if self.accused is None else np.flatnonzero(self.accused)[:most].tolist()
+        return [] if self.flagged is None else np.flatnonzero(self.flagged)[:most].tolist()
 
 
-def combined(students: Sequence[Opinions], by: By, *, max_fpr: float, top: int) -> Labels:
+def combined(students: Sequence[ExampleTable], by: By, *, max_fpr: float, top: int) -> Labels:
     """Put together what students say."""
     index = _index(students)
-    says = [_accuses(one, by, max_fpr, top) for one in students]
+    flags = [_flags(one, by, max_fpr, top) for one in students]
     known = [~np.isnan(doubts(one, by)) for one in students]
-    standing = index.mean([_standing(one, by) for one in students])
+    mean_rank = index.mean([_ranks(one, by) for one in students])
     wrong = None
     if by == OUT_OF_FOLD:  # a draw supposes the same in all students
         wrong = index.mean([one.wrong for one in students if one.wrong is not None])
-        standing = 1 - wrong.mean(1)
+        mean_rank = 1 - wrong.mean(1)
     losses = index.mean([one.losses for one in students])
-    rows = np.lexsort((-losses, standing))
-    accused = None
+    rows = np.lexsort((-losses, mean_rank))
+    flagged = None
     if wrong is not None:
-        accused = wrong.mean(1) > LIKELY
+        flagged = wrong.mean(1) > LIKELY
     elif all(one.held_out is not None for one in students):
-        accused = _majority(says, known, index.places)
+        flagged = _majority(flags, known, index.places)
     epochs = _same_epochs(students)
     return Labels(
         by=by,
@@ -86,10 +92,10 @@ def combined(students: Sequence[Opinions], by: By, *, max_fpr: float, top: int) 
         true=index.texts("true", rows),
         weights=index.mean([one.weights for one in students])[rows],
         losses=losses[rows],
-        standing=standing[rows],
+        mean_rank=mean_rank[rows],
         students=index.known[rows],
-        distrusted=index.total(says)[rows].astype(int),
-        accused=None if accused is None else accused[rows],
+        distrusted=index.total(flags)[rows].astype(int),
+        flagged=None if flagged is None else flagged[rows],
         texts=index.texts("texts", rows),
         contents=index.texts("contents", rows),
         epochs=epochs,
@@ -103,7 +109,7 @@ def combined(students: Sequence[Opinions], by: By, *, max_fpr: float, top: int) 
 class _Index:
     """Where each student has each label."""
 
-    students: Sequence[Opinions]
+    students: Sequence[ExampleTable]
     places: list[Integer[np.ndarray, "n"]]
     """student by student, the label of each of its rows"""
     known: Integer[np.ndarray, "N"]
@@ -121,8 +127,8 @@ class _Index:
     def mean(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """Average over the students that have the label and know the number."""
         sums = self.total([np.where(np.isnan(column), 0, column) for column in columns])
-        there = self.total([(~np.isnan(column)).astype(float) for column in columns])
-        return np.divide(sums, there, out=np.full(sums.shape, np.nan), where=there > 0)
+        present = self.total([(~np.isnan(column)).astype(float) for column in columns])
+        return np.divide(sums, present, out=np.full(sums.shape, np.nan), where=present > 0)
 
     def past(self, name: str, epochs: Sequence[int], order: np.ndarray) -> np.ndarray | None:
         """Average what was measured epoch by epoch."""
@@ -135,33 +141,35 @@ class _Index:
         columns = [getattr(one, name) for one in self.students]
         if any(column is None for column in columns):
             return None
-        return [columns[who][row] for who, row in (self.first[n] for n in order.tolist())]
+        return [
+            columns[student][row] for student, row in (self.first[n] for n in order.tolist())
+        ]
 
     def most(self, name: str, order: np.ndarray) -> list[str]:
         """What most students say; of as many, the first."""
-        said: list[list[str]] = [[] for _ in self.first]
+        texts: list[list[str]] = [[] for _ in self.first]
         for one, at in zip(self.students, self.places, strict=True):
             for place, text in zip(at.tolist(), getattr(one, name), strict=True):
-                said[place].append(text)
-        return [Counter(said[n]).most_common(1)[0][0] for n in order.tolist()]
+                texts[place].append(text)
+        return [Counter(texts[n]).most_common(1)[0][0] for n in order.tolist()]
 
 
-def _index(students: Sequence[Opinions]) -> _Index:
+def _index(students: Sequence[ExampleTable]) -> _Index:
     keys: dict[tuple[str, str], int] = {}
     first: list[tuple[int, int]] = []
     places = []
-    for who, one in enumerate(students):
+    for student, one in enumerate(students):
         at = np.empty(len(one), dtype=int)
         for row, key in enumerate(zip(one.names, one.given, strict=True)):
             at[row] = keys.setdefault(key, len(keys))
             if at[row] == len(first):
-                first.append((who, row))
+                first.append((student, row))
         places.append(at)
     known = np.bincount(np.concatenate(places), minlength=len(keys))
     return _Index(students, places, known, first)
 
 
-def _standing(one: Opinions, by: By) -> Float[np.ndarray, "N"]:
+def _ranks(one: ExampleTable, by: By) -> Float[np.ndarray, "N"]:
     # of equal doubts the one with the larger loss comes first
     order = np.lexsort((-one.losses, -doubts(one, by)))
     places = np.empty(len(one))
@@ -169,27 +177,27 @@ def _standing(one: Opinions, by: By) -> Float[np.ndarray, "N"]:
     return np.where(np.isnan(doubts(one, by)), np.nan, places)
 
 
-def _accuses(one: Opinions, by: By, max_fpr: float, top: int) -> Bool[np.ndarray, "N"]:
+def _flags(one: ExampleTable, by: By, max_fpr: float, top: int) -> Bool[np.ndarray, "N"]:
     if by == OUT_OF_FOLD:
         return doubts(one, by) > LIKELY
     if one.held_out is None:
-        return _standing(one, by) * max(len(one) - 1, 1) < top - 0.5
-    found = doubts(one, by)
-    ranked = p_values(found, known_doubts(one.held_out, by)) <= max_fpr + 1e-12
-    return ranked & ~np.isnan(found)
+        return _ranks(one, by) * max(len(one) - 1, 1) < top - 0.5
+    scores = doubts(one, by)
+    ranked = p_values(scores, known_doubts(one.held_out, by)) <= max_fpr + 1e-12
+    return ranked & ~np.isnan(scores)
 
 
 def _majority(
-    says: Sequence[np.ndarray], known: Sequence[np.ndarray], places: Sequence[np.ndarray]
+    flags: Sequence[np.ndarray], known: Sequence[np.ndarray], places: Sequence[np.ndarray]
 ) -> Bool[np.ndarray, "N"]:
     # of the students that know how doubtful a label is: what is missing speaks for nothing
     count = max(int(at.max()) for at in places) + 1
-    said = [one[there] for one, there in zip(says, known, strict=True)]
-    at = [one[there] for one, there in zip(places, known, strict=True)]
-    return by_majority(said, at, count)
+    known_flags = [one[present] for one, present in zip(flags, known, strict=True)]
+    at = [one[present] for one, present in zip(places, known, strict=True)]
+    return by_majority(known_flags, at, count)
 
 
-def _same_epochs(students: Sequence[Opinions]) -> tuple[int, ...]:
+def _same_epochs(students: Sequence[ExampleTable]) -> tuple[int, ...]:
     kinds = {tuple(one.epochs) for one in students if one.past_losses is not None}
-    whole = all(one.past_losses is not None for one in students)
-    return kinds.pop() if whole and len(kinds) == 1 else ()
+    complete = all(one.past_losses is not None for one in students)
+    return kinds.pop() if complete and len(kinds) == 1 else ()

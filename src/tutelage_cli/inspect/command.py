@@ -9,41 +9,41 @@ from tutelage_cli.terminal import say
 EXAMPLES, SUSPECTS, PAGE = "examples.csv", "likely-wrong.csv", "index.html"
 
 
-def inspect(asked: Inspect) -> None:
+def inspect(args: Inspect) -> None:
     """Say what a run distrusts, and write it down."""
-    check(asked)
-    progress = asked.output.progress()
-    say(progress, f"Reading {asked.run} ...")
+    check(args)
+    progress = args.output.progress()
+    say(progress, f"Reading {args.run} ...")
     # what computes comes in here, after everything that can be refused without it
-    from tutelage_cli.inspect.findings import inspect as look
+    from tutelage_cli.inspect.csv_table import csv_bytes
+    from tutelage_cli.inspect.findings import inspect_run
+    from tutelage_cli.inspect.json_output import as_json
     from tutelage_cli.inspect.page import page
-    from tutelage_cli.inspect.plain import as_plain
-    from tutelage_cli.inspect.printed import tell
-    from tutelage_cli.inspect.sheet import sheet
+    from tutelage_cli.inspect.terminal_output import print_inspection
     from tutelage_cli.report.page import write_page
 
-    found = look(asked)
-    beside = asked.run.with_name(f"{asked.run.stem}-inspection")
-    out = asked.out or (beside if found.run is None else asked.run / "inspection")
+    inspection = inspect_run(args)
+    beside = args.run.with_name(f"{args.run.stem}-inspection")
+    out = args.out or (beside if inspection.run is None else args.run / "inspection")
     say(progress, "Drawing the page ...")
-    drawn = page(found, asked)
+    html_page = page(inspection, args)
     files = {"examples": out / EXAMPLES, "likely_wrong": out / SUSPECTS, "page": out / PAGE}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_atomically(files["examples"], sheet(found.labels))
-        if found.labels.accused is None:
+        write_atomically(files["examples"], csv_bytes(inspection.labels))
+        if inspection.labels.flagged is None:
             files.pop("likely_wrong").unlink(missing_ok=True)  # of an earlier look
         else:
-            content = sheet(found.labels, found.labels.accused)
+            content = csv_bytes(inspection.labels, inspection.labels.flagged)
             write_atomically(files["likely_wrong"], content)
-        write_page(drawn.html, files["page"])
+        write_page(html_page.html, files["page"])
     except OSError as error:
         then = "or name another folder with --out"
         raise UsageError(write_error(error, error.filename or out, then)) from error
-    result = asked.output.result()
-    tell(result, found, asked.top)
-    for note in drawn.notes:
+    result = args.output.result()
+    print_inspection(result, inspection, args.top)
+    for note in html_page.notes:
         say(result, note)
     for name, file in files.items():
         say(result, f"{name.replace('_', ' ').capitalize() + ':':14}{file}")
-    asked.output.document(as_plain(found, asked.top, files, drawn.notes))
+    args.output.document(as_json(inspection, args.top, files, html_page.notes))

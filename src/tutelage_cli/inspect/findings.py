@@ -9,10 +9,10 @@ from jaxtyping import Bool
 from tutelage.errors import UsageError
 from tutelage_cli.inspect.args import Inspect
 from tutelage_cli.inspect.combined import Labels, combined
-from tutelage_cli.inspect.opinions import (
+from tutelage_cli.inspect.example_tables import (
     OUT_OF_FOLD,
     By,
-    Opinions,
+    ExampleTable,
     agrees,
     doubts,
     known_doubts,
@@ -22,7 +22,7 @@ from tutelage_cli.inspect.out_of_fold import by_folds
 from tutelage_cli.inspect.own_table import read_own
 from tutelage_cli.inspect.quality import Quality, auroc, known_wrong, quality
 from tutelage_cli.inspect.reading import Run, open_run, students_of
-from tutelage_cli.inspect.threshold import least_share, limit
+from tutelage_cli.inspect.threshold import limit, smallest_fpr
 
 LEARNT = 0.5
 """share of the untaught student's gain in log-likelihood from which on folds are gone by"""
@@ -34,7 +34,7 @@ FOLDS_BEHIND = (
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Inspection:
     """What the students of one arm distrust."""
 
     run: Run | None
@@ -57,103 +57,105 @@ class Found:
     """what a reader must know, a sentence or two each"""
 
     @property
-    def accused(self) -> int:
+    def flagged(self) -> int:
         """How many labels are likely wrong."""
-        return 0 if self.labels.accused is None else int(self.labels.accused.sum())
+        return 0 if self.labels.flagged is None else int(self.labels.flagged.sum())
 
 
-def inspect(asked: Inspect) -> Found:
+def inspect_run(args: Inspect) -> Inspection:
     """Read what was asked for and judge it."""
-    run, arm, students, notes = _read(asked)
+    run, arm, students, notes = _read(args)
     usable = scores(students)
-    if asked.by == OUT_OF_FOLD and OUT_OF_FOLD not in usable:
-        raise UsageError(_lacking_folds(asked, arm))
-    if not usable or asked.by not in ("auto", *usable):
+    if args.by == OUT_OF_FOLD and OUT_OF_FOLD not in usable:
+        raise UsageError(_lacking_folds(args, arm))
+    if not usable or args.by not in ("auto", *usable):
         raise UsageError(
-            f"{arm or asked.run.name} cannot be judged by {asked.by}: "
+            f"{arm or args.run.name} cannot be judged by {args.by}: "
             f"{' and '.join(usable) or 'neither weight nor loss'} can tell its examples apart."
         )
-    wanted = usable[0] if asked.by == "auto" else asked.by
+    wanted = usable[0] if args.by == "auto" else args.by
     both = wanted == "weight" and "loss" in usable
-    against = [one.student for one in students if both and not agrees(one)]
-    by: By = "loss" if against and asked.by == "auto" else wanted
-    faults = [] if by == OUT_OF_FOLD else _uncalibrated(asked, students, by)
+    disagreeing = [one.student for one in students if both and not agrees(one)]
+    by: By = "loss" if disagreeing and args.by == "auto" else wanted
+    faults = [] if by == OUT_OF_FOLD else _uncalibrated(args, students, by)
     if faults or by == OUT_OF_FOLD:
         students = [replace(one, held_out=None) for one in students]
-    labels = combined(students, by, max_fpr=asked.max_fpr, top=asked.top)
-    judges = [one.held_out for one in students if one.held_out is not None]
+    labels = combined(students, by, max_fpr=args.max_fpr, top=args.top)
+    held_out_tables = [one.held_out for one in students if one.held_out is not None]
     sign = -1 if by == "weight" else 1
-    return Found(
+    return Inspection(
         run=run,
         arm=arm,
         students=tuple(one.student for one in students),
-        clean=tuple(len(known_doubts(one, by)) for one in judges),
-        limits=tuple(sign * limit(known_doubts(one, by), asked.max_fpr) for one in judges),
-        max_fpr=asked.max_fpr,
+        clean=tuple(len(known_doubts(one, by)) for one in held_out_tables),
+        limits=tuple(
+            sign * limit(known_doubts(one, by), args.max_fpr) for one in held_out_tables
+        ),
+        max_fpr=args.max_fpr,
         labels=labels,
         quality=_quality(labels),
         auroc=_auroc(labels),
         notes=(
             *notes,
-            *_of_choice(arm, usable, against, by),
+            *_of_choice(arm, usable, disagreeing, by),
             *faults,
             *_of_truth(labels),
             *_of_missing(students, by),
-            *_of_chance(labels, asked),
+            *_of_chance(labels, args),
         ),
     )
 
 
-def _read(asked: Inspect) -> tuple[Run | None, str, list[Opinions], list[str]]:
-    if not asked.run.is_file():
-        run = open_run(asked.run)
-        notes, wanted = _of_run(run), asked.arm is None and asked.by in ("auto", OUT_OF_FOLD)
-        if wanted and (students := by_folds(run, asked.seed)):
-            if asked.by == OUT_OF_FOLD or _have_learnt(students):
+def _read(args: Inspect) -> tuple[Run | None, str, list[ExampleTable], list[str]]:
+    if not args.run.is_file():
+        run = open_run(args.run)
+        notes, wanted = _of_run(run), args.arm is None and args.by in ("auto", OUT_OF_FOLD)
+        if wanted and (students := by_folds(run, args.seed)):
+            if args.by == OUT_OF_FOLD or _have_learnt(students):
                 return run, "", students, notes
             notes = [*notes, FOLDS_BEHIND]
-        return run, *_chosen(run, asked), notes
-    if asked.arm is not None or asked.seed is not None:
-        raise UsageError(f"{asked.run} is a table, which has no arms and no seeds.")
-    own = read_own(asked.run)
-    return None, "", [own], list(own.notes)
+        return run, *_chosen(run, args), notes
+    if args.arm is not None or args.seed is not None:
+        raise UsageError(f"{args.run} is a table, which has no arms and no seeds.")
+    table = read_own(args.run)
+    return None, "", [table], list(table.notes)
 
 
-def _have_learnt(students: Sequence[Opinions]) -> bool:
+def _have_learnt(students: Sequence[ExampleTable]) -> bool:
     return float(np.mean([one.learnt for one in students])) >= LEARNT
 
 
-def _lacking_folds(asked: Inspect, arm: str) -> str:
-    if asked.run.is_file():
+def _lacking_folds(args: Inspect, arm: str) -> str:
+    if args.run.is_file():
         return (
-            f"{asked.run} has no out-of-fold predictions: give a column probability_CLASS for "
+            f"{args.run} has no out-of-fold predictions: give a column probability_CLASS for "
             "each class, of students that were not trained on the row."
         )
-    if asked.arm is not None:
+    if args.arm is not None:
         return f"Out-of-fold predictions are no matter of the arm {arm}: leave out --arm."
     return (
-        f"{asked.run} has no out-of-fold predictions, or not yet: train with --controls "
+        f"{args.run} has no out-of-fold predictions, or not yet: train with --controls "
         "pruned, forward-corrected or cross-fitted, or with --teacher out-of-fold."
     )
 
 
 def _quality(labels: Labels) -> Quality | None:
     known = _known(labels)
-    if labels.true is None or labels.accused is None or not known.any():
+    if labels.true is None or labels.flagged is None or not known.any():
         return None
-    return quality(labels.accused[known], known_wrong(labels.given, labels.true)[known])
+    return quality(labels.flagged[known], known_wrong(labels.given, labels.true)[known])
 
 
 def _auroc(labels: Labels) -> float:
     known = _known(labels)
     if labels.true is None or not known.any():
         return float("nan")
-    return auroc(-labels.standing[known], known_wrong(labels.given, labels.true)[known])
+    return auroc(-labels.mean_rank[known], known_wrong(labels.given, labels.true)[known])
 
 
 def _known(labels: Labels) -> Bool[np.ndarray, "N"]:
-    there = np.array([bool(name) for name in labels.true or [""] * len(labels)], dtype=bool)
-    return there & ~np.isnan(labels.standing)
+    has_truth = np.array([bool(name) for name in labels.true or [""] * len(labels)], dtype=bool)
+    return has_truth & ~np.isnan(labels.mean_rank)
 
 
 def _of_truth(labels: Labels) -> list[str]:
@@ -163,7 +165,7 @@ def _of_truth(labels: Labels) -> list[str]:
     return [f"Of {lacking:,} labels it is not known whether they are right: left out of that."]
 
 
-def _of_missing(students: Sequence[Opinions], by: By) -> list[str]:
+def _of_missing(students: Sequence[ExampleTable], by: By) -> list[str]:
     notes = []
     for what, parts in (
         ("labels", students),
@@ -175,26 +177,26 @@ def _of_missing(students: Sequence[Opinions], by: By) -> list[str]:
     return notes
 
 
-def _of_choice(arm: str, usable: Sequence[By], against: Sequence[str], by: By) -> list[str]:
+def _of_choice(arm: str, usable: Sequence[By], disagreeing: Sequence[str], by: By) -> list[str]:
     if "weight" not in usable and arm not in ("", "untaught"):
         return [
             f"By the student's loss: {arm} weighs all examples the same, or held-out ones in a "
             "way that cannot be compared."
         ]
-    if not against:
+    if not disagreeing:
         return []
-    said = (
+    text = (
         f"Low weights are no sign of wrong labels here: they do not go with large losses in "
-        f"{', '.join(against)}."
+        f"{', '.join(disagreeing)}."
     )
-    way = "So all is by loss; --by weight shows the teacher's own order."
-    return [f"{said} {way}" if by == "loss" else f"{said} --by loss may tell more."]
+    advice = "So all is by loss; --by weight shows the teacher's own order."
+    return [f"{text} {advice}" if by == "loss" else f"{text} --by loss may tell more."]
 
 
-def _of_chance(labels: Labels, asked: Inspect) -> list[str]:
-    if labels.accused is None or labels.by == OUT_OF_FOLD:
+def _of_chance(labels: Labels, args: Inspect) -> list[str]:
+    if labels.flagged is None or labels.by == OUT_OF_FOLD:
         return []
-    if labels.accused.sum() > asked.max_fpr * len(labels):
+    if labels.flagged.sum() > args.max_fpr * len(labels):
         return []
     return [
         "That is no more than right labels alone might give: the list shows nothing. Perhaps "
@@ -203,47 +205,47 @@ def _of_chance(labels: Labels, asked: Inspect) -> list[str]:
     ]
 
 
-def _chosen(run: Run, asked: Inspect) -> tuple[str, list[Opinions]]:
-    if asked.arm is not None:
-        return asked.arm, students_of(run, asked.arm, asked.seed)
+def _chosen(run: Run, args: Inspect) -> tuple[str, list[ExampleTable]]:
+    if args.arm is not None:
+        return args.arm, students_of(run, args.arm, args.seed)
     begun = [arm for arm in run.settings.arms if run.finished[arm]]
-    if asked.seed is not None:
-        begun = [arm for arm in begun if asked.seed in run.finished[arm]] or begun
+    if args.seed is not None:
+        begun = [arm for arm in begun if args.seed in run.finished[arm]] or begun
     taught = [arm for arm in begun if arm != "untaught"]
     for arm in taught:
-        students = students_of(run, arm, asked.seed)
+        students = students_of(run, arm, args.seed)
         if any(one.weighs for one in students):
             return arm, students
     arm = next(iter([*taught, *begun]), run.settings.arms[-1])
-    return arm, students_of(run, arm, asked.seed)
+    return arm, students_of(run, arm, args.seed)
 
 
 def _of_run(run: Run) -> list[str]:
     if not run.missing:
         return []
-    whole = len(run.settings.arms) * run.settings.seeds
+    total = len(run.settings.arms) * run.settings.seeds
     return [
-        f"The run is not finished: {whole - run.missing} of its {whole} students are. Go on "
+        f"The run is not finished: {total - run.missing} of its {total} students are. Go on "
         f"with: tutelage train --resume {run.folder}"
     ]
 
 
-def _uncalibrated(asked: Inspect, students: Sequence[Opinions], by: By) -> list[str]:
+def _uncalibrated(args: Inspect, students: Sequence[ExampleTable], by: By) -> list[str]:
     lacking = [one.student for one in students if one.held_out is None]
-    if lacking and asked.run.is_file():
+    if lacking and args.run.is_file():
         return ["No list of labels likely wrong: no row of the table is marked held_out."]
     if lacking:
         return [
             "No list of labels likely wrong: the run does not say what its students make of "
             f"held-out examples ({', '.join(lacking)}). Delete result.json in their folders "
-            f"and give tutelage train --resume {asked.run}: they are judged anew, not trained."
+            f"and give tutelage train --resume {args.run}: they are judged anew, not trained."
         ]
-    judges = [one.held_out for one in students if one.held_out is not None]
-    fewest = min(len(known_doubts(one, by)) for one in judges)
-    if asked.max_fpr < least_share(fewest):
+    held_out_tables = [one.held_out for one in students if one.held_out is not None]
+    fewest = min(len(known_doubts(one, by)) for one in held_out_tables)
+    if args.max_fpr < smallest_fpr(fewest):
         return [
             f"No list of labels likely wrong: {fewest} held-out examples tell no share below "
-            f"{least_share(fewest):.2g}, and max_fpr is {asked.max_fpr:g}. Give a "
+            f"{smallest_fpr(fewest):.2g}, and max_fpr is {args.max_fpr:g}. Give a "
             "larger one, or train with a larger --held-out."
         ]
     return []

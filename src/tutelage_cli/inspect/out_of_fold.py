@@ -12,15 +12,15 @@ from torch import Tensor
 from tutelage.crossfit import LabelErrors, label_errors, wrong_between
 from tutelage.storage.checkpoint import name_damaged_file
 from tutelage_cli.data.features.feature_set import FeatureSet
-from tutelage_cli.inspect.opinions import Opinions
+from tutelage_cli.inspect.example_tables import ExampleTable
 from tutelage_cli.inspect.reading import ClassNames, Run, read_examples_of, students_of
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
     PLAIN,
-    UNSEEN,
+    PREDICTIONS,
     fold_jobs,
-    read_unseen,
+    read_out_of_fold,
 )
 from tutelage_cli.train.evaluation import EXAMPLES, HELD_OUT
 from tutelage_cli.train.job import Job
@@ -37,7 +37,7 @@ LEVEL = 0.9
 """probability that the number of wrong labels lies in the interval that is told"""
 
 
-def by_folds(run: Run, seed: int | None) -> list[Opinions]:
+def by_folds(run: Run, seed: int | None) -> list[ExampleTable]:
     """What the folds of each seed say; nothing where those of a seed are not all there."""
     seeds = run.finished[BASE] if seed is None else (seed,)
     jobs = [run.job(BASE, one) for one in seeds if one in run.finished[BASE]]
@@ -48,13 +48,13 @@ def by_folds(run: Run, seed: int | None) -> list[Opinions]:
 
 
 def judged(
-    like: Opinions,
+    like: ExampleTable,
     probabilities: Tensor,
     given: Tensor,
     checked: Tensor,
     right: Tensor,
     draws: int = DRAWS,
-) -> Opinions:
+) -> ExampleTable:
     """Say of N labels how probably each is wrong, by out-of-fold predictions [N, C]."""
     found = label_errors(probabilities, given, checked, right, draws=draws)
     own = probabilities.double().gather(1, given[:, None]).squeeze(1)
@@ -81,13 +81,13 @@ def _kinds(job: Job) -> list[str]:
     ]
 
 
-def _opinions(run: Run, job: Job, kinds: Sequence[str]) -> Opinions:
+def _opinions(run: Run, job: Job, kinds: Sequence[str]) -> ExampleTable:
     names = ClassNames()
     checked, train = (read_examples_of(job, name, names) for name in (HELD_OUT, EXAMPLES))
     classes = _classes(job, kinds[0])
     ours, others = (_labels_alone(table, classes) for table in (train, checked))
     material = Material(ours, None, others, others)
-    each = [read_unseen(job, kind, material) for kind in kinds]
+    each = [read_out_of_fold(job, kind, material) for kind in kinds]
     (like,) = students_of(run, BASE, job.seed)
     like = replace(
         like,
@@ -125,7 +125,7 @@ def _learnt(each: Sequence[Tensor], right: Tensor, untaught: np.ndarray) -> floa
 
 
 def _classes(job: Job, kind: str) -> int:
-    file = fold_jobs(job, kind)[0].folder / UNSEEN
+    file = fold_jobs(job, kind)[0].folder / PREDICTIONS
     with name_damaged_file(file, f"Delete its folder, then go on with --resume {job.run}."):
         try:
             held = io.BytesIO(file.read_bytes())  # numpy leaves damaged files open

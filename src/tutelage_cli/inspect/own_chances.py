@@ -11,7 +11,7 @@ from torch import Tensor
 from tutelage.errors import UsageError, first_few
 from tutelage_cli.data.by_name import finite
 from tutelage_cli.data.row_numbers import TableRows
-from tutelage_cli.inspect.opinions import Opinions
+from tutelage_cli.inspect.example_tables import ExampleTable
 from tutelage_cli.inspect.out_of_fold import judged
 
 CHANCE = "probability_"
@@ -30,7 +30,9 @@ class Chances:
     labels: Tensor
     """[N] given ones, right ones of held-out rows; -1 where there is none"""
 
-    def judge(self, own: Opinions, trained: np.ndarray, checked: np.ndarray) -> Opinions:
+    def judge(
+        self, own: ExampleTable, trained: np.ndarray, checked: np.ndarray
+    ) -> ExampleTable:
         """Say how probably each label of the rows that were trained on is wrong."""
         rows, others = torch.from_numpy(trained), torch.from_numpy(checked)
         checked_p, right = self.probabilities[others], self.labels[others]

@@ -13,7 +13,7 @@ from tutelage_cli.data.classes import alike
 from tutelage_cli.data.csv_files import CsvColumns
 from tutelage_cli.data.label_values import literal, whole_number
 from tutelage_cli.data.row_numbers import TableRows
-from tutelage_cli.inspect.opinions import Judges, Opinions
+from tutelage_cli.inspect.example_tables import ExampleTable, HeldOutTable
 from tutelage_cli.inspect.own_chances import CHANCE, read_chances
 
 GIVEN_COLUMNS = ("given", "label")
@@ -24,7 +24,7 @@ MISSING = ("", "nan", "none")
 """what stands for a number that is not known"""
 
 
-def read_own(file: Path) -> Opinions:
+def read_own(file: Path) -> ExampleTable:
     """Read a table with a row for each example."""
     columns = read_columns(file)
     rows = rows_of(columns, str(file))
@@ -44,8 +44,8 @@ def read_own(file: Path) -> Opinions:
     for name, column in (("predicted", predicted), ("true", true)):
         _refuse_other_kind(labels, column, name, file)
     clean = _flags(columns.get(HELD_OUT_COLUMN), rows)
-    there = np.array([bool(label) for label in labels], dtype=bool)
-    trained = np.flatnonzero(~clean & there)
+    labelled = np.array([bool(label) for label in labels], dtype=bool)
+    trained = np.flatnonzero(~clean & labelled)
     if not len(trained):
         raise UsageError(f"{file} holds held-out examples alone, or none with a label.")
     names = _names(_first(columns, NAME_COLUMNS), rows, trained)
@@ -55,8 +55,8 @@ def read_own(file: Path) -> Opinions:
         return None if column is None else [_text(column[row]) for row in trained.tolist()]
 
     notes = columns.notes(str(file)) if isinstance(columns, CsvColumns) else ()
-    judges = clean & there
-    own = Opinions(
+    held_out = clean & labelled
+    own = ExampleTable(
         student=file.name,
         names=names,
         ids=trained.tolist(),
@@ -65,13 +65,19 @@ def read_own(file: Path) -> Opinions:
         true=kept(true),
         losses=losses[trained],
         weights=weights[trained],
-        held_out=Judges(losses[judges], weights[judges], False) if judges.any() else None,
+        held_out=HeldOutTable(losses[held_out], weights[held_out], False)
+        if held_out.any()
+        else None,
         texts=kept(_first(columns, TEXT_COLUMNS)),
         computed=False,
-        notes=(*notes, *_of_rows(columns, there, rows), *_of_classes(labels, predicted, true)),
+        notes=(
+            *notes,
+            *_of_rows(columns, labelled, rows),
+            *_of_classes(labels, predicted, true),
+        ),
     )
     found = read_chances(columns, labels, rows)
-    return own if found is None else found.judge(own, trained, np.flatnonzero(judges))
+    return own if found is None else found.judge(own, trained, np.flatnonzero(held_out))
 
 
 def _first(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Sequence[Any] | None:
@@ -86,9 +92,10 @@ def _classes(column: Sequence[Any]) -> list[str]:
     # a column that lacks some numbers has 1.0 where others have 1
     read = literal([_text(value) for value in column])
     texts = ["" if label is None else str(label) for label in read]
-    wholes = [whole_number(text) for text in texts]
+    integers = [whole_number(text) for text in texts]
     return [
-        text if whole is None else str(whole) for text, whole in zip(texts, wholes, strict=True)
+        text if integer is None else str(integer)
+        for text, integer in zip(texts, integers, strict=True)
     ]
 
 
@@ -135,7 +142,7 @@ def _flags(column: Sequence[Any] | None, rows: TableRows) -> np.ndarray:
 
 def _numbers(column: Sequence[Any] | None, name: str, rows: TableRows) -> np.ndarray:
     count = sum(len(numbers) for _, numbers in rows.files)
-    found = np.full(count, np.nan)
+    values = np.full(count, np.nan)
     for row, value in enumerate(() if column is None else column):
         if _text(value).strip().casefold() in MISSING:
             continue
@@ -145,8 +152,8 @@ def _numbers(column: Sequence[Any] | None, name: str, rows: TableRows) -> np.nda
                 f"{rows.at(row)} has {value!r:.50} under {name}: something else than numbers "
                 "that are finite. Leave empty what is not known."
             )
-        found[row] = number
-    return found
+        values[row] = number
+    return values
 
 
 def _of_rows(
@@ -157,8 +164,8 @@ def _of_rows(
         notes.append(f"{rows.having('no label', lacking)}: left out.")
     marks = [_text(value).strip() for value in columns.get(HELD_OUT_COLUMN, ())]
     if any(marks) and (silent := [row for row, mark in enumerate(marks) if not mark]):
-        said = rows.having(f"nothing under {HELD_OUT_COLUMN}", silent)
-        notes.append(f"{said}: taken as trained on.")
+        rows_text = rows.having(f"nothing under {HELD_OUT_COLUMN}", silent)
+        notes.append(f"{rows_text}: taken as trained on.")
     return notes
 
 

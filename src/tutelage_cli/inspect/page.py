@@ -12,19 +12,19 @@ from tutelage_cli.data.by_name import fingerprints
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.inspect.args import Inspect
 from tutelage_cli.inspect.combined import Labels
-from tutelage_cli.inspect.findings import Found
-from tutelage_cli.inspect.printed import cells, columns, headline, sentences
+from tutelage_cli.inspect.findings import Inspection
+from tutelage_cli.inspect.terminal_output import cells, columns, headline, sentences
 from tutelage_cli.report import elements, formats, plots, styles
 from tutelage_cli.report.page import document
 from tutelage_cli.report.pictures import pictured
 from tutelage_cli.train.material import read_source
-from tutelage_cli.train.texts import shown
+from tutelage_cli.train.texts import raw_examples
 
 LISTED = 500
 """rows of a table on the page; the CSV files have them all"""
 
 
-class Drawn(NamedTuple):
+class Page(NamedTuple):
     """A page."""
 
     html: str
@@ -32,37 +32,40 @@ class Drawn(NamedTuple):
     """why there are no pictures, where there are none"""
 
 
-def page(found: Found, asked: Inspect) -> Drawn:
+def page(inspection: Inspection, args: Inspect) -> Page:
     """Draw the page."""
-    images, notes = _images(found, asked)
-    labels = found.labels
-    first = range(min(asked.top, len(labels)))
+    images, notes = _images(inspection, args)
+    labels = inspection.labels
+    first = range(min(args.top, len(labels)))
     parts = {
-        "distrusted": ("Most distrusted", _shown(headline(found), labels, first, images)),
+        "distrusted": (
+            "Most distrusted",
+            _most_distrusted(headline(inspection), labels, first, images),
+        ),
         "past": ("Over the run", _past(labels)),
-        "suspects": ("Likely wrong", _listed(found)),
+        "suspects": ("Likely wrong", _flagged_table(inspection)),
     }
-    what = found.arm or found.students[0].partition(", seed")[0]
-    where = str(found.run.folder) if found.run is not None else str(asked.run)
-    told = list(sentences(found)) + list(notes)
+    what = inspection.arm or inspection.students[0].partition(", seed")[0]
+    where = str(inspection.run.folder) if inspection.run is not None else str(args.run)
+    paragraphs = list(sentences(inspection)) + list(notes)
     title = f"Distrusted examples: {what}"
-    return Drawn(document(title, f"Run: {where}", told, parts), notes)
+    return Page(document(title, f"Run: {where}", paragraphs, parts), notes)
 
 
-def _images(found: Found, asked: Inspect) -> tuple[ImageSet | None, tuple[str, ...]]:
-    if found.run is None:
+def _images(inspection: Inspection, args: Inspect) -> tuple[ImageSet | None, tuple[str, ...]]:
+    if inspection.run is None:
         return None, ()
-    settings = found.run.settings
-    if asked.data is not None:
-        settings = replace(settings, data=asked.data)
+    settings = inspection.run.settings
+    if args.data is not None:
+        settings = replace(settings, data=args.data)
     try:
-        train = shown(read_source(settings).splits.train)
+        train = raw_examples(read_source(settings).splits.train)
         return train if isinstance(train, ImageSet) else None, ()
     except UsageError as error:
         return None, (f"No pictures: {error} Name where they are now with --data.",)
 
 
-def _shown(title: str, labels: Labels, rows: range, images: ImageSet | None) -> str:
+def _most_distrusted(title: str, labels: Labels, rows: range, images: ImageSet | None) -> str:
     pictures = _gallery(labels, list(rows), images) if images is not None else ""
     note = ""
     if pictures:
@@ -133,20 +136,20 @@ def _tracks(labels: Labels, values: np.ndarray | None) -> Iterator[tuple[str, li
     if values is None:
         return
     groups = {"all": np.ones(len(labels), dtype=bool)}
-    if labels.accused is not None:
-        groups = {"likely wrong": labels.accused, "the others": ~labels.accused}
+    if labels.flagged is not None:
+        groups = {"likely wrong": labels.flagged, "the others": ~labels.flagged}
     for name, of in groups.items():
         if of.any():
             yield name, values[of].mean(0).tolist()
 
 
-def _listed(found: Found) -> str:
-    labels, wrong = found.labels, found.labels.first_accused(LISTED)
+def _flagged_table(inspection: Inspection) -> str:
+    labels, wrong = inspection.labels, inspection.labels.first_flagged(LISTED)
     if not wrong:
         return ""
     rows = [cells(labels, row) for row in wrong]
-    more = f", the first {LISTED:,}" if found.accused > LISTED else ""
-    title = f"The {found.accused:,} labels that are likely wrong{more}"
+    more = f", the first {LISTED:,}" if inspection.flagged > LISTED else ""
+    title = f"The {inspection.flagged:,} labels that are likely wrong{more}"
     table = elements.table(title, columns(labels), rows, style="examples")
     body = f"<details><summary>{title}</summary>{table}</details>"
     return elements.section("Likely wrong", body, anchor="suspects")

@@ -12,7 +12,7 @@ class Quality(NamedTuple):
 
     wrong: int
     """labels that are wrong"""
-    accused: int
+    flagged: int
     hits: int
     """accused labels that are wrong"""
     precision: float
@@ -25,18 +25,18 @@ class Quality(NamedTuple):
     """accused labels that are right / right labels"""
 
 
-def quality(accused: Bool[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> Quality:
+def quality(flagged: Bool[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> Quality:
     """Compare what is accused with what is wrong."""
-    hits, listed, there = (int(x.sum()) for x in (accused & wrong, accused, wrong))
-    right = len(wrong) - there
+    hits, n_flagged, n_wrong = (int(x.sum()) for x in (flagged & wrong, flagged, wrong))
+    right = len(wrong) - n_wrong
     return Quality(
-        wrong=there,
-        accused=listed,
+        wrong=n_wrong,
+        flagged=n_flagged,
         hits=hits,
-        precision=_share(hits, listed),
-        recall=_share(hits, there),
-        f1=_share(2 * hits, listed + there),
-        false_positive_rate=_share(listed - hits, right),
+        precision=_share(hits, n_flagged),
+        recall=_share(hits, n_wrong),
+        f1=_share(2 * hits, n_flagged + n_wrong),
+        false_positive_rate=_share(n_flagged - hits, right),
     )
 
 
@@ -55,5 +55,5 @@ def known_wrong(given: Sequence[str], true: Sequence[str]) -> Bool[np.ndarray, "
     return np.array([g != t for g, t in zip(given, true, strict=True)], dtype=bool)
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
+def _share(part: int, total: int) -> float:
+    return part / total if total else float("nan")

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.checkpoint import name_damaged_file
 from tutelage_cli.data.by_name import CONTENT, LABEL, NAME
-from tutelage_cli.inspect.opinions import Judges, Opinions
+from tutelage_cli.inspect.example_tables import ExampleTable, HeldOutTable
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.evaluation import EXAMPLES, HELD_OUT, TEXT
+from tutelage_cli.train.example_history import HISTORY, read_example_history
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.stored import stored_settings
-from tutelage_cli.train.tracked import HISTORY, read_tracked
-from tutelage_cli.train.trainee import Job
+from tutelage_cli.train.student_training import Job
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def open_run(folder: Path) -> Run:
     return Run(folder, settings, finished)
 
 
-def students_of(run: Run, arm: str, seed: int | None) -> list[Opinions]:
+def students_of(run: Run, arm: str, seed: int | None) -> list[ExampleTable]:
     """What the finished students of an arm say."""
     if arm not in run.finished:
         raise UsageError(f"Unknown arm '{arm}' of {run.folder}. {nearest(arm, run.finished)}")
@@ -76,15 +76,15 @@ def students_of(run: Run, arm: str, seed: int | None) -> list[Opinions]:
     return [_student(run.job(arm, s)) for s in seeds]
 
 
-def _student(job: Job) -> Opinions:
+def _student(job: Job) -> ExampleTable:
     names = ClassNames()
     held_out = None
     if exists(job.folder / HELD_OUT):
         table = read_examples_of(job, HELD_OUT, names)
-        held_out = Judges(table["loss"], table["weight"])
+        held_out = HeldOutTable(table["loss"], table["weight"])
     table = read_examples_of(job, EXAMPLES, names)
     epochs, past = _past(job, table["id"])
-    return Opinions(
+    return ExampleTable(
         student=f"{job.arm}, seed {job.seed}",
         names=table[NAME],
         ids=table["id"].tolist(),
@@ -150,7 +150,7 @@ def _past(job: Job, ids: np.ndarray) -> tuple[list[int], Mapping[str, np.ndarray
     if not exists(file):
         return [], {}
     with name_damaged_file(file, _again(job)):
-        return read_tracked(file, ids)
+        return read_example_history(file, ids)
 
 
 def _again(job: Job) -> str:

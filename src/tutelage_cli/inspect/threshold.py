@@ -34,7 +34,7 @@ def p_values(
     return (1 + len(clean) - below) / (1 + len(clean))
 
 
-def least_share(clean: int) -> float:
+def smallest_fpr(clean: int) -> float:
     """The smallest share of false alarms that clean examples can tell."""
     return 1 / (clean + 1)
 
@@ -46,13 +46,13 @@ def limit(clean: Float[np.ndarray, "M"], max_fpr: float) -> float:
 
 
 def by_majority(
-    accused: Sequence[Bool[np.ndarray, "n"]],
+    flagged: Sequence[Bool[np.ndarray, "n"]],
     places: Sequence[Integer[np.ndarray, "n"]],
     count: int,
 ) -> Bool[np.ndarray, "N"]:
     """What more than half of the students accuse, of those that know the label."""
-    for_it, known = np.zeros(count, dtype=int), np.zeros(count, dtype=int)
-    for says, at in zip(accused, places, strict=True):
-        for_it[at] += says
+    votes, known = np.zeros(count, dtype=int), np.zeros(count, dtype=int)
+    for flags, at in zip(flagged, places, strict=True):
+        votes[at] += flags
         known[at] += 1
-    return 2 * for_it > known
+    return 2 * votes > known

@@ -1,4 +1,4 @@
-"""What ``tutelage train`` can be asked; light, so that ``--help`` need not wait."""
+"""Arguments of ``tutelage train``; imports nothing heavy, so that ``--help`` is fast."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.stored import stored_settings
 
 LOGGED_EVERY = 50
-TRAIN_HELP = """Train a taught student beside an untaught one and beside controls: what the same
-held-out labels do without a teacher. Report which to take.
+TRAIN_HELP = """Train a taught student, an untaught one and controls, which use the same
+held-out labels without a teacher. Report which to take.
 
 Without arguments: 5,000 real digits of which 40% carry a wrong label.
 
@@ -31,7 +31,7 @@ Examples:
 
 @dataclass(frozen=True)
 class Train:
-    """What ``tutelage train`` was asked."""
+    """Arguments of ``tutelage train``."""
 
     settings: Annotated[TrainSettings, tyro.conf.arg(name="")]
 
@@ -42,61 +42,61 @@ class Train:
     """Folder of the run. If not given: runs/NAME-OF-THE-DATA, numbered if that exists."""
 
     resume: Path | None = None
-    """Continue the run in this folder where it was stopped, with its own settings."""
+    """Resume the run in this folder with its own settings."""
 
     log: Literal["tensorboard"] | None = None
-    """Write curves of student and teacher while they train; show them with tensorboard
-    --logdir RUN. What each is: docs/logging.md."""
+    """Write curves of student and teacher during training; view them with tensorboard
+    --logdir RUN. docs/logging.md describes each."""
 
     log_every: int | None = None
-    """Student steps between two points of these curves; 50 if not given."""
+    """Student steps between two points of a curve; 50 if not given."""
 
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
     @property
     def logged_every(self) -> int:
-        """Student steps between two that are logged; 0 where none is."""
+        """Student steps between two logged ones; 0 without a log."""
         return 0 if self.log is None else self.log_every or LOGGED_EVERY
 
     @property
     def log_flags(self) -> list[str]:
-        """The flags that ask for the same curves when the run is continued."""
+        """The flags that log the same curves when the run is resumed."""
         every = [] if self.log_every is None else ["--log-every", str(self.log_every)]
         return [] if self.log is None else ["--log", self.log, *every]
 
 
-def check_log(asked: Train) -> None:
-    """Refuse curves that cannot be written.
+def check_log(args: Train) -> None:
+    """Check the log flags.
 
-    Note: raises ``MissingExtraError`` where what shows them is not installed.
+    Note: raises ``MissingExtraError`` where the log's package is not installed.
     """
-    at_least_one(asked, "log_every")
-    if asked.log_every is not None and asked.log is None:
+    at_least_one(args, "log_every")
+    if args.log_every is not None and args.log is None:
         raise UsageError("log_every does nothing by itself: give --log tensorboard, too.")
-    if asked.log is not None:
-        require_module(asked.log, "train")
+    if args.log is not None:
+        require_module(args.log, "train")
 
 
-def keeps_settings(run: Path) -> str:
-    """What to say where a run that is continued is given settings."""
+def resume_error(run: Path) -> str:
+    """The message for settings given together with ``--resume``."""
     return (
         f"--resume {run} continues that run with its own settings; leave the other flags away, "
         "or start a new run with --out."
     )
 
 
-def base(words: Sequence[str]) -> TrainSettings:
-    """The settings that flags override: those of the run, of the file, or the defaults."""
-    file, run = _value_after(words, "--config"), _value_after(words, "--resume")
+def base_settings(argv: Sequence[str]) -> TrainSettings:
+    """Settings before flags: those of the resumed run, of the config file, or the defaults."""
+    file, run = _value_after(argv, "--config"), _value_after(argv, "--resume")
     if run is not None:
         if file is not None:
-            raise UsageError(keeps_settings(Path(run)))
+            raise UsageError(resume_error(Path(run)))
         return stored_settings(Path(run))
     return TrainSettings() if file is None else load_settings(TrainSettings, Path(file))
 
 
-def _value_after(words: Sequence[str], flag: str) -> str | None:
-    for word, following in zip(words, [*words, None][1:], strict=True):
+def _value_after(argv: Sequence[str], flag: str) -> str | None:
+    for word, following in zip(argv, [*argv, None][1:], strict=True):
         if word == flag:
             return following
         if word.startswith(f"{flag}="):

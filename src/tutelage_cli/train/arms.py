@@ -1,4 +1,4 @@
-"""The arms of a study: how each is taught."""
+"""The arms of a study: teacher, signal and optimiser of each."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -50,30 +50,30 @@ from tutelage_cli.train.texts import Data, student_name, text_student
 
 
 class Taught(NamedTuple):
-    """How a teacher of ``TAUGHT_BY`` is made and how it learns."""
+    """How a teacher of ``TAUGHT_BY`` is built and learns."""
 
     build: Callable[[nn.Module, Data, TrainSettings], nn.Module]
     """from the student, the training set and the settings"""
     signal: Callable[[int], Signal] | None = None
-    """from the number of steps to look back over; None where nothing is learnt"""
+    """from the number of unrolled steps; None for a teacher that learns nothing"""
     every: int = 5
     """student steps between two teacher steps, where the settings do not say"""
     lr: float = 0.02
     """of the teacher's Adam, where the settings do not say"""
     objective: Objective = cross_entropy
-    """what the student descends, and is judged by"""
+    """the student's training loss"""
     decay: float = 0.0
-    """weight decay of the teacher's AdamW, which pulls it back to where it starts"""
+    """weight decay of the teacher's AdamW"""
 
 
-def _images(data: Data, teacher: str) -> ImageSet:
+def _require_images(data: Data, teacher: str) -> ImageSet:
     if isinstance(data, ImageSet):
         return data
     what = "texts" if isinstance(data, TextSet) else "features"
-    raise UsageError(f"{teacher} looks at images, but {data.name} has {what}.")
+    raise UsageError(f"{teacher} takes images, but {data.name} has {what}.")
 
 
-def _margin_loss(student: nn.Module, data: Data, how: TrainSettings) -> nn.Module:
+def _margin_loss(student: nn.Module, data: Data, settings: TrainSettings) -> nn.Module:
     return InternalState(
         student,
         classes=len(data.classes),
@@ -81,35 +81,35 @@ def _margin_loss(student: nn.Module, data: Data, how: TrainSettings) -> nn.Modul
         surface=("margin", "loss"),
         hidden_layers=1,
         width=32,
-        level=how.level,
+        level=settings.level,
     )
 
 
-def _internal_state(student: nn.Module, data: Data, how: TrainSettings) -> nn.Module:
-    tap = default_tap(student) if how.tap is None else how.tap
+def _internal_state(student: nn.Module, data: Data, settings: TrainSettings) -> nn.Module:
+    tap = default_tap(student) if settings.tap is None else settings.tap
     if known_width(student, tap) is None:
         raise UsageError(
-            f"The width of tap '{tap}' cannot be read off {student_name(how, data)}. "
+            f"The width of tap '{tap}' cannot be read off {student_name(settings, data)}. "
             "Give --tap a module that is linear or feeds the last linear layer, or none."
         )
-    return InternalState(student, classes=len(data.classes), tap=tap, level=how.level)
+    return InternalState(student, classes=len(data.classes), tap=tap, level=settings.level)
 
 
 def _curriculum(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
-    images = _images(data, "curriculum")
+    images = _require_images(data, "curriculum")
     channels, size = images.images.shape[1], images.images.shape[2]
     return Curriculum(TwoBlockCNN(channels + 1, 1, size))
 
 
 def _learned_augmentation(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
-    images = _images(data, OLA)
+    images = _require_images(data, OLA)
     mean, std = (values.tolist() for values in statistics(images))
     return LearnedAugmentation(mean=mean, std=std)
 
 
 def _fixed(policy: Policy) -> Taught:
     def build(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
-        images = _images(data, "a policy of augmentation")
+        images = _require_images(data, "a policy of augmentation")
         mean, std = (values.tolist() for values in statistics(images))
         return FixedAugmentation(policy, mean=mean, std=std)
 
@@ -139,7 +139,7 @@ TAUGHT: dict[str, Taught] = {
 
 
 def _out_of_fold(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
-    # before there are predictions: every class alike
+    # before there are predictions: uniform
     alike = torch.full((len(data), len(data.classes)), 1 / len(data.classes))
     return OutOfFoldTargets(data.ids, alike, data.labels)
 
@@ -158,7 +158,7 @@ def build_tutor(
     objective: Objective = cross_entropy,
     teacher: nn.Module | None = None,
 ) -> Tutor:
-    """A fresh student of a seed, and what teaches it in an arm."""
+    """A fresh student of a seed with the teacher, signal and optimisers of an arm."""
     device = device_of(settings)
     student = new_student(settings, train, seed).to(device)
     optimizer = SGD(
@@ -181,7 +181,7 @@ def build_tutor(
             zero_label=settings.label_embedding == "zero",
         )
         if isinstance(stored, LearnedAugmentation):  # this study's batches, not its own
-            images = _images(train, "this commentary")
+            images = _require_images(train, "this commentary")
             stored.normalised_by(*(values.tolist() for values in statistics(images)))
         return Tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)
     if arm == "weights":
@@ -239,7 +239,7 @@ def new_student(settings: TrainSettings, train: Data, seed: int) -> nn.Module:
 
 
 def device_of(settings: TrainSettings) -> torch.device:
-    """Where the students are trained."""
+    """The device that the students are trained on."""
     if settings.device != "auto":
         return torch.device(settings.device)
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,4 +1,4 @@
-"""What can go wrong in a study is found before it begins."""
+"""Checks of a study before it starts."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ from tutelage_cli.train.arms import TAUGHT, build_tutor, device_of
 from tutelage_cli.train.controls.folds import FOLDS
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
-from tutelage_cli.train.freeze import Tell
+from tutelage_cli.train.freeze import Notify
 from tutelage_cli.train.material import (
     Material,
     Source,
@@ -26,14 +26,14 @@ from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.texts import kind, student_name
 
 
-def check(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
-    """Read the data, and take a few steps with every arm, so that mistakes show at once.
+def check(settings: TrainSettings, notify: Notify = lambda _: None) -> Source:
+    """Read the data and run a few steps of every arm, so that errors show at once.
 
     Note: raises ``UsageError`` where the settings do not fit the data or this machine.
     """
     check_device(settings)
     _check_unroll_steps(settings)
-    source = read_source(settings, tell)
+    source = read_source(settings, notify)
     material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, device_of(settings))
     check_batch(settings, material)
@@ -45,17 +45,17 @@ def check(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
 
 
 def fingerprint(source: Source) -> str:
-    """A digest of the data, to tell whether a continued run still sees the same."""
-    made = hashlib.sha256()
+    """A digest of the data, by which a resumed run notices that they have changed."""
+    digest = hashlib.sha256()
     trusted = () if source.trusted is None else (source.trusted,)
     for part in (source.splits.train, source.splits.test, *trusted):
         for tensor in part.tensors():
-            made.update(tensor.numpy().tobytes())
+            digest.update(tensor.numpy().tobytes())
     if source.contents is not None and has_copies(source.contents):
-        made.update(b"copies of what judges are left out")  # an earlier release kept them
+        digest.update(b"copies of what judges are left out")  # earlier releases had them
     if source.given is not None:
-        made.update(source.given.numpy().tobytes())
-    return made.hexdigest()
+        digest.update(source.given.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def check_batch(settings: TrainSettings, material: Material) -> None:
@@ -68,7 +68,7 @@ def check_batch(settings: TrainSettings, material: Material) -> None:
 
 
 def check_device(settings: TrainSettings) -> None:
-    """Refuse a device that is unknown or not there."""
+    """Refuse a device that is unknown or not available."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", settings.device):
         raise UsageError(f"Unknown device '{settings.device}'. Allowed: cpu, cuda, auto.")
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
@@ -76,7 +76,7 @@ def check_device(settings: TrainSettings) -> None:
 
 
 def _check_unroll_steps(settings: TrainSettings) -> None:
-    # with the teachers' own numbers of steps, which the settings do not know
+    # against the defaults of the teachers, which the settings do not know
     for arm in set(settings.taught) & set(USED_BY["unroll_steps"]):
         every = settings.teacher_every or TAUGHT[arm].every
         if settings.unroll_steps > every:
@@ -118,10 +118,12 @@ def _check_arm(arm: str, settings: TrainSettings, material: Material, streams: S
     except UsageError:
         raise
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:  # torch's own
-        raise UsageError(_explained(arm, settings, material, error)) from error
+        raise UsageError(_error_message(arm, settings, material, error)) from error
 
 
-def _explained(arm: str, settings: TrainSettings, material: Material, error: Exception) -> str:
+def _error_message(
+    arm: str, settings: TrainSettings, material: Material, error: Exception
+) -> str:
     reason = " ".join(str(error).split())
     if "amplify rounding" in reason:
         return (
@@ -129,7 +131,7 @@ def _explained(arm: str, settings: TrainSettings, material: Material, error: Exc
             f"{settings.unroll_steps}: {reason}"
         )
     if "more than 1 value per channel" in reason:
-        return _alone(arm, settings, material)
+        return _single_example_message(arm, settings, material)
     shape = "texts"
     if isinstance(material.train, ImageSet):
         _, channels, *sides = material.train.images.shape
@@ -146,8 +148,8 @@ def _explained(arm: str, settings: TrainSettings, material: Material, error: Exc
     )
 
 
-def _alone(arm: str, settings: TrainSettings, material: Material) -> str:
-    # batch normalisation takes the mean of a batch, which one example has none of
+def _single_example_message(arm: str, settings: TrainSettings, material: Material) -> str:
+    # batch normalisation in training mode needs two values per channel
     flag = "held_out" if len(material.held_out) == 1 else "batch_size"
     return (
         f"{student_name(settings, material.train)} taught by {arm} takes the mean of each "

@@ -1,4 +1,4 @@
-"""``tutelage train``: what is refused before the start, what is printed, and what stops it."""
+"""``tutelage train``: checks arguments, runs or resumes a study and prints its result."""
 
 import dataclasses
 import os
@@ -17,61 +17,61 @@ from tutelage_cli.runner.run_folder import (
     run_facts,
 )
 from tutelage_cli.terminal import say
-from tutelage_cli.train.args import Train, check_log, keeps_settings
+from tutelage_cli.train.args import Train, check_log, resume_error
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings
 from tutelage_cli.train.stored import stored_settings
 
 
-def train(asked: Train) -> bool:
-    """Run or continue a study and print what came of it."""
-    check_log(asked)
-    console = asked.output.progress()
-    if asked.resume is None:
-        settings = with_full_paths(asked.settings)
-        run = asked.out or free_folder(Path("runs"), Path(settings.data).name or "run")
+def train(args: Train) -> bool:
+    """Run or resume a study and print its result; False if it was stopped."""
+    check_log(args)
+    console = args.output.progress()
+    if args.resume is None:
+        settings = with_full_paths(args.settings)
+        run = args.out or free_folder(Path("runs"), Path(settings.data).name or "run")
         refuse_taken(run)
     else:
-        run, settings = asked.resume, _own_settings(asked, asked.resume)
+        run, settings = args.resume, _resumed_settings(args, args.resume)
     say(console, "Reading the data ...")
-    # torch comes in here, after everything that can be refused without it
+    # imported after all checks that need no torch
     from tutelage.commentaries import read_card
     from tutelage.commentaries.caution import caution
     from tutelage_cli.train.check import check as check_settings
     from tutelage_cli.train.check import fingerprint
     from tutelage_cli.train.display import Display
-    from tutelage_cli.train.printed import tell
     from tutelage_cli.train.study import run_study
+    from tutelage_cli.train.terminal_output import print_summary
 
     source = check_settings(settings, lambda line: say(console, line))
     if settings.commentary is not None and (line := caution(read_card(settings.commentary))):
         say(console, line)
     facts = {"data": fingerprint(source), "notes": " ".join(source.splits.notes)}
-    if asked.resume is None:
+    if args.resume is None:
         create_run(run, to_plain(settings), facts)
     elif run_facts(run).get("data") != facts["data"]:
         raise UsageError(f"The data of the run {run} has changed since; start a new run.")
     try:
-        summary = run_study(run, settings, source, Display(console), asked.logged_every)
+        summary = run_study(run, settings, source, Display(console), args.logged_every)
     except KeyboardInterrupt:  # a second one, or one while the report is written
         summary = None
     except OSError as error:
-        then = f"then go on with: {_way(asked, run)}"
+        then = f"then go on with: {_continue_command(args, run)}"
         raise UsageError(write_error(error, error.filename or run, then)) from error
     if summary is None:
-        way = _way(asked, run)
-        say(console, f"Stopped. Continue with: {way}")
+        command = _continue_command(args, run)
+        say(console, f"Stopped. Continue with: {command}")
         return False
-    tell(asked.output.result(), run, summary)
-    asked.output.document({"run": str(run), **summary})
+    print_summary(args.output.result(), run, summary)
+    args.output.document({"run": str(run), **summary})
     return True
 
 
-def _way(asked: Train, run: Path) -> str:
-    return shlex.join(["tutelage", "train", "--resume", str(run), *asked.log_flags])
+def _continue_command(args: Train, run: Path) -> str:
+    return shlex.join(["tutelage", "train", "--resume", str(run), *args.log_flags])
 
 
 def with_full_paths(settings: TrainSettings) -> TrainSettings:
-    """The same settings wherever they are read again."""
+    """Settings with absolute paths, which hold in any working directory."""
 
     def full(path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()
@@ -80,13 +80,13 @@ def with_full_paths(settings: TrainSettings) -> TrainSettings:
     if data != EMBEDDED and exists(Path(data).expanduser()):
         data = os.path.abspath(Path(data).expanduser())  # noqa: PTH100 - resolves "..", not links
     paths = ("labels_from", "weights_from", "commentary", "student_weights")
-    own: dict[str, Any] = {name: full(getattr(settings, name)) for name in paths}
+    changed: dict[str, Any] = {name: full(getattr(settings, name)) for name in paths}
     for name in ("held_out_from", "test_from"):
         source = getattr(settings, name)
         if source not in (None, EMBEDDED) and exists(Path(source).expanduser()):
-            own[name] = str(full(Path(source)))
+            changed[name] = str(full(Path(source)))
     return dataclasses.replace(
-        settings, data=data, student=_full_student(settings.student), **own
+        settings, data=data, student=_full_student(settings.student), **changed
     )
 
 
@@ -99,8 +99,8 @@ def _full_student(student: str | None) -> str | None:
     return str(place.absolute()) if student and exists(place / "config.json") else student
 
 
-def _own_settings(asked: Train, run: Path) -> TrainSettings:
+def _resumed_settings(args: Train, run: Path) -> TrainSettings:
     stored = stored_settings(run)
-    if asked.settings != stored or asked.out is not None:
-        raise UsageError(keeps_settings(run))
+    if args.settings != stored or args.out is not None:
+        raise UsageError(resume_error(run))
     return stored

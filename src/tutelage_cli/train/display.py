@@ -1,4 +1,4 @@
-"""What a person sees while students train: bars on a terminal, plain lines in a pipe."""
+"""Progress of the students in training: bars on a terminal, lines in a pipe."""
 
 import contextlib
 import json
@@ -12,22 +12,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from tutelage_cli.terminal import Pace, clock, listed, say
-from tutelage_cli.train.trainee import Job
+from tutelage_cli.train.student_training import Job
 
-LOOKED_EVERY = 0.25
-"""seconds between two looks at the students' folders"""
-TOLD_EVERY = 30.0
-"""seconds between two lines in a pipe that tell how far it is, where no student has ended"""
+POLL_EVERY = 0.25
+"""seconds between two reads of the students' folders"""
+REPORT_EVERY = 30.0
+"""seconds between two lines in a pipe while no student finishes"""
 ROOM = 100
-"""columns of a terminal from which on there is room for bars"""
+"""columns of a terminal that bars need"""
 
 
 class Display:
-    """Watches the folders of students that train in other processes.
+    """Shows the progress of students that train in other processes, read from their folders.
 
     Args:
-        console: Where to show it; bars of those in training on a terminal, a line for each
-            that has ended, and elsewhere a line every ``TOLD_EVERY`` seconds.
+        console: A terminal shows a bar for each student in training and a line for each
+            finished one; elsewhere a line is printed every ``REPORT_EVERY`` seconds.
     """
 
     def __init__(self, console: Console) -> None:
@@ -35,11 +35,11 @@ class Display:
 
     @contextlib.contextmanager
     def watching(self, jobs: Sequence[Job], steps: Mapping[Job, int]) -> Iterator[None]:
-        """Show how far the students are until the block ends."""
+        """Show progress until the block ends."""
         done = threading.Event()
         show = self._bars if self.console.is_terminal else self._lines
-        ward = _Ward({job: steps[job] for job in jobs})
-        watcher = threading.Thread(target=show, args=(ward, done), daemon=True)
+        students = _StudentProgress({job: steps[job] for job in jobs})
+        watcher = threading.Thread(target=show, args=(students, done), daemon=True)
         watcher.start()
         try:
             yield
@@ -47,99 +47,115 @@ class Display:
             done.set()
             watcher.join()
 
-    def _bars(self, ward: "_Ward", done: threading.Event) -> None:
+    def _bars(self, students: "_StudentProgress", done: threading.Event) -> None:
         columns = [TextColumn("{task.description}"), MofNCompleteColumn(), TextColumn("steps")]
         if self.console.width >= ROOM:
             columns.insert(1, BarColumn(bar_width=20))
-        told = TextColumn("{task.fields[told]}", markup=False)
-        with Progress(*columns, told, console=self.console) as progress:
-            whole = progress.add_task("all students", total=ward.total, told="")
+        status = TextColumn("{task.fields[status]}", markup=False)
+        with Progress(*columns, status, console=self.console) as progress:
+            overall = progress.add_task("all students", total=students.total, status="")
             bars: dict[Job, TaskID] = {}
             while True:
-                last = done.wait(LOOKED_EVERY)
-                for job in ward.look():
-                    say(progress.console, ward.ended(job))
-                for job, taken in ward.taken.items():
-                    if 0 < taken < ward.steps[job]:
-                        name, total = job.title, ward.steps[job]
-                        bar = bars.get(job) or progress.add_task(name, total=total, told="")
+                last = done.wait(POLL_EVERY)
+                for job in students.poll():
+                    say(progress.console, students.finished(job))
+                for job, steps in students.steps_done.items():
+                    if 0 < steps < students.steps[job]:
+                        name, total = job.title, students.steps[job]
+                        bar = bars.get(job) or progress.add_task(name, total=total, status="")
                         bars[job] = bar
-                        progress.update(bar, completed=taken, told=figures(job))
+                        progress.update(bar, completed=steps, status=figures(job))
                     elif job in bars:
                         progress.update(bars[job], visible=False)
-                progress.update(whole, completed=sum(ward.taken.values()), told=ward.far())
+                progress.update(
+                    overall,
+                    completed=sum(students.steps_done.values()),
+                    status=students.progress(),
+                )
                 if last:
                     return
 
-    def _lines(self, ward: "_Ward", done: threading.Event) -> None:
-        say(self.console, ward.begun())
-        told = time.monotonic()
+    def _lines(self, students: "_StudentProgress", done: threading.Event) -> None:
+        say(self.console, students.started())
+        reported = time.monotonic()
         while True:
-            last = done.wait(LOOKED_EVERY)
-            for job in ward.look():
-                say(self.console, listed(ward.ended(job), ward.counted(), ward.far()))
-                told = time.monotonic()
-            if time.monotonic() - told > TOLD_EVERY and not last:
-                say(self.console, listed(ward.counted(), ward.far(), ward.amid()))
-                told = time.monotonic()
+            last = done.wait(POLL_EVERY)
+            for job in students.poll():
+                say(
+                    self.console,
+                    listed(students.finished(job), students.count(), students.progress()),
+                )
+                reported = time.monotonic()
+            if time.monotonic() - reported > REPORT_EVERY and not last:
+                say(
+                    self.console,
+                    listed(students.count(), students.progress(), students.running()),
+                )
+                reported = time.monotonic()
             if last:
                 return
 
 
-class _Ward:
-    """Students, and how far each is."""
+class _StudentProgress:
+    """Steps done by each student."""
 
     def __init__(self, steps: Mapping[Job, int]) -> None:
         self.steps = steps
         self.total = sum(steps.values())
-        self.taken = {job: _taken(job.folder, most) for job, most in steps.items()}
-        self._before = sum(self.taken.values())
-        self._told: set[Job] = set()
+        self.steps_done = {job: _steps_done(job.folder, most) for job, most in steps.items()}
+        self._before = sum(self.steps_done.values())
+        self._reported: set[Job] = set()
         self._pace = Pace()
 
-    def look(self) -> list[Job]:
-        """Look how far all are."""
-        self.taken = {job: _taken(job.folder, most) for job, most in self.steps.items()}
-        ended = [j for j, n in self.taken.items() if n == self.steps[j] and j not in self._told]
-        self._told |= set(ended)
-        return ended
+    def poll(self) -> list[Job]:
+        """Read how far all students are; returns those that have finished since."""
+        self.steps_done = {
+            job: _steps_done(job.folder, most) for job, most in self.steps.items()
+        }
+        finished = [
+            j
+            for j, n in self.steps_done.items()
+            if n == self.steps[j] and j not in self._reported
+        ]
+        self._reported |= set(finished)
+        return finished
 
-    def begun(self) -> str:
-        arms = ", ".join(dict.fromkeys(job.arm for job in self.taken))
+    def started(self) -> str:
+        arms = ", ".join(dict.fromkeys(job.arm for job in self.steps_done))
         least, most = min(self.steps.values()), max(self.steps.values())
         steps = f"{most:,} steps each" if least == most else f"{most:,} steps or fewer"
-        return f"training {len(self.taken)} students of {steps}: {arms}"
+        return f"training {len(self.steps_done)} students of {steps}: {arms}"
 
-    def counted(self) -> str:
-        return f"{len(self._told)} of {len(self.taken)} students"
+    def count(self) -> str:
+        return f"{len(self._reported)} of {len(self.steps_done)} students"
 
-    def far(self) -> str:
-        done = sum(self.taken.values())
+    def progress(self) -> str:
+        done = sum(self.steps_done.values())
         share = f"{100 * done // self.total}% of all steps"
         left = self._pace.left(done - self._before, self.total - self._before)
         return listed(share, f"{clock(self._pace.seconds)} so far", left)
 
-    def amid(self) -> str:
-        amid = [job for job, taken in self.taken.items() if 0 < taken < self.steps[job]]
-        told = [f"{job.title}: {figures(job) or 'first epoch'}" for job in amid]
-        return " | ".join(told)
+    def running(self) -> str:
+        running = [job for job, done in self.steps_done.items() if 0 < done < self.steps[job]]
+        parts = [f"{job.title}: {figures(job) or 'first epoch'}" for job in running]
+        return " | ".join(parts)
 
-    def ended(self, job: Job) -> str:
+    def finished(self, job: Job) -> str:
         return listed(f"trained {job.title}", figures(job))
 
 
 def figures(job: Job) -> str:
-    """The figures that matter of a student's last finished epoch."""
+    """Accuracy and weights of a student's last finished epoch, as text."""
     entry = _last_entry(job.folder / "metrics.jsonl")
     if not entry:
         return ""
-    told = [f"epoch {entry['epoch']}/{max(job.settings.epochs, entry['epoch'])}"]
-    told += [f"test {100 * entry['test_accuracy']:.1f}%"]
+    parts = [f"epoch {entry['epoch']}/{max(job.settings.epochs, entry['epoch'])}"]
+    parts += [f"test {100 * entry['test_accuracy']:.1f}%"]
     weights = entry.get("weight_right"), entry.get("weight_wrong")
     known = all(isinstance(weight, int | float) for weight in weights)
     if known and weights != (1, 1):  # an arm that does not weigh
-        told += [f"weights right {weights[0]:.2f}, wrong {weights[1]:.2f}"]
-    return ", ".join(told)
+        parts += [f"weights right {weights[0]:.2f}, wrong {weights[1]:.2f}"]
+    return ", ".join(parts)
 
 
 def _last_entry(file: Path) -> dict[str, Any]:
@@ -151,7 +167,7 @@ def _last_entry(file: Path) -> dict[str, Any]:
     return entry if all(isinstance(n, int | float) for n in numbers) else {}
 
 
-def _taken(folder: Path, steps: int) -> int:
+def _steps_done(folder: Path, steps: int) -> int:
     if (folder / "result.json").exists():
         return steps
     try:

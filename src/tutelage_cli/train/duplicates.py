@@ -1,4 +1,4 @@
-"""What judges students is not trained on: copies are found by content, left out and counted."""
+"""Copies of held-out examples are found by content and left out of training."""
 
 import logging
 from typing import NamedTuple
@@ -14,37 +14,37 @@ _LOG = logging.getLogger(__name__)
 
 
 class Contents(NamedTuple):
-    """Numbers that are equal where two examples hold the same."""
+    """Numbers that are equal for examples of equal content."""
 
     train: Tensor
     """[N]"""
     trusted: Tensor | None = None
-    """of the examples that judge in place of training examples"""
+    """of held-out examples from a source of their own"""
 
 
 def contents_of(
     train: Data, test: Data, trusted: Data | None, where: str | None
 ) -> tuple[Contents, tuple[str, ...]]:
-    """Look for copies among all parts of the data."""
-    judging = () if trusted is None else (trusted,)
-    own, tested, *others = content_numbers(train, test, *judging)
+    """Number all parts of the data by content, and log the copies that are found."""
+    held_out = () if trusted is None else (trusted,)
+    own, tested, *others = content_numbers(train, test, *held_out)
     notes = [tested_on_training(train, test, own, tested)]
-    for part, numbers in zip(judging, others, strict=True):
-        notes.append(_of_trusted(train, part, own, numbers, str(where)))
-        notes.append(_tested_on_trusted(part, numbers, tested, str(where)))
+    for part, numbers in zip(held_out, others, strict=True):
+        notes.append(_held_out_copies_note(train, part, own, numbers, str(where)))
+        notes.append(_test_copies_note(part, numbers, tested, str(where)))
     if trusted is None:
-        notes.append(_of_twins(train, own))
-    told = tuple(filter(None, notes))
-    for note in told:
+        notes.append(_duplicates_note(train, own))
+    messages = tuple(filter(None, notes))
+    for note in messages:
         _LOG.warning(note)
-    return Contents(own, *others), told
+    return Contents(own, *others), messages
 
 
 def without_copies(
-    rows: Tensor, train: Data, contents: Contents, judging: Tensor, where: str | None
+    rows: Tensor, train: Data, contents: Contents, held_out_contents: Tensor, where: str | None
 ) -> Tensor:
-    """Training rows without those that have a copy among the examples that judge."""
-    copies = torch.isin(contents.train[rows], judging)
+    """Training rows without copies of held-out examples."""
+    copies = torch.isin(contents.train[rows], held_out_contents)
     if not copies.any():
         return rows
     labels = train.labels[rows]
@@ -61,42 +61,44 @@ def without_copies(
 
 
 def has_copies(contents: Contents) -> bool:
-    """Whether some training example may be left out as a copy of one that judges."""
+    """Whether some training example may be a copy of a held-out one."""
     if contents.trusted is not None:
         return bool(torch.isin(contents.train, contents.trusted).any())
     return len(contents.train.unique()) < len(contents.train)
 
 
-def _of_trusted(train: Data, part: Data, own: Tensor, numbers: Tensor, where: str) -> str:
+def _held_out_copies_note(
+    train: Data, part: Data, own: Tensor, numbers: Tensor, where: str
+) -> str:
     found = overlap(train, own, numbers)
     if not found.copies:
         return ""
     return (
         f"{found.copies} of the {len(own)} training {kind(train)} of {train.name} are copies "
-        f"of {kind(part)} of {where} ({found.listed}), which judge students: they are not "
+        f"of {kind(part)} of {where} ({found.listed}), which are held out: they are not "
         "trained on."
     )
 
 
-def _tested_on_trusted(part: Data, numbers: Tensor, tested: Tensor, where: str) -> str:
+def _test_copies_note(part: Data, numbers: Tensor, tested: Tensor, where: str) -> str:
     found = overlap(part, numbers, tested)
     if not found.copies:
         return ""
     return (
-        f"{found.copies} of the {len(numbers)} {kind(part)} of {where}, which judge students, "
-        f"are copies of test {kind(part)} ({found.listed}): the test figure is not of unseen "
-        "ones. Take them out of one of the two."
+        f"{found.copies} of the {len(numbers)} {kind(part)} of {where}, which are held out, "
+        f"are copies of test {kind(part)} ({found.listed}): test accuracy is then not on "
+        "unseen examples. Take them out of one of the two."
     )
 
 
-def _of_twins(train: Data, own: Tensor) -> str:
+def _duplicates_note(train: Data, own: Tensor) -> str:
     counts = own.bincount()
-    twins = counts[own] > 1
-    if not twins.any():
+    duplicates = counts[own] > 1
+    if not duplicates.any():
         return ""
-    name = train.names()[int(twins.nonzero()[0])]
+    name = train.names()[int(duplicates.nonzero()[0])]
     return (
-        f"{int(twins.sum())} training {kind(train)} of {train.name} have copies among one "
-        f"another (the first is {name}): where one is held out to judge students, its copies "
-        "are not trained on."
+        f"{int(duplicates.sum())} training {kind(train)} of {train.name} have copies among "
+        f"one another (the first is {name}): where one is held out, its copies are not "
+        "trained on."
     )

@@ -1,4 +1,4 @@
-"""What became of a student, and what its teacher makes of every training example."""
+"""Evaluation of a student and its teacher: accuracy, losses and weights of all examples."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,55 +25,54 @@ from tutelage_cli.data.by_name import write_by_name
 from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.material import Material, Streams
-from tutelage_cli.train.texts import Data
-from tutelage_cli.train.texts import shown as shown_as
+from tutelage_cli.train.texts import Data, raw_examples
 
-AT_ONCE = 500
-"""images in a batch that is only looked at"""
-WORST = 1e4
-"""nats that one example counts at most in a log-likelihood"""
+EVAL_BATCH_SIZE = 500
+"""examples in a batch without gradients"""
+MAX_LOSS = 1e4
+"""nats, the cap of one example's loss in a mean log-likelihood"""
 TEXT = "text"
-"""column of the texts themselves, where examples are texts"""
+"""column of the texts, where examples are texts"""
 EXAMPLES, HELD_OUT = "examples.parquet", "held-out.parquet"
 """tables of the training and of the held-out examples in a student's folder"""
 
 
-class Opinion(NamedTuple):
+class Evaluation(NamedTuple):
     """Per training example, in the order of the training set."""
 
     predicted: Tensor
     """[N] class numbers"""
     losses: Tensor
-    """[N] against the labels shown, nats"""
+    """[N] of the training labels, nats"""
     weights: Tensor
     """[N] the teacher's weights, before normalisation"""
 
 
-class Taken(NamedTuple):
-    """What training took."""
+class Cost(NamedTuple):
+    """Time and memory of a training."""
 
     seconds: float
-    """time of the student and teacher steps"""
+    """of the student and teacher steps"""
     memory: int | None
     """bytes at the peak, see ``tutelage_cli.train.memory``; None where that is not known"""
 
 
 @torch.no_grad()
 def accuracy(tutor: Tutor, batches: InMemory) -> float:
-    """Share of right answers, the student in evaluation mode."""
+    """Share of correct predictions, the student in evaluation mode."""
     student, mode = tutor.student, tutor.student.training
     student.eval()
-    right = [
+    parts = [
         correct_predictions(
             student(prediction_lesson(tutor.problem, batch).inputs),
             batch.targets,
             counts_of(tutor.problem.objective, batch.targets),
         )
-        for batch in batches.whole(AT_ONCE)
+        for batch in batches.whole(EVAL_BATCH_SIZE)
     ]
     student.train(mode)
-    found = torch.cat(right)
-    return int(found.sum()) / max(len(found), 1)
+    correct = torch.cat(parts)
+    return int(correct.sum()) / max(len(correct), 1)
 
 
 @torch.no_grad()
@@ -85,86 +84,85 @@ def log_likelihood(tutor: Tutor, batches: InMemory) -> float:
         cross_entropy(
             logits_of(student(prediction_lesson(tutor.problem, batch).inputs)), batch.targets
         )
-        for batch in batches.whole(AT_ONCE)
+        for batch in batches.whole(EVAL_BATCH_SIZE)
     ]
     student.train(mode)
-    found = torch.cat(losses).double().nan_to_num(nan=WORST)
-    return -float(found.clamp(max=WORST).mean())
+    values = torch.cat(losses).double().nan_to_num(nan=MAX_LOSS)
+    return -float(values.clamp(max=MAX_LOSS).mean())
 
 
 @torch.no_grad()
-def opinion(
+def evaluate(
     tutor: Tutor,
     batches: InMemory,
     held_out: Batch | None = None,
     *,
-    weighed: bool = True,
-) -> Opinion:
-    """What student and teacher make of every example, un-augmented, in evaluation mode."""
-    student, task = tutor.student, tutor.problem
+    with_weights: bool = True,
+) -> Evaluation:
+    """Predictions, losses and weights of un-augmented examples, in evaluation mode."""
+    student, problem = tutor.student, tutor.problem
     mode = student.training
     student.eval()
     parts = []
-    for batch in batches.whole(AT_ONCE):
-        lesson = prediction_lesson(task, batch)
+    for batch in batches.whole(EVAL_BATCH_SIZE):
+        lesson = prediction_lesson(problem, batch)
         with tapped(student, taps_of(tutor.teacher)) as features:
             outputs = student(lesson.inputs)
-        logits, losses = logits_of(outputs), losses_of(task.objective, outputs, batch)
-        seen = Observation(losses, logits, features, tutor.progress)
+        logits, losses = logits_of(outputs), losses_of(problem.objective, outputs, batch)
+        observation = Observation(losses, logits, features, tutor.progress)
         if uses_alignments(tutor.teacher) and held_out is not None:
             step = Step(batch, tutor.progress, {})
-            alignments = gradient_alignments(task, lesson, step, held_out)
-            seen = seen._replace(alignments=alignments)
+            alignments = gradient_alignments(problem, lesson, step, held_out)
+            observation = observation._replace(alignments=alignments)
         weights = torch.full_like(losses, float("nan"))
-        if weighed:
-            weights = task.weights({}, lesson, seen, batch.seed)
+        if with_weights:
+            weights = problem.weights({}, lesson, observation, batch.seed)
         parts.append((logits.argmax(1), losses, weights))
     student.train(mode)
-    return Opinion(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
+    return Evaluation(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
 
 
-def judge(
+def write_result(
     folder: Path,
     tutor: Tutor,
     streams: Streams,
     material: Material,
     history: Sequence[dict[str, float | int]],
-    taken: Taken,
+    cost: Cost,
     *,
-    counted: Tensor | None = None,
+    weights: Tensor | None = None,
     on_checked: bool = False,
 ) -> None:
     """Write a finished student's result, its teacher and tables of its examples.
 
-    What it says of held-out examples, which it was not trained on, is what its opinion of the
-    others is measured by.
+    ``inspect`` compares training examples with the held-out ones of the second table.
     """
-    judges = streams.held_out.draw(tutor.steps)
-    seen = opinion(tutor, streams.train, judges)
-    if counted is not None:
-        seen = seen._replace(weights=counted)
-    write_examples(folder / EXAMPLES, material.train, seen, material.truth)
+    held_out_batch = streams.held_out.draw(tutor.steps)
+    trained = evaluate(tutor, streams.train, held_out_batch)
+    if weights is not None:
+        trained = trained._replace(weights=weights)
+    write_examples(folder / EXAMPLES, material.train, trained, material.truth)
     if not on_checked:
-        # these have weights for the others alone
+        # these have weights of training examples only
         by_id = isinstance(tutor.teacher, GivenWeights | OutOfFoldTargets)
-        unseen = opinion(tutor, streams.held_out, judges, weighed=not by_id)
+        held_out = evaluate(tutor, streams.held_out, held_out_batch, with_weights=not by_id)
         if uses_alignments(tutor.teacher):  # with a gradient that is partly their own
-            unseen = unseen._replace(weights=torch.full_like(unseen.losses, float("nan")))
-        write_examples(folder / HELD_OUT, material.held_out, unseen)
+            held_out = held_out._replace(weights=torch.full_like(held_out.losses, float("nan")))
+        write_examples(folder / HELD_OUT, material.held_out, held_out)
     result: dict[str, float | int] = {
         "test_accuracy": accuracy(tutor, streams.test),
         "best_test_accuracy": max(entry["test_accuracy"] for entry in history),
         "held_out_accuracy": history[-1]["held_out_accuracy"],
         "held_out_log_likelihood": log_likelihood(tutor, streams.held_out),
-        "seconds": taken.seconds,
+        "seconds": cost.seconds,
         "skipped_teacher_steps": tutor.skipped_teacher_steps,
     }
-    if taken.memory is not None:
-        result["memory"] = taken.memory
+    if cost.memory is not None:
+        result["memory"] = cost.memory
     if material.wrong is not None:
-        result |= trust(seen.weights, material.wrong)
+        result |= weight_statistics(trained.weights, material.wrong)
     if tutor.teacher_updater is not None:
-        came = Provenance(
+        provenance = Provenance(
             student=type(tutor.student).__name__,
             data=material.train.name,
             classes=material.train.classes,
@@ -172,45 +170,45 @@ def judge(
             runs=1,
         )
         if isinstance(streams.train, Batches):
-            came = came._replace(
+            provenance = provenance._replace(
                 mean=tuple(streams.train.mean.tolist()),
                 std=tuple(streams.train.std.tolist()),
                 sides=tuple(streams.train.images.images.shape[2:]),
             )
-        save_commentary(tutor.teacher, folder / "commentary", came)
+        save_commentary(tutor.teacher, folder / "commentary", provenance)
     write_json(folder / "result.json", result)
 
 
-def trust(weights: Tensor, wrong: Tensor) -> dict[str, float]:
-    """How well weights tell right from wrong labels."""
-    found = {}
+def weight_statistics(weights: Tensor, wrong: Tensor) -> dict[str, float]:
+    """Mean weights of right and of wrong labels, and the AUROC between them."""
+    statistics = {}
     if bool((~wrong).any()):
-        found["weight_right"] = float(weights[~wrong].mean())
+        statistics["weight_right"] = float(weights[~wrong].mean())
     if bool(wrong.any()):
-        found["weight_wrong"] = float(weights[wrong].mean())
-    if len(found) == 2:
+        statistics["weight_wrong"] = float(weights[wrong].mean())
+    if len(statistics) == 2:
         from sklearn.metrics import (
             roc_auc_score,
         )  # takes seconds, which not every student needs
 
-        found["auroc"] = float(roc_auc_score((~wrong).numpy(), weights.numpy()))
-    return found
+        statistics["auroc"] = float(roc_auc_score((~wrong).numpy(), weights.numpy()))
+    return statistics
 
 
 def write_examples(
-    path: Path, images: Data, seen: Opinion, truth: Tensor | None = None
+    path: Path, images: Data, evaluation: Evaluation, truth: Tensor | None = None
 ) -> None:
     """Write a table of examples, one row each, under its name in the data."""
     columns: dict[str, Any] = {
         "id": images.ids.numpy(),
         "given": images.labels.numpy(),
-        "predicted": seen.predicted.numpy(),
-        "loss": seen.losses.numpy(),
-        "weight": seen.weights.numpy(),
+        "predicted": evaluation.predicted.numpy(),
+        "loss": evaluation.losses.numpy(),
+        "weight": evaluation.weights.numpy(),
     }
     if truth is not None:
         columns["true"] = truth.numpy()
-    if isinstance(texts := shown_as(images), TextSet):
+    if isinstance(texts := raw_examples(images), TextSet):
         columns[TEXT] = texts.shown()
     write_by_name(path, images, columns)
 

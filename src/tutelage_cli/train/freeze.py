@@ -1,4 +1,4 @@
-"""Features of a frozen pretrained network: computed once, kept by content, trained on."""
+"""Features of a frozen pretrained network, computed once and cached by content."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -22,23 +22,23 @@ from tutelage_cli.train.students import backbone_of
 from tutelage_cli.train.texts import BAG
 
 VERSION = 1
-"""to be raised when the same network and examples come to give other features"""
+"""raised when the same network and examples give other features"""
 CHUNK = 1024
-"""examples whose features are kept in one file"""
-AT_ONCE = 64
+"""examples with features in one file of the cache"""
+BATCH_SIZE = 64
 """examples in a batch"""
-TOLD_EVERY = 10.0
-"""seconds between two lines on how far it is"""
-Tell = Callable[[str], None]
-"""is told how far it is, in a line"""
+REPORT_EVERY = 10.0
+"""seconds between two progress lines"""
+Notify = Callable[[str], None]
+"""is called with a line of progress"""
 
 
 @dataclass(frozen=True)
 class Extractor:
-    """A frozen network with what comes before it."""
+    """A frozen network with its preprocessing."""
 
     network: nn.Module
-    """from what ``inputs`` gives to features [B, D], in evaluation mode"""
+    """from the data's inputs to features [B, D], in evaluation mode"""
     width: int
     """D"""
     digest: str
@@ -48,124 +48,126 @@ class Extractor:
     def features(self, inputs: Tensor, device: torch.device) -> Tensor:
         """Features of a few examples."""
         order = torch.arange(len(inputs))
-        if inputs.dtype != torch.uint8:  # texts of like length together
+        if inputs.dtype != torch.uint8:  # sorted by length
             order = inputs[:, 2].sum(1).argsort(stable=True)
-        made = torch.empty(len(inputs), self.width)
-        for rows in order.split(AT_ONCE):
+        output = torch.empty(len(inputs), self.width)
+        for rows in order.split(BATCH_SIZE):
             batch = inputs[rows].to(device)
-            shown = batch.float() / 255 if batch.dtype == torch.uint8 else batch.long()
-            made[rows] = self.network(shown).float().cpu()
-        return made
+            network_input = batch.float() / 255 if batch.dtype == torch.uint8 else batch.long()
+            output[rows] = self.network(network_input).float().cpu()
+        return output
 
 
-def extractor(settings: TrainSettings, of: ImageSet | TextSet) -> Extractor:
+def extractor(settings: TrainSettings, examples: ImageSet | TextSet) -> Extractor:
     """The network that the settings name, without its last layer, frozen."""
-    if isinstance(of, TextSet):
+    if isinstance(examples, TextSet):
         if (settings.student or BAG) == BAG:
             raise UsageError(
                 f"freeze is about pretrained students, but {BAG} has no weights: give "
                 "--student a folder of transformers."
             )
         network = sentence_vectors(Path(str(settings.student)).expanduser())
-        told = f"{network.pooling} {network.normalised}"
-        return Extractor(network, network.width, _digest(network, told))
-    channels, height, width = of.images.shape[1:]
+        preprocessing = f"{network.pooling} {network.normalised}"
+        return Extractor(network, network.width, _digest(network, preprocessing))
+    channels, height, width = examples.images.shape[1:]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        backbone = backbone_of(settings, of)
+        backbone = backbone_of(settings, examples)
     if backbone.mean is None:  # a network that is trained on normalised images
-        mean, std = (tuple(values.tolist()) for values in statistics(of))
+        mean, std = (tuple(values.tolist()) for values in statistics(examples))
         backbone = backbone._replace(mean=mean, std=std)
     size = max(height, width)
     before = Prepared(torch.zeros(channels), torch.ones(channels), backbone, size)
     network = nn.Sequential(before, backbone.network).eval()
-    told = f"{backbone.mean} {backbone.std} {before.side}"
-    return Extractor(network, backbone.width, _digest(network, told))
+    preprocessing = f"{backbone.mean} {backbone.std} {before.side}"
+    return Extractor(network, backbone.width, _digest(network, preprocessing))
 
 
-def _digest(network: nn.Module, told: str) -> str:
-    made = hashlib.sha256(f"{VERSION} {type(network).__name__} {told}".encode())
+def _digest(network: nn.Module, preprocessing: str) -> str:
+    digest = hashlib.sha256(f"{VERSION} {type(network).__name__} {preprocessing}".encode())
     for name, value in sorted(network.state_dict().items()):
-        made.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-        made.update(value.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return made.hexdigest()
+        digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+        digest.update(value.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
-def frozen(
+def frozen_features(
     settings: TrainSettings,
     parts: Sequence[ImageSet | TextSet],
     device: torch.device,
-    tell: Tell,
+    notify: Notify,
     needed: Tensor | None = None,
 ) -> list[FeatureSet]:
-    """Features of sets of examples, those that are kept from before read back.
+    """Features of sets of examples, read from the cache where it has them.
 
-    Rows of the first set that are neither needed nor kept are not a number.
+    Rows of the first set that are neither needed nor cached are NaN.
     """
-    by = extractor(settings, parts[0])
-    by.network.to(device)
+    model = extractor(settings, parts[0])
+    model.network.to(device)
     rows = [torch.arange(len(part)) for part in parts]
     if needed is not None:
         rows[0] = needed
-    progress = _Progress(tell, sum(map(len, rows)))
+    progress = _Progress(notify, sum(map(len, rows)))
     return [
-        _features(by, part, mine, device, progress)
-        for part, mine in zip(parts, rows, strict=True)
+        _features(model, part, wanted, device, progress)
+        for part, wanted in zip(parts, rows, strict=True)
     ]
 
 
 def _features(
-    by: Extractor,
+    model: Extractor,
     of: ImageSet | TextSet,
     needed: Tensor,
     device: torch.device,
     progress: "_Progress",
 ) -> FeatureSet:
-    inputs, asked = of.tensors()[0], torch.zeros(len(of), dtype=torch.bool)
-    asked[needed] = True
-    found = torch.empty(len(of), by.width)
+    inputs, is_needed = of.tensors()[0], torch.zeros(len(of), dtype=torch.bool)
+    is_needed[needed] = True
+    features = torch.empty(len(of), model.width)
     for rows in torch.arange(len(of)).split(CHUNK):
-        chunk, mine = inputs[rows], asked[rows].nonzero()[:, 0]
+        chunk, wanted = inputs[rows], is_needed[rows].nonzero()[:, 0]
 
         def compute(missing: Tensor, chunk: Tensor = chunk) -> Tensor:
-            progress.computing()
-            return by.features(_trimmed(chunk[missing]), device)
+            progress.report()
+            return model.features(_trim_padding(chunk[missing]), device)
 
-        shape = (len(rows), by.width)
-        found[rows] = cached_rows(compute, mine, _key(by, _trimmed(chunk)), shape)
-        progress.done += len(mine)
-    return FeatureSet(found, of.labels, of.ids, of.classes, of.name, of=of, by=by.digest)
+        shape = (len(rows), model.width)
+        features[rows] = cached_rows(compute, wanted, _key(model, _trim_padding(chunk)), shape)
+        progress.done += len(wanted)
+    return FeatureSet(features, of.labels, of.ids, of.classes, of.name, of=of, by=model.digest)
 
 
 class _Progress:
-    """Says how far the features are that are computed, not those that are read back."""
+    """Reports the progress of features that are computed; cached ones do not count."""
 
-    def __init__(self, tell: Tell, total: int) -> None:
-        self.tell, self.total, self.done = tell, total, 0
+    def __init__(self, notify: Notify, total: int) -> None:
+        self.notify, self.total, self.done = notify, total, 0
         self.pace: Pace | None = None
-        self.first, self.told = 0, 0.0
+        self.first, self.reported = 0, 0.0
 
-    def computing(self) -> None:
-        """Say so before a chunk is computed, where some time has passed."""
+    def report(self) -> None:
+        """Report progress before a chunk is computed, every ``REPORT_EVERY`` seconds."""
         if self.pace is None:
-            self.pace, self.first, left = Pace(), self.done, ""
-        elif self.pace.seconds < self.told + TOLD_EVERY:
+            self.pace, self.first, remaining = Pace(), self.done, ""
+        elif self.pace.seconds < self.reported + REPORT_EVERY:
             return
         else:
             done, total = self.done - self.first, self.total - self.first
-            left = f", {self.pace.left(done, total)}"
-        self.told = self.pace.seconds
-        self.tell(f"Computing features: {self.done:,} of {self.total:,} examples{left} ...")
+            remaining = f", {self.pace.left(done, total)}"
+        self.reported = self.pace.seconds
+        self.notify(
+            f"Computing features: {self.done:,} of {self.total:,} examples{remaining} ..."
+        )
 
 
-def _trimmed(inputs: Tensor) -> Tensor:
+def _trim_padding(inputs: Tensor) -> Tensor:
     # padding that all texts have depends on texts of other chunks
     if inputs.dtype == torch.uint8:
         return inputs
     return inputs[:, :, : max(1, int(inputs[:, 2].sum(1).max()))].contiguous()
 
 
-def _key(by: Extractor, chunk: Tensor) -> str:
-    made = hashlib.sha256(f"{by.digest} {tuple(chunk.shape)} {chunk.dtype}".encode())
-    made.update(chunk.numpy().tobytes())
-    return made.hexdigest()
+def _key(model: Extractor, chunk: Tensor) -> str:
+    digest = hashlib.sha256(f"{model.digest} {tuple(chunk.shape)} {chunk.dtype}".encode())
+    digest.update(chunk.numpy().tobytes())
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Held-out and test examples from a source of their own, whose labels are trusted."""
+"""Held-out and test examples from a separate source with trusted labels."""
 
 from dataclasses import replace
 
@@ -14,13 +14,13 @@ from tutelage_cli.train.parts import Parts
 from tutelage_cli.train.texts import Data
 
 
-def of_source(flag: str, source: str, parts: Parts, train: Data) -> Data:
-    """All examples of a source, under the classes of a training set."""
-    found = _joined(parts)
+def align_classes(flag: str, source: str, parts: Parts, train: Data) -> Data:
+    """All examples of a source, their labels renumbered as the training set's classes."""
+    examples = _concatenated(parts)
     lookup = ClassLookup(train.classes)
-    places = torch.full((len(found.classes),), -1)
-    for number in found.labels.unique().tolist():
-        name = found.classes[number]
+    places = torch.full((len(examples.classes),), -1)
+    for number in examples.labels.unique().tolist():
+        name = examples.classes[number]
         code = lookup.code(name)
         if code is None:
             raise UsageError(
@@ -28,34 +28,36 @@ def of_source(flag: str, source: str, parts: Parts, train: Data) -> Data:
                 f"{nearest(name, train.classes)}"
             )
         places[number] = code
-    fitted = _fitted(found, train, f"{flag} {source}")
-    return replace(fitted, labels=places[found.labels], classes=train.classes)
+    fitted = _fit_shape(examples, train, f"{flag} {source}")
+    return replace(fitted, labels=places[examples.labels], classes=train.classes)
 
 
-def _fitted(found: Data, train: Data, where: str) -> Data:
-    if isinstance(found, ImageSet) and isinstance(train, ImageSet):
-        ours, theirs = (tuple(of.images.shape[1:]) for of in (found, train))
+def _fit_shape(examples: Data, train: Data, where: str) -> Data:
+    if isinstance(examples, ImageSet) and isinstance(train, ImageSet):
+        ours, theirs = (tuple(of.images.shape[1:]) for of in (examples, train))
         if ours[1:] != theirs[1:] or ours[0] > theirs[0]:
             raise UsageError(
                 f"{where} has images of shape {ours}, {train.name} of {theirs}: give images of "
                 "one shape, or --image-size N."
             )
-        return replace(found, images=found.images.expand(-1, theirs[0], -1, -1).contiguous())
-    if isinstance(found, FeatureSet) and isinstance(train, FeatureSet):
-        ours, theirs = (of.features.shape[1] for of in (found, train))
+        return replace(
+            examples, images=examples.images.expand(-1, theirs[0], -1, -1).contiguous()
+        )
+    if isinstance(examples, FeatureSet) and isinstance(train, FeatureSet):
+        ours, theirs = (of.features.shape[1] for of in (examples, train))
         if ours != theirs:
             raise UsageError(
                 f"{where} has vectors of {ours} numbers, {train.name} of {theirs}: give as "
                 "many."
             )
-    return found
+    return examples
 
 
-def _joined(parts: Parts) -> Data:
-    # the examples of both parts, with ids and names that are different
+def _concatenated(parts: Parts) -> Data:
+    # the examples of both parts, with unique ids and names
     if not len(parts.test):
         return parts.train
-    ids, names = _named(parts.train, parts.test)
+    ids, names = _ids_and_names(parts.train, parts.test)
     labels = torch.cat([parts.train.labels, parts.test.labels])
     if isinstance(parts, TextParts):
         train, test = parts[:2]
@@ -69,8 +71,8 @@ def _joined(parts: Parts) -> Data:
     return replace(parts.train, images=images, labels=labels, ids=ids, sources=names)
 
 
-def _named(train: Data, test: Data) -> tuple[Tensor, tuple[str, ...]]:
-    # ids [N] of the examples of both parts and, by id, what they are called
+def _ids_and_names(train: Data, test: Data) -> tuple[Tensor, tuple[str, ...]]:
+    # ids [N] of the examples of both parts and their names by id
     ids = torch.cat([train.ids, test.ids])
     called = [of.called if isinstance(of, TextSet) else of.sources for of in (train, test)]
     if called[0] == called[1] and len(ids.unique()) == len(ids):

@@ -1,4 +1,4 @@
-"""One student to train: which, and where its files are."""
+"""One student to train: its arm, seed and files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +16,13 @@ class Job:
     seed: int
     settings: TrainSettings
     log_every: int = 0
-    """student steps between two that TensorBoard is told of; 0: it is told nothing"""
+    """student steps between two logged to TensorBoard; 0: none"""
     fold: int | None = None
-    """of a student that is not judged: the fold of the examples that it predicts"""
+    """of a student of cross-fitting: the fold that it predicts"""
 
     @property
     def title(self) -> str:
-        """What the student is called."""
+        """The student's name in messages."""
         fold = "" if self.fold is None else f", fold {self.fold}"
         return f"{self.arm}, seed {self.seed}{fold}"
 
@@ -35,15 +35,15 @@ class Job:
 
     @property
     def checkpoint(self) -> Path:
-        """Where its training stands."""
+        """The checkpoint of its training."""
         return self.folder / "checkpoint" / "state.pt"
 
     @property
     def best(self) -> Path:
-        """The student after its best epoch by the checked examples, where that is kept."""
+        """The student after its best epoch on the checked examples, where that is kept."""
         return self.folder / "checkpoint" / "best.pt"
 
-    def of(self, arm: str, fold: int | None = None) -> "Job":
+    def with_arm(self, arm: str, fold: int | None = None) -> "Job":
         """Another student of the same run and seed."""
         return Job(self.run, arm, self.seed, self.settings, self.log_every, fold)
 

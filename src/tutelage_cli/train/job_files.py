@@ -1,4 +1,4 @@
-"""What a finished student left in its folder, checked as it is read."""
+"""Reads and checks the files in a finished student's folder."""
 
 import json
 import math
@@ -11,46 +11,46 @@ import numpy as np
 from tutelage.storage.checkpoint import name_damaged_file
 from tutelage_cli.train.controls.stages import epochs_of
 from tutelage_cli.train.evaluation import read_examples
-from tutelage_cli.train.tracked import HISTORY, read_tracked
-from tutelage_cli.train.trainee import Job
+from tutelage_cli.train.example_history import HISTORY, read_example_history
+from tutelage_cli.train.student_training import Job
 
-OF_EPOCH = ("epoch", "test_accuracy", "train_loss")
+EPOCH_KEYS = ("epoch", "test_accuracy", "train_loss")
 """what every line of ``metrics.jsonl`` has"""
-WEIGHTS = ("weight_right", "weight_wrong")
+WEIGHT_KEYS = ("weight_right", "weight_wrong")
 NUMBERS = {"id": "iu", "given": "iu", "predicted": "iu", "loss": "f", "weight": "f"}
 """columns of ``examples.parquet`` and the kinds of numpy types that they may have"""
 
 
-def result_of(job: Job) -> dict[str, float | int]:
-    """What a student came to."""
+def read_result(job: Job) -> dict[str, float | int]:
+    """The content of a student's ``result.json``."""
     file = job.folder / "result.json"
-    with name_damaged_file(file, _again(job)):
-        result = json.loads(_text(file))
+    with name_damaged_file(file, _remedy(job)):
+        result = json.loads(_read_text(file))
         _require_numbers(result, "test_accuracy", "held_out_accuracy", "seconds")
         if not result["seconds"] > 0:
             raise ValueError(f"seconds are {result['seconds']}")
     return result
 
 
-def history_of(job: Job) -> list[dict[str, float | int]]:
-    """What was measured of a student after each epoch."""
+def read_history(job: Job) -> list[dict[str, float | int]]:
+    """The metrics of a student after each epoch."""
     file = job.folder / "metrics.jsonl"
-    with name_damaged_file(file, _again(job)):
-        lines = _text(file).splitlines()
+    with name_damaged_file(file, _remedy(job)):
+        lines = _read_text(file).splitlines()
         history = [json.loads(line) for line in lines]
         least, most = epochs_of(job)
         if not least <= len(history) <= most:
             raise ValueError(f"it has {len(history)} lines, not {most}")
-        known = [name for name in WEIGHTS if name in history[0]]
+        known = [name for name in WEIGHT_KEYS if name in history[0]]
         for entry in history:
-            _require_numbers(entry, *OF_EPOCH, *known)
+            _require_numbers(entry, *EPOCH_KEYS, *known)
     return history
 
 
-def table_of(job: Job, rows: int | None, classes: int) -> dict[str, np.ndarray]:
-    """What student and teacher make of each training example."""
+def read_example_table(job: Job, rows: int | None, classes: int) -> dict[str, np.ndarray]:
+    """Prediction, loss and weight of each training example."""
     file = job.folder / "examples.parquet"
-    with name_damaged_file(file, _again(job)):
+    with name_damaged_file(file, _remedy(job)):
         try:
             table = read_examples(file)
         except OSError as error:  # pyarrow's, of damage
@@ -66,38 +66,38 @@ def table_of(job: Job, rows: int | None, classes: int) -> dict[str, np.ndarray]:
     return table
 
 
-def tracked_of(job: Job, ids: np.ndarray) -> tuple[list[int], np.ndarray] | None:
-    """How a student's teacher weighed each training example over the run.
+def read_weight_history(job: Job, ids: np.ndarray) -> tuple[list[int], np.ndarray] | None:
+    """The weight of each training example in the kept epochs.
 
-    Note: raises as ``result_of`` does.
+    Note: raises as ``read_result`` does.
     """
     file = job.folder / HISTORY
     if not file.exists():
         return None
-    with name_damaged_file(file, _again(job)):
-        epochs, found = read_tracked(file, ids)
-    return epochs, found["weights"]
+    with name_damaged_file(file, _remedy(job)):
+        epochs, history = read_example_history(file, ids)
+    return epochs, history["weights"]
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
         raise ValueError(error.strerror) from error
 
 
-def _require_numbers(found: Any, *names: str) -> None:
-    if not isinstance(found, Mapping):
-        raise TypeError(f"it holds a {type(found).__name__} in place of a mapping")
-    for name in (*names, *found):
-        value = found.get(name)
+def _require_numbers(mapping: Any, *names: str) -> None:
+    if not isinstance(mapping, Mapping):
+        raise TypeError(f"it holds a {type(mapping).__name__} in place of a mapping")
+    for name in (*names, *mapping):
+        value = mapping.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"{name:.50} is {value!r:.50}")
         if name in names and not math.isfinite(value):
             raise ValueError(f"{name} is {value!r:.50}")
 
 
-def _again(job: Job) -> str:
+def _remedy(job: Job) -> str:
     return (
         f"Delete {job.folder / 'result.json'}, then go on with --resume {job.run}: it is made "
         "again from the student's checkpoint."

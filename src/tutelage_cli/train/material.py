@@ -1,4 +1,4 @@
-"""What the students of one seed are trained and judged on."""
+"""Training, held-out and test examples of one seed."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,20 +23,24 @@ from tutelage_cli.data.splits import balanced_rows, limit_rows
 from tutelage_cli.data.text.set_batches import SetBatches
 from tutelage_cli.data.text.text_set import TextParts, TextSet
 from tutelage_cli.train.arms import device_of
-from tutelage_cli.train.classes_left import about_labels, require_classes, require_some_left
+from tutelage_cli.train.class_coverage import (
+    missing_class_notes,
+    require_classes,
+    require_training_examples,
+)
 from tutelage_cli.train.duplicates import Contents, contents_of, without_copies
-from tutelage_cli.train.freeze import Tell, frozen
-from tutelage_cli.train.held_out import of_source
-from tutelage_cli.train.parts import Parts, check_kind, kind_of, read_beside, read_data
-from tutelage_cli.train.settings import TrainSettings, labels_itself
+from tutelage_cli.train.freeze import Notify, frozen_features
+from tutelage_cli.train.held_out import align_classes
+from tutelage_cli.train.parts import Parts, check_kind, kind_of, read_data, read_other_source
+from tutelage_cli.train.settings import TrainSettings, needs_label_file
 from tutelage_cli.train.texts import Data, kind, with_tokens
 
 HELD_OUT = 500
-"""held-out examples, or a fifth of the training set, where the settings do not say"""
+"""default number of held-out examples; at most a fifth of the training set"""
 CROPPED = 4
 """pixels of padding before a random crop"""
 CURVE_IMAGES = 2000
-"""test images, class balanced, that the learning curve is drawn on; the result uses them all"""
+"""test images, class balanced, of the learning curve; the result uses all"""
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,13 @@ class Source:
     given: Tensor | None
     """[N] labels of the training split to train on instead, or None"""
     trusted: Data | None = None
-    """the examples that judge students; None: some of the training split"""
+    """held-out examples; None: some of the training split"""
     contents: Contents | None = None
-    """by which copies are found; None: nobody looks for any"""
+    """by which copies are found; None: they are not looked for"""
 
 
 Examples = TypeVar("Examples", bound=Data)
-Feed = TypeVar("Feed", Batches, SetBatches, FeatureBatches)
+AnyBatches = TypeVar("AnyBatches", Batches, SetBatches, FeatureBatches)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Material(Generic[Examples]):
     """The data of one seed."""
 
     train: Examples
-    """with the labels that the student is shown"""
+    """with the labels that the student is trained on"""
     truth: Tensor | None
     """[N] right labels of the training set; None where no other labels are known"""
     held_out: Examples
@@ -70,11 +74,11 @@ class Material(Generic[Examples]):
 
     @property
     def wrong(self) -> Tensor | None:
-        """[N] where the label shown is not the right one; None where that is not known."""
+        """[N] where the training label is not the right one; None where that is not known."""
         return None if self.truth is None else self.truth != self.train.labels
 
 
-def read_source(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
+def read_source(settings: TrainSettings, notify: Notify = lambda _: None) -> Source:
     """Read the data that the settings name, and check what they ask of it."""
     require_noise(settings.noise_or_default, settings.data)
     reading = Reading(
@@ -84,28 +88,28 @@ def read_source(settings: TrainSettings, tell: Tell = lambda _: None) -> Source:
         settings.ignore_labels,
         settings.image_size,
     )
-    check_kind(settings, of := kind_of(settings))
-    splits = read_data(settings, of, reading)
+    check_kind(settings, data_kind := kind_of(settings))
+    splits = read_data(settings, data_kind, reading)
     given = given_labels(splits.train, settings)
     train, test, notes, trusted = splits.train, splits.test, splits.notes, None
     if settings.test_from is not None:
-        beside = read_beside(settings.test_from, settings, of, reading)
-        notes += _unused(settings.test_from, test)
-        test = of_source("test_from", settings.test_from, beside, train)
+        other = read_other_source(settings.test_from, settings, data_kind, reading)
+        notes += _unused_test_note(settings.test_from, test)
+        test = align_classes("test_from", settings.test_from, other, train)
     if (where := settings.held_out_from) is not None:
-        beside = read_beside(where, settings, of, reading)
-        trusted = of_source("held_out_from", where, beside, train)
+        other = read_other_source(where, settings, data_kind, reading)
+        trusted = align_classes("held_out_from", where, other, train)
     train, test, trusted = _with_tokens(settings, train, test, trusted)
     contents, more = contents_of(train, test, trusted, where)
-    notes += (*about_labels(train, given, trusted), *more)
+    notes += (*missing_class_notes(train, given, trusted), *more)
     source = Source(_parts(train, test, notes), given, trusted, contents)
     if settings.freeze and not isinstance(train, FeatureSet):
-        source = _frozen(source, settings, tell)
+        source = _frozen(source, settings, notify)
     seed_material(source, settings, 0)
     return source
 
 
-def _unused(source: str, test: Data) -> tuple[str, ...]:
+def _unused_test_note(source: str, test: Data) -> tuple[str, ...]:
     if not len(test):
         return ()
     return (
@@ -120,11 +124,11 @@ def _with_tokens(
     parts = [part for part in (train, test, trusted) if isinstance(part, TextSet)]
     if not parts:
         return train, test, trusted
-    made = with_tokens(settings, parts)
-    return made[0], made[1], None if trusted is None else made[2]
+    tokenised = with_tokens(settings, parts)
+    return tokenised[0], tokenised[1], None if trusted is None else tokenised[2]
 
 
-def _frozen(source: Source, settings: TrainSettings, tell: Tell) -> Source:
+def _frozen(source: Source, settings: TrainSettings, notify: Notify) -> Source:
     # with features in place of examples, at least of those that some seed needs
     train, test, notes = source.splits.train, source.splits.test, source.splits.notes
     parts = [p for p in (train, test, source.trusted) if isinstance(p, ImageSet | TextSet)]
@@ -132,9 +136,9 @@ def _frozen(source: Source, settings: TrainSettings, tell: Tell) -> Source:
     for seed in range(settings.seeds):
         needed[torch.cat(_rows_of(source, settings, seed))] = True
     rows = needed.nonzero()[:, 0]
-    made = frozen(settings, parts, device_of(settings), tell, rows)
-    trusted = None if source.trusted is None else made[2]
-    return replace(source, splits=_parts(made[0], made[1], notes), trusted=trusted)
+    features = frozen_features(settings, parts, device_of(settings), notify, rows)
+    trusted = None if source.trusted is None else features[2]
+    return replace(source, splits=_parts(features[0], features[1], notes), trusted=trusted)
 
 
 def _parts(train: Data, test: Data, notes: tuple[str, ...]) -> Parts:
@@ -150,7 +154,7 @@ def _parts(train: Data, test: Data, notes: tuple[str, ...]) -> Parts:
 def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
     """Labels to train on in place of the data's own: from a file, or from people."""
     noise = Noise.parse(settings.noise_or_default)
-    if settings.labels_from is None or labels_itself(settings):
+    if settings.labels_from is None or needs_label_file(settings):
         if noise.kind != HUMAN:
             return None
         if not isinstance(train, ImageSet):
@@ -173,14 +177,14 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
     chosen, rest = _rows_of(source, settings, seed)
     held_out = train.rows(chosen) if source.trusted is None else source.trusted
     right = train.rows(rest)
-    shown = right.labels if source.given is None else source.given[rest]
+    labels = right.labels if source.given is None else source.given[rest]
     noise = Noise.parse(settings.noise_or_default)
     drawn = noise.kind not in ("none", HUMAN)
     if drawn:
-        shown = corrupt(shown, noise_matrix(noise, train.classes), seed=seed)
+        labels = corrupt(labels, noise_matrix(noise, train.classes), seed=seed)
     known = source.given is not None or drawn
     return Material(
-        train=right.with_labels(shown),
+        train=right.with_labels(labels),
         truth=right.labels if known else None,
         held_out=held_out,
         test=source.splits.test,
@@ -188,18 +192,20 @@ def seed_material(source: Source, settings: TrainSettings, seed: int) -> Materia
 
 
 def _rows_of(source: Source, settings: TrainSettings, seed: int) -> tuple[Tensor, Tensor]:
-    # which training examples judge, where others do not, and which are trained on
+    # the rows that are held out, if no other source is, and those that are trained on
     train = source.splits.train
     classes = len(train.classes)
     chosen, rest = torch.arange(0), torch.arange(len(train))
     if source.trusted is None:
         size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
-        require_some_left(train, size, asked=settings.held_out is not None)
+        require_training_examples(train, size, given=settings.held_out is not None)
         chosen, rest = balanced_rows(train.labels, size, classes, seed=seed, keep=1)
     if source.contents is not None:
         numbers, trusted = source.contents
-        judging = numbers[chosen] if trusted is None else trusted
-        rest = without_copies(rest, train, source.contents, judging, settings.held_out_from)
+        held_out_contents = numbers[chosen] if trusted is None else trusted
+        rest = without_copies(
+            rest, train, source.contents, held_out_contents, settings.held_out_from
+        )
     require_classes(train, train.labels[rest], settings)
     if settings.imbalance is not None:
         factor = settings.imbalance
@@ -210,13 +216,13 @@ def _rows_of(source: Source, settings: TrainSettings, seed: int) -> tuple[Tensor
 
 
 @dataclass(frozen=True)
-class Streams(Generic[Feed]):
+class Streams(Generic[AnyBatches]):
     """The batches of one seed."""
 
-    train: Feed
-    held_out: Feed
-    test: Feed
-    curve: Feed
+    train: AnyBatches
+    held_out: AnyBatches
+    test: AnyBatches
+    curve: AnyBatches
     """a part of the test set, for the learning curve"""
 
 
@@ -227,21 +233,23 @@ def open_streams(
     test, rows = material.test, torch.arange(len(material.test))
     if len(test) > CURVE_IMAGES:
         rows = limit_rows(test.labels, CURVE_IMAGES, len(test.classes), seed=0)
-    learned, looked_at = (material.train, material.held_out), (test, test.rows(rows))
+    train_parts, test_parts = (material.train, material.held_out), (test, test.rows(rows))
     size = settings.batch_size
     if isinstance(material.train, TextSet):
-        fed = [SetBatches(part, size, seed, device) for part in (*learned, *looked_at)]
-        return Streams(*fed)
+        text_batches = [
+            SetBatches(part, size, seed, device) for part in (*train_parts, *test_parts)
+        ]
+        return Streams(*text_batches)
     if isinstance(material.train, FeatureSet):
         mean, std = feature_statistics(material.train)
-        parts = (*learned, *looked_at)
+        parts = (*train_parts, *test_parts)
         return Streams(*(FeatureBatches(of, size, seed, mean, std, device) for of in parts))
     mean, std = statistics(material.train)
     batches = partial(Batches, size=size, seed=seed, mean=mean, std=std, device=device)
     augment = _augmentation(settings, material.train)
     return Streams(
-        *(batches(part, augment=augment) for part in learned),
-        *(batches(part, augment=None) for part in looked_at),
+        *(batches(part, augment=augment) for part in train_parts),
+        *(batches(part, augment=None) for part in test_parts),
     )
 
 

@@ -1,4 +1,4 @@
-"""How much memory the training of one student takes, as far as the machine tells."""
+"""Peak memory of a student's training, where the machine reports it."""
 
 import ctypes
 from gc import collect
@@ -7,16 +7,16 @@ from pathlib import Path
 import torch
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-"""Linux: what this process holds, and where the most of it so far is forgotten"""
+"""Linux: the memory of this process, and the file that resets its peak"""
 FORGET_PEAK = "5"
 
 
 class Footprint:
-    """The most that training holds at once, above what was held before the student was made.
+    """Peak memory of training, above that in use before the student was built.
 
-    On a card it is what torch allocates there. On the CPU it is the memory of the process that
-    lies in RAM: student, optimiser, steps and teacher, and what libraries keep for themselves.
-    What earlier work left is given back to the system first, where it can be.
+    On a GPU it is the memory that torch allocates. On the CPU it is the resident memory of the
+    process: student, optimiser, steps and teacher, and buffers of libraries. Free memory of
+    earlier work is returned to the system first, where possible.
 
     Args:
         device: Where the student is trained.
@@ -30,7 +30,7 @@ class Footprint:
         self.held = None if self.held is None else self._now()
 
     def forget(self) -> None:
-        """Forget the peak so far: what comes until now does not count."""
+        """Reset the peak."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)  # starts CUDA, where nothing has yet
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -44,7 +44,7 @@ class Footprint:
             self.held = None
 
     def peak(self) -> int | None:
-        """The peak since it was last forgotten."""
+        """The peak since the last reset; None where the machine does not report it."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) - (self.held or 0)
         peak = _of_process("VmHWM")
@@ -61,5 +61,5 @@ def _of_process(name: str) -> int | None:
         return None
     for line in STATUS.read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith(f"{name}:"):
-            return 1024 * int(line.split()[1])  # stands there in KiB
+            return 1024 * int(line.split()[1])  # in KiB
     return None

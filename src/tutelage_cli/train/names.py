@@ -1,4 +1,4 @@
-"""What ``tutelage train`` trains with, by the names that its command line knows."""
+"""Names of teachers and controls on the command line of ``tutelage train``."""
 
 LEARNING = {
     "margin-loss": "deep-interactions teacher on margin and loss, one hidden layer of 32",
@@ -7,12 +7,12 @@ LEARNING = {
     "curriculum": "a network of the image and of how far training has come",
     "l2t-loss": "dynamic losses: the loss itself is learnt",
 }
-"""teachers that learn, of which a commentary is left, by name as the command line knows them"""
+"""teachers that learn and leave a commentary, by name"""
 OUT_OF_FOLD = "out-of-fold"
 BY_FOLDS = {
     OUT_OF_FOLD: "targets and weights from out-of-fold predictions, learned from there",
 }
-"""teachers that go on from what students of folds predict; a commentary is left"""
+"""teachers that start from out-of-fold predictions and leave a commentary"""
 OLA = "learned-augmentation"
 POLICIES = {
     OLA: "a policy of augmentation that learns at every other step (OLA), wide space",
@@ -21,7 +21,7 @@ POLICIES = {
     "trivial-augment": "one operation at a level drawn anew",
     "auto-augment": "the pairs of operations that were found on CIFAR-10",
 }
-"""policies of augmentation, beside crops and mirrors; of the first a commentary is left"""
+"""policies of augmentation, beside crops and mirrors; the first leaves a commentary"""
 BASELINES = {
     "mentornet-dd": "MentorNet's small recurrent network of loss, label and epoch",
     "mentornet": "MentorNet's predefined weights: loss below its moving 70th percentile",
@@ -30,9 +30,9 @@ BASELINES = {
     "focal": "none; focal loss with gamma 2",
     "gce": "none; generalised cross entropy with q 0.7",
 }
-"""what others do, by name, to compare with in the same run"""
+"""published methods to compare with in the same run, by name"""
 TAUGHT_BY = LEARNING | BY_FOLDS | POLICIES | BASELINES
-"""all of them"""
+"""all teachers by name"""
 CONTROLS = {
     "checked-only": "none; trained on the checked examples alone",
     "fine-tuned": "none; the untaught student, then trained on the checked examples",
@@ -42,7 +42,7 @@ CONTROLS = {
     "forward-corrected": "none; gold loss correction (GLC), checked examples included",
     "cross-fitted": "none; out-of-fold predictions as targets, checked examples included",
 }
-"""what a user would do with the checked examples, by name; trained beside what is taught"""
+"""students that use the checked examples without a teacher, by name"""
 ALL, NONE = "all", "none"
 BY_HELD_OUT = (*LEARNING, *BY_FOLDS, "mentornet-dd")
 LEARNERS = (*BY_HELD_OUT, OLA)
@@ -54,4 +54,4 @@ USED_BY = {
     "teacher_every": LEARNERS,
     "unroll_steps": tuple(name for name in BY_HELD_OUT if name != "loss"),
 }
-"""settings that do nothing without one of some teachers"""
+"""settings and the teachers that use them"""

@@ -1,4 +1,4 @@
-"""The data that settings name: images, texts or feature vectors; other sources like them."""
+"""Reads the data of a study and other sources of the same kind."""
 
 import logging
 from collections.abc import Sequence
@@ -18,7 +18,12 @@ from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named, read
 from tutelage_cli.data.text.own_tables import read_own_texts, text_columns
 from tutelage_cli.data.text.text_set import TextParts
-from tutelage_cli.train.settings import ON_IMAGES, ON_TEXTS, TrainSettings, labels_itself
+from tutelage_cli.train.settings import (
+    IMAGE_SETTINGS,
+    TEXT_SETTINGS,
+    TrainSettings,
+    needs_label_file,
+)
 from tutelage_cli.train.students import require_image_student
 from tutelage_cli.train.texts import require_text_student
 
@@ -26,17 +31,21 @@ _LOG = logging.getLogger(__name__)
 AnyParts = TypeVar("AnyParts", TextParts, FeatureParts)
 Parts = Splits | TextParts | FeatureParts
 Kind = Literal["images", "texts", "features"]
-CALLED: dict[Kind, str] = {"images": "images", "texts": "texts", "features": "feature vectors"}
-FOREIGN: dict[Kind, Sequence[str]] = {
-    "images": (*ON_TEXTS, "feature_column"),
-    "texts": (*ON_IMAGES, "feature_column"),
-    "features": (*ON_IMAGES, *ON_TEXTS, "freeze", "student_weights"),
+KIND_NAMES: dict[Kind, str] = {
+    "images": "images",
+    "texts": "texts",
+    "features": "feature vectors",
 }
-"""settings that say nothing of data of a kind"""
+UNUSED_SETTINGS: dict[Kind, Sequence[str]] = {
+    "images": (*TEXT_SETTINGS, "feature_column"),
+    "texts": (*IMAGE_SETTINGS, "feature_column"),
+    "features": (*IMAGE_SETTINGS, *TEXT_SETTINGS, "freeze", "student_weights"),
+}
+"""settings that do not apply to a kind of data"""
 
 
 def kind_of(settings: TrainSettings) -> Kind:
-    """What the data are."""
+    """The kind of the data."""
     if is_named(settings.data):
         return "images"
     if holds_features(settings.data, settings.feature_column):
@@ -48,20 +57,22 @@ def kind_of(settings: TrainSettings) -> Kind:
     return "images"
 
 
-def check_kind(settings: TrainSettings, of: Kind) -> None:
-    """Refuse settings and students that are of no use with data of a kind."""
-    for name in FOREIGN[of]:
+def check_kind(settings: TrainSettings, kind: Kind) -> None:
+    """Refuse settings and students that do not apply to a kind of data."""
+    for name in UNUSED_SETTINGS[kind]:
         if getattr(settings, name) != getattr(TrainSettings, name):
             about = (
-                "pretrained students" if name in ("freeze", "student_weights") else _about(name)
+                "pretrained students"
+                if name in ("freeze", "student_weights")
+                else _kind_name(name)
             )
             raise UsageError(
-                f"{name} is about {about}, but {settings.data} holds {CALLED[of]}: leave it "
-                "out."
+                f"{name} is about {about}, but {settings.data} holds {KIND_NAMES[kind]}: leave "
+                "it out."
             )
-    if of == "images":
+    if kind == "images":
         require_image_student(settings)
-    elif of == "texts":
+    elif kind == "texts":
         require_text_student(settings)
     elif (student := settings.student or MLP) not in HEADS:
         raise UsageError(
@@ -69,61 +80,65 @@ def check_kind(settings: TrainSettings, of: Kind) -> None:
         )
 
 
-def _about(name: str) -> str:
+def _kind_name(name: str) -> str:
     if name == "feature_column":
-        return CALLED["features"]
-    return "texts" if name in ON_TEXTS else "images"
+        return KIND_NAMES["features"]
+    return "texts" if name in TEXT_SETTINGS else "images"
 
 
-def read_data(settings: TrainSettings, of: Kind, reading: Reading) -> Parts:
+def read_data(settings: TrainSettings, kind: Kind, reading: Reading) -> Parts:
     """The data, texts not yet tokenised."""
     reading = replace(reading, whole=settings.test_from is not None)
     label = settings.label_column if settings.labels_from is None else None
-    if of == "features":
-        itself = labels_itself(settings)
-        return _told(
+    if kind == "features":
+        label_file = needs_label_file(settings)
+        return _log_notes(
             read_features(
                 settings.data,
                 column=settings.feature_column,
-                label_column=settings.label_column if itself else label,
-                labels_from=settings.labels_from if itself else None,
+                label_column=settings.label_column if label_file else label,
+                labels_from=settings.labels_from if label_file else None,
                 reading=reading,
             )
         )
-    if of == "texts":
+    if kind == "texts":
         columns = text_columns(settings.data, settings.text_column)
-        return _told(
+        return _log_notes(
             read_own_texts(settings.data, columns, label_column=label, reading=reading)
         )
     columns = {"image_column": settings.image_column, "label_column": label}
     return read(settings.data, **columns, reading=reading)
 
 
-def _told(parts: AnyParts) -> AnyParts:
-    # as the reader of images tells its notes
+def _log_notes(parts: AnyParts) -> AnyParts:
+    # the reader of images logs its own
     for note in parts.notes:
         _LOG.warning("%s", note)
     return parts
 
 
-def read_beside(source: str, settings: TrainSettings, of: Kind, reading: Reading) -> Parts:
-    """Another source of the same kind, whose columns are called as those of the data are."""
+def read_other_source(
+    source: str, settings: TrainSettings, kind: Kind, reading: Reading
+) -> Parts:
+    """Read another source of the same kind, with the data's names of columns."""
     reading = replace(reading, whole=True)
     label = settings.label_column if settings.labels_from is None else None
-    if of == "features":
+    if kind == "features":
         if not holds_features(source, settings.feature_column):
             raise UsageError(
                 f"{source} holds no feature vectors, but {settings.data} does: give a .npz or "
                 "Parquet file."
             )
         column = settings.feature_column
-        return _told(read_features(source, column=column, label_column=label, reading=reading))
-    if of == "texts":
+        return _log_notes(
+            read_features(source, column=column, label_column=label, reading=reading)
+        )
+    if kind == "texts":
         columns = text_columns(source, settings.text_column)
         if len(columns) != len(text_columns(settings.data, settings.text_column)):
             raise UsageError(
                 f"{source} has {len(columns) or 'no'} columns of texts, unlike "
                 f"{settings.data}: give a .csv or Parquet file with the same columns."
             )
-        return _told(read_own_texts(source, columns, label_column=label, reading=reading))
+        return _log_notes(read_own_texts(source, columns, label_column=label, reading=reading))
     return read(source, reading=reading)

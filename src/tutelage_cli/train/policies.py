@@ -1,4 +1,4 @@
-"""What learned augmentations came to, as the report draws it and a verdict tells it."""
+"""Learned augmentation policies, for the report and in words."""
 
 from collections.abc import Sequence
 
@@ -9,24 +9,24 @@ from tutelage.commentaries import load_commentary
 from tutelage.teachers import LearnedAugmentation
 from tutelage_cli.report import Augmentation
 from tutelage_cli.train.names import OLA
-from tutelage_cli.train.trainee import Job
+from tutelage_cli.train.student_training import Job
 
-NAMED = 3
-"""operations that are named, most and least kept"""
-MOVED = 0.01
-"""how far keep probabilities lie apart, at least, where a policy is called learned"""
+NAMED_OPERATIONS = 3
+"""operations to name, most and least kept"""
+MIN_SPREAD = 0.01
+"""range of keep probabilities from which a policy counts as learned"""
 
 
-def learned_by(jobs: Sequence[Job]) -> tuple[Augmentation, ...]:
-    """The policies that the students of an arm have learned."""
+def learned_policies(jobs: Sequence[Job]) -> tuple[Augmentation, ...]:
+    """The policies that the students of an arm learned."""
     if jobs[0].arm != OLA:
         return ()
     stored = [load_commentary(job.folder / "commentary", nn.Module()) for job in jobs]
-    return (shown(OLA, [of for of in stored if isinstance(of, LearnedAugmentation)]),)
+    return (policy_record(OLA, [of for of in stored if isinstance(of, LearnedAugmentation)]),)
 
 
-def shown(arm: str, teachers: Sequence[LearnedAugmentation]) -> Augmentation:
-    """Policies of one search space as a record that can be drawn."""
+def policy_record(arm: str, teachers: Sequence[LearnedAugmentation]) -> Augmentation:
+    """Policies of one search space as a record of the report."""
     first, policies = teachers[0], [teacher.policy() for teacher in teachers]
     highest = first.space.levels - 1
     level = np.stack([policy.strength @ np.arange(highest + 1) for policy in policies])
@@ -43,17 +43,17 @@ def shown(arm: str, teachers: Sequence[LearnedAugmentation]) -> Augmentation:
     )
 
 
-def told(of: Augmentation) -> str:
-    """Which operations a policy keeps, in words."""
-    keep = of.keep.mean(0)
-    if float(np.ptp(keep)) < MOVED:
-        return f"The policy of {of.arm} is where it started: it has hardly learned yet."
+def describe_policy(policy: Augmentation) -> str:
+    """The operations that a policy keeps most and least, as a sentence."""
+    keep = policy.keep.mean(0)
+    if float(np.ptp(keep)) < MIN_SPREAD:
+        return f"The policy of {policy.arm} is where it started: it has hardly learned yet."
     order = np.argsort(-keep, kind="stable")
     most, least = (
-        ", ".join(f"{of.operations[row]} ({keep[row]:.2f})" for row in rows)
-        for rows in (order[:NAMED], order[::-1][:NAMED])
+        ", ".join(f"{policy.operations[row]} ({keep[row]:.2f})" for row in rows)
+        for rows in (order[:NAMED_OPERATIONS], order[::-1][:NAMED_OPERATIONS])
     )
     return (
-        f"The policy of {of.arm} keeps most often {most}, least often {least}; at first it "
+        f"The policy of {policy.arm} keeps most often {most}, least often {least}; at first it "
         "kept each in half of the cases."
     )

@@ -1,4 +1,4 @@
-"""The report of a finished study, put together from what lies in its folder."""
+"""The content of a finished study's report, read from its folder."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -22,50 +22,50 @@ from tutelage_cli.report import (
     formats,
 )
 from tutelage_cli.runner.run_folder import run_facts
-from tutelage_cli.train.job_files import table_of, tracked_of
+from tutelage_cli.train.job_files import read_example_table, read_weight_history
 from tutelage_cli.train.material import Material
-from tutelage_cli.train.policies import learned_by
+from tutelage_cli.train.policies import learned_policies
 from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.student_training import Job
 from tutelage_cli.train.summary import data_line, report_arms, report_curves
-from tutelage_cli.train.texts import shown
-from tutelage_cli.train.trainee import Job
+from tutelage_cli.train.texts import raw_examples
 
-SHOWN, ALL_SHOWN = 24, 96
-"""most distrusted examples shown as they are: of an arm, and of all arms of a report"""
-LETTERS = 500
-"""of a text that are shown"""
+MAX_PER_ARM, MAX_TOTAL = 24, 96
+"""most distrusted examples shown: of an arm, and of a report"""
+MAX_CHARACTERS = 500
+"""of a text"""
 
 
 def run_content(
     run: Path, settings: TrainSettings, summary: dict[str, Any], material: Material
 ) -> RunContent:
-    """All that the report says."""
+    """The content of the report."""
     taught = settings.arms[1:]
     size = len(material.train), len(material.train.classes)
-    tables = {arm: table_of(Job(run, arm, 0, settings), *size) for arm in taught}
+    tables = {arm: read_example_table(Job(run, arm, 0, settings), *size) for arm in taught}
     tables = {arm: table for arm, table in tables.items() if (table["weight"] != 1).any()}
-    most = min(SHOWN, ALL_SHOWN // max(len(tables), 1))
-    seen = shown(material.train)
+    most = min(MAX_PER_ARM, MAX_TOTAL // max(len(tables), 1))
+    raw = raw_examples(material.train)
     return RunContent(
         title=f"Taught and untaught students on {material.train.name}",
-        command=command(settings),
+        command=command_line(settings),
         data=data_line(summary["data"]),
         classes=material.train.classes,
         arms=report_arms(summary),
         curves=report_curves(run, settings),
         examples=tuple(_examples(arm, table) for arm, table in tables.items()),
         pictures=tuple(
-            _pictures(arm, table, seen, most)
+            _pictures(arm, table, raw, most)
             for arm, table in tables.items()
-            if isinstance(seen, ImageSet)
+            if isinstance(raw, ImageSet)
         ),
         sentences=tuple(
-            _sentences(arm, table, seen, most)
+            _sentences(arm, table, raw, most)
             for arm, table in tables.items()
-            if isinstance(seen, TextSet)
+            if isinstance(raw, TextSet)
         ),
         verdict=tuple(summary["verdict"]),
-        settings={name: _text(value) for name, value in to_plain(settings).items()},
+        settings={name: _format_value(value) for name, value in to_plain(settings).items()},
         environment={name: fact for name, fact in run_facts(run).items() if fact},
         by_class=tuple(
             of
@@ -75,7 +75,7 @@ def run_content(
             )
         ),
         augmentations=tuple(
-            policy for arm in taught for policy in learned_by(_jobs(run, arm, settings))
+            policy for arm in taught for policy in learned_policies(_jobs(run, arm, settings))
         ),
     )
 
@@ -85,15 +85,15 @@ def _jobs(run: Path, arm: str, settings: TrainSettings) -> list[Job]:
 
 
 def _by_class(jobs: Sequence[Job], classes: int) -> Iterator[ClassWeights]:
-    """How an arm weighed each class over the run."""
+    """The mean weight of each class over the run, averaged over seeds."""
     means: list[np.ndarray] = []
     epochs: list[int] = []
     for job in jobs:
-        table = table_of(job, None, classes)
-        kept = tracked_of(job, table["id"])
-        if kept is None:
+        table = read_example_table(job, None, classes)
+        history = read_weight_history(job, table["id"])
+        if history is None:
             return
-        epochs, weights = kept
+        epochs, weights = history
         means.append(class_means(weights, table["given"], classes))
     known = np.isfinite(means)
     sums = np.where(known, means, 0).sum(0)
@@ -110,15 +110,15 @@ def class_means(
     return np.where(rows > 0, sums / np.maximum(rows, 1), np.nan)
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(map(_text, value)) or formats.DASH
+        return ", ".join(map(_format_value, value)) or formats.DASH
     if isinstance(value, float):
         return f"{value:.4g}"
     return formats.DASH if value is None else str(value)
 
 
-def command(settings: TrainSettings) -> str:
+def command_line(settings: TrainSettings) -> str:
     """The command that repeats a run."""
     words = ["tutelage", "train", settings.data]
     defaults = to_plain(TrainSettings())
@@ -149,7 +149,11 @@ def _sentences(arm: str, table: dict[str, np.ndarray], train: TextSet, most: int
     texts, names = train.shown(), train.classes
     items = []
     for row in np.argsort(table["weight"], kind="stable")[:most].tolist():
-        text = texts[row] if len(texts[row]) <= LETTERS else f"{texts[row][:LETTERS]} …"
+        text = (
+            texts[row]
+            if len(texts[row]) <= MAX_CHARACTERS
+            else f"{texts[row][:MAX_CHARACTERS]} …"
+        )
         true = names[int(table["true"][row])] if "true" in table else None
         given, predicted = (names[int(table[of][row])] for of in ("given", "predicted"))
         number, weight, loss = (table[of][row].item() for of in ("id", "weight", "loss"))

@@ -1,4 +1,4 @@
-"""The settings of ``tutelage train``, from which its flags and settings files are made."""
+"""The settings of ``tutelage train``, which define its flags and settings files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,22 +19,22 @@ from tutelage_cli.train.names import ALL, TAUGHT_BY, USED_BY
 
 EMBEDDED = "mnist5k"
 COLOURED_DIGITS = ("coloured-mnist", "digits-on-backgrounds")
-"""made sets in colour whose images must not be mirrored"""
-ON_IMAGES = (
+"""synthetic colour sets whose images must not be mirrored"""
+IMAGE_SETTINGS = (
     "image_column",
     "image_size",
     "augment",
     "broken_images",
     "empty_classes",
 )
-"""settings that are about images alone"""
-ON_TEXTS = ("text_column", "max_length")
-"""settings that are about texts alone"""
+"""settings that apply to images only"""
+TEXT_SETTINGS = ("text_column", "max_length")
+"""settings that apply to texts only"""
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Everything that decides what a run of ``tutelage train`` computes."""
+    """All that determines the result of a run of ``tutelage train``."""
 
     data: Annotated[str, tyro.conf.Positional] = EMBEDDED
     """Where the images come from: mnist5k (5,000 real digits that ship with a package), a set
@@ -72,8 +72,8 @@ class TrainSettings:
     """Train an mlp on the features of the pretrained student, which are computed once."""
 
     tap: str | None = None
-    """Module of the student that the internal-state teacher looks at; what feeds the last
-    linear layer if not given."""
+    """Module of the student whose output the internal-state teacher takes; if not given, the
+    input of the last linear layer."""
 
     level: Literal["free", "centred"] = "free"
     """Whether the level of the weights of margin-loss and internal-state is held: free, as in
@@ -83,11 +83,11 @@ class TrainSettings:
     """Train with this stored commentary instead of learning a teacher."""
 
     label_embedding: Literal["keep", "zero"] = "keep"
-    """Where the commentary was learnt on another number of classes, it is refused; zero: what
-    it knows of classes is zeroed instead."""
+    """A commentary learned on another number of classes is refused; zero: its parameters of
+    classes are zeroed instead."""
 
     metric: Literal["log-likelihood", "expected-accuracy"] = "log-likelihood"
-    """What held-out images judge a taught student by: the log-likelihood or the probability of
+    """Held-out objective that the teacher maximises: the log-likelihood or the probability of
     the right class."""
 
     noise: str | None = None
@@ -101,11 +101,11 @@ class TrainSettings:
     was, the last one smaller by this factor, those between in geometric steps."""
 
     held_out: int | None = None
-    """Images with right labels, class balanced, that judge the student; taken from the training
+    """Images with right labels, class balanced, for the held-out loss; taken from the training
     set and not trained on. If not given, 500, or a fifth of the set where that is less."""
 
     held_out_from: str | None = None
-    """A source like the data, with labels you trust: all of it judges the student in place of
+    """A source like the data, with labels you trust: all of it is held out, in place of
     training examples."""
 
     test_from: str | None = None
@@ -166,7 +166,7 @@ class TrainSettings:
     images, and none for grey ones and for made sets of digits, which no mirror leaves alone."""
 
     epochs: int = 12
-    """Times that every training image is seen."""
+    """Passes over the training set."""
 
     batch_size: int = 100
     """Images per student step."""
@@ -196,7 +196,7 @@ class TrainSettings:
     for learned-augmentation, which augments at one of so many."""
 
     unroll_steps: int = 2
-    """Student steps that the teacher's gradient looks back over."""
+    """Student steps that the teacher's gradient is unrolled over."""
 
     seeds: int = 3
     """How often every student is trained, with seeds 0, 1, ...; the same for every teacher."""
@@ -244,14 +244,14 @@ class TrainSettings:
 
     @property
     def taught(self) -> tuple[str, ...]:
-        """The taught students to train, by the name of what teaches them."""
+        """The arms with a teacher."""
         if self.weights_from is not None:
             return ("weights",)
         return ("commentary",) if self.commentary is not None else self.teacher
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """The students to train: untaught, taught, controls."""
+        """The arms to train: untaught, taught, controls."""
         return ("untaught", *self.taught, *controls_of(self.controls))
 
 
@@ -277,12 +277,12 @@ def _check_labels(settings: TrainSettings) -> None:
         raise UsageError(
             f"--noise {noise} and --labels-from {file} both give the labels: leave one away."
         )
-    if settings.label_column is None and not labels_itself(settings):
+    if settings.label_column is None and not needs_label_file(settings):
         raise UsageError(f"--labels-from {file} needs --label-column: the name of a column.")
 
 
-def labels_itself(settings: TrainSettings) -> bool:
-    """Whether ``labels_from`` is where the data's own labels are: of a .npy file."""
+def needs_label_file(settings: TrainSettings) -> bool:
+    """Whether the data have no labels of their own (.npy files): ``labels_from`` gives them."""
     return Path(settings.data).suffix.casefold() == ".npy"
 
 
@@ -303,8 +303,8 @@ def _check_rates(settings: TrainSettings) -> None:
     for lr in rates:
         require_above_zero("every number of choose_lr", lr)
     if len(rates) == 1 or len(set(rates)) < len(rates):
-        told = " ".join(f"{lr:g}" for lr in rates)
-        raise UsageError(f"choose_lr is {told}; allowed: none, or two and more that differ.")
+        listed = " ".join(f"{lr:g}" for lr in rates)
+        raise UsageError(f"choose_lr is {listed}; allowed: none, or two and more that differ.")
     if rates and settings.lr != TrainSettings.lr:
         raise UsageError("lr and choose_lr both give the learning rate: leave one away.")
 

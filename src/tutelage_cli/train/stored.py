@@ -1,4 +1,4 @@
-"""The settings of a run that exists."""
+"""The settings of an existing run."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tutelage_cli.train.settings import TrainSettings
 
 
 def stored_settings(run: Path) -> TrainSettings:
-    """The settings that a run was begun with.
+    """The settings that a run was started with.
 
     Note: raises ``UsageError`` if there is no run, or its settings are damaged.
     """

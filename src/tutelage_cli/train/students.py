@@ -1,4 +1,4 @@
-"""The student of images that settings name: from the catalogue, a file, a package, a folder."""
+"""Builds students of images: from the catalogue, a file, a package or a folder."""
 
 import importlib.util
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from tutelage_cli.train.settings import TrainSettings
 TORCHVISION, TIMM = "torchvision:", "timm:"
 CODE = ".py:"
 CNN, COLOURED = "cnn", "resnet8"
-"""students of grey and of colour images where the settings name none"""
+"""default students of grey and of colour images"""
 
 
 def image_student_name(settings: TrainSettings, channels: int) -> str:
@@ -42,18 +42,18 @@ def image_student_name(settings: TrainSettings, channels: int) -> str:
 def require_image_student(settings: TrainSettings) -> None:
     """Refuse an unknown student of images, or one that lacks the weights it needs."""
     name, file = settings.student, settings.student_weights
-    own = name is not None and (name == LITE0 or _folder(name) is not None)
-    if file is not None and (name is None or own):
-        way = (
+    has_weights = name is not None and (name == LITE0 or _folder(name) is not None)
+    if file is not None and (name is None or has_weights):
+        remedy = (
             "has its own: leave it out"
-            if own
+            if has_weights
             else "needs --student: the network that they are of"
         )
-        raise UsageError(f"student_weights {file} {way}.")
+        raise UsageError(f"student_weights {file} {remedy}.")
     if name is not None and CODE in name:
-        _code_of(name)
+        _code_path(name)
     if settings.freeze:
-        if file is None and not own and CODE not in (name or ""):
+        if file is None and not has_weights and CODE not in (name or ""):
             raise UsageError(
                 f"freeze is about pretrained students, but {name or 'the default'} has no "
                 f"weights: give --student {LITE0}, a folder of transformers, FILE.py:FUNCTION, "
@@ -64,7 +64,7 @@ def require_image_student(settings: TrainSettings) -> None:
                 f"augment {settings.augment} does nothing to features that are computed once: "
                 "leave it or --freeze out."
             )
-    if name is None or own or name.startswith(TIMM) or CODE in name:
+    if name is None or has_weights or name.startswith(TIMM) or CODE in name:
         return
     require_student(name.removeprefix(TORCHVISION))
 
@@ -76,7 +76,7 @@ def image_student(settings: TrainSettings, images: ImageSet, seed: int) -> nn.Mo
     classes, size = len(images.classes), max(height, width)
     if not _has_backbone(settings, name):
         if CODE in name:
-            return _seeded(seed, lambda: _of_code(name, Images(classes, channels, height)))
+            return _seeded(seed, lambda: _load_code(name, Images(classes, channels, height)))
         plain = name.removeprefix(TORCHVISION)
         return build_student(plain, classes=classes, channels=channels, size=height, seed=seed)
     mean, std = statistics(images)
@@ -96,15 +96,15 @@ def backbone_of(settings: TrainSettings, images: ImageSet) -> Backbone:
         return of_folder(folder)
     if name.startswith(TIMM):
         return of_timm(name.removeprefix(TIMM), file)
-    if of_torchvision_name(name):
+    if is_torchvision_name(name):
         return of_torchvision(name.removeprefix(TORCHVISION), file)
-    of = Images(len(images.classes), channels, height)
-    made = (
-        _of_code(name, of)
+    sizes = Images(len(images.classes), channels, height)
+    student = (
+        _load_code(name, sizes)
         if CODE in name
-        else build_student(name, classes=of.classes, channels=channels, size=height, seed=0)
+        else build_student(name, classes=sizes.classes, channels=channels, size=height, seed=0)
     )
-    network, width, last = headless(made, name)
+    network, width, last = headless(student, name)
     if file is not None:
         load_weights(network, read_state(file), last=last, file=file, name=name)
     return Backbone(network, width, name, None, None, None)
@@ -115,18 +115,18 @@ def _has_backbone(settings: TrainSettings, name: str) -> bool:
     return packaged or settings.student_weights is not None or _folder(name) is not None
 
 
-def of_torchvision_name(name: str) -> bool:
+def is_torchvision_name(name: str) -> bool:
     """Whether a student is torchvision's, with the prefix or without."""
     plain = name in STUDENTS or name.startswith("wrn-") or CODE in name
     return name.startswith(TORCHVISION) or not plain
 
 
 def _folder(name: str) -> Path | None:
-    place = Path(name).expanduser()
-    return place if (place / "config.json").is_file() else None
+    folder = Path(name).expanduser()
+    return folder if (folder / "config.json").is_file() else None
 
 
-def _code_of(name: str) -> tuple[Path, str]:
+def _code_path(name: str) -> tuple[Path, str]:
     path, _, function = name.rpartition(CODE)
     file = Path(f"{path}.py").expanduser()
     if not file.is_file() or not function.isidentifier():
@@ -138,9 +138,9 @@ def _code_of(name: str) -> tuple[Path, str]:
     return file, function
 
 
-def _of_code(name: str, of: Images) -> nn.Module:
-    # what FILE.py:FUNCTION makes, called with classes, channels and size
-    file, function = _code_of(name)
+def _load_code(name: str, sizes: Images) -> nn.Module:
+    # the module that FILE.py:FUNCTION returns, called with classes, channels and size
+    file, function = _code_path(name)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None  # of every name that ends so
@@ -148,16 +148,16 @@ def _of_code(name: str, of: Images) -> nn.Module:
     try:
         spec.loader.exec_module(module)
         build: Any = getattr(module, function, None)
-        made = build(**of._asdict()) if callable(build) else None
+        student = build(**sizes._asdict()) if callable(build) else None
     except Exception as error:
         reason = " ".join(str(error).split())
         raise UsageError(f"student {name} failed: {type(error).__name__}: {reason}") from error
-    if not isinstance(made, nn.Module):
+    if not isinstance(student, nn.Module):
         raise UsageError(
-            f"{function} of {file} gives {type(made).__name__}, not a module: define "
+            f"{function} of {file} gives {type(student).__name__}, not a module: define "
             f"def {function}(classes, channels, size) that returns the student."
         )
-    return made
+    return student
 
 
 def _seeded(seed: int, build: Callable[[], nn.Module]) -> nn.Module:

@@ -1,4 +1,4 @@
-"""A study: every arm with every seed, several students at a time, and what came of it."""
+"""A study: trains every arm with every seed, several at a time, and writes the report."""
 
 import contextlib
 import os
@@ -17,20 +17,20 @@ from tutelage.storage.json_files import write_json
 from tutelage_cli.runner.run_folder import sweep
 from tutelage_cli.runner.workers import keep_loaded
 from tutelage_cli.train.arms import device_of
-from tutelage_cli.train.controls.stages import staged, steps_of
+from tutelage_cli.train.controls.stages import steps_of, training_stages
 from tutelage_cli.train.display import Display
 from tutelage_cli.train.material import Material, Source, open_streams, seed_material
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.trainee import Job
+from tutelage_cli.train.student_training import Job
 from tutelage_cli.train.worker import STOP, as_arrays, train_one
 
 
 def run_study(
     run: Path, settings: TrainSettings, source: Source, display: Display, log_every: int = 0
 ) -> dict[str, Any] | None:
-    """Train all students, going on where an earlier attempt stopped, and write the report."""
+    """Train all students, from their checkpoints if they have any, and write the report."""
     # workers of an earlier run in this process keep the working directory of that time
-    stages = staged(run.absolute(), settings, log_every)
+    stages = training_stages(run.absolute(), settings, log_every)
     jobs = [job for stage in stages for job in stage]
     (run / STOP).unlink(missing_ok=True)
     sweep(run)
@@ -48,26 +48,26 @@ def run_study(
     summary = summarise(run, settings, material)
     write_json(run / "summary.json", summary)
     write(run_content(run, settings, summary, material), run / "report.html")
-    _keep_commentary(run, settings)
+    _copy_commentary(run, settings)
     return summary
 
 
 def _train_all(stages: list[list[Job]], source: Source, settings: TrainSettings) -> bool:
     most = max(map(len, stages))
-    at_once = min(settings.jobs or _default_jobs(settings), most)
-    plain = as_arrays(source)
-    parallel = joblib.Parallel(n_jobs=at_once, initializer=keep_loaded)
+    n_jobs = min(settings.jobs or _default_jobs(settings), most)
+    arrays = as_arrays(source)
+    parallel = joblib.Parallel(n_jobs=n_jobs, initializer=keep_loaded)
     # Workers inherit the mask: an interrupt is for the run's own process.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         parallel.__enter__()
-        if at_once > 1:
-            parallel(joblib.delayed(int)() for _ in range(at_once))
+        if n_jobs > 1:
+            parallel(joblib.delayed(int)() for _ in range(n_jobs))
     finally:
         signal.signal(signal.SIGINT, before)
     try:
         return all(
-            all(parallel(joblib.delayed(train_one)(job, plain) for job in stage))
+            all(parallel(joblib.delayed(train_one)(job, arrays) for job in stage))
             for stage in stages
         )
     finally:
@@ -87,21 +87,21 @@ def _steps(jobs: list[Job], source: Source, settings: TrainSettings) -> dict[Job
 
 @contextlib.contextmanager
 def _stopped_by_interrupt(run: Path) -> Iterator[None]:
-    def ask(*_: object) -> None:
+    def request_stop(*_: object) -> None:
         (run / STOP).touch()
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, ask)
+    before = signal.signal(signal.SIGINT, request_stop)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _keep_commentary(run: Path, settings: TrainSettings) -> None:
-    # that of the first teacher which learns
+def _copy_commentary(run: Path, settings: TrainSettings) -> None:
+    # the commentary of the first teacher that learns
     taught = [Job(run, arm, 0, settings).folder / "commentary" for arm in settings.arms[1:]]
     first = next((folder for folder in taught if folder.exists()), None)
     if first is not None and not (run / "commentary").exists():

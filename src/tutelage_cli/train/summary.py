@@ -1,4 +1,4 @@
-"""What a finished study found: per arm and seed, and in words."""
+"""The summary of a finished study: numbers by arm and seed, and sentences."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,13 +7,13 @@ from typing import Any
 
 from tutelage_cli.report import Arm, Curve
 from tutelage_cli.train.controls.rates import chosen_rate
-from tutelage_cli.train.job_files import history_of, result_of
+from tutelage_cli.train.job_files import read_history, read_result
 from tutelage_cli.train.material import Material
 from tutelage_cli.train.names import CONTROLS, TAUGHT_BY
-from tutelage_cli.train.policies import learned_by, told
+from tutelage_cli.train.policies import describe_policy, learned_policies
 from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.student_training import Job
 from tutelage_cli.train.texts import kind
-from tutelage_cli.train.trainee import Job
 from tutelage_cli.train.verdict import verdict
 
 
@@ -21,7 +21,7 @@ def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[st
     """The content of ``summary.json``."""
     arms = {
         arm: [
-            {"seed": seed, **result_of(Job(run, arm, seed, settings))}
+            {"seed": seed, **read_result(Job(run, arm, seed, settings))}
             for seed in range(settings.seeds)
         ]
         for arm in settings.arms
@@ -30,20 +30,20 @@ def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[st
     for results in arms.values():
         for result, base in zip(results, untaught, strict=True):
             result["ratio"] = result["seconds"] / base["seconds"]
-    said = verdict(arms)
+    lines = verdict(arms)
     for arm, results in arms.items():
-        said += weighed(arm, results)
+        lines += describe_weights(arm, results)
         jobs = [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
-        said += [told(policy) for policy in learned_by(jobs)]
+        lines += [describe_policy(policy) for policy in learned_policies(jobs)]
     facts = describe_data(material, settings)
     if settings.choose_lr:
         jobs = [Job(run, "untaught", seed, settings) for seed in range(settings.seeds)]
         facts["lr"] = [chosen_rate(job) for job in jobs]
-    return {"data": facts, "arms": arms, "verdict": said}
+    return {"data": facts, "arms": arms, "verdict": lines}
 
 
 def describe_data(material: Material, settings: TrainSettings) -> dict[str, Any]:
-    """The data in numbers."""
+    """Names and numbers of the data."""
     train = material.train
     facts: dict[str, Any] = {
         "name": train.name,
@@ -74,17 +74,17 @@ def data_line(facts: dict[str, Any]) -> str:
     if facts["noise"] != "none":
         line += f"; label noise {facts['noise']}"
     if "wrong_labels" in facts:
-        line += f"; {100 * facts['wrong_labels']:.1f}% of the labels shown are wrong"
+        line += f"; {100 * facts['wrong_labels']:.1f}% of the training labels are wrong"
     if "lr" in facts:
         rates = ", ".join(f"{lr:g}" for lr in facts["lr"])
         line += f"; learning rate chosen for each seed: {rates}"
     return line
 
 
-def weighed(arm: str, results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How a teacher weighed wrong labels, in words."""
+def describe_weights(arm: str, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The ratio of wrong labels' weights to right ones', as a sentence."""
     known = all({"weight_right", "weight_wrong"} <= result.keys() for result in results)
-    if arm in CONTROLS or not known or _even(results):
+    if arm in CONTROLS or not known or _uniform(results):
         return []
     right = fmean(result["weight_right"] for result in results)
     if right <= 0:
@@ -93,29 +93,29 @@ def weighed(arm: str, results: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"The teacher {arm} gave wrong labels {share:.2f} times the weight of right ones."]
 
 
-def _even(entries: Sequence[Mapping[str, Any]]) -> bool:
-    # as of a teacher that does not weigh
+def _uniform(entries: Sequence[Mapping[str, Any]]) -> bool:
+    # whether all weights are 1
     return all(e.get(key) == 1 for e in entries for key in ("weight_right", "weight_wrong"))
 
 
 def report_arms(summary: dict[str, Any]) -> tuple[Arm, ...]:
-    """The arms as the report and the terminal show them."""
+    """The arms as records of the report."""
     return tuple(arm_of(name, results) for name, results in summary["arms"].items())
 
 
 def arm_of(name: str, results: Sequence[Mapping[str, Any]]) -> Arm:
-    """One arm as reports show it."""
+    """One arm as a record of the report."""
 
     def each(key: str) -> tuple[float, ...] | None:
         known = name != "untaught" and all(key in result for result in results)
-        known = known and not _even(results)
+        known = known and not _uniform(results)
         return tuple(float(result[key]) for result in results) if known else None
 
-    others = {
+    untrained = {
         "untaught": "none: every example counts the same",
         "weights": "weights of a file, as they are",
     }
-    described = others | CONTROLS | TAUGHT_BY
+    described = untrained | CONTROLS | TAUGHT_BY
     return Arm(
         name=name,
         teacher=described.get(name, "a stored commentary, as it is"),
@@ -142,13 +142,13 @@ def report_curves(run: Path, settings: TrainSettings) -> tuple[Curve, ...]:
 
 
 def _curve(job: Job) -> Curve:
-    history = history_of(job)
+    history = read_history(job)
 
     def each(key: str) -> tuple[float, ...]:
         return tuple(float(entry[key]) for entry in history)
 
     def weights(key: str) -> tuple[float, ...] | None:
-        known = job.arm != "untaught" and "weight_wrong" in history[0] and not _even(history)
+        known = job.arm != "untaught" and "weight_wrong" in history[0] and not _uniform(history)
         return each(key) if known else None
 
     return Curve(

@@ -1,4 +1,4 @@
-"""A study of texts in place of images: its tokens, its batches, its student."""
+"""Studies of texts: tokens and students; names of kinds of examples."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,9 +17,9 @@ from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.students import image_student_name
 
 BAG = "bag"
-"""the student of texts where the settings name none"""
-WORDS = 8000
-"""tokens of the vocabulary that is made of one's own texts"""
+"""the default student of texts"""
+VOCABULARY_SIZE = 8000
+"""tokens of a vocabulary learned from the texts"""
 Data = ImageSet | TextSet | FeatureSet
 
 
@@ -38,24 +38,24 @@ def require_text_student(settings: TrainSettings) -> None:
 
 
 def with_tokens(settings: TrainSettings, parts: Sequence[TextSet]) -> list[TextSet]:
-    """Tokenise texts as their student wants them.
+    """Tokenise texts for their student.
 
-    Note: raises ``UsageError`` where the student's folder will not do.
+    Note: raises ``UsageError`` where the student's folder does not fit.
     """
     if (student := settings.student or BAG) == BAG:
-        return _in_own_words(parts, settings.max_length)
-    return _in_words_of(student, parts, settings.max_length)
+        return _with_own_vocabulary(parts, settings.max_length)
+    return _with_pretrained_tokenizer(student, parts, settings.max_length)
 
 
 def kind(of: Data) -> str:
-    """What examples are, in words."""
+    """The plural noun for examples of a data set."""
     if isinstance(of, FeatureSet):
         return "rows" if of.of is None else kind(of.of)
     return "texts" if isinstance(of, TextSet) else "images"
 
 
-def shown(of: Data) -> Data:
-    """What examples are where they are shown: what their features were computed from."""
+def raw_examples(of: Data) -> Data:
+    """The examples that features were computed from, or the examples themselves."""
     return of.of if isinstance(of, FeatureSet) and of.of is not None else of
 
 
@@ -80,39 +80,45 @@ def text_student(settings: TrainSettings, texts: TextSet, seed: int) -> nn.Modul
         return text_classifier(name, classes=classes)
 
 
-def _in_own_words(parts: Sequence[TextSet], longest: int) -> list[TextSet]:
+def _with_own_vocabulary(parts: Sequence[TextSet], max_length: int) -> list[TextSet]:
     from tutelage_cli.data.text.vocabulary import Vocabulary
 
     sides = parts[0].sides
-    known = Vocabulary.learn((text.casefold() for side in sides for text in side), WORDS)
+    vocabulary = Vocabulary.learn(
+        (text.casefold() for side in sides for text in side), VOCABULARY_SIZE
+    )
 
     def tokens(of: TextSet) -> Tensor:
-        each = [known.encode([t.casefold() for t in side], longest) for side in of.sides]
+        each = [
+            vocabulary.encode([t.casefold() for t in side], max_length) for side in of.sides
+        ]
         rows = [
             [(word, place) for place, side in enumerate(text) for word in side]
             for text in zip(*each, strict=True)
         ]
-        made = torch.zeros(len(rows), 3, max(map(len, rows), default=0), dtype=torch.int32)
+        padded = torch.zeros(len(rows), 3, max(map(len, rows), default=0), dtype=torch.int32)
         for row, text in enumerate(rows):
             words, places = zip(*text, strict=True)
-            made[row, :, : len(text)] = torch.tensor([words, places, [1] * len(text)])
-        return made
+            padded[row, :, : len(text)] = torch.tensor([words, places, [1] * len(text)])
+        return padded
 
-    return _with_tokens(parts, tokens, len(known))
+    return _with_tokens(parts, tokens, len(vocabulary))
 
 
-def _in_words_of(folder: str, parts: Sequence[TextSet], longest: int) -> list[TextSet]:
+def _with_pretrained_tokenizer(
+    folder: str, parts: Sequence[TextSet], max_length: int
+) -> list[TextSet]:
     from tutelage.models.pretrained import refuse_other_tokens, refuse_short, tokenizer_in
     from tutelage.models.text_classifier import text_classifier
     from tutelage_cli.data.text.tokens import tokenised
 
-    place = Path(folder).expanduser()
-    tokenizer = tokenizer_in(place)
-    model = text_classifier(str(place), classes=2).model.eval()
-    refuse_other_tokens(place, model, len(tokenizer), "give a folder with its own tokenizer")
-    refuse_short(place, model, tokenizer, longest, "give a smaller max_length")
+    path = Path(folder).expanduser()
+    tokenizer = tokenizer_in(path)
+    model = text_classifier(str(path), classes=2).model.eval()
+    refuse_other_tokens(path, model, len(tokenizer), "give a folder with its own tokenizer")
+    refuse_short(path, model, tokenizer, max_length, "give a smaller max_length")
     return _with_tokens(
-        parts, lambda of: tokenised(of.sides, tokenizer, longest).inputs, len(tokenizer)
+        parts, lambda of: tokenised(of.sides, tokenizer, max_length).inputs, len(tokenizer)
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a student's training stands between two steps."""
+"""The state of a student's training between two steps."""
 
 import math
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass
 class TrainState:
-    """Where a student's training stands; what a checkpoint holds beside the tutor."""
+    """The state of a student's training; a checkpoint has it beside the tutor's."""
 
     epoch: int = 0
     batch: int = 0
@@ -24,12 +24,12 @@ class TrainState:
     rows: list[float] = field(default_factory=lambda: [0.0, 0.0])
     """how many such rows there were"""
     tracked: Tensor | None = None
-    """[2, N, T] losses and weights of every example, see ``tutelage_cli.train.tracked``"""
+    """[2, N, T] losses and weights of every example, see ``example_history.py``"""
     memory: int | None = None
-    """bytes that training took at most so far; None where that is not known"""
+    """peak of memory so far, bytes; None where that is not known"""
 
     def require_numbers(self) -> None:
-        """Refuse what no training leaves, such as a text or NaN in place of a number."""
+        """Raise ``ValueError`` for values that are no finite numbers."""
         pair = [*self.weights, *self.rows]
         each = [n for entry in self.history for n in entry.values()]
         numbers = [self.seconds, self.loss, *pair, *each, self.memory or 0]
@@ -39,6 +39,6 @@ class TrainState:
             raise ValueError("its sums of this epoch are damaged")
 
     def note_memory(self, peak: int | None) -> None:
-        """Keep the most that training took, over all the processes that went on with it."""
+        """Update the peak of memory, over all processes that trained this student."""
         if peak is not None:
             self.memory = max(peak, self.memory or 0)

@@ -1,4 +1,4 @@
-"""What to do with the checked examples, in one sentence: teach, or the best control."""
+"""The verdict: whether to teach or to take the best control, as a sentence."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -8,7 +8,7 @@ from tutelage_cli.intervals import mean_interval
 from tutelage_cli.train.names import BASELINES, CONTROLS, OLA, POLICIES
 
 UNTAUGHT = "untaught"
-DO = {
+ADVICE = {
     UNTAUGHT: "Train untaught",
     "checked-only": "Train on the checked examples alone",
     "fine-tuned": "Fine-tune",
@@ -18,17 +18,17 @@ DO = {
     "forward-corrected": "Correct",
     "cross-fitted": "Cross-fit",
 }
-"""what to do where an arm without a teacher is best"""
+"""advice where a control is best"""
 BETTER_SEEDS = 5
-"""seeds that are recommended for a verdict"""
+"""seeds recommended for a verdict"""
 OTHERS = {*BASELINES, *POLICIES} - {OLA}
-"""arms of ``--teacher`` that learn nothing from the checked examples, or are others' methods"""
+"""arms of ``--teacher`` that do not learn from the checked examples, or are baselines"""
 
 Results = Sequence[Mapping[str, Any]]
 
 
 def split_arms(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Which arms are judged, and which they are judged against."""
+    """Split arms into those that a verdict is about and their controls."""
     named = list(names)
     controls = [n for n in named if n == UNTAUGHT or n in CONTROLS]
     others = [n for n in named if n in OTHERS]
@@ -43,68 +43,69 @@ def best_control(arms: Mapping[str, Results]) -> str:
 
 
 def verdict(arms: Mapping[str, Results]) -> list[str]:
-    """What to do, and how each taught arm did beside the best control.
+    """The advice, and a comparison of each taught arm with the best control.
 
-    Of several taught arms the one is judged that predicts the checked examples best.
+    Of several taught arms the advice is about the one that predicts the checked examples best.
     """
     taught, _ = split_arms(arms)
     if not taught:
         return []
-    than = best_control(arms)
-    chosen = max(taught, key=lambda name: _by_checked(arms[name]))
-    lines = [_advice(chosen, arms[chosen], than, arms[than])]
-    return lines + [_beside(name, arms[name], than, arms[than]) for name in taught]
+    control = best_control(arms)
+    chosen = max(taught, key=lambda name: _held_out_score(arms[name]))
+    lines = [_advice(chosen, arms[chosen], control, arms[control])]
+    return lines + [_comparison(name, arms[name], control, arms[control]) for name in taught]
 
 
-def _advice(name: str, own: Results, than: str, others: Results) -> str:
-    do = DO.get(than, f"Use {than}")
-    if len(own) < 2:
+def _advice(name: str, taught: Results, control: str, baseline: Results) -> str:
+    advice = ADVICE.get(control, f"Use {control}")
+    score, best = _score(name, taught), _score(control, baseline)
+    if len(taught) < 2:
         return (
-            f"No verdict: one seed says nothing about chance; give --seeds 2 or more, better "
-            f"{BETTER_SEEDS}. Highest control: {_told(than, others)}; {_told(name, own)}."
+            "No verdict: one seed says nothing about chance; give --seeds 2 or more, better "
+            f"{BETTER_SEEDS}. Highest control: {best}; {score}."
         )
-    found = mean_interval(_differences(own, others))
-    interval = f"90% interval {found.low:+.1f} to {found.high:+.1f} over {found.n} seeds"
-    if found.above:
+    gain = mean_interval(_differences(taught, baseline))
+    interval = f"90% interval {gain.low:+.1f} to {gain.high:+.1f} over {gain.n} seeds"
+    if gain.above:
         return (
-            f"Teach: {_told(name, own)} is {found.mean:.1f} points of test accuracy above the "
-            f"best control, {_told(than, others)}; {interval}."
+            f"Teach: {score} is {gain.mean:.1f} points of test accuracy above the best "
+            f"control, {best}; {interval}."
         )
-    if found.below:
+    if gain.below:
         return (
-            f"{do}: {_told(than, others)} is {-found.mean:.1f} points of test accuracy above "
-            f"{_told(name, own)}; {interval} of the taught one less this."
+            f"{advice}: {best} is {-gain.mean:.1f} points of test accuracy above {score}; "
+            f"{interval} of the taught one less this."
         )
     sides = (
-        f"{_told(name, own)} less the best control, {_told(than, others)}: {found.mean:+.1f} "
-        f"points of test accuracy, {interval}."
+        f"{score} less the best control, {best}: {gain.mean:+.1f} points of test accuracy, "
+        f"{interval}."
     )
-    if found.mean >= 0 and _cost(own) < _cost(others):
+    if gain.mean >= 0 and _cost(taught) < _cost(baseline):
         return f"Neither is shown to be better, and teaching is cheaper. {sides}"
-    if _cost(others) <= _cost(own):
-        return f"{do}: neither is shown to be better, and this is cheaper. {sides}"
-    return f"{do}: it has the higher mean, though neither is shown to be better. {sides}"
+    if _cost(baseline) <= _cost(taught):
+        return f"{advice}: neither is shown to be better, and this is cheaper. {sides}"
+    return f"{advice}: it has the higher mean, though neither is shown to be better. {sides}"
 
 
-def _beside(name: str, own: Results, than: str, others: Results) -> str:
-    gains = _differences(own, others)
+def _comparison(name: str, taught: Results, control: str, baseline: Results) -> str:
+    gains = _differences(taught, baseline)
     better = sum(gain > 0 for gain in gains)
     interval = ""
     if len(gains) > 1:
-        found = mean_interval(gains)
-        interval = f", 90% interval {found.low:+.1f} to {found.high:+.1f}"
+        difference = mean_interval(gains)
+        interval = f", 90% interval {difference.low:+.1f} to {difference.high:+.1f}"
     return (
-        f"Taught by {name}: {fmean(gains):+.1f} points of test accuracy over {than}{interval}; "
-        f"better in {better} of {len(gains)} seeds."
+        f"Taught by {name}: {fmean(gains):+.1f} points of test accuracy over {control}"
+        f"{interval}; better in {better} of {len(gains)} seeds."
     )
 
 
-def _told(name: str, results: Results) -> str:
+def _score(name: str, results: Results) -> str:
     return f"{name} ({100 * _mean(results):.1f}%, {_cost(results):.1f} times the time)"
 
 
-def _differences(own: Results, others: Results) -> list[float]:
-    pairs = zip(own, others, strict=True)
+def _differences(taught: Results, baseline: Results) -> list[float]:
+    pairs = zip(taught, baseline, strict=True)
     return [100 * (one["test_accuracy"] - other["test_accuracy"]) for one, other in pairs]
 
 
@@ -116,8 +117,8 @@ def _cost(results: Results) -> float:
     return fmean(result["ratio"] for result in results)
 
 
-def _by_checked(results: Results) -> float:
-    # runs of an earlier release know the accuracy alone
+def _held_out_score(results: Results) -> float:
+    # runs of an earlier release have the accuracy only
     key = "held_out_log_likelihood"
     known = all(key in result for result in results)
     return fmean(result[key if known else "held_out_accuracy"] for result in results)

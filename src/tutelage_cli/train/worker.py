@@ -1,4 +1,4 @@
-"""One student in a worker process, which imports no more than training takes."""
+"""Trains one student in a worker process; imports only what training needs."""
 
 import multiprocessing
 import os
@@ -14,14 +14,14 @@ from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.text.text_set import TextParts, TextSet
 from tutelage_cli.train.material import Source, seed_material
+from tutelage_cli.train.student_training import Job, train_student
 from tutelage_cli.train.texts import Data
-from tutelage_cli.train.trainee import Job, train_student
 
 PARTS = ("train", "test")
 KINDS = {ImageSet: Splits, TextSet: TextParts, FeatureSet: FeatureParts}
-"""what holds both parts, by what they are"""
+"""the type of both parts together, by the type of one"""
 STOP = "stop"
-"""a file of this name in the run's folder ends all its students"""
+"""a file of this name in the run's folder stops all its students"""
 
 
 def train_one(job: Job, plain: dict[str, Any]) -> bool:
@@ -31,7 +31,7 @@ def train_one(job: Job, plain: dict[str, Any]) -> bool:
     parent = None
     if multiprocessing.parent_process() is not None:
         parent = os.getppid()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run's own process asks us to stop
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run's process handles it
 
     def stopped() -> bool:
         orphaned = parent is not None and os.getppid() != parent
@@ -44,7 +44,7 @@ def train_one(job: Job, plain: dict[str, Any]) -> bool:
 
 
 def as_arrays(source: Source) -> dict[str, Any]:
-    """The data as arrays, which joblib maps into every worker instead of copying them there."""
+    """The data as arrays, which joblib memory-maps into every worker."""
     plain: dict[str, Any] = {part: _plain(getattr(source.splits, part)) for part in PARTS}
     plain["given"] = None if source.given is None else source.given.numpy()
     plain["contents"] = source.contents
@@ -71,8 +71,8 @@ def _plain_value(value: Any) -> Any:
     return _plain(value) if isinstance(value, ImageSet | TextSet) else value
 
 
-def _part(made: Any, named: dict[str, Any]) -> Data:
-    return made(**{name: _value(value) for name, value in named.items()})
+def _part(kind: Any, named: dict[str, Any]) -> Data:
+    return kind(**{name: _value(value) for name, value in named.items()})
 
 
 def _value(value: Any) -> Any:

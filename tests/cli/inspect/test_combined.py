@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tutelage_cli.inspect.combined import combined
-from tutelage_cli.inspect.opinions import Judges, Opinions, agrees, scores
+from tutelage_cli.inspect.example_tables import ExampleTable, HeldOutTable, agrees, scores
 
 
 def student(
@@ -15,10 +15,10 @@ def student(
     losses: Sequence[float],
     weights: Sequence[float],
     held_out: Sequence[float] | None = None,
-) -> Opinions:
+) -> ExampleTable:
     """A student with one letter a name, and a letter a class."""
     clean = None if held_out is None else np.array(held_out)
-    return Opinions(
+    return ExampleTable(
         student="s",
         names=list(names),
         ids=list(range(len(names))),
@@ -27,7 +27,7 @@ def student(
         true=None,
         losses=np.array(losses),
         weights=np.array(weights),
-        held_out=None if clean is None else Judges(clean, 1 / (1 + clean)),
+        held_out=None if clean is None else HeldOutTable(clean, 1 / (1 + clean)),
     )
 
 
@@ -36,10 +36,10 @@ def test_labels_are_ordered_by_their_mean_place_whatever_the_level() -> None:
     other = student("abc", "xxx", [1, 2, 3], [0.002, 0.001, 0.0])
     labels = combined([one, other], "weight", max_fpr=0.1, top=1)
     assert labels.names == ["c", "b", "a"]
-    assert labels.standing.tolist() == [0, 0.5, 1]
+    assert labels.mean_rank.tolist() == [0, 0.5, 1]
     assert labels.weights.tolist() == pytest.approx([0.05, 0.2505, 0.451])
     assert labels.distrusted.tolist() == [2, 0, 0]  # the most distrusted one of each
-    assert labels.accused is None
+    assert labels.flagged is None
 
 
 def test_another_label_of_an_example_is_another_label() -> None:
@@ -58,9 +58,9 @@ def test_most_of_the_students_accuse() -> None:
         student("ab", "xx", [0, 0], [1, 1], clean),
     ]
     labels = combined(students, "loss", max_fpr=0.05, top=1)
-    assert labels.accused is not None
+    assert labels.flagged is not None
     assert dict(zip(labels.names, labels.distrusted.tolist(), strict=True)) == {"a": 2, "b": 1}
-    assert dict(zip(labels.names, labels.accused.tolist(), strict=True)) == {
+    assert dict(zip(labels.names, labels.flagged.tolist(), strict=True)) == {
         "a": True,
         "b": False,
     }
@@ -78,7 +78,7 @@ def test_weights_tell_only_where_they_differ_and_held_out_ones_are_known() -> No
     even = student("ab", "xx", [1, 2], [1, 1])
     assert scores([weighing]) == ["weight", "loss"]
     assert scores([even]) == ["loss"]
-    unknown = Judges(np.ones(2), np.full(2, np.nan))
+    unknown = HeldOutTable(np.ones(2), np.full(2, np.nan))
     hidden = student("ab", "xx", [1, 2], [0.4, 0.2])
     object.__setattr__(hidden, "held_out", unknown)
     assert scores([hidden]) == ["loss"]

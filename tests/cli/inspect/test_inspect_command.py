@@ -34,12 +34,12 @@ def test_a_student_of_one_seed_is_told_as_its_table_says(noisy, tmp_path) -> Non
     table = pq.read_table(student / "examples.parquet").to_pydict()
     clean = np.array(pq.read_table(student / "held-out.parquet")["weight"])
     weight, given, true = (np.array(table[k]) for k in ("weight", "given", "true"))
-    accused = np.array([(1 + (clean <= w).sum()) / (1 + len(clean)) <= 0.1 for w in weight])
+    flagged = np.array([(1 + (clean <= w).sum()) / (1 + len(clean)) <= 0.1 for w in weight])
     assert told["students"] == ["margin-loss, seed 1"]
     assert told["labels"] == len(weight) == 36
-    assert told["likely_wrong"] == accused.sum()
+    assert told["likely_wrong"] == flagged.sum()
     wrong = given != true
-    assert told["quality"]["hits"] == (accused & wrong).sum()
+    assert told["quality"]["hits"] == (flagged & wrong).sum()
     assert told["quality"]["wrong"] == wrong.sum()
     order = np.lexsort((-np.array(table["loss"]), weight))
     assert [e["name"] for e in told["examples"]] == [table["name"][n] for n in order[:3]]

@@ -13,11 +13,11 @@ from tutelage_cli.inspect.quality import auroc, known_wrong, quality
 def test_shares_are_those_of_scikit_learn(seed) -> None:
     random = np.random.default_rng(seed)
     wrong, doubts = random.random(90) < 0.3, random.integers(0, 12, 90).astype(float)
-    accused = doubts + 4 * wrong > 9
-    found = quality(accused, wrong)
-    precision, recall, f1, _ = precision_recall_fscore_support(wrong, accused, average="binary")
+    flagged = doubts + 4 * wrong > 9
+    found = quality(flagged, wrong)
+    precision, recall, f1, _ = precision_recall_fscore_support(wrong, flagged, average="binary")
     assert (found.precision, found.recall, found.f1) == pytest.approx((precision, recall, f1))
-    assert found.false_positive_rate == pytest.approx((accused & ~wrong).sum() / (~wrong).sum())
+    assert found.false_positive_rate == pytest.approx((flagged & ~wrong).sum() / (~wrong).sum())
     assert auroc(doubts, wrong) == pytest.approx(roc_auc_score(wrong, doubts))
 
 

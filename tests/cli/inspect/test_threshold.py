@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tutelage_cli.inspect.threshold import by_majority, least_share, limit, p_values
+from tutelage_cli.inspect.threshold import by_majority, limit, p_values, smallest_fpr
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -20,8 +20,8 @@ def test_the_limit_says_the_same_as_the_p_values(share, values) -> None:
     random = np.random.default_rng(values)
     doubts = random.integers(0, values, 400).astype(float)
     clean = random.integers(0, values, 23).astype(float)
-    accused = p_values(doubts, clean) <= share + 1e-12
-    assert np.array_equal(accused, doubts > limit(clean, share))
+    flagged = p_values(doubts, clean) <= share + 1e-12
+    assert np.array_equal(flagged, doubts > limit(clean, share))
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05])
@@ -36,7 +36,7 @@ def test_right_labels_like_the_clean_ones_are_accused_at_the_promised_rate(share
 
 
 def test_fewer_clean_examples_than_the_share_needs_accuse_nothing() -> None:
-    assert least_share(99) == 0.01
+    assert smallest_fpr(99) == 0.01
     doubts = np.full(3, np.inf)
     assert (p_values(doubts, np.zeros(99)) <= 0.01).all()
     assert not (p_values(doubts, np.zeros(98)) <= 0.01).any()
@@ -44,7 +44,7 @@ def test_fewer_clean_examples_than_the_share_needs_accuse_nothing() -> None:
 
 def test_a_majority_is_more_than_half_of_those_who_know_the_label() -> None:
     yes, no = True, False
-    accused = [np.array(says) for says in ([yes, yes, yes], [yes, no], [no])]
+    flagged = [np.array(says) for says in ([yes, yes, yes], [yes, no], [no])]
     places = [np.array(at) for at in ([0, 1, 2], [0, 1], [1])]
     # label 0: 2 of 2; label 1: 1 of 3; label 2: 1 of 1; label 3: nobody
-    assert by_majority(accused, places, 4).tolist() == [yes, no, yes, no]
+    assert by_majority(flagged, places, 4).tolist() == [yes, no, yes, no]

@@ -21,8 +21,8 @@ from pathlib import Path
 import torch
 
 from tests.trained import QUICK, assert_same_run, found, pictures
-from tutelage_cli import cli
-from tutelage_cli.train import study, trainee
+from tutelage_cli import cli, report
+from tutelage_cli.train import student_training
 
 TAUGHT = ["--teacher", "margin-loss", "internal-state", "--noise", "uniform:0.6"]
 Start = Callable[[Sequence[str], int], int]
@@ -40,7 +40,7 @@ def forked(words: Sequence[str], number: int) -> int:
     pid = os.fork()
     if pid == 0:
         if number % 2:
-            trainee.TOLD_EVERY = trainee.SAVED_EVERY = -1.0
+            student_training.POLL_EVERY = student_training.SAVE_EVERY = -1.0
         code = 70
         with contextlib.suppress(BaseException), Path(os.devnull).open("w") as nowhere:
             sys.stdout = nowhere
@@ -119,7 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--processes", action="store_true")
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    study.write = lambda _, path: path.write_text("report")  # drawing takes longer than the run
+    report.write = lambda _, path: path.write_text(
+        "report"
+    )  # drawing takes longer than the run
     pets, whole = pictures(asked.folder / "pets"), asked.folder / "whole"
     options = [*QUICK[2:-1], asked.jobs, "--epochs", asked.epochs, *TAUGHT, "--out"]
     words = ["train", str(pets), *options]

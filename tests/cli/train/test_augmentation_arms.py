@@ -24,10 +24,10 @@ from tutelage.training.tutor import Tutor
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.train import trainee
+from tutelage_cli.train import student_training
 from tutelage_cli.train.arms import build_tutor
 from tutelage_cli.train.names import OLA, POLICIES
-from tutelage_cli.train.policies import shown, told
+from tutelage_cli.train.policies import describe_policy, policy_record
 from tutelage_cli.train.settings import TrainSettings
 
 FLAGS = ["--noise", "uniform:0.6", "--teacher", OLA, "rand-augment"]
@@ -55,7 +55,7 @@ def test_policies_are_told_and_drawn_without_a_word_of_weights(policies):
 
 
 def test_a_policy_that_has_not_moved_is_not_told_by_its_order():
-    assert "is where it started" in told(shown(OLA, [LearnedAugmentation()]))
+    assert "is where it started" in describe_policy(policy_record(OLA, [LearnedAugmentation()]))
 
 
 def test_the_learned_policy_is_the_run_s_commentary_and_moved(policies):
@@ -74,8 +74,8 @@ def test_a_run_stopped_between_a_policy_s_step_and_its_judge_ends_the_same(
     pets, policies, tmp_path, monkeypatch
 ):
     out = tmp_path / "run"
-    monkeypatch.setattr(trainee, "TOLD_EVERY", -1.0)
-    train = trainee.train_student
+    monkeypatch.setattr(student_training, "POLL_EVERY", -1.0)
+    train = student_training.train_student
     begun = []
 
     def stopped_once(job, material, stopped):
@@ -88,7 +88,7 @@ def test_a_run_stopped_between_a_policy_s_step_and_its_judge_ends_the_same(
                 return train(job, material, stopped)
         return train(job, material, stopped)
 
-    monkeypatch.setattr("tutelage_cli.train.study.train_student", stopped_once)
+    monkeypatch.setattr("tutelage_cli.train.worker.train_student", stopped_once)
     assert run("train", pets, *QUICK, *FLAGS, "--seeds", 2, "--out", out).code == 130
     assert not lines_of(out)
     assert run("train", "--resume", out).code == 0

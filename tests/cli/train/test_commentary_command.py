@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from tests.trained import content, one_line, pictures, run, same
 from tutelage.commentaries import load_commentary
 from tutelage.models import build_student
-from tutelage_cli.commentary import course
-from tutelage_cli.commentary.learn import command
+from tutelage_cli.commentary import algorithms
+from tutelage_cli.commentary.learn import command_line
 from tutelage_cli.commentary.settings import LEARNT, LearnSettings
 from tutelage_cli.commentary.show import stand_in
 
@@ -58,7 +58,7 @@ def test_every_teacher_is_learnt_shown_and_trains_another_student(pets, teacher,
 def test_learning_that_was_stopped_ends_as_if_it_had_not_been(pets, monkeypatch, algorithm):
     words = ["--teacher", "blending", "--algorithm", algorithm]
     whole = learnt(pets, "whole", *words)
-    kind = course.COURSES[algorithm]
+    kind = algorithms.ALGORITHMS[algorithm]
     before = kind.round
 
     def stopped(self, number):
@@ -88,7 +88,7 @@ def test_learning_that_was_stopped_ends_as_if_it_had_not_been(pets, monkeypatch,
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
 def test_an_error_in_a_resumed_round_is_shown_as_it_is(pets, monkeypatch, algorithm):
     words = ["--teacher", "loss", "--algorithm", algorithm, "--out", "it"]
-    kind, before = course.COURSES[algorithm], course.COURSES[algorithm].round
+    kind, before = algorithms.ALGORITHMS[algorithm], algorithms.ALGORITHMS[algorithm].round
 
     def failing(self, number):
         if number == 1:
@@ -176,6 +176,6 @@ def test_stored_internal_state_loads_into_a_student_of_the_same_width(pets):
 
 def test_the_command_that_is_kept_names_every_label_to_ignore():
     asked = LearnSettings("my images", ignore_labels=("255", "none"), steps=3)
-    kept = shlex.split(command(asked))
+    kept = shlex.split(command_line(asked))
     assert kept[3:] == ["my images", "--steps", "3", "--ignore-labels", "255", "none"]
-    assert "ignore" not in command(LearnSettings())
+    assert "ignore" not in command_line(LearnSettings())

@@ -9,7 +9,13 @@ from tutelage.crossfit import ForwardCorrected
 from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage_cli.train.controls.rows import Repeated, Targeted, WithChecked, fed, together
+from tutelage_cli.train.controls.rows import (
+    Repeated,
+    Targeted,
+    WithChecked,
+    batches_like,
+    concatenated,
+)
 
 
 def images(*ids: int, names: bool = True) -> ImageSet:
@@ -30,7 +36,7 @@ def pixels(inputs: Tensor) -> list[int]:
 
 
 def test_checked_images_come_after_the_others_under_ids_that_no_other_has() -> None:
-    whole = together(images(3, 5, 4), images(3, 9))
+    whole = concatenated(images(3, 5, 4), images(3, 9))
     assert whole.ids.tolist() == [3, 5, 4, 6, 7]
     assert whole.labels.tolist() == [0, 2, 1, 0, 0]
     assert isinstance(whole, ImageSet)
@@ -43,7 +49,7 @@ def test_texts_of_other_lengths_go_together() -> None:
         labels = torch.tensor([0, 1])
         return TextSet(((words, "b"),), tokens, labels, labels, ("x", "y"), "t", 5, ("1", "2"))
 
-    whole = together(texts("one", 2), texts("two", 4))
+    whole = concatenated(texts("one", 2), texts("two", 4))
     assert isinstance(whole, TextSet)
     assert whole.sides == (("one", "b", "two", "b"),)
     assert whole.tokens.shape == (4, 3, 4)
@@ -73,9 +79,9 @@ def test_targets_stay_with_their_examples(dtype) -> None:
 
 def test_a_single_example_is_trained_on_twice_and_looked_at_once() -> None:
     like = batches(images(*range(6)))
-    assert fed(like, images(2)).count == 2
-    assert fed(like, images(2), alone=True).count == 1
-    assert fed(like, images(2, 3)).count == 2
+    assert batches_like(like, images(2)).count == 2
+    assert batches_like(like, images(2), alone=True).count == 1
+    assert batches_like(like, images(2, 3)).count == 2
 
 
 def test_given_labels_are_corrected_and_checked_ones_are_not() -> None:

@@ -38,12 +38,11 @@ from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import OutOfFoldTargets
 from tutelage.training.tutor import Tutor
+from tutelage_cli import report
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.train import study, trainee
-from tutelage_cli.train.controls import choosing, folds
-from tutelage_cli.train.controls.choosing import Case
-from tutelage_cli.train.controls.courses import course_of
+from tutelage_cli.train import report_content, student_training, worker
+from tutelage_cli.train.controls import folds, tuning
 from tutelage_cli.train.controls.folds import (
     FOLDS,
     PARTS,
@@ -54,10 +53,12 @@ from tutelage_cli.train.controls.folds import (
     conditioned,
     fold_seed,
     folds_of,
-    read_unseen,
+    read_out_of_fold,
     transitions_of,
 )
-from tutelage_cli.train.controls.rows import together
+from tutelage_cli.train.controls.plans import plan_of
+from tutelage_cli.train.controls.rows import concatenated
+from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import open_streams, read_source, seed_material
 from tutelage_cli.train.names import CONTROLS
@@ -245,7 +246,7 @@ def test_settings_are_chosen_by_cross_validated_log_likelihood(controlled, data)
     chosen = content(controlled / "students" / "fine-tuned-seed0" / "chosen.json")
     untaught = checkpoint(controlled / "students" / "untaught-seed0")["tutor"]["student"]
     checked = data.material.held_out
-    course = dict[tuple[float, int], float]()
+    plan = dict[tuple[float, int], float]()
     fold = stratified_folds(checked.labels, 4, seed=mixed_seed(11, 0))
     for rate in (0.3 * RATE, 0.1 * RATE, 0.03 * RATE):
         for steps in (1, 2):
@@ -260,15 +261,15 @@ def test_settings_are_chosen_by_cross_validated_log_likelihood(controlled, data)
                     model, batches(data, others), others.labels, F.cross_entropy, rates=rates
                 )
                 said.append(log_likelihood(model, batches(data, ours)))
-            course[rate, steps] = float(torch.cat(said).mean())
-    best = max(course, key=lambda pair: course[pair])
+            plan[rate, steps] = float(torch.cat(said).mean())
+    best = max(plan, key=lambda pair: plan[pair])
     assert (chosen["lr"], chosen["steps"]) == (pytest.approx(best[0]), best[1])
-    assert chosen["log_likelihood"] == pytest.approx(course[best], rel=1e-4)
+    assert chosen["log_likelihood"] == pytest.approx(plan[best], rel=1e-4)
 
 
 def test_checked_included_trains_on_both(controlled, data) -> None:
     train, checked = data.material.train, data.material.held_out
-    whole = together(train, checked)
+    whole = concatenated(train, checked)
     labels = torch.cat([train.labels, checked.labels])
     model = by_hand(new(), batches(data, whole), labels, F.cross_entropy, rates=schedule())
     assert_trained(controlled, "checked-included", model)
@@ -276,13 +277,13 @@ def test_checked_included_trains_on_both(controlled, data) -> None:
 
 def test_early_stopped_is_the_untaught_student_after_its_best_epoch(controlled, data) -> None:
     train = data.material.train
-    feed, judges = batches(data, train), batches(data, data.material.held_out)
+    feed, held_out = batches(data, train), batches(data, data.material.held_out)
     best: tuple[float, int, nn.Module] = (-np.inf, 0, new())
     for epoch in (1, 2, 3):
         model = by_hand(
             new(), feed, train.labels, F.cross_entropy, rates=schedule()[: 5 * epoch]
         )
-        said = float(log_likelihood(model, judges).mean())
+        said = float(log_likelihood(model, held_out).mean())
         best = max(best, (said, epoch, deepcopy(model)), key=lambda found: found[0])
     assert len(history(controlled / "students" / "early-stopped-seed0")) == best[1]
     assert_trained(controlled, "early-stopped", best[2])
@@ -292,7 +293,7 @@ def of_fold(data: Any, fold: int, arm: str) -> Any:
     """A fold's student of a stage, the training rows of others and of its own."""
     part = folds_of(data.material, 0)
     model = build_student("cnn", classes=3, channels=1, size=16, seed=0)
-    state = checkpoint(data.job.of(arm, fold).folder)["tutor"]["student"]
+    state = checkpoint(data.job.with_arm(arm, fold).folder)["tutor"]["student"]
     model.load_state_dict(state)
     return model, (part != fold).nonzero()[:, 0], (part == fold).nonzero()[:, 0]
 
@@ -311,24 +312,24 @@ def test_a_fold_is_predicted_by_a_student_that_never_saw_it(data) -> None:
     train = data.material.train
     part = folds_of(data.material, 0)
     assert part.bincount().tolist() == [8, 8, 8, 8, 7]
-    unseen = read_unseen(data.job, PLAIN, data.material)
+    out_of_fold = read_out_of_fold(data.job, PLAIN, data.material)
     decay = DECAY * chosen_regime(data.job).decay
     for fold in range(FOLDS):
         others = train.rows((part != fold).nonzero()[:, 0])
         ours = (part == fold).nonzero()[:, 0]
-        seed = fold_seed(data.job.of(PLAIN, fold))
+        seed = fold_seed(data.job.with_arm(PLAIN, fold))
         model = build_student("cnn", classes=3, channels=1, size=16, seed=seed)
         feed, rates = batches(data, others), rates_of_a_fold()
         by_hand(model, feed, others.labels, F.cross_entropy, rates=rates, decay=decay)
         wanted = predicted(model, data, train.rows(ours))
-        torch.testing.assert_close(unseen.train[ours], wanted, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(out_of_fold.train[ours], wanted, rtol=1e-3, atol=1e-4)
 
 
 def test_the_regime_of_folds_is_the_one_that_predicts_given_labels_best(data) -> None:
     train, part, said = data.material.train, folds_of(data.material, 0), []
     ours, others = (part == 0).nonzero()[:, 0], (part != 0).nonzero()[:, 0]
     for place, regime in enumerate(TRIED):
-        seed = fold_seed(data.job.of("fold-trials", place))
+        seed = fold_seed(data.job.with_arm("fold-trials", place))
         model = build_student("cnn", classes=3, channels=1, size=16, seed=seed)
         feed, rates = batches(data, train.rows(others)), rates_of_a_fold()
         labels, decay = train.labels[others], DECAY * regime.decay
@@ -341,7 +342,7 @@ def test_the_regime_of_folds_is_the_one_that_predicts_given_labels_best(data) ->
         said.append(-float(min(at_temperatures)))
     best = max(range(len(said)), key=said.__getitem__)
     assert chosen_regime(data.job) == TRIED[best]
-    stored = content(data.job.of("fold-trials", best).folder / "result.json")
+    stored = content(data.job.with_arm("fold-trials", best).folder / "result.json")
     assert stored["log_likelihood"] == pytest.approx(said[best], abs=1e-4)
 
 
@@ -358,14 +359,16 @@ def test_a_corrected_fold_goes_on_from_the_stage_before_without_its_checked_exam
     data, arm, before
 ) -> None:
     train, checked = data.material.train, data.material.held_out
-    transitions = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
+    transitions = transitions_of(
+        read_out_of_fold(data.job, PLAIN, data.material), data.material
+    )
     if arm == "refined-folds":
-        p = read_unseen(data.job, before, data.material).train
+        p = read_out_of_fold(data.job, before, data.material).train
         joint = p * transitions[:, train.labels].T
         believed = joint / joint.sum(1, keepdim=True)
         transitions = refined(believed, train.labels, transitions)
-    judges = checked_folds_of(data.material, 0)
-    unseen = read_unseen(data.job, arm, data.material)
+    held_out = checked_folds_of(data.material, 0)
+    out_of_fold = read_out_of_fold(data.job, arm, data.material)
     decay = DECAY * chosen_regime(data.job).decay
 
     def loss(logits: Tensor, column: Tensor) -> Tensor:
@@ -373,8 +376,8 @@ def test_a_corrected_fold_goes_on_from_the_stage_before_without_its_checked_exam
 
     for fold in (0, 3):
         model, others, ours = of_fold(data, fold, before)
-        right = checked.rows((judges != fold).nonzero()[:, 0])
-        whole = together(train.rows(others), right)
+        right = checked.rows((held_out != fold).nonzero()[:, 0])
+        whole = concatenated(train.rows(others), right)
         columns = torch.cat([
             transitions.T[train.labels[others]],
             F.one_hot(right.labels, 3).float(),
@@ -382,10 +385,10 @@ def test_a_corrected_fold_goes_on_from_the_stage_before_without_its_checked_exam
         rates = rates_of_a_fold()
         by_hand(model, batches(data, whole), columns, loss, rates=rates, decay=decay)
         wanted = predicted(model, data, train.rows(ours))
-        torch.testing.assert_close(unseen.train[ours], wanted, rtol=1e-3, atol=1e-4)
-        own = (judges == fold).nonzero()[:, 0]
+        torch.testing.assert_close(out_of_fold.train[ours], wanted, rtol=1e-3, atol=1e-4)
+        own = (held_out == fold).nonzero()[:, 0]
         wanted = predicted(model, data, checked.rows(own))
-        torch.testing.assert_close(unseen.checked[own], wanted, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(out_of_fold.checked[own], wanted, rtol=1e-3, atol=1e-4)
 
 
 def confident_learning(p: np.ndarray, given: np.ndarray) -> np.ndarray:
@@ -404,16 +407,18 @@ def test_pruned_trains_on_exactly_the_rows_that_confident_learning_leaves(
     controlled, data
 ) -> None:
     train, checked = data.material.train, data.material.held_out
-    p = read_unseen(data.job, PLAIN, data.material).train.double().numpy()
+    p = read_out_of_fold(data.job, PLAIN, data.material).train.double().numpy()
     wrong = confident_learning(p, train.labels.numpy())
     assert 0 < wrong.sum() < len(wrong)
     table = pq.read_table(controlled / "students" / "pruned-seed0" / "examples.parquet")
     assert [w == 0 for w in table["weight"].to_pylist()] == wrong.tolist()
     left = torch.from_numpy(~wrong).nonzero()[:, 0]
-    case = Case(data.job.of("pruned"), data.material, data.streams, lambda: False)
-    course = course_of(case)
-    seen = {n for epoch in range(3) for b in course.train.epoch(epoch) for n in b.ids.tolist()}
-    whole = together(train.rows(left), checked)
+    case = ControlInputs(
+        data.job.with_arm("pruned"), data.material, data.streams, lambda: False
+    )
+    plan = plan_of(case)
+    seen = {n for epoch in range(3) for b in plan.train.epoch(epoch) for n in b.ids.tolist()}
+    whole = concatenated(train.rows(left), checked)
     assert seen == set(whole.ids.tolist())
     model = by_hand(
         new(), batches(data, whole), whole.labels, F.cross_entropy, rates=schedule()
@@ -425,7 +430,7 @@ def test_transitions_are_the_mean_predictions_of_the_checked_of_each_class(
     controlled, data
 ) -> None:
     stored = [
-        np.load(controlled / "folds" / f"folds-seed0-{fold}" / "unseen.npz")["checked"]
+        np.load(controlled / "folds" / f"folds-seed0-{fold}" / "out-of-fold.npz")["checked"]
         for fold in range(FOLDS)
     ]
     p = np.stack(stored).astype(np.float64).mean(0)
@@ -437,7 +442,7 @@ def test_transitions_are_the_mean_predictions_of_the_checked_of_each_class(
         prior = (1 - kept) * others / others.sum()
         prior[c] = kept
         wanted[c] = (p[labels == c].sum(0) + prior) / ((labels == c).sum() + 1)
-    plain = read_unseen(data.job, PLAIN, data.material)
+    plain = read_out_of_fold(data.job, PLAIN, data.material)
     transitions = transitions_of(plain, data.material, shrinkage=0.0)
     np.testing.assert_allclose(transitions.numpy(), wanted, rtol=1e-5)
     moved = transitions_of(plain, data.material)
@@ -457,27 +462,27 @@ def test_transitions_are_moved_to_the_identity_as_far_as_they_must() -> None:
 
 def test_forward_corrected_descends_the_corrected_loss(controlled, data) -> None:
     train, checked = data.material.train, data.material.held_out
-    plain = read_unseen(data.job, PLAIN, data.material)
+    plain = read_out_of_fold(data.job, PLAIN, data.material)
     transitions = conditioned(transitions_of(plain, data.material, shrinkage=0.0))
     columns = torch.cat([transitions.T[train.labels], F.one_hot(checked.labels, 3).float()])
 
     def loss(logits: Tensor, column: Tensor) -> Tensor:
         return -(logits.softmax(1) * column).sum(1).log().mean()
 
-    whole = together(train, checked)
+    whole = concatenated(train, checked)
     model = by_hand(new(), batches(data, whole), columns, loss, rates=schedule())
     assert_trained(controlled, "forward-corrected", model)
 
 
 def test_cross_fitted_is_distilled_from_the_posterior_of_its_labels(controlled, data) -> None:
     train, checked = data.material.train, data.material.held_out
-    rough = transitions_of(read_unseen(data.job, PLAIN, data.material), data.material)
-    p = read_unseen(data.job, "refined-folds", data.material).train
+    rough = transitions_of(read_out_of_fold(data.job, PLAIN, data.material), data.material)
+    p = read_out_of_fold(data.job, "refined-folds", data.material).train
     transitions = refined(p, train.labels, rough)
     joint = p * transitions[:, train.labels].T
     believed = joint / joint.sum(1, keepdim=True)
     targets = torch.cat([believed, F.one_hot(checked.labels, 3).float()])
-    whole = together(train, checked)
+    whole = concatenated(train, checked)
     model = by_hand(new(), batches(data, whole), targets, F.cross_entropy, rates=schedule())
     assert_trained(controlled, "cross-fitted", model)
     table = pq.read_table(controlled / "students" / "cross-fitted-seed0" / "examples.parquet")
@@ -495,14 +500,14 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, out: Path, steps: int) -> None:
             (out / "stop").touch()
         return step(self, *args)
 
-    monkeypatch.setattr(trainee, "TOLD_EVERY", -1.0)
-    train = study.train_student
+    monkeypatch.setattr(student_training, "POLL_EVERY", -1.0)
+    train = worker.train_student
 
     def armed(*args: Any) -> bool:
         monkeypatch.setattr(Tutor, "step", counted)
         return train(*args)
 
-    monkeypatch.setattr(study, "train_student", armed)
+    monkeypatch.setattr(worker, "train_student", armed)
 
 
 @pytest.mark.parametrize("every", [37, 64])
@@ -513,8 +518,8 @@ def test_stopped_again_and_again_in_controls_is_the_unbroken_run(
     words: list[object] = ["train", pets, *WORDS, "--out", out]
     while True:
         with monkeypatch.context() as patch:
-            patch.setattr(study, "run_content", lambda *_: None)
-            patch.setattr(study, "write", lambda _, path: path.write_text("report"))
+            patch.setattr(report_content, "run_content", lambda *_: None)
+            patch.setattr(report, "write", lambda _, path: path.write_text("report"))
             stop_after(patch, out, every)
             code = run(*words).code
         words = ["train", "--resume", out]
@@ -618,7 +623,7 @@ def test_damaged_predictions_of_a_fold_are_told_in_one_line(
     out = tmp_path / "run"
     shutil.copytree(controlled, out)
     (out / "students" / "pruned-seed0" / "result.json").unlink()
-    file = out / "folds" / "folds-seed0-2" / "unseen.npz"
+    file = out / "folds" / "folds-seed0-2" / "out-of-fold.npz"
     whole = file.read_bytes()
     if damage == "cut":
         file.write_bytes(whole[: len(whole) // 2])
@@ -638,7 +643,7 @@ def test_seeds_have_folds_and_choices_of_their_own(data) -> None:
     other = seed_material(read_source(data.settings), data.settings, 1)
     assert not torch.equal(folds_of(data.material, 0), folds_of(other, 1))
     job = replace(data.job, seed=1)
-    assert job.of(PLAIN, 0).folder != data.job.of(PLAIN, 0).folder
+    assert job.with_arm(PLAIN, 0).folder != data.job.with_arm(PLAIN, 0).folder
 
 
 def test_every_arm_of_a_seed_gets_the_rate_that_the_checked_examples_choose(
@@ -692,14 +697,14 @@ def full_disk() -> None:
 
 @pytest.mark.parametrize(
     ("module", "call"),
-    [(folds, 3), (choosing, 1), (trainee, 2)],
+    [(folds, 3), (tuning, 1), (student_training, 2)],
     ids=["fold", "choice", "best"],
 )
 def test_a_full_disk_in_a_control_is_told_and_the_run_goes_on(
     controlled, pets, tmp_path, monkeypatch, module, call
 ) -> None:
     out = tmp_path / "run"
-    name = "save_checkpoint" if module is trainee else "write_json"
+    name = "save_checkpoint" if module is student_training else "write_json"
     monkeypatch.setattr(module, name, at_call(getattr(module, name), call, full_disk))
     one_line(run("train", pets, *WORDS, "--out", out), "No space left on device", out)
     monkeypatch.undo()
@@ -731,13 +736,13 @@ def test_the_teacher_of_out_of_fold_predictions_starts_at_their_closed_form(
     settings = from_plain(TrainSettings, content(out / "settings.json"))
     material = seed_material(read_source(settings), settings, 0)
     job = Job(out, "out-of-fold", 0, settings)
-    unseen = read_unseen(job, "refined-folds", material)
+    out_of_fold = read_out_of_fold(job, "refined-folds", material)
     own = load_commentary(out / "students" / "out-of-fold-seed0" / "commentary", new())
     assert isinstance(own, OutOfFoldTargets)
-    rough = transitions_of(read_unseen(job, PLAIN, material), material)
+    rough = transitions_of(read_out_of_fold(job, PLAIN, material), material)
     train = material.train
-    transitions = refined(unseen.train, train.labels, rough)
-    joint = unseen.train * transitions[:, train.labels].T
+    transitions = refined(out_of_fold.train, train.labels, rough)
+    joint = out_of_fold.train * transitions[:, train.labels].T
     believed = joint / joint.sum(1, keepdim=True)
     start = 0.08 * F.one_hot(train.labels, 3) + 0.92 * believed
     order = train.ids.argsort()

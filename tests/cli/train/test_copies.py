@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.trained import QUICK, content, one_line, pictures, run
-from tutelage_cli.commentary.learn import _opened
+from tutelage_cli.commentary.learn import _open
 from tutelage_cli.commentary.settings import LearnSettings
 from tutelage_cli.train.check import fingerprint
 from tutelage_cli.train.material import read_source, seed_material
@@ -34,7 +34,7 @@ def test_copies_of_held_out_pictures_are_left_out_and_counted(pets, tmp_path, ca
     assert not trusted & set(material.train.contents())
     gone = 48 - len(material.train)
     assert 0 < gone <= 8  # some of the eight are in the test part
-    told = [note for note in source.splits.notes if "which judge students" in note]
+    told = [note for note in source.splits.notes if "which are held out" in note]
     assert told[0].startswith(f"{gone} of the 48 training images of {pets.name} are")
     tested = sum(content in trusted for content in material.test.contents())
     assert gone + tested == 8
@@ -86,7 +86,7 @@ def test_copies_of_what_is_held_out_of_the_set_itself_are_not_trained_on(pets, t
 
 def test_learning_a_commentary_does_the_same(pets, tmp_path):
     root = twins(pets, tmp_path / "twins")
-    _, streams = _opened(LearnSettings(data=str(root), held_out=15, batch_size=8))
+    _, streams = _open(LearnSettings(data=str(root), held_out=15, batch_size=8))
     held_out, train = (
         set(part.images.contents()) for part in (streams.held_out, streams.train)
     )

@@ -22,8 +22,8 @@ from tests.trained import (
     unfinished,
 )
 from tutelage.commentaries import commentary
-from tutelage_cli.train import evaluation as judgement
-from tutelage_cli.train import study
+from tutelage_cli import report
+from tutelage_cli.train import evaluation, report_content, study
 
 LEARN = ["--steps", "2", "--rounds", "2", "--batch-size", "8", "--held-out", "9"]
 
@@ -32,8 +32,8 @@ LEARN = ["--steps", "2", "--rounds", "2", "--batch-size", "8", "--held-out", "9"
 def _report_in_a_word() -> Iterator[None]:
     """Drawing the report takes longer than a quick run, and other tests look at it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "run_content", lambda *_: None)
-        patch.setattr(study, "write", lambda _, path: path.write_text("report"))
+        patch.setattr(report_content, "run_content", lambda *_: None)
+        patch.setattr(report, "write", lambda _, path: path.write_text("report"))
         yield
 
 
@@ -74,11 +74,11 @@ def test_a_checkpoint_without_room_is_told_and_the_run_goes_on(trained, pets, tm
 
 
 MOMENTS: dict[str, tuple[object, str, Any]] = {
-    "examples": (judgement.pq, "write_table", no_room_as_arrow_says_it),
+    "examples": (evaluation.pq, "write_table", no_room_as_arrow_says_it),
     "commentary": (commentary, "write_atomically", no_room),
-    "result": (judgement, "write_json", no_room),
+    "result": (evaluation, "write_json", no_room),
     "summary": (study, "write_json", no_room),
-    "report": (study, "write", no_room),
+    "report": (report, "write", no_room),
 }
 
 

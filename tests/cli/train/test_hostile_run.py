@@ -14,13 +14,19 @@ from tests.hostile import changed_bytes, changed_json, changed_value
 from tests.trained import assert_same_run, one_line, run, unfinished
 from tutelage.errors import UsageError
 from tutelage.storage.checkpoint import save_checkpoint
+from tutelage_cli import report
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.runner.run_folder import run_settings
-from tutelage_cli.train import study, trainee
-from tutelage_cli.train.job_files import history_of, result_of, table_of, tracked_of
+from tutelage_cli.train import student_training
+from tutelage_cli.train.job_files import (
+    read_example_table,
+    read_history,
+    read_result,
+    read_weight_history,
+)
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.trainee import Job, train_student
+from tutelage_cli.train.student_training import Job, train_student
 
 STUDENT = "margin-loss-seed0"
 
@@ -28,7 +34,7 @@ STUDENT = "margin-loss-seed0"
 @pytest.fixture(autouse=True)
 def _report_in_a_word() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "write", lambda _, path: path.write_text("report"))
+        patch.setattr(report, "write", lambda _, path: path.write_text("report"))
         yield
 
 
@@ -45,12 +51,12 @@ def refused(act: Callable[[], object], file: Path) -> bool:
 
 
 LEFT = {
-    "result.json": (changed_json, lambda job: result_of(job)),
-    "metrics.jsonl": (changed_bytes, lambda job: history_of(job)),
-    "examples.parquet": (changed_bytes, lambda job: table_of(job, 39, 3)),
+    "result.json": (changed_json, lambda job: read_result(job)),
+    "metrics.jsonl": (changed_bytes, lambda job: read_history(job)),
+    "examples.parquet": (changed_bytes, lambda job: read_example_table(job, 39, 3)),
     "history.parquet": (
         changed_bytes,
-        lambda job: tracked_of(job, table_of(job, 39, 3)["id"]),
+        lambda job: read_weight_history(job, read_example_table(job, 39, 3)["id"]),
     ),
 }
 
@@ -113,7 +119,7 @@ def changed_state(state: Any, draw: random.Random) -> Any:
 
 @pytest.mark.filterwarnings("ignore")  # of odd shapes
 def test_no_content_of_a_checkpoint_does_harm(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(trainee, "TOLD_EVERY", -1.0)
+    monkeypatch.setattr(student_training, "POLL_EVERY", -1.0)
     settings = from_plain(TrainSettings, run_settings(trained))
     material = seed_material(read_source(settings), settings, 0)
     job, draw, count = Job(tmp_path / "run", "margin-loss", 0, settings), random.Random(0), 0

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from tests.trained import QUICK, lines, one_line, pictures, run, students, unchecked
-from tutelage_cli.train import study, trainee
+from tutelage_cli.train import student_training, study
 from tutelage_cli.train.check import check
 from tutelage_cli.train.material import seed_material
 from tutelage_cli.train.settings import TrainSettings
@@ -28,7 +28,7 @@ def board(monkeypatch) -> list["Board"]:
     module = ModuleType("tensorboard")
     module.__spec__ = ModuleSpec("tensorboard", None)
     monkeypatch.setitem(sys.modules, "tensorboard", module)
-    monkeypatch.setattr(trainee, "TensorBoard", Board)
+    monkeypatch.setattr(student_training, "TensorBoard", Board)
     Board.opened.clear()
     return Board.opened
 
@@ -75,11 +75,13 @@ def test_a_student_that_goes_on_tells_the_steps_that_are_left(tmp_path, board, m
     pets = pictures(tmp_path / "pets")
     settings = TrainSettings(str(pets), epochs=2, held_out=9, batch_size=8)
     material = seed_material(check(settings), settings, 0)
-    job = trainee.Job(tmp_path, "margin-loss", 0, settings, log_every=1)
-    monkeypatch.setattr(trainee, "TOLD_EVERY", -1.0)  # looks for the stop after every step
+    job = student_training.Job(tmp_path, "margin-loss", 0, settings, log_every=1)
+    monkeypatch.setattr(
+        student_training, "POLL_EVERY", -1.0
+    )  # looks for the stop after every step
     asked = iter([False, False, True])
-    assert not trainee.train_student(job, material, lambda: next(asked))
-    assert trainee.train_student(job, material, lambda: False)
+    assert not student_training.train_student(job, material, lambda: next(asked))
+    assert student_training.train_student(job, material, lambda: False)
     first, second = board
     assert list(first.told) == [1, 2, 3]
     assert second.from_step == 4

@@ -13,7 +13,7 @@ from tutelage_cli.commentary.display import Rounds
 from tutelage_cli.terminal import Pace, clock, listed
 from tutelage_cli.train.display import Display, figures
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.trainee import Job
+from tutelage_cli.train.student_training import Job
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -115,7 +115,7 @@ def test_rounds_are_told_with_the_loss_and_some_are_left_out(tmp_path) -> None:
         console = Console(file=file, force_terminal=terminal, width=80)
         with Rounds(console, 40) as rounds:
             for number in range(1, 41):
-                rounds.tell(number, 1 / number)
+                rounds.update(number, 1 / number)
         file.close()
         text = (tmp_path / "out").read_text(encoding="utf-8")
         assert "held-out loss 0.0250" in text
@@ -141,8 +141,8 @@ def test_a_commentary_and_the_names_are_told_as_json(pets, tmp_path) -> None:
     assert [point.step for point in points] == [1, 2]
     assert [point.value for point in points] == pytest.approx(found["held_out_loss"])
     shown = json.loads(run("commentary", "show", out, "--json").out)
-    assert any("LossWeigher" in line for line in shown["told"])
-    assert not any("ignore" in line for line in shown["told"])
+    assert any("LossWeigher" in line for line in shown["lines"])
+    assert not any("ignore" in line for line in shown["lines"])
     names = json.loads(run("list", "--json").out)
     assert "margin-loss" in names["teachers"]
     assert "cnn" in names["students"]

@@ -21,9 +21,9 @@ from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage_cli.train.freeze import extractor, frozen
+from tutelage_cli.train.freeze import extractor, frozen_features
 from tutelage_cli.train.material import read_source, seed_material
-from tutelage_cli.train.report_content import command
+from tutelage_cli.train.report_content import command_line
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.students import image_student
 from tutelage_cli.train.texts import student_name
@@ -141,7 +141,7 @@ def texts_in(of: FeatureSet) -> TextSet:
 
 
 def features_of(settings: TrainSettings, of: ImageSet) -> torch.Tensor:
-    (found,) = frozen(settings, [of], CPU, lambda _: None)
+    (found,) = frozen_features(settings, [of], CPU, lambda _: None)
     return found.features
 
 
@@ -310,7 +310,7 @@ def test_features_do_not_depend_on_the_batch(coloured, squeezed, monkeypatch):
     images = load(str(coloured)).train
     settings = TrainSettings(str(coloured), student=SHUFFLE, student_weights=squeezed)
     whole = features_of(settings, images)
-    monkeypatch.setattr("tutelage_cli.train.freeze.AT_ONCE", 3)
+    monkeypatch.setattr("tutelage_cli.train.freeze.BATCH_SIZE", 3)
     by = extractor(settings, images)
     assert torch.allclose(by.features(images.images, CPU), whole, rtol=1e-4, atol=1e-5)
     alone = by.features(images.images[5:6], CPU)
@@ -507,4 +507,4 @@ def test_the_default_student_depends_on_the_channels_alone(coloured):
 
 def test_the_report_repeats_the_flags_of_a_frozen_student():
     settings = TrainSettings("pets", student="efficientnet-lite0", freeze=True)
-    assert command(settings) == "tutelage train pets --student efficientnet-lite0 --freeze"
+    assert command_line(settings) == "tutelage train pets --student efficientnet-lite0 --freeze"

@@ -29,27 +29,28 @@ from tests.trained import (
 )
 from tutelage.storage.atomic_files import write_atomically
 from tutelage.training.tutor import Tutor
-from tutelage_cli.train import study, trainee
+from tutelage_cli import report
+from tutelage_cli.train import report_content, student_training, study, worker
 
 
 @pytest.fixture(autouse=True)
 def _report_in_a_word() -> Iterator[None]:
     """Drawing the report takes longer than a quick run, and other tests look at it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "run_content", lambda *_: None)
-        patch.setattr(study, "write", lambda _, path: path.write_text("report"))
+        patch.setattr(report_content, "run_content", lambda *_: None)
+        patch.setattr(report, "write", lambda _, path: path.write_text("report"))
         yield
 
 
 def in_training(monkeypatch: pytest.MonkeyPatch, target: object, name: str, to: Any) -> None:
     """Patch when the first student is about to be trained, not for what is tried before."""
-    train = study.train_student
+    train = worker.train_student
 
     def train_patched(*args: Any) -> bool:
         monkeypatch.setattr(target, name, to)
         return train(*args)
 
-    monkeypatch.setattr(study, "train_student", train_patched)
+    monkeypatch.setattr(worker, "train_student", train_patched)
 
 
 @pytest.fixture
@@ -57,7 +58,9 @@ def acting(monkeypatch) -> Callable[[int, Callable[[], object]], None]:
     """Something happens just before a step of the 30 that three students take, from 1."""
 
     def at_step(number: int, act: Callable[[], object]) -> None:
-        monkeypatch.setattr(trainee, "TOLD_EVERY", -1.0)  # looks for the stop after every step
+        monkeypatch.setattr(
+            student_training, "POLL_EVERY", -1.0
+        )  # looks for the stop after every step
         in_training(monkeypatch, Tutor, "step", at_call(Tutor.step, number, act))
 
     return at_step
@@ -106,7 +109,7 @@ def test_interrupted_in_training_saves_at_once_and_says_how_to_continue(
     assert f"tutelage train --resume {out}" in answer.out
     stored = checkpoint(out / "students" / "margin-loss-seed0")
     assert stored["tutor"]["steps"] == 8
-    assert (stored["standing"]["epoch"], stored["standing"]["batch"]) == (1, 3)
+    assert (stored["state"]["epoch"], stored["state"]["batch"]) == (1, 3)
     assert not (out / "students" / "internal-state-seed0").exists()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     monkeypatch.undo()
@@ -122,7 +125,9 @@ def test_full_disk_is_told_in_one_line_and_the_run_goes_on(
     trained, pets, tmp_path, monkeypatch
 ):
     out = tmp_path / "run"
-    monkeypatch.setattr(trainee, "write_atomically", at_call(write_atomically, 3, full_disk))
+    monkeypatch.setattr(
+        student_training, "write_atomically", at_call(write_atomically, 3, full_disk)
+    )
     answer = run("train", pets, *QUICK, *TAUGHT, "--out", out)
     one_line(answer, "No space left on device", out)
     monkeypatch.undo()
@@ -185,7 +190,7 @@ def test_damaged_checkpoint_is_told_in_one_line(trained, tmp_path, damage):
     file = unfinished(trained, out, "margin-loss-seed0") / "checkpoint" / "state.pt"
     whole, marker = file.read_bytes(), tmp_path / "marker"
     if damage in ("list", "keys"):
-        torch.save([1] if damage == "list" else {"tutor": {}, "standing": {}}, file)
+        torch.save([1] if damage == "list" else {"tutor": {}, "state": {}}, file)
     else:
         file.write_bytes({
             "cut": whole[: len(whole) // 2],
@@ -244,9 +249,9 @@ import os, signal, sys
 from pathlib import Path
 import safetensors.torch
 from tests.trained import at_call
-from tutelage_cli import cli
+from tutelage_cli import cli, report
 from tutelage.commentaries import commentary
-from tutelage_cli.train import evaluation as judgement, study, trainee
+from tutelage_cli.train import evaluation, student_training, study, worker
 from tutelage.training.tutor import Tutor
 
 def die():
@@ -264,24 +269,24 @@ MOMENTS = [
     (Tutor, "step", at_call(Tutor.step, 8, die)),
     (os, "fsync", at_call(os.fsync, 1, die)),  # a file lies there but has not its name
     (os, "replace", at_call(os.replace, 2, die)),
-    (judgement.pq, "write_table", die_in_writing),
+    (evaluation.pq, "write_table", die_in_writing),
     (commentary, "write_json", at_call(commentary.write_json, 1, die)),
-    (judgement, "write_json", at_call(judgement.write_json, 1, die)),
+    (evaluation, "write_json", at_call(evaluation.write_json, 1, die)),
     (study, "write_json", at_call(study.write_json, 1, die)),
-    (study, "write", at_call(study.write, 1, die)),
+    (report, "write", at_call(report.write, 1, die)),
     (study.shutil, "copytree", die_in_copying),  # of the commentary
 ]
 
 def arm(moment):
     # What is tried before training does not count.
-    train = study.train_student
+    train = worker.train_student
     def armed(*args):
         setattr(*moment)
         return train(*args)
-    if moment[0] in (study, study.shutil):
+    if moment[0] in (report, study, study.shutil):
         setattr(*moment)
     else:
-        study.train_student = armed
+        worker.train_student = armed
 
 def child(words, moment):
     pid = os.fork()
@@ -292,9 +297,9 @@ def child(words, moment):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 run, warm, *words = sys.argv[1:]
-write, study.write = study.write, lambda *_: None  # no child could draw if this process had
+write, report.write = report.write, lambda *_: None  # no child could draw if this process had
 assert cli.main([*words[:-1], warm]) == 0  # what is imported late is then there in all children
-study.write = write
+report.write = write
 codes = []
 for moment in MOMENTS:
     codes.append(child(words, moment))

@@ -284,7 +284,9 @@ def test_human_labels_are_trained_on_and_counted_against_the_datas_own(halves, t
     wrong = fmean(human[i] != names[i] for i in table["id"].to_pylist())
     assert facts["wrong_labels"] == pytest.approx(wrong)
     assert facts["labels"] == f"worse of {root / 'human.csv'}"
-    assert f"{100 * wrong:.1f}% of the labels shown are wrong" in " ".join(answer.out.split())
+    assert f"{100 * wrong:.1f}% of the training labels are wrong" in " ".join(
+        answer.out.split()
+    )
 
 
 def test_commentary_is_trained_with_as_it_is(trained, pets, tmp_path):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tutelage_cli.train.controls import courses, selection
-from tutelage_cli.train.controls.folds import Unseen, calibrated
-from tutelage_cli.train.controls.selection import WAYS, Selected, select, worse
+from tutelage_cli.train.controls import plans, selection
+from tutelage_cli.train.controls.folds import OutOfFold, calibrated
+from tutelage_cli.train.controls.selection import METHODS, Selected, select, worse
 
 LABELS = torch.arange(24) % 3
 
@@ -29,20 +29,22 @@ def selected(monkeypatch, tmp_path, said: dict[str, Tensor], labels: Tensor = LA
         held_out=SimpleNamespace(labels=labels),
         train=SimpleNamespace(labels=torch.tensor([0, 1, 2] * 2)),
     )
-    by_arm = {WAYS[way]: Unseen(train, p, p, 1.0) for way, p in said.items()}
-    monkeypatch.setattr(selection, "read_unseen", lambda _, arm, __: by_arm[arm])
+    by_arm = {METHODS[method]: OutOfFold(train, p, p, 1.0) for method, p in said.items()}
+    monkeypatch.setattr(selection, "read_out_of_fold", lambda _, arm, __: by_arm[arm])
     case: Any = SimpleNamespace(material=material, job=SimpleNamespace(folder=tmp_path))
     found = select(case)
     assert found.seconds == 4
-    return found.way
+    return found.method
 
 
 def of(*counts: int) -> dict[str, Tensor]:
-    return {way: predictions(list(range(n))) for way, n in zip(WAYS, counts, strict=True)}
+    return {
+        method: predictions(list(range(n))) for method, n in zip(METHODS, counts, strict=True)
+    }
 
 
 @pytest.mark.parametrize(
-    ("right", "way"),
+    ("right", "method"),
     [
         ((12, 12, 12, 12), "two rounds"),
         ((12, 14, 18, 20), "two rounds"),
@@ -53,21 +55,21 @@ def of(*counts: int) -> dict[str, Tensor]:
     ],
 )
 def test_the_last_way_is_taken_that_is_not_shown_to_be_worse(
-    monkeypatch, tmp_path, right, way
+    monkeypatch, tmp_path, right, method
 ) -> None:
-    assert selected(monkeypatch, tmp_path, of(*right)) == way
+    assert selected(monkeypatch, tmp_path, of(*right)) == method
 
 
 def test_how_sure_a_way_is_does_not_count(monkeypatch, tmp_path) -> None:
     said = of(18, 18, 18, 18)
     said["two rounds"] = predictions(list(range(18)), sure=0.999)
     assert selected(monkeypatch, tmp_path, said) == "two rounds"
-    one, other = (calibrated(said[way], LABELS) for way in ("untaught", "two rounds"))
+    one, other = (calibrated(said[method], LABELS) for method in ("untaught", "two rounds"))
     assert float(one.mean()) == pytest.approx(float(other.mean()), abs=5e-3)
 
 
 def test_a_single_checked_example_judges_nothing(monkeypatch, tmp_path) -> None:
-    said = {way: predictions([0, 1])[:1] for way in WAYS}
+    said = {method: predictions([0, 1])[:1] for method in METHODS}
     said["two rounds"] = predictions([])[:1]
     assert selected(monkeypatch, tmp_path, said, LABELS[:1]) == "two rounds"
 
@@ -80,14 +82,14 @@ def test_worse_is_by_more_than_two_standard_errors_of_paired_differences() -> No
     assert worse(other + gains - 2.02 * error, other)
 
 
-@pytest.mark.parametrize("way", ["untaught", "fine-tuned"])
-def test_what_is_fallen_back_on_is_trained_as_the_control_is(monkeypatch, way) -> None:
+@pytest.mark.parametrize("method", ["untaught", "fine-tuned"])
+def test_what_is_fallen_back_on_is_trained_as_the_control_is(monkeypatch, method) -> None:
     start = SimpleNamespace(seconds=2.0)
     own = SimpleNamespace(start=start)
-    monkeypatch.setitem(courses.FALLBACKS, way, lambda _: own)
+    monkeypatch.setitem(plans.FALLBACKS, method, lambda _: own)
     nothing = torch.empty(0)
-    chosen = Selected(way, Unseen(nothing, nothing, nothing, 0), nothing, 5.0)
-    monkeypatch.setattr(courses, "select", lambda _: chosen)
-    found: Any = courses.COURSES["cross-fitted"](SimpleNamespace())  # pyright: ignore[reportArgumentType]
+    chosen = Selected(method, OutOfFold(nothing, nothing, nothing, 0), nothing, 5.0)
+    monkeypatch.setattr(plans, "select", lambda _: chosen)
+    found: Any = plans.PLANS["cross-fitted"](SimpleNamespace())  # pyright: ignore[reportArgumentType]
     assert found is own
-    assert start.seconds == (7.0 if way == "fine-tuned" else 5.0)
+    assert start.seconds == (7.0 if method == "fine-tuned" else 5.0)

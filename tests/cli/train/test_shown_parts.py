@@ -39,7 +39,7 @@ CASES = {
             AttentionMask(MaskUNet(1, width=8, levels=1), sigma=4.0),
             Curriculum(TwoBlockCNN(2, 1, 16)),
         ),
-        ("Which spot of an image is seen", "Which examples count, and when"),
+        ("Masks", "Which examples count, and when"),
         "1 channels, 2 channels (one of them the iteration), images of 16x16 pixels",
     ),
     "kept or dropped": (
@@ -49,7 +49,7 @@ CASES = {
     ),
     "permuted masks": (
         lambda: Permuted(AttentionMask(MaskUNet(1, width=8, levels=1), sigma=4.0)),
-        ("Which spot of an image is seen", "goes to other images"),
+        ("Masks", "goes to other images"),
         "1 channels",
     ),
     "shuffled": (
@@ -64,7 +64,7 @@ CASES = {
     ),
     "nothing drawn": (
         lambda: Together(Mixup(3, alpha=1.0), LossWeigher()),
-        ("Of the teacher Mixup there is nothing to draw", "How much an example counts"),
+        ("There is no chart of the teacher Mixup", "How much an example counts"),
         "3 classes",
     ),
 }

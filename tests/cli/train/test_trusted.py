@@ -22,11 +22,11 @@ def test_trusted_images_judge_and_none_are_taken_from_the_training_set(pets, tmp
 def test_their_labels_are_found_by_the_names_of_classes(pets, tmp_path) -> None:
     trusted = pictures(tmp_path / "trusted", ("emu", "cat"), count=7, seed=1)
     settings = TrainSettings(data=str(pets), held_out_from=str(trusted), noise="flip:1")
-    judges = seed_material(read_source(settings), settings, 0).held_out
-    assert judges.classes == ("cat", "dog", "emu")
-    assert torch.bincount(judges.labels, minlength=3).tolist() == [7, 0, 7]
+    held_out = seed_material(read_source(settings), settings, 0).held_out
+    assert held_out.classes == ("cat", "dog", "emu")
+    assert torch.bincount(held_out.labels, minlength=3).tolist() == [7, 0, 7]
     own = load(str(trusted), reading=Reading(whole=True)).train
-    assert torch.equal(judges.images[judges.labels == 2], own.images[own.labels == 1])
+    assert torch.equal(held_out.images[held_out.labels == 2], own.images[own.labels == 1])
 
 
 def test_other_classes_and_sizes_are_refused_in_one_line(pets, tmp_path) -> None:
@@ -47,9 +47,9 @@ def test_images_of_both_parts_of_a_source_keep_names_of_their_own(pets, tmp_path
     for seed, part in enumerate(("train", "test")):
         pictures(tmp_path / "trusted" / part, ("emu", "cat"), count=7 + seed, seed=seed)
     settings = TrainSettings(data=str(pets), held_out_from=str(tmp_path / "trusted"))
-    judges = seed_material(read_source(settings), settings, 0).held_out
-    names = judges.names()
-    assert len(judges) == len(set(names)) == len(judges.ids.unique()) == 30
+    held_out = seed_material(read_source(settings), settings, 0).held_out
+    names = held_out.names()
+    assert len(held_out) == len(set(names)) == len(held_out.ids.unique()) == 30
     assert sum(name.startswith("train/") for name in names) == 14
 
 

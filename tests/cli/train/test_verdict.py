@@ -8,7 +8,7 @@ from scipy.stats import ttest_1samp
 from tutelage.errors import UsageError
 from tutelage_cli.intervals import mean_interval
 from tutelage_cli.train.names import CONTROLS
-from tutelage_cli.train.verdict import DO, UNTAUGHT, best_control, split_arms, verdict
+from tutelage_cli.train.verdict import ADVICE, UNTAUGHT, best_control, split_arms, verdict
 
 
 def arm(*accuracies: float, ratio: float = 1.0, checked: float = -1.0):
@@ -73,7 +73,7 @@ def test_do_what_the_best_control_does_where_it_lies_above(control) -> None:
     arms = {UNTAUGHT: arm(50, 51), "loss": arm(60, 61)} | {control: arm(90, 91, ratio=3.0)}
     first = verdict(arms)[0]
     assert first.startswith(
-        f"{DO[control]}: {control} (90.5%, 3.0 times the time) is 30.0 points"
+        f"{ADVICE[control]}: {control} (90.5%, 3.0 times the time) is 30.0 points"
     )
     assert "Teach" not in first
 

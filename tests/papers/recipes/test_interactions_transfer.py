@@ -11,7 +11,7 @@ from papers.fan2021interactions.reweighting import PLAIN, train
 from tutelage.errors import UsageError
 from tutelage.models.catalogue import Images, build_student
 from tutelage.teachers import InternalState
-from tutelage_cli.train.evaluation import Opinion
+from tutelage_cli.train.evaluation import Evaluation
 
 CPU = torch.device("cpu")
 SMOKE = replace(
@@ -77,5 +77,7 @@ def test_how_many_images_count_is_that_of_equal_weights(monkeypatch):
     weights = torch.tensor([1.0, 1.0, 0.0, 0.0])
     none = torch.zeros(4)
     for given, share in ((weights, 50.0), (torch.full((4,), 0.3), 100.0), (none, 0.0)):
-        monkeypatch.setattr(type(trained), "opinion", lambda _, w=given: Opinion(none, none, w))
+        monkeypatch.setattr(
+            type(trained), "evaluate", lambda _, w=given: Evaluation(none, none, w)
+        )
         assert transfer.counted(trained) == pytest.approx(share)

@@ -25,7 +25,7 @@ from tutelage.storage.checkpoint import digest, name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.in_memory import InMemory
-from tutelage_cli.train.evaluation import AT_ONCE
+from tutelage_cli.train.evaluation import EVAL_BATCH_SIZE
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams
 
@@ -55,13 +55,13 @@ TRIED = (Regime(1 / 6, 1), Regime(1 / 3, 1), Regime(2 / 3, 1), Regime(1 / 3, 30)
 """of which the one is chosen whose student predicts given labels of the first fold best"""
 PARTS = 6
 """pieces of their training between which the learning rate decays and progress is saved"""
-UNSEEN = "unseen.npz"
+PREDICTIONS = "out-of-fold.npz"
 SHRINKAGE = 0.3
 """of transitions towards the identity, for students of folds, which go on from trained ones"""
 LEAST_SINGULAR = 0.25
 """the least singular value of transitions that fresh students are corrected by"""
-SAID = "log_likelihood"
-LEAST = 1e-6
+KEY = "log_likelihood"
+MIN_PROBABILITY = 1e-6
 """the least probability that a logarithm is taken of"""
 TEMPERATURES = tuple(10 ** (power / 20) for power in range(-20, 21))
 """0.1 to 10, of which the best is taken before predictions are compared"""
@@ -69,7 +69,7 @@ _PART = 12
 """keeps the seeds of these folds apart from others"""
 
 
-class Unseen(NamedTuple):
+class OutOfFold(NamedTuple):
     """What the students of all folds predict."""
 
     train: Float[Tensor, "N C"]
@@ -90,7 +90,7 @@ def folds_of(material: Material, seed: int) -> Tensor:
 
 def trial_jobs(job: Job) -> list[Job]:
     """A student of the first fold for each regime to choose from."""
-    return [job.of(TRIALS, place) for place in range(len(TRIED))]
+    return [job.with_arm(TRIALS, place) for place in range(len(TRIED))]
 
 
 def tried_by(job: Job) -> Regime:
@@ -99,25 +99,25 @@ def tried_by(job: Job) -> Regime:
     return TRIED[job.fold]
 
 
-def judge_trial(
+def write_trial_result(
     job: Job, tutor: Tutor, streams: Streams, material: Material, seconds: float
 ) -> None:
     """Write how well a student predicts the given labels of the first fold."""
-    mine = folds_of(material, job.seed) == 0
-    seen = probabilities(tutor, streams.train)[mine]
-    said = float(calibrated(seen, material.train.labels[mine]).mean())
-    write_json(job.folder / "result.json", {SAID: said, "seconds": seconds})
+    own_fold = folds_of(material, job.seed) == 0
+    predictions = probabilities(tutor, streams.train)[own_fold]
+    likelihood = float(calibrated(predictions, material.train.labels[own_fold]).mean())
+    write_json(job.folder / "result.json", {KEY: likelihood, "seconds": seconds})
 
 
 def chosen_regime(job: Job) -> Regime:
     """The regime whose student predicts given labels best, the first of those alike."""
-    said = {tried_by(one): _trial(one)[0] for one in trial_jobs(job)}
-    if max(said.values()) == -math.inf:
+    likelihoods = {tried_by(one): _trial(one)[0] for one in trial_jobs(job)}
+    if max(likelihoods.values()) == -math.inf:
         raise UsageError(
             f"All untaught students of a fold of seed {job.seed} diverged. Lower --lr (now "
             f"{job.settings.lr:g})."
         )
-    return max(said, key=said.__getitem__)
+    return max(likelihoods, key=likelihoods.__getitem__)
 
 
 def calibrated(probabilities: Tensor, labels: Tensor) -> Float[Tensor, "N"]:
@@ -125,7 +125,7 @@ def calibrated(probabilities: Tensor, labels: Tensor) -> Float[Tensor, "N"]:
 
     What counts is then which class is likelier, not how sure a student is.
     """
-    logits = probabilities.double().clamp(min=LEAST).log()
+    logits = probabilities.double().clamp(min=MIN_PROBABILITY).log()
     tried = [
         (logits / temperature).log_softmax(1).gather(1, labels[:, None])[:, 0]
         for temperature in TEMPERATURES
@@ -144,7 +144,7 @@ def checked_folds_of(material: Material, seed: int) -> Tensor:
 
 def fold_jobs(job: Job, arm: str) -> list[Job]:
     """The students of all folds."""
-    return [job.of(arm, fold) for fold in range(FOLDS)]
+    return [job.with_arm(arm, fold) for fold in range(FOLDS)]
 
 
 def fold_seed(job: Job) -> int:
@@ -153,41 +153,41 @@ def fold_seed(job: Job) -> int:
     return mixed_seed(_PART, job.seed, job.fold)
 
 
-def write_unseen(
+def write_out_of_fold(
     job: Job, tutor: Tutor, streams: Streams, material: Material, seconds: float
 ) -> None:
     """Write what a fold's student predicts, and its result."""
-    mine = folds_of(material, job.seed) == job.fold
-    ours = probabilities(tutor, streams.train)[mine].numpy()
+    own_fold = folds_of(material, job.seed) == job.fold
+    ours = probabilities(tutor, streams.train)[own_fold].numpy()
     checked = probabilities(tutor, streams.held_out).numpy()
-    content = np.array(_content(material))
-    with atomic_path(job.folder / UNSEEN) as part, part.open("wb") as file:
+    content = np.array(_content_digest(material))
+    with atomic_path(job.folder / PREDICTIONS) as part, part.open("wb") as file:
         np.savez(file, train=ours, checked=checked, content=content)
     write_json(job.folder / "result.json", {"seconds": seconds})
 
 
-def read_unseen(job: Job, arm: str, material: Material) -> Unseen:
+def read_out_of_fold(job: Job, arm: str, material: Material) -> OutOfFold:
     """Put together what the students of all folds predict."""
     folds, classes = folds_of(material, job.seed), len(material.train.classes)
     train, checked, seconds = torch.empty(len(folds), classes), [], 0.0
     for one in fold_jobs(job, arm):
-        ours, others, took = _read(one.folder, _content(material))
+        ours, others, took = _read(one.folder, _content_digest(material))
         train[folds == one.fold] = ours
         checked.append(others)
         seconds += took
     if arm == PLAIN:
         seconds += sum(_trial(one)[1] for one in trial_jobs(job))
-    by_fold, mine = torch.stack(checked), checked_folds_of(material, job.seed)
-    own = by_fold[mine, torch.arange(len(mine))]
-    return Unseen(train, own, by_fold.mean(0), seconds)
+    by_fold, checked_folds = torch.stack(checked), checked_folds_of(material, job.seed)
+    own = by_fold[checked_folds, torch.arange(len(checked_folds))]
+    return OutOfFold(train, own, by_fold.mean(0), seconds)
 
 
 def transitions_of(
-    unseen: Unseen, material: Material, *, shrinkage: float = SHRINKAGE
+    out_of_fold: OutOfFold, material: Material, *, shrinkage: float = SHRINKAGE
 ) -> Float[Tensor, "C C"]:
     """Which given label each class gets, as the checked examples show."""
     labels = material.held_out.labels
-    return estimate_transitions(unseen.mean, labels, shrinkage=shrinkage)
+    return estimate_transitions(out_of_fold.mean, labels, shrinkage=shrinkage)
 
 
 def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
@@ -205,7 +205,7 @@ def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
 
 
 def refined_by(
-    unseen: Unseen, material: Material, rough: Tensor, *, maximised: bool
+    out_of_fold: OutOfFold, material: Material, rough: Tensor, *, maximised: bool
 ) -> Float[Tensor, "C C"]:
     """The transitions as all training examples show them.
 
@@ -214,16 +214,18 @@ def refined_by(
     nearer the truth where wrong labels depend on the class alone: for students to train with.
     """
     given = material.train.labels
-    believed = label_posterior(unseen.train, rough, given) if maximised else unseen.train
-    return refined_transitions(believed, rough, given)
+    posterior = (
+        label_posterior(out_of_fold.train, rough, given) if maximised else out_of_fold.train
+    )
+    return refined_transitions(posterior, rough, given)
 
 
 @torch.no_grad()
 def probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
     """What a student says of examples, in evaluation mode and as they are."""
     student = tutor.student.eval()
-    found = [logits_of(student(batch.inputs)) for batch in batches.whole(AT_ONCE)]
-    return torch.cat(found).float().softmax(1).cpu()
+    logits = [logits_of(student(batch.inputs)) for batch in batches.whole(EVAL_BATCH_SIZE)]
+    return torch.cat(logits).float().softmax(1).cpu()
 
 
 def _trial(job: Job) -> tuple[float, float]:
@@ -231,26 +233,26 @@ def _trial(job: Job) -> tuple[float, float]:
     file = job.folder / "result.json"
     with name_damaged_file(file, f"Delete {job.folder}, then go on with --resume {job.run}."):
         try:
-            found = json.loads(file.read_text("utf-8"))
+            result = json.loads(file.read_text("utf-8"))
         except OSError as error:
             raise ValueError(str(error)) from error
-        said = -math.inf if found[SAID] is None else float(found[SAID])
-        return said, float(found["seconds"])
+        likelihood = -math.inf if result[KEY] is None else float(result[KEY])
+        return likelihood, float(result["seconds"])
 
 
-def _content(material: Material) -> str:
+def _content_digest(material: Material) -> str:
     # which examples, under which labels, predictions are for
     train, checked = material.train, material.held_out
     return digest([train.ids, train.labels, checked.ids, checked.labels])
 
 
 def _read(folder: Path, content: str) -> tuple[Tensor, Tensor, float]:
-    file = folder / UNSEEN
+    file = folder / PREDICTIONS
     remedy = f"Delete {folder / 'result.json'}, then go on: it is made again."
     with name_damaged_file(file, remedy):
         try:
-            held = io.BytesIO(file.read_bytes())  # numpy leaves damaged files open
-            with np.load(held, allow_pickle=False) as stored:
+            buffer = io.BytesIO(file.read_bytes())  # numpy leaves damaged files open
+            with np.load(buffer, allow_pickle=False) as stored:
                 if str(stored["content"]) != content:
                     raise ValueError("it is about other examples or labels")
                 ours, others = (torch.from_numpy(stored[n]) for n in ("train", "checked"))

@@ -10,7 +10,7 @@ from tutelage_cli.train.job import Job
 
 RATES = "learning-rates"
 """arm of untaught students, one for each learning rate to choose from"""
-SAID = "log_likelihood"
+KEY = "log_likelihood"
 
 
 class DivergedError(UsageError):
@@ -21,22 +21,22 @@ def rate_jobs(job: Job) -> list[Job]:
     """An untaught student for each learning rate to choose from."""
     settings = job.settings
     return [
-        replace(job.of(RATES, place), settings=replace(settings, lr=lr, choose_lr=()))
+        replace(job.with_arm(RATES, place), settings=replace(settings, lr=lr, choose_lr=()))
         for place, lr in enumerate(settings.choose_lr)
     ]
 
 
-def judge_rate(job: Job, log_likelihood: float | None, seconds: float) -> None:
+def write_rate_result(job: Job, log_likelihood: float | None, seconds: float) -> None:
     """Write what the student of a learning rate came to."""
-    write_json(job.folder / "result.json", {SAID: log_likelihood, "seconds": seconds})
+    write_json(job.folder / "result.json", {KEY: log_likelihood, "seconds": seconds})
 
 
 def chosen_rate(job: Job) -> float:
     """The learning rate whose untaught student predicts the checked examples best."""
-    said = {one.settings.lr: _said(one) for one in rate_jobs(job)}
-    known = {lr: value for lr, value in said.items() if value is not None}
-    if said and not known:
-        rates = ", ".join(f"{lr:g}" for lr in said)
+    likelihoods = {one.settings.lr: _log_likelihood(one) for one in rate_jobs(job)}
+    known = {lr: value for lr, value in likelihoods.items() if value is not None}
+    if likelihoods and not known:
+        rates = ", ".join(f"{lr:g}" for lr in likelihoods)
         raise UsageError(f"The students of every choose_lr, {rates}, diverged: lower them.")
     return max(known, key=lambda lr: known[lr], default=job.settings.lr)
 
@@ -48,10 +48,10 @@ def with_chosen_rate(job: Job) -> Job:
     return replace(job, settings=replace(job.settings, lr=chosen_rate(job), choose_lr=()))
 
 
-def _said(job: Job) -> float | None:
+def _log_likelihood(job: Job) -> float | None:
     file = job.folder / "result.json"
     with name_damaged_file(file, f"Delete {job.folder}, then go on with --resume {job.run}."):
         try:
-            return json.loads(file.read_text(encoding="utf-8"))[SAID]
+            return json.loads(file.read_text(encoding="utf-8"))[KEY]
         except OSError as error:
             raise ValueError(str(error)) from error

@@ -19,20 +19,20 @@ from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.data.text.set_batches import SetBatches
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage_cli.train.course import Feed
+from tutelage_cli.train.plan import BatchSource
 from tutelage_cli.train.texts import Data
 
-Fed = TypeVar("Fed", Batches, SetBatches, FeatureBatches)
+AnyBatches = TypeVar("AnyBatches", Batches, SetBatches, FeatureBatches)
 
 
-def together(train: Data, checked: Data) -> Data:
+def concatenated(train: Data, checked: Data) -> Data:
     """Training examples and, after them, the checked ones, under ids of their own."""
     first = int(train.ids.max()) + 1 if len(train) else 0
     ids = torch.cat([train.ids, first + torch.arange(len(checked))])
     labels = torch.cat([train.labels, checked.labels])
     if isinstance(train, TextSet) and isinstance(checked, TextSet):
-        longest = max(part.tokens.shape[2] for part in (train, checked))
-        tokens = [F.pad(p.tokens, (0, longest - p.tokens.shape[2])) for p in (train, checked)]
+        length = max(part.tokens.shape[2] for part in (train, checked))
+        tokens = [F.pad(p.tokens, (0, length - p.tokens.shape[2])) for p in (train, checked)]
         sides = tuple(a + b for a, b in zip(train.sides, checked.sides, strict=True))
         return replace(
             train, sides=sides, tokens=torch.cat(tokens), labels=labels, ids=ids, called=()
@@ -48,7 +48,7 @@ def together(train: Data, checked: Data) -> Data:
     return replace(train, images=images, labels=labels, ids=ids, sources=())
 
 
-def fed(like: Fed, examples: Data, *, alone: bool = False) -> Fed:
+def batches_like(like: AnyBatches, examples: Data, *, alone: bool = False) -> AnyBatches:
     """Batches of other examples, made as those of the training set are."""
     if len(examples) == 1 and not alone:
         examples = examples.rows(torch.zeros(2, dtype=torch.long))
@@ -87,15 +87,15 @@ class Targeted(InMemory):
 
     def batch(self, ask: BatchRequest) -> Batch:
         """One batch."""
-        found = self.inner.batch(ask)
-        return found._replace(targets=self.targets[ask.rows].to(found.targets.device))
+        unchanged = self.inner.batch(ask)
+        return unchanged._replace(targets=self.targets[ask.rows].to(unchanged.targets.device))
 
 
 @dataclass(frozen=True)
 class Repeated:
     """Batches over and over again, in epochs of another length: a budget of student steps."""
 
-    inner: Feed
+    inner: BatchSource
     length: int
     """batches in an epoch"""
 

@@ -6,21 +6,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tutelage.storage.json_files import write_json
-from tutelage_cli.train.controls.choosing import Case
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
     PLAIN,
     REFINED,
     TUNED,
-    Unseen,
+    OutOfFold,
     calibrated,
-    read_unseen,
+    read_out_of_fold,
     refined_by,
     transitions_of,
 )
+from tutelage_cli.train.controls.tuning import ControlInputs
 
 ONE_ROUND, TWO_ROUNDS = "one round", "two rounds"
-WAYS = {
+METHODS = {
     "untaught": PLAIN,
     "fine-tuned": TUNED,
     ONE_ROUND: CORRECTED,
@@ -34,9 +34,9 @@ SELECTED = "selected.json"
 class Selected(NamedTuple):
     """The way that is taken."""
 
-    way: str
-    """one of ``WAYS``"""
-    unseen: Unseen
+    method: str
+    """one of ``METHODS``"""
+    out_of_fold: OutOfFold
     """what its students of folds predict"""
     transitions: Float[Tensor, "C C"]
     """which given label each class gets, refined by these predictions"""
@@ -44,8 +44,8 @@ class Selected(NamedTuple):
     """of all students of folds"""
 
 
-def select(case: Case) -> Selected:
-    """The last of ``WAYS`` that is not shown to be worse than one before it.
+def select(inputs: ControlInputs) -> Selected:
+    """The last of ``METHODS`` that is not shown to be worse than one before it.
 
     One is worse than another where the log-likelihood of the checked examples, each under the
     student of a fold that was not trained on it, is lower by more than two standard errors of
@@ -53,27 +53,32 @@ def select(case: Case) -> Selected:
     counts is which class is likelier, not how sure a student is. A single checked example can
     judge nothing: the last is taken then.
     """
-    material, checked = case.material, case.material.held_out.labels
-    found = {way: read_unseen(case.job, arm, material) for way, arm in WAYS.items()}
-    said = {way: calibrated(unseen.checked, checked) for way, unseen in found.items()}
-    taken = _last_not_worse(said)
-    rough = transitions_of(found["untaught"], material)
-    means = {way: float(each.mean()) for way, each in said.items()}
-    write_json(case.job.folder / SELECTED, {"way": taken, "log_likelihood": means})
+    material, checked = inputs.material, inputs.material.held_out.labels
+    predictions = {
+        method: read_out_of_fold(inputs.job, arm, material) for method, arm in METHODS.items()
+    }
+    likelihoods = {
+        method: calibrated(out_of_fold.checked, checked)
+        for method, out_of_fold in predictions.items()
+    }
+    chosen = _last_not_worse(likelihoods)
+    rough = transitions_of(predictions["untaught"], material)
+    means = {method: float(each.mean()) for method, each in likelihoods.items()}
+    write_json(inputs.job.folder / SELECTED, {"method": chosen, "log_likelihood": means})
     return Selected(
-        taken,
-        found[taken],
-        refined_by(found[taken], material, rough, maximised=False),
-        sum(unseen.seconds for unseen in found.values()),
+        chosen,
+        predictions[chosen],
+        refined_by(predictions[chosen], material, rough, maximised=False),
+        sum(out_of_fold.seconds for out_of_fold in predictions.values()),
     )
 
 
-def _last_not_worse(said: dict[str, Tensor]) -> str:
-    taken, *later = said
-    for way in later:
-        if len(said[way]) < 2 or not worse(said[way], said[taken]):
-            taken = way
-    return taken
+def _last_not_worse(likelihoods: dict[str, Tensor]) -> str:
+    chosen, *later = likelihoods
+    for method in later:
+        if len(likelihoods[method]) < 2 or not worse(likelihoods[method], likelihoods[chosen]):
+            chosen = method
+    return chosen
 
 
 def worse(one: Float[Tensor, "H"], other: Float[Tensor, "H"]) -> bool:

@@ -26,7 +26,7 @@ CROSS_FITTED = ("cross-fitted", OUT_OF_FOLD)
 """go on from all students of folds, and may fall back on the untaught student"""
 
 
-def staged(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[Job]]:
+def training_stages(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[Job]]:
     """All students of a run, in stages: each builds on what earlier stages left.
 
     Students of folds are jobs of their own, so that none is trained twice.

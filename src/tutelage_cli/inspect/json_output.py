@@ -7,33 +7,33 @@ from typing import Any
 import numpy as np
 
 from tutelage_cli.inspect.combined import Labels
-from tutelage_cli.inspect.findings import Found
+from tutelage_cli.inspect.findings import Inspection
 from tutelage_cli.inspect.out_of_fold import between
 
 
-def as_plain(
-    found: Found, top: int, files: Mapping[str, Path], notes: Sequence[str]
+def as_json(
+    inspection: Inspection, top: int, files: Mapping[str, Path], notes: Sequence[str]
 ) -> dict[str, Any]:
     """What is printed as JSON; docs/inspection.md lists the keys."""
-    labels, known = found.labels, found.quality
+    labels, known = inspection.labels, inspection.quality
     return {
-        "run": None if found.run is None else str(found.run.folder),
-        "arm": found.arm or None,
-        "students": list(found.students),
+        "run": None if inspection.run is None else str(inspection.run.folder),
+        "arm": inspection.arm or None,
+        "students": list(inspection.students),
         "by": labels.by,
-        "max_fpr": found.max_fpr,
-        "held_out": list(found.clean),
-        "limits": list(found.limits),
+        "max_fpr": inspection.max_fpr,
+        "held_out": list(inspection.clean),
+        "limits": list(inspection.limits),
         "labels": len(labels),
-        "likely_wrong": None if labels.accused is None else found.accused,
-        "likely_wrong_between": _between(labels, labels.accused),
+        "likely_wrong": None if labels.flagged is None else inspection.flagged,
+        "likely_wrong_between": _between(labels, labels.flagged),
         "all_wrong_between": _between(labels, None),
         "quality": None if known is None else known._asdict(),
-        "auroc": found.auroc,
+        "auroc": inspection.auroc,
         "epochs": list(labels.epochs),
         "examples": [_example(labels, row) for row in range(min(top, len(labels)))],
         "files": {name: str(path) for name, path in files.items()},
-        "notes": [*found.notes, *notes],
+        "notes": [*inspection.notes, *notes],
     }
 
 
@@ -57,7 +57,7 @@ def _example(labels: Labels, row: int) -> dict[str, Any]:
         "probability_wrong": None if labels.wrong is None else float(labels.wrong[row].mean()),
         "students": int(labels.students[row]),
         "distrusted_by": int(labels.distrusted[row]),
-        "likely_wrong": None if labels.accused is None else bool(labels.accused[row]),
+        "likely_wrong": None if labels.flagged is None else bool(labels.flagged[row]),
         "past_losses": past(labels.past_losses),
         "past_weights": past(labels.past_weights),
     }

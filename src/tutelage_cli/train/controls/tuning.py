@@ -15,11 +15,11 @@ from tutelage.randomness import mixed_seed
 from tutelage.storage.checkpoint import name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.arms import build_tutor, device_of
-from tutelage_cli.train.controls.rows import Repeated, fed
-from tutelage_cli.train.course import seconds_now
+from tutelage_cli.train.controls.rows import Repeated, batches_like
 from tutelage_cli.train.evaluation import log_likelihood
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams
+from tutelage_cli.train.plan import seconds_now
 
 FOLDS = 4
 """parts of the checked examples, each in turn judges students of the others"""
@@ -29,8 +29,8 @@ _PART = 11
 
 
 @dataclass(frozen=True)
-class Case:
-    """What the course of a control is made from."""
+class ControlInputs:
+    """What the plan of a control is made from."""
 
     job: Job
     material: Material
@@ -56,9 +56,9 @@ class Stopped(Exception):  # noqa: N818 - it is no error
 
 
 def choose(
-    case: Case,
+    inputs: ControlInputs,
     grid: Sequence[tuple[float, float]],
-    marks: Sequence[int],
+    eval_steps: Sequence[int],
     rate: Callable[[float, int], float],
     start: Mapping[str, Any] | None = None,
 ) -> Choice:
@@ -68,56 +68,60 @@ def choose(
     marks. The first of the best is kept in the control's folder. A single checked example can
     judge nothing: the first pair and mark are taken then.
     """
-    file = case.job.folder / CHOSEN
+    file = inputs.job.folder / CHOSEN
     if file.exists():
         return _read(file)
-    checked = case.material.held_out
-    first = Choice(*grid[0], marks[0])
+    checked = inputs.material.held_out
+    first = Choice(*grid[0], eval_steps[0])
     if len(checked) < 2:
         return first
-    device = device_of(case.job.settings)
-    began, best = seconds_now(device), -math.inf
+    device = device_of(inputs.job.settings)
+    started, best = seconds_now(device), -math.inf
     for lr, decay in grid:
-        found = _judged(case, lr, decay, marks, rate, start)
-        for steps, likelihood in zip(marks, found, strict=True):
+        likelihoods = _cross_validated(inputs, lr, decay, eval_steps, rate, start)
+        for steps, likelihood in zip(eval_steps, likelihoods, strict=True):
             if likelihood > best:  # not a number: never
                 best = likelihood
                 first = Choice(lr, decay, steps, log_likelihood=likelihood)
-    chosen = replace(first, seconds=seconds_now(device) - began)
+    chosen = replace(first, seconds=seconds_now(device) - started)
     write_json(file, asdict(chosen))
     return chosen
 
 
-def _judged(
-    case: Case,
+def _cross_validated(
+    inputs: ControlInputs,
     lr: float,
     decay: float,
-    marks: Sequence[int],
+    eval_steps: Sequence[int],
     rate: Callable[[float, int], float],
     start: Mapping[str, Any] | None,
 ) -> list[float]:
     """Train a student for each fold."""
-    checked, seed = case.material.held_out, case.job.seed
+    checked, seed = inputs.material.held_out, inputs.job.seed
     folds = min(FOLDS, len(checked))
     fold = stratified_folds(checked.labels, folds, seed=mixed_seed(_PART, seed))
-    totals = torch.zeros(len(marks), dtype=torch.float64)
+    totals = torch.zeros(len(eval_steps), dtype=torch.float64)
     for k in range(folds):
-        if case.stopped():
+        if inputs.stopped():
             raise Stopped
-        settings = replace(case.job.settings, lr=lr, weight_decay=decay)
-        tutor = build_tutor("untaught", seed, case.material.train, settings, marks[-1])
+        settings = replace(inputs.job.settings, lr=lr, weight_decay=decay)
+        tutor = build_tutor("untaught", seed, inputs.material.train, settings, eval_steps[-1])
         if start is not None:
             load_state(tutor.student, start, "student")
-        ours, others = (checked.rows(part.nonzero()[:, 0]) for part in (fold == k, fold != k))
-        feed = Repeated(fed(case.streams.train, others), marks[-1])
+        validation, train = (
+            checked.rows(part.nonzero()[:, 0]) for part in (fold == k, fold != k)
+        )
+        batches = Repeated(batches_like(inputs.streams.train, train), eval_steps[-1])
         tutor.student.train()
-        for step, batch in enumerate(feed.epoch(0)):
+        for step, batch in enumerate(batches.epoch(0)):
             for group in tutor.optimizer.param_groups:
                 group["lr"] = rate(lr, step)
             tutor.step(batch)
-            if step + 1 in marks:
-                said = log_likelihood(tutor, fed(case.streams.held_out, ours, alone=True))
-                totals[list(marks).index(step + 1)] += len(ours) * said
+            if step + 1 in eval_steps:
+                likelihood = log_likelihood(
+                    tutor, batches_like(inputs.streams.held_out, validation, alone=True)
+                )
+                totals[list(eval_steps).index(step + 1)] += len(validation) * likelihood
     return (totals / len(checked)).tolist()
 
 

@@ -1,4 +1,4 @@
-"""Whether every class has examples left where some are held out or left away."""
+"""Checks that every class keeps training examples."""
 
 import logging
 
@@ -14,8 +14,10 @@ from tutelage_cli.train.texts import Data, kind
 _LOG = logging.getLogger(__name__)
 
 
-def about_labels(train: Data, given: Tensor | None, trusted: Data | None) -> tuple[str, ...]:
-    """Which classes the labels that are trained on, or those that judge, lack; it is logged."""
+def missing_class_notes(
+    train: Data, given: Tensor | None, trusted: Data | None
+) -> tuple[str, ...]:
+    """Log which classes the training labels or the held-out labels lack, and return that."""
     labels, classes = train.labels, train.classes
     notes: tuple[str, ...] = ()
     if given is not None:
@@ -27,8 +29,8 @@ def about_labels(train: Data, given: Tensor | None, trusted: Data | None) -> tup
     return notes
 
 
-def require_some_left(train: Data, size: int, *, asked: bool) -> None:
-    """Refuse to hold out so many that a class has no example left to train on."""
+def require_training_examples(train: Data, size: int, *, given: bool) -> None:
+    """Refuse a held-out size that leaves a class without training examples."""
     if size >= len(train):
         raise UsageError(
             f"--held-out {size} leaves nothing to train on: {train.name} has {len(train)} "
@@ -39,13 +41,13 @@ def require_some_left(train: Data, size: int, *, asked: bool) -> None:
         train.labels,
         size,
         train.classes,
-        flag=f"--held-out {size}" if asked else f"--held-out {size} (the default here)",
+        flag=f"--held-out {size}" if given else f"--held-out {size} (the default here)",
         otherwise="add examples of it, or give --held-out-from",
     )
 
 
 def require_classes(train: Data, left: Tensor, settings: TrainSettings) -> None:
-    """Refuse an imbalance or a limit that some class cannot give an example for."""
+    """Refuse an imbalance or a limit that leaves a class without examples."""
     counts = torch.bincount(left, minlength=len(train.classes))
     if settings.imbalance is not None and not bool(counts.all()):
         lacking = [train.classes[c] for c in (counts == 0).nonzero().flatten().tolist()]

@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Console
 
 from tutelage_cli.inspect.combined import Labels
-from tutelage_cli.inspect.findings import Found
+from tutelage_cli.inspect.findings import Inspection
 from tutelage_cli.inspect.out_of_fold import LEVEL, between
 from tutelage_cli.report import formats
 from tutelage_cli.terminal import say, say_table
@@ -15,32 +15,32 @@ TEXT_SHOWN = 60
 """letters of a sentence that are shown"""
 
 
-def tell(console: Console, found: Found, top: int) -> None:
+def print_inspection(console: Console, result: Inspection, top: int) -> None:
     """Print the most distrusted examples, and what is said of all of them."""
-    labels = found.labels
+    labels = result.labels
     header = columns(labels)
     rows = [cells(labels, row, TEXT_SHOWN) for row in range(min(top, len(labels)))]
-    title = f"{headline(found)}"
+    title = f"{headline(result)}"
     say(console, title)
     say_table(console, header, rows, spare=("Epochs",))
     say(console, legend(labels))
-    for line in sentences(found):
+    for line in sentences(result):
         say(console, line)
 
 
-def headline(found: Found) -> str:
+def headline(result: Inspection) -> str:
     """What the table shows."""
-    if found.labels.wrong is not None:
+    if result.labels.wrong is not None:
         return (
-            f"The {len(found.labels):,} labels by the probability that they are wrong, as "
-            f"students say that were not trained on them ({'; '.join(found.students)})"
+            f"The {len(result.labels):,} labels by the probability that they are wrong, as "
+            f"students say that were not trained on them ({'; '.join(result.students)})"
         )
-    whose = f"by {found.arm}" if found.arm else f"in {found.students[0]}"
-    seeds = len(found.students)
+    whose = f"by {result.arm}" if result.arm else f"in {result.students[0]}"
+    seeds = len(result.students)
     over = f", mean over {seeds} students" if seeds > 1 else ""
     return (
-        f"The most distrusted of {len(found.labels):,} labels {whose}, by "
-        f"{found.labels.by}{over}"
+        f"The most distrusted of {len(result.labels):,} labels {whose}, by "
+        f"{result.labels.by}{over}"
     )
 
 
@@ -50,25 +50,25 @@ def columns(labels: Labels) -> list[str]:
     names += ["True"] if labels.true is not None else []
     names += ["P(wrong)" if labels.wrong is not None else "Weight", "Loss"]
     names += [_span(labels)] if labels.epochs else []
-    names += ["Wrong?"] if labels.accused is not None else []
+    names += ["Wrong?"] if labels.flagged is not None else []
     return [*names, "By"] if labels.students.max() > 1 else names
 
 
 def legend(labels: Labels) -> str:
     """What the columns mean."""
     if labels.wrong is not None:
-        told = [
+        parts = [
             "P(wrong): probability that the label is wrong",
             "Loss: of the given label, nats",
         ]
-        told += ["Wrong?: more probably than right"]
-        told += ["By: of the seeds that have the label, those that hold it to be wrong"]
-        return f"{'; '.join(told if labels.students.max() > 1 else told[:-1])}."
-    told = ["Weight: as the teacher weighs it at the end", "Loss: the student's, nats"]
-    told += ["Epochs: the loss as training met it then"] if labels.epochs else []
-    told += ["Wrong?: likely, see below"] if labels.accused is not None else []
-    told += ["By: of the students trained on it, those that distrust it"]
-    return f"{'; '.join(told if labels.students.max() > 1 else told[:-1])}."
+        parts += ["Wrong?: more probably than right"]
+        parts += ["By: of the seeds that have the label, those that hold it to be wrong"]
+        return f"{'; '.join(parts if labels.students.max() > 1 else parts[:-1])}."
+    parts = ["Weight: as the teacher weighs it at the end", "Loss: the student's, nats"]
+    parts += ["Epochs: the loss as training met it then"] if labels.epochs else []
+    parts += ["Wrong?: likely, see below"] if labels.flagged is not None else []
+    parts += ["By: of the students trained on it, those that distrust it"]
+    return f"{'; '.join(parts if labels.students.max() > 1 else parts[:-1])}."
 
 
 def cells(labels: Labels, row: int, most: int | None = None) -> list[str]:
@@ -77,40 +77,40 @@ def cells(labels: Labels, row: int, most: int | None = None) -> list[str]:
     what = " ".join(what.split()) if labels.texts is not None else what
     if most is not None and labels.texts is not None and len(what) > most:
         what = f"{what[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
-    found = [what, labels.given[row], labels.predicted[row]]
-    found += [labels.true[row]] if labels.true is not None else []
+    texts = [what, labels.given[row], labels.predicted[row]]
+    texts += [labels.true[row]] if labels.true is not None else []
     first = labels.weights if labels.wrong is None else labels.wrong.mean(1)
-    found += [formats.number(float(v[row])) for v in (first, labels.losses)]
+    texts += [formats.number(float(v[row])) for v in (first, labels.losses)]
     if labels.past_losses is not None:
         past = labels.past_losses[row, _few(labels)]
-        found.append(" ".join(f"{value:.2g}" for value in past))
-    if labels.accused is not None:
-        found.append("yes" if labels.accused[row] else "no")
+        texts.append(" ".join(f"{value:.2g}" for value in past))
+    if labels.flagged is not None:
+        texts.append("yes" if labels.flagged[row] else "no")
     by = f"{labels.distrusted[row]} of {labels.students[row]}"
-    return [*found, by] if labels.students.max() > 1 else found
+    return [*texts, by] if labels.students.max() > 1 else texts
 
 
-def sentences(found: Found) -> Iterator[str]:
+def sentences(result: Inspection) -> Iterator[str]:
     """What is said of all labels together."""
-    total, by = len(found.labels), found.labels.by
-    if found.labels.wrong is not None:
-        yield from _by_probability(found.labels)
-    elif found.labels.accused is not None:
+    total, by = len(result.labels), result.labels.by
+    if result.labels.wrong is not None:
+        yield from _by_probability(result.labels)
+    elif result.labels.flagged is not None:
         beyond = "below" if by == "weight" else "above"
-        limits = ", ".join(map(formats.number, found.limits))
-        share = f"{100 * found.max_fpr:g}%"
-        majority = ", in more than half of its students" if len(found.students) > 1 else ""
+        limits = ", ".join(map(formats.number, result.limits))
+        share = f"{100 * result.max_fpr:g}%"
+        majority = ", in more than half of its students" if len(result.students) > 1 else ""
         yield (
-            f"Likely wrong: {found.accused:,} of {total:,} labels, those with a {by} {beyond} "
-            f"that of all but {share} of {found.clean[0]:,} held-out examples{majority} "
+            f"Likely wrong: {result.flagged:,} of {total:,} labels, those with a {by} {beyond} "
+            f"that of all but {share} of {result.clean[0]:,} held-out examples{majority} "
             f"(limit: {limits})."
         )
         yield (
             f"Promise: where held-out labels are right and held-out examples like the others, "
             f"about {share} of the right labels are accused, or fewer: "
-            f"{found.max_fpr * total:,.0f} if all of the {total:,} were right."
+            f"{result.max_fpr * total:,.0f} if all of the {total:,} were right."
         )
-    if (q := found.quality) is not None and q.wrong:
+    if (q := result.quality) is not None and q.wrong:
         yield (
             f"Known: {q.wrong:,} labels are wrong. Of the accused {_percent(q.precision)} are "
             f"(precision); of the wrong {_percent(q.recall)} are accused (recall); F1 "
@@ -119,17 +119,17 @@ def sentences(found: Found) -> Iterator[str]:
     elif q is not None:
         rate = _percent(q.false_positive_rate)
         yield f"Known: no label is wrong. Right labels accused: {rate}."
-    if np.isfinite(found.auroc):
-        yield f"Chance that a wrong label stands before a right one (AUROC): {found.auroc:.3f}."
-    yield from found.notes
+    if np.isfinite(result.auroc):
+        yield f"Chance that a wrong label ranks before a right one (AUROC): {result.auroc:.3f}."
+    yield from result.notes
 
 
 def _by_probability(labels: Labels) -> Iterator[str]:
     assert labels.wrong is not None
-    assert labels.accused is not None
-    low, high = between(labels.wrong, labels.accused)
+    assert labels.flagged is not None
+    low, high = between(labels.wrong, labels.flagged)
     least, most = between(labels.wrong)
-    count, total, sure = int(labels.accused.sum()), len(labels), f"{100 * LEVEL:g}%"
+    count, total, sure = int(labels.flagged.sum()), len(labels), f"{100 * LEVEL:g}%"
     yield (
         f"Likely wrong: {count:,} of {total:,} labels, those that are more probably wrong than "
         "right."
@@ -140,8 +140,8 @@ def _by_probability(labels: Labels) -> Iterator[str]:
 
 
 def _percent(share: float) -> str:
-    told = formats.percent(share)
-    return told if told == formats.DASH else f"{told}%"
+    text = formats.percent(share)
+    return text if text == formats.DASH else f"{text}%"
 
 
 def _few(labels: Labels) -> list[int]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.inspect.test_combined import student
 from tutelage_cli.inspect.combined import combined
-from tutelage_cli.inspect.sheet import harmless, sheet
+from tutelage_cli.inspect.csv_table import csv_bytes, harmless
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1"])
@@ -29,12 +29,12 @@ def test_the_sheet_is_csv_with_a_row_for_each_label_in_order() -> None:
         max_fpr=0.1,
         top=1,
     )
-    content = sheet(labels)
+    content = csv_bytes(labels)
     assert content.startswith(b"\xef\xbb\xbf")
     rows = list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline="")))
     assert [row["name"] for row in rows] == ["'=", ",", '"', "é"]
     assert [float(row["loss"]) for row in rows] == [4, 3, 2, 1]
     assert [row["weight"] for row in rows] == ["1", "1", "1", ""]
     assert [row["rank"] for row in rows] == ["1", "2", "3", "4"]
-    some = sheet(labels, np.array([False, True, False, False])).decode("utf-8-sig")
+    some = csv_bytes(labels, np.array([False, True, False, False])).decode("utf-8-sig")
     assert [row["rank"] for row in csv.DictReader(io.StringIO(some, newline=""))] == ["2"]

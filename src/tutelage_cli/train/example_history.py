@@ -1,4 +1,4 @@
-"""Every training example's loss and weight over a run, as the student's own steps met them."""
+"""Loss and weight of every training example in each epoch, recorded at the student's steps."""
 
 import json
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from tutelage.storage.atomic_files import atomic_path
 from tutelage.training.forward import Record
 from tutelage_cli.train.texts import Data
 
-MOST = 32
-"""epochs at most that are kept of a run; 8 bytes each for every example"""
+MAX_EPOCHS = 32
+"""epochs kept of a run; each takes 8 bytes for every example"""
 LOSS, WEIGHT = 0, 1
 HISTORY = "history.parquet"
 COLUMNS = ("losses", "weights")
@@ -25,45 +25,45 @@ EPOCHS = b"epochs"
 
 def epochs_kept(epochs: int) -> list[int]:
     """The epochs of which losses and weights are kept."""
-    if epochs <= MOST:
+    if epochs <= MAX_EPOCHS:
         return list(range(1, epochs + 1))
-    return [1 + round(place * (epochs - 1) / (MOST - 1)) for place in range(MOST)]
+    return [1 + round(place * (epochs - 1) / (MAX_EPOCHS - 1)) for place in range(MAX_EPOCHS)]
 
 
-def fresh(rows: int, epochs: int, value: float = 0.0) -> Tensor:
-    """Room for what is to be kept."""
+def empty_history(rows: int, epochs: int, value: float = 0.0) -> Tensor:
+    """A tensor [2, N, T] for losses and weights in the kept epochs."""
     return torch.full((2, rows, len(epochs_kept(epochs))), value)
 
 
-class ById(NamedTuple):
-    """What is known of training examples, by their ids."""
+class ExampleIndex(NamedTuple):
+    """Rows and wrong labels of training examples, indexed by id."""
 
-    place: Tensor
-    """int64: in the training set"""
+    row: Tensor
+    """int64: row in the training set"""
     wrong: Tensor | None
-    """bool: whether the label shown is wrong; None where that is not known"""
+    """bool: whether the training label is wrong; None where that is not known"""
 
 
-def by_id(images: Data, wrong: Tensor | None) -> ById:
-    """Find examples by their ids, as a step names them."""
+def example_index(images: Data, wrong: Tensor | None) -> ExampleIndex:
+    """Index training examples by the ids that a step's record has."""
     size = int(images.ids.max()) + 1
-    place = torch.zeros(size, dtype=torch.long)
-    place[images.ids] = torch.arange(len(images))
+    row = torch.zeros(size, dtype=torch.long)
+    row[images.ids] = torch.arange(len(images))
     if wrong is None:
-        return ById(place, None)
+        return ExampleIndex(row, None)
     flags = torch.zeros(size, dtype=torch.bool)
     flags[images.ids] = wrong
-    return ById(place, flags)
+    return ExampleIndex(row, flags)
 
 
-def keep(tracked: Tensor, record: Record, rows: Tensor, column: int) -> None:
-    """Put down what a step showed of its examples, before the student moved."""
+def record_step(tracked: Tensor, record: Record, rows: Tensor, column: int) -> None:
+    """Record the losses and weights of a step's rows."""
     tracked[LOSS, rows, column] = record.losses.float().cpu()
     tracked[WEIGHT, rows, column] = record.weights.float().cpu()
 
 
-def write_tracked(folder: Path, images: Data, tracked: Tensor, epochs: int) -> None:
-    """Write what was kept, one row for each example."""
+def write_example_history(folder: Path, images: Data, tracked: Tensor, epochs: int) -> None:
+    """Write the history, one row for each example."""
     kept = epochs_kept(epochs)
     columns: dict[str, pa.Array] = {"id": pa.array(images.ids.numpy())}
     for name, values in zip(COLUMNS, tracked.numpy(), strict=True):
@@ -73,8 +73,10 @@ def write_tracked(folder: Path, images: Data, tracked: Tensor, epochs: int) -> N
         pq.write_table(table, part)
 
 
-def read_tracked(path: Path, ids: np.ndarray) -> tuple[list[int], Mapping[str, np.ndarray]]:
-    """Read the table that ``write_tracked`` wrote."""
+def read_example_history(
+    path: Path, ids: np.ndarray
+) -> tuple[list[int], Mapping[str, np.ndarray]]:
+    """Read the table that ``write_example_history`` wrote."""
     try:
         table = pq.read_table(path)
     except OSError as error:  # pyarrow's, of damage
@@ -84,12 +86,12 @@ def read_tracked(path: Path, ids: np.ndarray) -> tuple[list[int], Mapping[str, n
         raise ValueError("it does not say of which epochs it is")
     if not np.array_equal(table["id"].to_numpy(), ids):
         raise ValueError("it is about other examples")
-    found = {}
+    columns = {}
     for name in COLUMNS:
         column = table[name].combine_chunks()
         if column.type != pa.list_(pa.float32(), len(kept)):
             raise ValueError(f"column {name} is not {len(kept)} numbers for each example")
-        found[name] = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, len(kept))
-        if len(found[name]) != len(ids):
+        columns[name] = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, len(kept))
+        if len(columns[name]) != len(ids):
             raise ValueError(f"column {name} lacks rows")
-    return kept, found
+    return kept, columns

@@ -1,4 +1,4 @@
-"""What a person reads in the terminal when a study has ended."""
+"""Terminal output of a finished study."""
 
 import shlex
 from pathlib import Path
@@ -12,7 +12,7 @@ from tutelage_cli.terminal import say, say_table
 from tutelage_cli.train.summary import data_line, report_arms
 
 
-def tell(console: Console, run: Path, summary: dict[str, Any]) -> None:
+def print_summary(console: Console, run: Path, summary: dict[str, Any]) -> None:
     """Print the table of a study, its verdict, and where its files are."""
     arms = report_arms(summary)
     say(console, data_line(summary["data"]))

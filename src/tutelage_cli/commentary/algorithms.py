@@ -1,4 +1,4 @@
-"""How a commentary is learnt, round by round: over many students' runs, or along one."""
+"""Algorithms that learn a commentary: over the runs of many students, or along one run."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,8 +28,8 @@ from tutelage_cli.train.texts import Data
 
 
 @runtime_checkable
-class Course(Protocol):
-    """What learns a teacher, and can be stopped between two rounds."""
+class LearningAlgorithm(Protocol):
+    """Learns a teacher in rounds, with a state dict between two."""
 
     teacher: nn.Module
 
@@ -39,11 +39,11 @@ class Course(Protocol):
         ...
 
     def round(self, number: int) -> Tensor:
-        """Go on for a round."""
+        """Run a round; returns its held-out loss."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What has to be kept to go on."""
+        """The state between two rounds."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -61,9 +61,9 @@ class ManyRuns:
 
     def __init__(self, settings: LearnSettings, streams: Streams) -> None:
         self.settings, self.train = settings, streams.train
-        self.judges = replace(streams.held_out, size=settings.judges_or_default)
+        self.held_out = replace(streams.held_out, size=settings.held_out_batch_or_default)
         self.teacher = build_teacher(settings, examples_of(streams.train))
-        self.rule = Adam(self.teacher.parameters(), settings.teacher_lr_or_default)
+        self.optimizer = Adam(self.teacher.parameters(), settings.teacher_lr_or_default)
         self.skipped = 0
 
     def round(self, number: int) -> Tensor:
@@ -73,9 +73,9 @@ class ManyRuns:
         episodes = episodic(
             lambda _: fresh_student(settings, examples_of(self.train), number),
             self.teacher,
-            self.rule,
-            lambda _: islice(_onwards(self.train, first), settings.steps),
-            lambda _: self.judges.draw(number),
+            self.optimizer,
+            lambda _: islice(_batches_from(self.train, first), settings.steps),
+            lambda _: self.held_out.draw(number),
             signal=Replayed(settings.steps),
             seed=mixed_seed(settings.seed, number),
         )
@@ -85,13 +85,13 @@ class ManyRuns:
 
     def state_dict(self) -> dict[str, Any]:
         """What has to be kept to go on."""
-        kept = {"teacher": self.teacher.state_dict(), "rule": self.rule.state_dict()}
+        kept = {"teacher": self.teacher.state_dict(), "optimizer": self.optimizer.state_dict()}
         return kept | {"skipped": self.skipped}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.teacher.load_state_dict(state["teacher"])
-        self.rule.load_state_dict(state["rule"])
+        self.optimizer.load_state_dict(state["optimizer"])
         self.skipped = state["skipped"]
 
 
@@ -105,7 +105,7 @@ class OneRun:
 
     def __init__(self, settings: LearnSettings, streams: Streams) -> None:
         self.settings, self.train = settings, streams.train
-        self.judges = replace(streams.held_out, size=settings.judges_or_default)
+        self.held_out = replace(streams.held_out, size=settings.held_out_batch_or_default)
         self.teacher = build_teacher(settings, examples_of(streams.train))
         self.tutor = Tutor(
             *fresh_student(settings, examples_of(streams.train), 0),
@@ -119,8 +119,8 @@ class OneRun:
     def round(self, number: int) -> Tensor:
         """Take the steps of a round."""
         first, losses = number * self.settings.steps, []
-        batches = islice(_onwards(self.train, first), self.settings.steps)
-        for record in alternating(self.tutor, batches, map(self.judges.draw, count(first))):
+        batches = islice(_batches_from(self.train, first), self.settings.steps)
+        for record in alternating(self.tutor, batches, map(self.held_out.draw, count(first))):
             assert record.held_out_loss is not None
             losses.append(record.held_out_loss)
         return torch.stack(losses).mean()
@@ -139,7 +139,7 @@ class OneRun:
         self.tutor.load_state_dict(state)
 
 
-COURSES = {"unroll": ManyRuns, "implicit": OneRun}
+ALGORITHMS = {"unroll": ManyRuns, "implicit": OneRun}
 
 
 def examples_of(batches: Batches | SetBatches | FeatureBatches) -> Data:
@@ -150,7 +150,7 @@ def examples_of(batches: Batches | SetBatches | FeatureBatches) -> Data:
 
 
 def build_teacher(settings: LearnSettings, examples: Data) -> nn.Module:
-    """The teacher that is to be learnt, new."""
+    """A fresh teacher to learn."""
     device = device_of(settings.study)
     with seeded(mixed_seed(settings.seed, 1), torch.device("cpu")):
         if settings.teacher == "blending":
@@ -172,11 +172,11 @@ def fresh_student(
     """The student of a round and its optimiser."""
     seed = mixed_seed(settings.seed, 0, number)
     student = new_student(settings.study, examples, seed).to(device_of(settings.study))
-    rule = {"adam": Adam, "sgd": SGD}[settings.optimizer]
-    return student, rule(student.parameters(), lr=settings.lr)
+    optimizer = {"adam": Adam, "sgd": SGD}[settings.optimizer]
+    return student, optimizer(student.parameters(), lr=settings.lr)
 
 
-def _onwards(batches: InMemory, start: int) -> Iterator[Batch]:
+def _batches_from(batches: InMemory, start: int) -> Iterator[Batch]:
     # epoch after epoch, from a batch of that number on
     epoch, place = divmod(start, len(batches))
     later = chain.from_iterable(map(batches.epoch, count(epoch + 1)))

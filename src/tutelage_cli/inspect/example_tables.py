@@ -15,7 +15,7 @@ AGREEMENT = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Judges:
+class HeldOutTable:
     """What they say of M held-out examples, whose labels are taken to be right."""
 
     losses: Float[np.ndarray, "M"]
@@ -30,7 +30,7 @@ class Judges:
 
 
 @dataclass(frozen=True, eq=False)
-class Opinions:
+class ExampleTable:
     """What they say of N training examples."""
 
     student: str
@@ -46,7 +46,7 @@ class Opinions:
     """None where nobody knows them"""
     losses: Float[np.ndarray, "N"]
     weights: Float[np.ndarray, "N"]
-    held_out: Judges | None
+    held_out: HeldOutTable | None
     contents: Sequence[str] | None = None
     """fingerprints of the images, see ``tutelage_cli.data.by_name``"""
     texts: Sequence[str] | None = None
@@ -86,17 +86,17 @@ class Opinions:
         return bool(len(known)) and bool((known != known[0]).any())
 
 
-def scores(students: Sequence[Opinions]) -> list[By]:
+def scores(students: Sequence[ExampleTable]) -> list[By]:
     """What can tell a wrong label of these students."""
-    found: list[By] = []
+    usable: list[By] = []
     if all(one.wrong is not None for one in students):
-        found.append(OUT_OF_FOLD)
+        usable.append(OUT_OF_FOLD)
     if any(one.weighs for one in students) and _known(students, "weights"):
-        found.append("weight")
-    return [*found, "loss"] if _known(students, "losses") else found
+        usable.append("weight")
+    return [*usable, "loss"] if _known(students, "losses") else usable
 
 
-def agrees(one: Opinions) -> bool:
+def agrees(one: ExampleTable) -> bool:
     """Whether a teacher distrusts what its student finds hard.
 
     Teachers learn to help a student on held-out examples. Some come to weigh down what looks
@@ -107,26 +107,26 @@ def agrees(one: Opinions) -> bool:
     weights, losses = weights[both], losses[both]
     if min(len(np.unique(weights)), len(np.unique(losses))) < 2:
         return False
-    found: Any = spearmanr(weights, losses)
-    return bool(found.statistic >= AGREEMENT)
+    correlation: Any = spearmanr(weights, losses)
+    return bool(correlation.statistic >= AGREEMENT)
 
 
-def _known(students: Sequence[Opinions], name: str) -> bool:
+def _known(students: Sequence[ExampleTable], name: str) -> bool:
     sets = [of for one in students for of in (one, one.held_out) if of is not None]
     return all(np.isfinite(getattr(of, name)).any() for of in sets)
 
 
-def doubts(of: Opinions | Judges, by: By) -> Float[np.ndarray, "N"]:
+def doubts(of: ExampleTable | HeldOutTable, by: By) -> Float[np.ndarray, "N"]:
     """How doubtful each label is; larger is worse."""
     if by == OUT_OF_FOLD:
-        assert isinstance(of, Opinions)
+        assert isinstance(of, ExampleTable)
         assert of.wrong is not None
         return of.wrong.mean(1)
     values = (-of.weights if by == "weight" else of.losses).astype(np.float64)
     return np.where(np.isnan(values), np.inf, values) if of.computed else values
 
 
-def known_doubts(of: Judges, by: By) -> Float[np.ndarray, "M"]:
+def known_doubts(of: HeldOutTable, by: By) -> Float[np.ndarray, "M"]:
     """How doubtful those held-out examples are of which that is known."""
-    found = doubts(of, by)
-    return found[~np.isnan(found)]
+    values = doubts(of, by)
+    return values[~np.isnan(values)]

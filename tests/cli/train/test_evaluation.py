@@ -9,7 +9,7 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, as_lesson
 from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.train.evaluation import accuracy, opinion
+from tutelage_cli.train.evaluation import accuracy, evaluate
 
 N = 7
 
@@ -46,12 +46,12 @@ def bright_images() -> Batches:
 
 
 @pytest.mark.parametrize(("at_test", "right"), [(False, 1.0), (True, 0.0)])
-def test_what_acts_at_test_acts_in_every_judgement(at_test, right) -> None:
+def test_what_acts_at_test_acts_in_every_evaluation(at_test, right) -> None:
     student = Bright()
     optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
     tutor = Tutor(student, optimizer, Negative(at_test=at_test))
     assert accuracy(tutor, bright_images()) == right
-    seen = opinion(tutor, bright_images())
+    seen = evaluate(tutor, bright_images())
     assert (seen.predicted == 1).double().mean() == right
     assert torch.equal(seen.weights, torch.ones(N))
     assert student.training
@@ -77,6 +77,6 @@ def test_a_student_with_a_second_output_is_judged_by_its_logits() -> None:
         for one, o in ((student, Auxiliary(cross_entropy)), (plain, cross_entropy))
     )
     assert accuracy(judged, bright_images()) == 1.0
-    seen, wanted = (opinion(tutor, bright_images()) for tutor in (judged, alone))
+    seen, wanted = (evaluate(tutor, bright_images()) for tutor in (judged, alone))
     assert torch.equal(seen.predicted, wanted.predicted)
     assert torch.equal(seen.losses, wanted.losses)

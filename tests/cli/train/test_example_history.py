@@ -12,19 +12,19 @@ from tutelage.training.forward import Record
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.train.evaluation import read_examples
+from tutelage_cli.train.example_history import MAX_EPOCHS, epochs_kept, read_example_history
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.tracked import MOST, epochs_kept, read_tracked
+from tutelage_cli.train.student_training import _add_step
 from tutelage_cli.train.train_state import TrainState
-from tutelage_cli.train.trainee import _note
 
 
 def test_all_epochs_of_a_short_run_are_kept_and_some_of_a_long_one() -> None:
     assert epochs_kept(1) == [1]
-    assert epochs_kept(MOST) == list(range(1, MOST + 1))
-    for epochs in (MOST + 1, 60, 1000):
+    assert epochs_kept(MAX_EPOCHS) == list(range(1, MAX_EPOCHS + 1))
+    for epochs in (MAX_EPOCHS + 1, 60, 1000):
         kept = epochs_kept(epochs)
-        assert len(kept) == len(set(kept)) == MOST
+        assert len(kept) == len(set(kept)) == MAX_EPOCHS
         assert (kept[0], kept[-1]) == (1, epochs)
         gaps = np.diff(kept)
         assert gaps.max() - gaps.min() <= 1
@@ -35,7 +35,7 @@ def test_losses_kept_are_those_that_the_epochs_mean_is_made_of(trained) -> None:
     train = seed_material(read_source(settings), settings, 0).train
     batches = Batches(train, 8, 0, *statistics(train), None, torch.device("cpu"))
     student = trained / "students" / "untaught-seed0"
-    kept, past = read_tracked(student / "history.parquet", train.ids.numpy())
+    kept, past = read_example_history(student / "history.parquet", train.ids.numpy())
     assert kept == [1, 2]
     place = {number: row for row, number in enumerate(train.ids.tolist())}
     for column, entry in enumerate(lines(student)):
@@ -48,7 +48,7 @@ def test_losses_kept_are_those_that_the_epochs_mean_is_made_of(trained) -> None:
 def test_weights_kept_are_those_of_the_epochs_entry(trained) -> None:
     student = trained / "students" / "margin-loss-seed0"
     table = read_examples(student / "examples.parquet")
-    _, past = read_tracked(student / "history.parquet", table["id"])
+    _, past = read_example_history(student / "history.parquet", table["id"])
     wrong = table["given"] != table["true"]
     for column, entry in enumerate(lines(student)):
         weights = past["weights"][:, column]
@@ -70,7 +70,7 @@ def test_held_out_examples_are_judged_like_those_trained_on(trained) -> None:
 def test_a_table_of_other_examples_is_refused(trained) -> None:
     file = trained / "students" / "untaught-seed0" / "history.parquet"
     with pytest.raises(ValueError, match="about other examples"):
-        read_tracked(file, np.arange(39))
+        read_example_history(file, np.arange(39))
 
 
 def test_ids_of_a_step_on_a_card_find_what_is_known_of_them_on_the_cpu() -> None:
@@ -81,7 +81,7 @@ def test_ids_of_a_step_on_a_card_find_what_is_known_of_them_on_the_cpu() -> None
     ids: Any = OnCard()
     losses, weights = torch.zeros(2), torch.tensor([0.25, 1.0])
     standing = TrainState()
-    _note(
+    _add_step(
         standing, Record(losses.sum(), losses, weights, ids, None), torch.tensor([False, True])
     )
     assert standing.weights == [1.0, 0.25]

@@ -1,4 +1,4 @@
-"""What one student is trained on, by what, and from which weights on."""
+"""The training plan of one student: tutor, batches, learning rates and start."""
 
 import time
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from torch import Tensor
 
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage_cli.train.tracked import ById
+from tutelage_cli.train.example_history import ExampleIndex
 from tutelage_cli.train.train_state import TrainState
 
 
 @runtime_checkable
-class Feed(Protocol):
-    """Batches of epochs, the same again for the same number."""
+class BatchSource(Protocol):
+    """Batches by epoch; the same epoch gives the same batches."""
 
     def __len__(self) -> int:
         """Batches in an epoch."""
@@ -28,37 +28,37 @@ class Feed(Protocol):
 
 
 @dataclass(frozen=True)
-class Course:
-    """The training of one student, after what was trained before it."""
+class TrainingPlan:
+    """The training of one student, possibly from another's end."""
 
     tutor: Tutor
-    """at the first step of this training"""
-    train: Feed
+    """before its first step"""
+    train: BatchSource
     rates: tuple[float, ...]
-    """the student's learning rate in each epoch of its own"""
-    known: ById
-    """what is known of the examples that it is trained on"""
+    """the student's learning rate in each epoch of this plan"""
+    index: ExampleIndex
+    """of the examples that it is trained on"""
     start: TrainState = field(default_factory=TrainState)
-    """what came before: epochs of another student that it goes on from, seconds of others"""
+    """epochs of the student that it continues, and seconds of others that it depends on"""
     weights: Tensor | None = None
-    """[N] how much the label of each training example counts; None: as the teacher says"""
+    """[N] weights of training examples for the report; None: the teacher's"""
     on_checked: bool = False
-    """whether it is trained on the checked examples"""
+    """whether the checked examples are trained on"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "first", self.start.epoch)
 
     first: int = field(init=False)
-    """the number of its first epoch"""
+    """number of its first epoch"""
 
     @property
     def epochs(self) -> int:
-        """Epochs in all, those before it included."""
+        """Number of epochs, those before it included."""
         return self.first + len(self.rates)
 
 
 def seconds_now(device: torch.device) -> float:
-    """Seconds that nobody else's work adds to, as far as the device allows it."""
+    """Process time in seconds on the CPU; wall-clock time, synchronised, on other devices."""
     if device.type == "cpu":
         return time.process_time()
     torch.accelerator.synchronize(device)

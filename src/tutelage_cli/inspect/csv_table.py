@@ -13,7 +13,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """what a spreadsheet takes for the start of a formula"""
 
 
-def sheet(labels: Labels, only: Bool[np.ndarray, "N"] | None = None) -> bytes:
+def csv_bytes(labels: Labels, only: Bool[np.ndarray, "N"] | None = None) -> bytes:
     """All labels, or some, a row for each."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n")
@@ -32,7 +32,7 @@ def harmless(text: str) -> str:
 def _header(labels: Labels) -> list[str]:
     names = ["rank", "name", "given", "predicted"]
     names += ["true"] if labels.true is not None else []
-    names += ["accused"] if labels.accused is not None else []
+    names += ["flagged"] if labels.flagged is not None else []
     names += ["probability_wrong"] if labels.wrong is not None else []
     names += ["weight", "loss", "students", "distrusted_by"]
     names += ["text"] if labels.texts is not None else []
@@ -47,8 +47,8 @@ def _cells(labels: Labels, row: int) -> Iterator[str | int]:
     yield harmless(labels.predicted[row])
     if labels.true is not None:
         yield harmless(labels.true[row])
-    if labels.accused is not None:
-        yield int(labels.accused[row])
+    if labels.flagged is not None:
+        yield int(labels.flagged[row])
     if labels.wrong is not None:
         yield _number(float(labels.wrong[row].mean()))
     for value in (labels.weights[row], labels.losses[row]):

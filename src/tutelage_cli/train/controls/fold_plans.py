@@ -1,0 +1,136 @@
+"""How the students of folds are trained, each stage from where the one before it ended."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from torch import Tensor
+
+from tutelage.functional.portable_state import load_state
+from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
+from tutelage_cli.train.arms import build_tutor, device_of
+from tutelage_cli.train.controls.folds import (
+    BEFORE,
+    CORRECTED,
+    PARTS,
+    PLAIN,
+    REFINED,
+    TRIALS,
+    TUNED,
+    Regime,
+    checked_folds_of,
+    chosen_regime,
+    fold_seed,
+    folds_of,
+    read_out_of_fold,
+    refined_by,
+    transitions_of,
+    tried_by,
+)
+from tutelage_cli.train.controls.plan_parts import corrected, rates_of
+from tutelage_cli.train.controls.rows import Repeated, batches_like
+from tutelage_cli.train.controls.tuning import ControlInputs
+from tutelage_cli.train.example_history import ExampleIndex, example_index
+from tutelage_cli.train.plan import BatchSource, TrainingPlan
+
+TUNED_RATE, TUNED_STEPS = 0.1, 1 / 16
+"""of the run's learning rate and of its steps: how the tuned students of folds go on, the
+middle of what is tried for fine-tuning"""
+LONGEST_ROUND = 1 / 3
+"""of the run's steps: students of folds that go on need no more"""
+
+
+def _untaught(inputs: ControlInputs) -> TrainingPlan:
+    return _plain(inputs, inputs.job.fold, chosen_regime(inputs.job))
+
+
+def _of_trial(inputs: ControlInputs) -> TrainingPlan:
+    return _plain(inputs, 0, tried_by(inputs.job))
+
+
+def _plain(inputs: ControlInputs, fold: int | None, regime: Regime) -> TrainingPlan:
+    train = inputs.material.train.rows(_others(inputs, fold))
+    return _plan(
+        inputs, batches_like(inputs.streams.train, train), example_index(train, None), regime
+    )
+
+
+def _others(inputs: ControlInputs, fold: int | None) -> Tensor:
+    """The training examples of other folds."""
+    return (folds_of(inputs.material, inputs.job.seed) != fold).nonzero()[:, 0]
+
+
+def _checked_rows(inputs: ControlInputs) -> Tensor:
+    """The checked examples of other folds; all of them where these have none."""
+    own_fold = checked_folds_of(inputs.material, inputs.job.seed) == inputs.job.fold
+    return (own_fold if bool(own_fold.all()) else ~own_fold).nonzero()[:, 0]
+
+
+def _tuned(inputs: ControlInputs) -> TrainingPlan:
+    """Go on from a fold's untaught student with the checked examples of other folds."""
+    checked = inputs.material.held_out.rows(_checked_rows(inputs))
+    steps = round(TUNED_STEPS * len(inputs.streams.train) * inputs.job.settings.epochs)
+    batches = Repeated(batches_like(inputs.streams.train, checked), max(1, steps))
+    plan = _plan(inputs, batches, example_index(checked, None), None)
+    return _continued(inputs, replace(plan, rates=(TUNED_RATE * inputs.job.settings.lr,)))
+
+
+def _corrected(inputs: ControlInputs) -> TrainingPlan:
+    rows, transitions = _others(inputs, inputs.job.fold), _transitions(inputs)
+    batches, index, objective = corrected(inputs, transitions, rows, _checked_rows(inputs))
+    regime = chosen_regime(inputs.job)
+    regime = regime._replace(share=min(LONGEST_ROUND, regime.share))
+    return _continued(inputs, _plan(inputs, batches, index, regime, objective))
+
+
+def _transitions(inputs: ControlInputs) -> Tensor:
+    """What label each class gets, as checked examples or, after a round, all examples show."""
+    plain = read_out_of_fold(inputs.job, PLAIN, inputs.material)
+    rough = transitions_of(plain, inputs.material)
+    if inputs.job.arm != REFINED:
+        return rough
+    unseen = read_out_of_fold(inputs.job, CORRECTED, inputs.material)
+    return refined_by(unseen, inputs.material, rough, maximised=True)
+
+
+def _plan(
+    inputs: ControlInputs,
+    batches: BatchSource,
+    index: ExampleIndex,
+    regime: Regime | None,
+    objective: Objective = cross_entropy,
+) -> TrainingPlan:
+    """Train in parts, between which the learning rate decays however short they are.
+
+    Without a regime: for the batches of the feed, which are the first part.
+    """
+    settings, seed = replace(inputs.job.settings, epochs=PARTS), fold_seed(inputs.job)
+    if regime is not None:
+        steps = regime.share * len(batches) * inputs.job.settings.epochs
+        batches = Repeated(batches, max(1, round(steps / PARTS)))
+        settings = replace(settings, weight_decay=regime.decay * settings.weight_decay)
+    total = len(batches) * PARTS
+    train = inputs.material.train
+    tutor = build_tutor("untaught", seed, train, settings, total, objective=objective)
+    return TrainingPlan(tutor, batches, rates_of(settings), index)
+
+
+def _continued(inputs: ControlInputs, plan: TrainingPlan) -> TrainingPlan:
+    """Start from the fold's student of the stage before."""
+    before = inputs.job.with_arm(BEFORE[inputs.job.arm], inputs.job.fold)
+    remedy = f"Delete {before.folder}, then go on with --resume."
+    with name_damaged_file(before.checkpoint, remedy):
+        checkpoint = load_checkpoint(before.checkpoint, device_of(inputs.job.settings))
+        student = check_checksum("tutor", checkpoint)["student"]
+    load_state(plan.tutor.student, student, "student")
+    return plan
+
+
+FOLD_PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
+    TRIALS: _of_trial,
+    PLAIN: _untaught,
+    TUNED: _tuned,
+    CORRECTED: _corrected,
+    REFINED: _corrected,
+}
+"""of the students that are not judged, by name"""

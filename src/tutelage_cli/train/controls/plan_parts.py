@@ -1,0 +1,85 @@
+"""Parts of plans: rows, targets, correction, a budget of steps."""
+
+import torch
+from torch import Tensor
+
+from tutelage.crossfit import ForwardCorrected
+from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.train.arms import build_tutor
+from tutelage_cli.train.controls.rows import (
+    Repeated,
+    Targeted,
+    WithChecked,
+    batches_like,
+    concatenated,
+)
+from tutelage_cli.train.controls.tuning import ControlInputs
+from tutelage_cli.train.example_history import ExampleIndex, example_index
+from tutelage_cli.train.job import learning_rate
+from tutelage_cli.train.plan import BatchSource, TrainingPlan
+from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.train_state import TrainState
+
+
+def shares_of(inputs: ControlInputs, shares: tuple[float, ...]) -> list[int]:
+    """Shares of the run's steps, one and above, each once."""
+    steps = len(inputs.streams.train) * inputs.job.settings.epochs
+    return sorted({max(1, round(share * steps)) for share in shares})
+
+
+def rates_of(settings: TrainSettings) -> tuple[float, ...]:
+    """The learning rate of every epoch."""
+    return tuple(learning_rate(settings, epoch) for epoch in range(settings.epochs))
+
+
+def budgeted(
+    inputs: ControlInputs,
+    batches: BatchSource,
+    index: ExampleIndex,
+    seconds: float = 0.0,
+    objective: Objective = cross_entropy,
+    weights: Tensor | None = None,
+) -> TrainingPlan:
+    """Plain training for as many steps as the untaught student takes."""
+    job, settings = inputs.job, inputs.job.settings
+    length = len(inputs.streams.train)
+    steps, train = length * settings.epochs, inputs.material.train
+    return TrainingPlan(
+        build_tutor("untaught", job.seed, train, settings, steps, objective=objective),
+        Repeated(batches, length),
+        rates_of(settings),
+        index,
+        TrainState(seconds=seconds),
+        weights,
+        on_checked=True,
+    )
+
+
+def with_checked(
+    inputs: ControlInputs, rows: Tensor | None = None, checked_rows: Tensor | None = None
+) -> tuple[InMemory, ExampleIndex]:
+    """Put checked examples after the training examples, all or some of either."""
+    train = inputs.material.train if rows is None else inputs.material.train.rows(rows)
+    checked = (
+        inputs.material.held_out
+        if checked_rows is None
+        else inputs.material.held_out.rows(checked_rows)
+    )
+    examples = concatenated(train, checked)
+    return batches_like(inputs.streams.train, examples), example_index(examples, None)
+
+
+def corrected(
+    inputs: ControlInputs,
+    transitions: Tensor,
+    rows: Tensor | None = None,
+    checked_rows: Tensor | None = None,
+) -> tuple[BatchSource, ExampleIndex, Objective]:
+    """Prepare gold loss correction on training and checked examples, all or some of either."""
+    given, checked = inputs.material.train.labels, inputs.material.held_out.labels
+    given = given if rows is None else given[rows]
+    checked = checked if checked_rows is None else checked[checked_rows]
+    batches, index = with_checked(inputs, rows, checked_rows)
+    targets = torch.cat([given, len(transitions) + checked])
+    return Targeted(batches, targets), index, WithChecked(ForwardCorrected(transitions))

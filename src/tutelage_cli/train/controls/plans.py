@@ -1,0 +1,222 @@
+"""How each control is trained: on which rows and targets, from which weights, how long."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tutelage.crossfit import label_issues, label_posterior
+from tutelage.functional.portable_state import load_state
+from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
+from tutelage.teachers import OutOfFoldTargets
+from tutelage_cli.train.arms import build_tutor, device_of
+from tutelage_cli.train.controls.fold_plans import FOLD_PLANS
+from tutelage_cli.train.controls.folds import (
+    PLAIN,
+    conditioned,
+    read_out_of_fold,
+    transitions_of,
+)
+from tutelage_cli.train.controls.plan_parts import (
+    budgeted,
+    corrected,
+    rates_of,
+    shares_of,
+    with_checked,
+)
+from tutelage_cli.train.controls.rates import RATES
+from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
+from tutelage_cli.train.controls.selection import Selected, select
+from tutelage_cli.train.controls.tuning import Choice, ControlInputs, choose
+from tutelage_cli.train.example_history import empty_history, example_index
+from tutelage_cli.train.job import learning_rate
+from tutelage_cli.train.names import OUT_OF_FOLD
+from tutelage_cli.train.plan import TrainingPlan
+from tutelage_cli.train.train_state import TrainState
+
+ONLY_RATES, ONLY_DECAYS = (1.0, 0.1), (1.0, 10.0)
+"""tried for checked-only: parts of the run's learning rate and weight decay, each with each"""
+ONLY_STEPS = 1 / 8
+"""of the run's steps: how long each is tried"""
+WEIGHTS = ("weight_right", "weight_wrong")
+"""what the untaught student's epochs say of a teacher"""
+TUNED_RATES = (0.3, 0.1, 0.03)
+"""tried for fine-tuned: parts of the run's learning rate, which stays as it is"""
+TUNED_STEPS = (1 / 40, 1 / 16, 1 / 8)
+"""tried for fine-tuned: shares of the run's steps"""
+
+
+def plan_of(inputs: ControlInputs) -> TrainingPlan:
+    """The training of one student.
+
+    Note: raises ``tuning.Stopped`` where it is stopped while settings are chosen.
+    """
+    return PLANS.get(inputs.job.arm, _taught)(inputs)
+
+
+def _taught(inputs: ControlInputs) -> TrainingPlan:
+    job, train, settings = inputs.job, inputs.material.train, inputs.job.settings
+    steps = len(inputs.streams.train) * settings.epochs
+    return TrainingPlan(
+        build_tutor(job.arm, job.seed, train, settings, steps),
+        inputs.streams.train,
+        rates_of(settings),
+        example_index(train, inputs.material.wrong),
+        TrainState(tracked=empty_history(len(train), settings.epochs)),
+    )
+
+
+def _checked_included(inputs: ControlInputs) -> TrainingPlan:
+    return budgeted(inputs, *with_checked(inputs))
+
+
+def _checked_only(inputs: ControlInputs) -> TrainingPlan:
+    checked, settings = inputs.material.held_out, inputs.job.settings
+    grid = [
+        (rate * settings.lr, decay * settings.weight_decay)
+        for rate in ONLY_RATES
+        for decay in ONLY_DECAYS
+    ]
+    steps = shares_of(inputs, (ONLY_STEPS,))
+
+    def rate(lr: float, step: int) -> float:
+        return learning_rate(replace(settings, lr=lr, epochs=steps[0]), step)
+
+    chosen = choose(inputs, grid, steps, rate)
+    settings = replace(settings, lr=chosen.lr, weight_decay=chosen.weight_decay)
+    inputs = replace(inputs, job=replace(inputs.job, settings=settings))
+    batches = batches_like(inputs.streams.train, checked)
+    return budgeted(inputs, batches, example_index(checked, None), chosen.seconds)
+
+
+def _fine_tuned(inputs: ControlInputs) -> TrainingPlan:
+    job, settings, checked = inputs.job, inputs.job.settings, inputs.material.held_out
+    before, start = _untaught(inputs)
+    grid = [(rate * settings.lr, settings.weight_decay) for rate in TUNED_RATES]
+    steps = shares_of(inputs, TUNED_STEPS)
+    chosen: Choice = choose(inputs, grid, steps, lambda lr, _: lr, start)
+    before.seconds += chosen.seconds
+    settings = replace(settings, lr=chosen.lr)
+    train = inputs.material.train
+    tutor = build_tutor("untaught", job.seed, train, settings, chosen.steps)
+    load_state(tutor.student, start, "student")
+    return TrainingPlan(
+        tutor,
+        Repeated(batches_like(inputs.streams.train, checked), chosen.steps),
+        (chosen.lr,),
+        example_index(checked, None),
+        before,
+        on_checked=True,
+    )
+
+
+def _untaught(inputs: ControlInputs) -> tuple[TrainState, dict[str, Tensor]]:
+    """Read where the untaught student of the seed ended."""
+    job = inputs.job.with_arm("untaught")
+    with name_damaged_file(job.checkpoint, f"Delete {job.folder}, then go on with --resume."):
+        checkpoint = load_checkpoint(job.checkpoint, device_of(inputs.job.settings))
+        state = TrainState(**checkpoint["state"])
+        state.require_numbers()
+        state.tracked = None
+        state.history = [
+            {name: value for name, value in entry.items() if name not in WEIGHTS}
+            for entry in state.history
+        ]
+        return state, check_checksum("tutor", checkpoint)["student"]
+
+
+def _early_stopped(inputs: ControlInputs) -> TrainingPlan:
+    job, untaught = inputs.job, inputs.job.with_arm("untaught")
+    before, _ = _untaught(inputs)
+    with name_damaged_file(
+        untaught.best, f"Delete {untaught.folder}, then go on with --resume."
+    ):
+        best = load_checkpoint(untaught.best, device_of(job.settings))
+        epoch, student = best["epoch"], check_checksum("student", best)
+    train, settings = inputs.material.train, job.settings
+    tutor = build_tutor("untaught", job.seed, train, settings, 1)
+    load_state(tutor.student, student, "student")
+    start = replace(deepcopy(before), epoch=epoch, history=before.history[:epoch])
+    return TrainingPlan(tutor, inputs.streams.train, (), example_index(train, None), start)
+
+
+def _pruned(inputs: ControlInputs) -> TrainingPlan:
+    out_of_fold = read_out_of_fold(inputs.job, PLAIN, inputs.material)
+    issues = label_issues(out_of_fold.train, inputs.material.train.labels)
+    batches, index = with_checked(inputs, (~issues).nonzero()[:, 0])
+    return budgeted(inputs, batches, index, out_of_fold.seconds, weights=(~issues).float())
+
+
+def _forward_corrected(inputs: ControlInputs) -> TrainingPlan:
+    plain = read_out_of_fold(inputs.job, PLAIN, inputs.material)
+    transitions = conditioned(transitions_of(plain, inputs.material, shrinkage=0.0))
+    batches, index, objective = corrected(inputs, transitions)
+    return budgeted(inputs, batches, index, plain.seconds, objective)
+
+
+def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
+    """Train on the posteriors of labels, or fall back on what is shown to be better."""
+    selected = select(inputs)
+    if selected.method in FALLBACKS:
+        plan = FALLBACKS[selected.method](inputs)
+        own_seconds = plan.start.seconds if selected.method == "fine-tuned" else 0.0
+        plan.start.seconds = own_seconds + selected.seconds
+        return plan
+    posterior, weights = _posteriors(inputs, selected)
+    right = F.one_hot(inputs.material.held_out.labels, posterior.shape[1]).to(posterior)
+    batches, index = with_checked(inputs)
+    batches = Targeted(batches, torch.cat([posterior, right]))
+    return budgeted(inputs, batches, index, selected.seconds, weights=weights)
+
+
+def _as_untaught(inputs: ControlInputs) -> TrainingPlan:
+    return budgeted(inputs, inputs.streams.train, example_index(inputs.material.train, None))
+
+
+def _posteriors(inputs: ControlInputs, selected: Selected) -> tuple[Tensor, Tensor]:
+    """The posteriors of all labels, and how likely each given label is right."""
+    given = inputs.material.train.labels
+    posterior = label_posterior(selected.out_of_fold.train, selected.transitions, given)
+    return posterior, posterior.gather(1, given[:, None])[:, 0]
+
+
+def _out_of_fold(inputs: ControlInputs) -> TrainingPlan:
+    """Train under a teacher of out-of-fold predictions, which starts at their closed form."""
+    _, out_of_fold, transitions, seconds = select(inputs)
+    train, job = inputs.material.train, inputs.job
+    teacher = OutOfFoldTargets(
+        train.ids, out_of_fold.train, train.labels, transitions=transitions
+    )
+    steps = len(inputs.streams.train) * job.settings.epochs
+    taught = _taught(inputs)
+    tutor = build_tutor(job.arm, job.seed, train, job.settings, steps, teacher=teacher)
+    start = replace(taught.start, seconds=seconds)
+    return replace(taught, tutor=tutor, start=start)
+
+
+def _of_rate(inputs: ControlInputs) -> TrainingPlan:
+    untaught = _taught(replace(inputs, job=inputs.job.with_arm("untaught")))
+    return replace(untaught, start=TrainState())
+
+
+FALLBACKS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
+    "untaught": _as_untaught,
+    "fine-tuned": _fine_tuned,
+}
+"""what is trained where cross-fitting is shown to be worse"""
+PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
+    "checked-only": _checked_only,
+    "fine-tuned": _fine_tuned,
+    "checked-included": _checked_included,
+    "early-stopped": _early_stopped,
+    "pruned": _pruned,
+    "forward-corrected": _forward_corrected,
+    "cross-fitted": _cross_fitted,
+    OUT_OF_FOLD: _out_of_fold,
+    RATES: _of_rate,
+    **FOLD_PLANS,
+}
+"""of the arms that are no taught students, by name; all others are taught"""
