@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -42,7 +43,7 @@ from tutelage.signals.products import (
     ForwardOverReverse,
 )
 from tutelage.training.tutor import Tutor
-from tutelage.types import Progress, Step
+from tutelage.types import Batch, Progress, Step
 
 EXACT = {
     "automatic": Automatic(),
@@ -108,6 +109,25 @@ def test_finite_differences_refuse_a_student_with_kinks_unless_told_otherwise() 
         Reversible(2, product=FiniteDifference(size=3.0))(*call)
     loose = FiniteDifference(size=3.0, bound=float("inf"))
     assert all(g.isfinite().all() for g in Reversible(2, product=loose)(*call).grad.values())
+
+
+def test_finite_differences_of_nothing_are_nothing() -> None:
+    """A single row's weight cancels in the weighted mean: only rounding is left."""
+    module = build("linear")
+    teacher = teacher_for("inputs", module)
+    problem, phi, window, held_out = watched(
+        module, OPTIMIZERS["momentum"](module), teacher, steps=4
+    )
+    alone = [
+        step._replace(batch=Batch(*(x[:1] for x in step.batch[:3]), *step.batch[3:]))
+        for step in window.steps
+    ]
+    call = problem, phi, replace(window, steps=alone), held_out
+    exact = Unrolled(4)(*call).grad
+    got = Replayed(4, product=FiniteDifference(1e-3))(*call).grad
+    for name, want in exact.items():
+        assert want.abs().max() < 1e-11
+        assert got[name].abs().max() < 1e-11
 
 
 def test_dot_products_are_refused_for_a_teacher_that_does_more_than_weigh() -> None:

@@ -62,7 +62,7 @@ def by_hand(folder, seed: int, draws: int = 32):
     fold = stratified_folds(given, 5, seed=mixed_seed(12, seed))
     p, said = torch.zeros(len(given), 3), []
     for number in range(5):
-        with np.load(folder / "folds" / f"folds-seed{seed}-{number}" / "unseen.npz") as found:
+        with np.load(folder / "folds" / f"folds-seed{seed}-{number}" / "out-of-fold.npz") as found:
             p[fold == number] = torch.from_numpy(found["train"])
             said.append(torch.from_numpy(found["checked"]))
     right = torch.tensor(checked["given"])
@@ -119,7 +119,7 @@ def test_an_arm_or_another_way_is_still_asked_for(folded, noisy, tmp_path) -> No
 
 def test_folds_that_are_not_there_or_damaged(copy) -> None:
     for fold in (2, 0):
-        file = copy / "folds" / f"folds-seed1-{fold}" / "unseen.npz"
+        file = copy / "folds" / f"folds-seed1-{fold}" / "out-of-fold.npz"
         file.write_bytes(file.read_bytes()[:200])
         one_line(run("inspect", copy), file, "is damaged")
     (file.parent / "result.json").unlink()
@@ -186,7 +186,7 @@ def test_a_table_without_predictions_says_what_it_takes(tmp_path) -> None:
 
 
 def test_folds_that_have_learnt_nothing_are_not_gone_by(copy) -> None:
-    for file in (copy / "folds").glob("folds-seed*/unseen.npz"):
+    for file in (copy / "folds").glob("folds-seed*/out-of-fold.npz"):
         with np.load(file) as found:
             content = dict(found)
         flat = {k: np.full_like(content[k], 1 / 3) for k in ("train", "checked")}

@@ -531,7 +531,7 @@ def test_stopped_again_and_again_in_controls_is_the_unbroken_run(
     assert stops > 2
     assert_same_run(controlled, out)
     assert found(out).keys() == found(controlled).keys()
-    for file in sorted(controlled.glob("folds/*/unseen.npz")):
+    for file in sorted(controlled.glob("folds/*/out-of-fold.npz")):
         with np.load(file) as one, np.load(out / file.relative_to(controlled)) as other:
             assert all(np.array_equal(one[name], other[name]) for name in one)
 
