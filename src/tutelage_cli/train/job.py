@@ -49,6 +49,6 @@ class Job:
 
 
 def learning_rate(settings: TrainSettings, epoch: int) -> float:
-    """The student's learning rate in an epoch."""
-    passed = sum(epoch >= int(share * settings.epochs) for share in settings.decay_at)
+    """The student's learning rate in an epoch; the first one has the whole rate."""
+    passed = sum(epoch >= max(1, int(share * settings.epochs)) for share in settings.decay_at)
     return settings.lr * 0.1**passed

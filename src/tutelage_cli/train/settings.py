@@ -185,7 +185,8 @@ class TrainSettings:
     """L2 penalty of the student's weights, per unit of learning rate."""
 
     decay_at: tuple[float, ...] = (2 / 3, 5 / 6)
-    """Shares of the run after which the student's learning rate is divided by ten."""
+    """Shares of the run after which the student's learning rate is divided by ten; the first
+    epoch has the whole rate."""
 
     teacher_lr: float | None = None
     """Learning rate of the teacher's Adam; 0.02 if not given, 0.1 for learned-augmentation, and

@@ -62,7 +62,9 @@ def by_hand(folder, seed: int, draws: int = 32):
     fold = stratified_folds(given, 5, seed=mixed_seed(12, seed))
     p, said = torch.zeros(len(given), 3), []
     for number in range(5):
-        with np.load(folder / "folds" / f"folds-seed{seed}-{number}" / "out-of-fold.npz") as found:
+        with np.load(
+            folder / "folds" / f"folds-seed{seed}-{number}" / "out-of-fold.npz"
+        ) as found:
             p[fold == number] = torch.from_numpy(found["train"])
             said.append(torch.from_numpy(found["checked"]))
     right = torch.tensor(checked["given"])

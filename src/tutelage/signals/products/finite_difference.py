@@ -91,8 +91,9 @@ class Differences:
                 continue
             if isfinite(error) and error > self.how.bound:
                 raise FloatingPointError(
-                    f"{name} by differences of gradients is uncertain by {min(error, 10.0):.0%}, above "
-                    f"bound={self.how.bound:.0%}: the student's gradient is not smooth at "
+                    f"{name} by differences of gradients is uncertain by "
+                    f"{min(error, 10.0):.0%}, above bound={self.how.bound:.0%}: the student's "
+                    f"gradient is not smooth at "
                     f"size={self.how.size:g}. Use DoubleBackward, or raise bound."
                 )
         return near
