@@ -32,7 +32,7 @@ QUANTILES = 64
 
 
 class LabelErrors(NamedTuple):
-    """What out-of-fold predictions say of N given labels, in double precision."""
+    """Probabilities that each of N given labels is wrong, in double precision."""
 
     probabilities: Float[Tensor, "N"]
     """that the given label is wrong: the mean over the draws"""
@@ -111,7 +111,7 @@ def label_errors(
 def wrong_between(
     errors: LabelErrors, rows: Bool[Tensor, "N"] | None = None, *, level: float = 0.9
 ) -> tuple[int, int]:
-    """Between how many of some labels are wrong.
+    """An interval of the number of wrong labels among some.
 
     Args:
         errors: Of all labels.

@@ -1,4 +1,4 @@
-"""What predictions by students that never saw an example say of its label."""
+"""Posteriors of the right class, from out-of-fold predictions and given labels."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -124,7 +124,7 @@ def _joint(q: Tensor, rough: Tensor, given: Tensor, prior_count: float) -> Tenso
 
 
 def label_issues(probabilities: Tensor, given: Tensor) -> Bool[Tensor, "N"]:
-    """Which given labels confident learning holds to be wrong.
+    """The given labels that are wrong by confident learning.
 
     A class is likely for an example where its probability reaches the class's threshold, the
     mean probability of that class over the examples given it. The label is wrong where the most

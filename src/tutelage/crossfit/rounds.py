@@ -1,4 +1,4 @@
-"""Cross-fitting in rounds: folds are trained again on what the round before says."""
+"""Cross-fitting in rounds: folds are trained again with the targets of the round before."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Training(NamedTuple):
 
 
 class CrossFitted(NamedTuple):
-    """What cross-fitting says of N examples, H of them checked."""
+    """The result of cross-fitting N examples, H of them checked."""
 
     probabilities: tuple[Float[Tensor, "N C"], ...]
     """of each round, by students that were not trained on the example"""
@@ -41,8 +41,8 @@ class CrossFitted(NamedTuple):
     transitions: Float[Tensor, "C C"]
     """of the kept round: row right class, column given label"""
     targets: Float[Tensor, "N C"]
-    """to train a student on: the right class of checked examples, what the kept round says of
-    the others"""
+    """to train a student on: the right class of checked examples, the posteriors of the kept
+    round for the others"""
     weights: Float[Tensor, "N"]
 
 
@@ -151,7 +151,7 @@ def cross_fit(
 
 
 class _Outcome(NamedTuple):
-    """What a round comes to, in the order of ``CrossFitted``."""
+    """The result of a round, in the order of ``CrossFitted``."""
 
     kept: int
     transitions: Tensor

@@ -1,1 +1,1 @@
-"""What ``tutelage inspect`` and ``tutelage report`` do: look at runs that there are."""
+"""``tutelage inspect``: labels of a run or a table that are likely wrong."""

@@ -25,22 +25,22 @@ Examples:
 
 @dataclass(frozen=True)
 class Inspect:
-    """What ``tutelage inspect`` was asked."""
+    """The arguments of ``tutelage inspect``."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """Folder of a run, or a Parquet or CSV table of examples from a loop of your own
     (docs/inspection.md)."""
 
     arm: str | None = None
-    """What taught the students that are asked, such as margin-loss, or untaught. If not given,
-    none where there are out-of-fold predictions; the first teacher that weighs, or else the
-    first there is."""
+    """The arm whose students are inspected, such as margin-loss, or untaught. If not given:
+    out-of-fold predictions where there are some, else the first teacher that weighs, else the
+    first arm."""
 
     seed: int | None = None
-    """Ask the student of this seed alone; all of the arm if not given."""
+    """Inspect the student of this seed alone; all seeds of the arm if not given."""
 
     by: Literal["auto", "out-of-fold", "weight", "loss"] = "auto"
-    """What tells a wrong label: predictions by students of folds that were not trained on it,
+    """What labels are ranked by: predictions by students of folds that were not trained on it,
     the teacher's weight or the student's loss. auto: the first where no arm is named, the run
     has them and they have learnt enough; the weight where low weights go with large losses;
     else the loss."""
@@ -53,7 +53,7 @@ class Inspect:
     """Examples to print, and to show on the page."""
 
     data: str | None = None
-    """Where the pictures are now, if not where the run read them."""
+    """Where the pictures are now, if they have moved since the run."""
 
     out: Path | None = None
     """Folder of what is written; RUN/inspection if not given."""
@@ -62,7 +62,7 @@ class Inspect:
 
 
 def check(args: Inspect) -> None:
-    """Refuse what can be refused without looking further."""
+    """Refuse what is wrong without reading the run."""
     at_least_one(args, "top")
     between(args, "max_fpr")
     if not exists(args.run):

@@ -1,4 +1,4 @@
-"""What all students of an arm say of each label together."""
+"""Weights, losses and probabilities of each label, averaged over the students of an arm."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class Labels:
         return len(self.names)
 
     def first_flagged(self, most: int) -> list[int]:
-        """The places of those that are accused."""
+        """The rows of the flagged labels."""
         return [] if self.flagged is None else np.flatnonzero(self.flagged)[:most].tolist()
 
 

@@ -1,4 +1,4 @@
-"""``tutelage inspect``: what is printed and what is written."""
+"""The command ``tutelage inspect``: prints the result and writes its files."""
 
 from tutelage.errors import UsageError
 from tutelage.storage.atomic_files import write_atomically

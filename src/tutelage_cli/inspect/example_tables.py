@@ -1,4 +1,4 @@
-"""What one student and its teacher say of examples: the records that inspection works on."""
+"""Tables of weights, losses and predictions of one student, the input of an inspection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What an inspection finds, as a record and as plain values."""
+"""The result of an inspection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What the folds of a run say of its labels: the probability that each is wrong."""
+"""The probability that each label is wrong, by the out-of-fold predictions of a run."""
 
 import io
 from collections.abc import Sequence
@@ -27,27 +27,27 @@ from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material
 
 KINDS = (PLAIN, CORRECTED)
-"""students of folds whose predictions are put together: where the two err, they err otherwise;
-later rounds go on from transitions that may have confirmed themselves"""
+"""students of folds whose predictions are combined, as their errors differ; later rounds start
+from transitions that may have confirmed themselves"""
 BASE = "untaught"
 """the arm of every run whose tables list the training and the checked examples"""
 DRAWS = 32
 """of the probability that a label is wrong, by all kinds of students together"""
 LEVEL = 0.9
-"""probability that the number of wrong labels lies in the interval that is told"""
+"""probability that the number of wrong labels lies in the printed interval"""
 
 
 def by_folds(run: Run, seed: int | None) -> list[ExampleTable]:
-    """What the folds of each seed say; nothing where those of a seed are not all there."""
+    """A table for each seed; none where the folds of a seed are incomplete."""
     seeds = run.finished[BASE] if seed is None else (seed,)
     jobs = [run.job(BASE, one) for one in seeds if one in run.finished[BASE]]
     kinds = [_kinds(job) for job in jobs]
     if len(jobs) < len(seeds) or not all(kinds):
         return []
-    return [_opinions(run, job, there) for job, there in zip(jobs, kinds, strict=True)]
+    return [_table_of(run, job, there) for job, there in zip(jobs, kinds, strict=True)]
 
 
-def judged(
+def with_probabilities(
     like: ExampleTable,
     probabilities: Tensor,
     given: Tensor,
@@ -55,7 +55,7 @@ def judged(
     right: Tensor,
     draws: int = DRAWS,
 ) -> ExampleTable:
-    """Say of N labels how probably each is wrong, by out-of-fold predictions [N, C]."""
+    """Add the probability that each of N labels is wrong, by out-of-fold predictions [N, C]."""
     found = label_errors(probabilities, given, checked, right, draws=draws)
     own = probabilities.double().gather(1, given[:, None]).squeeze(1)
     return replace(
@@ -64,7 +64,7 @@ def judged(
 
 
 def between(draws: np.ndarray, rows: Bool[np.ndarray, "N"] | None = None) -> tuple[int, int]:
-    """Between how many of some labels are wrong, by the draws [N, D] of each."""
+    """Interval of the number of wrong labels among some, by the draws [N, D] of each."""
     each = torch.from_numpy(np.ascontiguousarray(draws.T))
     only = None if rows is None else torch.from_numpy(np.ascontiguousarray(rows))
     nothing = each.new_zeros(0, 0)
@@ -81,7 +81,7 @@ def _kinds(job: Job) -> list[str]:
     ]
 
 
-def _opinions(run: Run, job: Job, kinds: Sequence[str]) -> ExampleTable:
+def _table_of(run: Run, job: Job, kinds: Sequence[str]) -> ExampleTable:
     names = ClassNames()
     checked, train = (read_examples_of(job, name, names) for name in (HELD_OUT, EXAMPLES))
     classes = _classes(job, kinds[0])
@@ -102,7 +102,9 @@ def _opinions(run: Run, job: Job, kinds: Sequence[str]) -> ExampleTable:
         past_weights=None,
     )
     found = [
-        judged(like, said.train, ours.labels, said.checked, others.labels, DRAWS // len(each))
+        with_probabilities(
+            like, said.train, ours.labels, said.checked, others.labels, DRAWS // len(each)
+        )
         for said in each
     ]
     return replace(

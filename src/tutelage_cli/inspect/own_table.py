@@ -14,7 +14,7 @@ from tutelage_cli.data.csv_files import CsvColumns
 from tutelage_cli.data.label_values import literal, whole_number
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.inspect.example_tables import ExampleTable, HeldOutTable
-from tutelage_cli.inspect.own_chances import CHANCE, read_chances
+from tutelage_cli.inspect.own_probabilities import PROBABILITY, read_probabilities
 
 GIVEN_COLUMNS = ("given", "label")
 TEXT_COLUMNS = ("text", "sentence", "sentence1")
@@ -30,11 +30,11 @@ def read_own(file: Path) -> ExampleTable:
     rows = rows_of(columns, str(file))
     given = _first(columns, GIVEN_COLUMNS)
     count = 0 if given is None else len(given)
-    chances = any(name.startswith(CHANCE) for name in columns)
+    chances = any(name.startswith(PROBABILITY) for name in columns)
     if given is None or not count or not (chances or {"loss", "weight"} & columns.keys()):
         raise UsageError(
             f"{file} is no table of examples: it needs a column {' or '.join(GIVEN_COLUMNS)}, "
-            f"and loss or weight or {CHANCE}CLASS, with a row for each; it has "
+            f"and loss or weight or {PROBABILITY}CLASS, with a row for each; it has "
             f"{', '.join(columns) or 'none'}."
         )
     labels = _classes(given)
@@ -76,8 +76,8 @@ def read_own(file: Path) -> ExampleTable:
             *_of_classes(labels, predicted, true),
         ),
     )
-    found = read_chances(columns, labels, rows)
-    return own if found is None else found.judge(own, trained, np.flatnonzero(held_out))
+    found = read_probabilities(columns, labels, rows)
+    return own if found is None else found.with_errors(own, trained, np.flatnonzero(held_out))
 
 
 def _first(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Sequence[Any] | None:

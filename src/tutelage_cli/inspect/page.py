@@ -1,4 +1,4 @@
-"""The page of an inspection: what is distrusted, as pictures or sentences, and how it fared."""
+"""The HTML page of an inspection: the most distrusted examples and their losses."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How good a list of accused labels is, where it is known which labels are wrong."""
+"""Precision and recall of flagged labels, where it is known which labels are wrong."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,25 +8,25 @@ from jaxtyping import Bool, Float
 
 
 class Quality(NamedTuple):
-    """Of the accused among N labels; a share of nothing is NaN."""
+    """Of the flagged among N labels; a share of nothing is NaN."""
 
     wrong: int
     """labels that are wrong"""
     flagged: int
     hits: int
-    """accused labels that are wrong"""
+    """flagged labels that are wrong"""
     precision: float
-    """hits / accused"""
+    """hits / flagged"""
     recall: float
     """hits / wrong"""
     f1: float
     """harmonic mean of both"""
     false_positive_rate: float
-    """accused labels that are right / right labels"""
+    """flagged labels that are right / right labels"""
 
 
 def quality(flagged: Bool[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> Quality:
-    """Compare what is accused with what is wrong."""
+    """Compare flagged labels with wrong ones."""
     hits, n_flagged, n_wrong = (int(x.sum()) for x in (flagged & wrong, flagged, wrong))
     right = len(wrong) - n_wrong
     return Quality(

@@ -1,4 +1,4 @@
-"""What the students of a run say, read from its folder and checked as it is read."""
+"""Reads and checks the tables that the students of a run wrote."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

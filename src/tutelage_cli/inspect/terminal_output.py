@@ -1,4 +1,4 @@
-"""What a person reads in the terminal of an inspection."""
+"""The terminal output of an inspection."""
 
 from collections.abc import Iterator
 
@@ -32,8 +32,8 @@ def headline(result: Inspection) -> str:
     """What the table shows."""
     if result.labels.wrong is not None:
         return (
-            f"The {len(result.labels):,} labels by the probability that they are wrong, as "
-            f"students say that were not trained on them ({'; '.join(result.students)})"
+            f"The {len(result.labels):,} labels by the probability that they are wrong, by "
+            f"students that were not trained on them ({'; '.join(result.students)})"
         )
     whose = f"by {result.arm}" if result.arm else f"in {result.students[0]}"
     seeds = len(result.students)
@@ -107,18 +107,18 @@ def sentences(result: Inspection) -> Iterator[str]:
         )
         yield (
             f"Promise: where held-out labels are right and held-out examples like the others, "
-            f"about {share} of the right labels are accused, or fewer: "
+            f"about {share} of the right labels are flagged, or fewer: "
             f"{result.max_fpr * total:,.0f} if all of the {total:,} were right."
         )
     if (q := result.quality) is not None and q.wrong:
         yield (
-            f"Known: {q.wrong:,} labels are wrong. Of the accused {_percent(q.precision)} are "
-            f"(precision); of the wrong {_percent(q.recall)} are accused (recall); F1 "
-            f"{formats.number(q.f1)}. Right labels accused: {_percent(q.false_positive_rate)}."
+            f"Known: {q.wrong:,} labels are wrong. Of the flagged {_percent(q.precision)} are "
+            f"(precision); of the wrong {_percent(q.recall)} are flagged (recall); F1 "
+            f"{formats.number(q.f1)}. Right labels flagged: {_percent(q.false_positive_rate)}."
         )
     elif q is not None:
         rate = _percent(q.false_positive_rate)
-        yield f"Known: no label is wrong. Right labels accused: {rate}."
+        yield f"Known: no label is wrong. Right labels flagged: {rate}."
     if np.isfinite(result.auroc):
         yield f"Chance that a wrong label ranks before a right one (AUROC): {result.auroc:.3f}."
     yield from result.notes

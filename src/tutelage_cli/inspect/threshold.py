@@ -1,19 +1,19 @@
-"""When a label is called wrong: how doubtful examples are whose labels are right.
+"""The threshold beyond which a label is flagged: a conformal test against held-out examples.
 
 A student's doubt of a training label is ranked among its doubts of M held-out examples, which
 it was not trained on and whose labels are taken to be right:
 
     p = (1 + number of held-out examples that are doubted as much or more) / (M + 1)
 
-A label is accused where ``p <= max_fpr``. Were a training example with a right label, too,
-one drawn like those and not trained on, it would be accused with at most that probability,
+A label is flagged where ``p <= max_fpr``. Were a training example with a right label, too,
+one drawn like those and not trained on, it would be flagged with at most that probability,
 whatever student, teacher and doubt are (a conformal p-value). But the student was trained on
-it: its loss is lower than it would be held out, and what is doubted less is accused less. The
+it: its loss is lower than it would be held out, and what is doubted less is flagged less. The
 comparison errs on the safe side. The price is missed: wrong labels that the student has learnt
 by heart look right, too. Where held-out labels are wrong themselves, the threshold is stricter.
 
-Over seeds, a label is accused where more than half of the students that were trained on it
-accuse it. In the worst case, where these err together in the unluckiest way, that doubles the
+Over seeds, a label is flagged where more than half of the students that were trained on it
+flag it. In the worst case, where these err together in the unluckiest way, that doubles the
 promised share; where they err apart, it makes it smaller.
 
 Source: Bates, Candes, Lei, Romano and Sesia, Testing for Outliers with Conformal p-values,
@@ -35,12 +35,12 @@ def p_values(
 
 
 def smallest_fpr(clean: int) -> float:
-    """The smallest share of false alarms that clean examples can tell."""
+    """The smallest false positive rate that clean examples can show."""
     return 1 / (clean + 1)
 
 
 def limit(clean: Float[np.ndarray, "M"], max_fpr: float) -> float:
-    """The doubt beyond which a label is accused."""
+    """The doubt beyond which a label is flagged."""
     allowed = int(np.floor(max_fpr * (len(clean) + 1) + 1e-9)) - 1
     return float(np.sort(clean)[len(clean) - 1 - allowed])
 
@@ -50,7 +50,7 @@ def by_majority(
     places: Sequence[Integer[np.ndarray, "n"]],
     count: int,
 ) -> Bool[np.ndarray, "N"]:
-    """What more than half of the students accuse, of those that know the label."""
+    """Labels that more than half of the students flag, of those that were trained on them."""
     votes, known = np.zeros(count, dtype=int), np.zeros(count, dtype=int)
     for flags, at in zip(flagged, places, strict=True):
         votes[at] += flags

@@ -42,7 +42,7 @@ ONLY_RATES, ONLY_DECAYS = (1.0, 0.1), (1.0, 10.0)
 ONLY_STEPS = 1 / 8
 """of the run's steps: how long each is tried"""
 WEIGHTS = ("weight_right", "weight_wrong")
-"""what the untaught student's epochs say of a teacher"""
+"""columns of the untaught student's history that are about a teacher"""
 TUNED_RATES = (0.3, 0.1, 0.03)
 """tried for fine-tuned: parts of the run's learning rate, which stays as it is"""
 TUNED_STEPS = (1 / 40, 1 / 16, 1 / 8)

@@ -14,7 +14,7 @@ KEY = "log_likelihood"
 
 
 class DivergedError(UsageError):
-    """A student's loss is no number any more."""
+    """A student's loss is not finite any more."""
 
 
 def rate_jobs(job: Job) -> list[Job]:
@@ -27,7 +27,7 @@ def rate_jobs(job: Job) -> list[Job]:
 
 
 def write_rate_result(job: Job, log_likelihood: float | None, seconds: float) -> None:
-    """Write what the student of a learning rate came to."""
+    """Write the result of the student of a learning rate."""
     write_json(job.folder / "result.json", {KEY: log_likelihood, "seconds": seconds})
 
 

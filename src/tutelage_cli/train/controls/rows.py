@@ -1,4 +1,4 @@
-"""The examples and targets of controls: checked ones beside others, some of them, again."""
+"""Training examples and targets of controls: with checked examples, subsets, repetitions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

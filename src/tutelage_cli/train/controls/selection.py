@@ -1,4 +1,4 @@
-"""Which way to use checked examples is taken: by examples that students were not trained on."""
+"""Selects how cross-fitting uses checked examples, by those its students did not see."""
 
 from typing import NamedTuple
 
@@ -26,13 +26,13 @@ METHODS = {
     ONE_ROUND: CORRECTED,
     TWO_ROUNDS: REFINED,
 }
-"""what may be taken, from the least to the most that is made of the checked examples, and the
-students of folds that judge it"""
+"""the candidates, in the order in which they use the checked examples more, and the students of
+folds that each is evaluated by"""
 SELECTED = "selected.json"
 
 
 class Selected(NamedTuple):
-    """The way that is taken."""
+    """The selected method."""
 
     method: str
     """one of ``METHODS``"""

@@ -1,4 +1,4 @@
-"""In which order the students of a run are trained, and how long each is."""
+"""In which order the students of a run are trained, and for how many steps."""
 
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def steps_of(job: Job, length: int) -> int:
 
 
 def epochs_of(job: Job) -> tuple[int, int]:
-    """Between how many epochs are told of a finished student."""
+    """Epochs between two printed lines of a student."""
     epochs = job.settings.epochs
     if job.arm == "early-stopped":
         return 1, epochs

@@ -22,7 +22,7 @@ from tutelage_cli.train.material import Material, Streams
 from tutelage_cli.train.plan import seconds_now
 
 FOLDS = 4
-"""parts of the checked examples, each in turn judges students of the others"""
+"""folds of the checked examples, each of which evaluates students of the others"""
 CHOSEN = "chosen.json"
 _PART = 11
 """keeps the seed of these folds apart from others"""
