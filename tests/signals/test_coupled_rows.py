@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tests.awkward import OBJECTIVES, STUDENTS, B, Body, C, D, contrastive, plain
+from tutelage.errors import UnsupportedStudentError
 from tutelage.per_example.coupling import KNOWN
 from tutelage.signals import GradientAlignment, Lookahead, Signal, Unrolled
 from tutelage.signals.products import Alignment
@@ -127,10 +128,11 @@ def test_rewards_are_those_of_forward_mode(kind) -> None:
     torch.testing.assert_close(policy(None), policy(Alignment("forward")), rtol=1e-9, atol=0)
 
 
-def test_rows_coupled_within_micro_batches_are_taught_exactly() -> None:
+def test_rows_coupled_within_micro_batches_are_refused() -> None:
+    """They would be coupled otherwise than in the whole batch."""
     module = student(STUDENTS["Attends"])
-    exact = taught(module, Unrolled(1), micro_batch=4)
-    assert off(taught(module, Lookahead(), micro_batch=4), exact) < 1e-8
+    with pytest.raises(UnsupportedStudentError, match="depends on the other rows"):
+        taught(module, Lookahead(), micro_batch=4)
 
 
 def test_a_batch_that_couples_after_many_that_do_not() -> None:

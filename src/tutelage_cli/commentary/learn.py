@@ -42,9 +42,8 @@ from tutelage_cli.train.material import (
     read_source,
     seed_material,
 )
-from tutelage_cli.train.parts import KIND_NAMES, Kind, kind_of
+from tutelage_cli.train.parts import KIND_NAMES, Kind, check_kind, kind_of
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.students import require_image_student
 from tutelage_cli.train.texts import BAG, student_name
 
 STATE = "state.pt"
@@ -103,7 +102,10 @@ def _rounds(
 
 def _with_student(settings: LearnSettings) -> LearnSettings:
     """The same settings with a student; a teacher that the data do not fit is refused."""
-    kind = kind_of(settings.study)
+    kind, study = kind_of(settings.study), _study_of(settings)
+    check_device(study)
+    require_noise(study.noise_or_default, study.data)
+    check_kind(study, kind)
     if kind != "images" and settings.teacher in ON_IMAGES:
         others = ", ".join(name for name in LEARNT if name not in ON_IMAGES)
         raise UsageError(
@@ -113,14 +115,15 @@ def _with_student(settings: LearnSettings) -> LearnSettings:
     return replace(settings, student=settings.student or STUDENTS[kind])
 
 
-def _open(settings: LearnSettings) -> tuple[Source, Streams]:
+def _study_of(settings: LearnSettings) -> TrainSettings:
     study = settings.study
-    check_device(study)
-    require_noise(study.noise_or_default, study.data)
     if kind_of(study) == "images":
-        require_image_student(study)
-    else:
-        study = replace(study, augment=TrainSettings.augment)  # of which nothing may be said
+        return study
+    return replace(study, augment=TrainSettings.augment)  # no setting of theirs
+
+
+def _open(settings: LearnSettings) -> tuple[Source, Streams]:
+    study = _study_of(settings)
     source = read_source(study)
     material = seed_material(source, study, settings.seed)
     check_batch(study, material)

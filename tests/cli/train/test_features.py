@@ -346,6 +346,6 @@ def test_vectors_with_labels_beside_them_and_what_does_not_fit_are_learnt_from_o
     assert "train x.npy --labels-from y.csv --commentary c" in answer.out
     for teacher in ("curriculum", "blending", "mask"):
         answer = run("commentary", "learn", "both.npz", "--teacher", teacher, "--out", "d")
-        one_line(answer, f"{teacher} looks at images", "feature vectors", "margin-loss")
+        one_line(answer, f"{teacher} needs images", "feature vectors", "margin-loss")
     words = ["--teacher", "loss", "--student", "cnn", "--out", "d"]
     one_line(run("commentary", "learn", "both.npz", *words), "Unknown student 'cnn'")

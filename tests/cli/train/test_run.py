@@ -262,7 +262,9 @@ def halves(tmp_path_factory):
     pictures(root / "pets" / "test", count=4, seed=1)
     names = [name for name in ("cat", "dog", "emu") for _ in range(20)]
     human = [names[(place + 20) % 60] if place % 4 == 0 else n for place, n in enumerate(names)]
-    (root / "human.csv").write_text("\n".join(["id,worse", *[f"0,{n}" for n in human]]))
+    (root / "human.csv").write_text(
+        "\n".join(["id,worse", *[f"{place},{n}" for place, n in enumerate(human)]])
+    )
     return root, names, human
 
 

@@ -76,8 +76,8 @@ def test_weights_and_a_commentary_of_texts_are_used_again():
     [
         (["--student", "resnet20"], "Unknown student 'resnet20' of texts. Allowed: bag, or a"),
         (["--augment", "crop"], "augment is about images, but"),
-        (["--teacher", "curriculum"], "curriculum looks at images, but pets.csv has texts"),
-        (["--teacher", "rand-augment"], "augmentation looks at images, but pets.csv has"),
+        (["--teacher", "curriculum"], "curriculum takes images, but pets.csv has texts"),
+        (["--teacher", "rand-augment"], "augmentation takes images, but pets.csv has"),
         (["--noise", "human:worst"], "gives labels of cifar10; pets.csv has texts"),
         (["--text-column", "words"], "no column 'words' (text_column)"),
         (["--held-out", "48"], "pets.csv has 48 training texts; give fewer"),
@@ -110,7 +110,7 @@ def test_a_commentary_is_learnt_over_fresh_students(teacher, algorithm):
 
 def test_a_teacher_that_looks_at_images_is_refused():
     learn = run("commentary", "learn", "pets.csv", "--out", "c")
-    one_line(learn, "curriculum looks at images", "pets.csv holds texts", "margin-loss")
+    one_line(learn, "curriculum needs images", "pets.csv holds texts", "margin-loss")
 
 
 def test_a_table_of_neither_says_both_ways_to_name_a_column():
