@@ -210,7 +210,7 @@ WRONG = {
     "held-out batch of one": (
         "dots",
         ["--student", "resnet8", "--held-out", 1, "--teacher", "loss"],
-        ["held-out", "1"],
+        ["held_out 1", "give held_out 2 or more"],
     ),
 }
 """data, flags, and what the one line must say"""

@@ -211,6 +211,16 @@ def test_rows_that_depend_on_one_another_are_refused(student, objective, rows) -
         stepped(student().double(), rows, objective)
 
 
+def test_they_are_refused_at_the_first_batch_of_several_micro_batches() -> None:
+    student = Attends().double()
+    optimizer = SGD(student.parameters(), lr=0.1)
+    tutor, batches = Tutor(student, optimizer, Plain(), micro_batch=4), stream()
+    few = Batch(*(x[:4] for x in next(batches)[:3]))
+    tutor.step(few)
+    with pytest.raises(UnsupportedStudentError, match="other rows"):
+        tutor.step(next(batches))
+
+
 @pytest.mark.parametrize("student", [lambda: nn.BatchNorm1d(D), lambda: Noisy(D, C)])
 def test_batch_statistics_and_random_numbers_are_no_such_dependence(student) -> None:
     stepped(student().double(), 4, cross_entropy)

@@ -97,16 +97,19 @@ def micro_batch_losses(
         done += len(found)
 
 
-def require_separate_rows(problem: BilevelProblem, lesson: Lesson, step: Step) -> None:
+def require_separate_rows(problem: BilevelProblem, lesson: Lesson, step: Step) -> bool:
     """Raise if the loss of a row depends on the other rows of its micro-batch.
 
     Rows of one micro-batch are evaluated together and in two halves, in full precision, on
     copies of the buffers. Where the student draws random numbers or takes batch statistics, it
     is evaluated in evaluation mode; where it still draws, or fails, nothing is known.
+
+    Returns:
+        Whether this was checked: a batch of one micro-batch shows nothing.
     """
     assert problem.micro_batch is not None
     if len(lesson.ids) <= problem.micro_batch:
-        return
+        return False
     rows = split_lesson(lesson._replace(autocast=FULL), max(2, problem.micro_batch))[0]
     whole, module, found = replace(problem, micro_batch=None), problem.student.module, None
     for mode in (nullcontext, evaluation_mode):
@@ -121,6 +124,7 @@ def require_separate_rows(problem: BilevelProblem, lesson: Lesson, step: Step) -
             "on the other rows of its batch, as with an objective of pairs or attention over "
             "the batch, so that another student would be trained. Leave micro_batch away."
         )
+    return True
 
 
 def _depend(

@@ -54,6 +54,7 @@ class StudentStep:
         self.reproducible = reproducible
         self._before: Start | None = None
         self._checked = False
+        self._rows_checked = False
 
     def records_rows(self, problem: BilevelProblem) -> bool:
         """Whether a ``Recorder`` can read per-example gradients off these passes."""
@@ -73,8 +74,8 @@ class StudentStep:
         student_lesson: Lesson | None = None,
     ) -> ForwardPass:
         """Run the forward pass and weigh the rows."""
-        if problem.micro_batch is not None and not self._checked:
-            require_separate_rows(problem, lesson, step)
+        if problem.micro_batch is not None and not self._rows_checked:
+            self._rows_checked = require_separate_rows(problem, lesson, step)
         forward = forward_or_skip_rows if problem.micro_batch is None else forward_without_graph
         forward_pass = forward(problem, self.student, step, lesson, alignments, student_lesson)
         self._require_finite(problem, forward_pass)

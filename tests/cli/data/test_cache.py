@@ -20,7 +20,7 @@ from tests.cli.data.pictures import png
 from tutelage.errors import UsageError
 from tutelage_cli.data import cache, gather, mnist5k
 from tutelage_cli.data.cache import cache_folder, cached
-from tutelage_cli.data.decode import decode
+from tutelage_cli.data.decode import read_picture
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.sources import load
 
@@ -77,9 +77,9 @@ def decodes(monkeypatch):
 
     def watched(stored, *, where, root):
         places.append(where)
-        return decode(stored, where=where, root=root)
+        return read_picture(stored, where=where, root=root)
 
-    monkeypatch.setattr(gather, "decode", watched)
+    monkeypatch.setattr(gather, "read_picture", watched)
     return places
 
 
