@@ -383,3 +383,32 @@ def test_in_half_precision_only_large_changes_are_refused() -> None:
     trained(1.0)
     with pytest.raises(UnsupportedStudentError, match="4 steps"):
         trained(-4.0)
+
+
+@pytest.mark.parametrize(("dtype", "factor"), [(torch.float64, 1e-4), (torch.float32, 1e-2)])
+@pytest.mark.parametrize("signal", [Unrolled(STEPS), Replayed(STEPS)], ids=repr)
+def test_small_changes_above_the_rounding_are_refused(signal, dtype, factor) -> None:
+    def trained(scale: float) -> int:
+        torch.manual_seed(0)
+        student = Body().to(dtype)
+        tutor, batches = teaching(signal, student=student), stream()
+        for _ in range(STEPS):
+            student.level.mul_(scale)
+            held_out, batch = (
+                b._replace(inputs=b.inputs.to(dtype)) for b in (next(batches), next(batches))
+            )
+            tutor.step(batch, held_out)
+        return tutor.skipped_teacher_steps
+
+    assert trained(1.0) == 0
+    with pytest.raises(UnsupportedStudentError, match=r"4 steps .*objective's own state"):
+        trained(1 - factor)
+
+
+def test_a_window_of_one_step_is_named_as_one() -> None:
+    student = Body().double()
+    hook = student.get_parameter("first.weight").register_hook(lambda g: g / 2)
+    tutor, batches = teaching(Unrolled(1), student=student), stream()
+    with pytest.raises(UnsupportedStudentError, match=r"^1 step of the student, recomputed"):
+        tutor.step(next(batches), next(batches))
+    hook.remove()

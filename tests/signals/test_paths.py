@@ -14,7 +14,7 @@ from tutelage.distributed.groups import SingleProcess
 from tutelage.functional.trees import detached
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
-from tutelage.signals.facts import facts_of
+from tutelage.signals.facts import detaches, facts_of
 from tutelage.signals.products import (
     Alignment,
     DoubleBackward,
@@ -38,7 +38,7 @@ from tutelage.teachers import (
     WorstCaseSoft,
 )
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, as_lesson
+from tutelage.types import Batch, StudentState, as_lesson
 
 
 class Copies(nn.Module):
@@ -183,15 +183,16 @@ def test_without_deep_later_weights_are_left_out_and_the_estimate_says_so(signal
 
 
 class Centred(nn.Module):
-    """Takes off the mean of its hidden units as given."""
+    """Takes off the mean of its hidden units, as given if it is cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, cut: bool = True) -> None:
         super().__init__()
-        self.first, self.last = nn.Linear(D, 6), nn.Linear(6, C)
+        self.first, self.last, self.cut = nn.Linear(D, 6), nn.Linear(6, C), cut
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.first(x).tanh()
-        return self.last(hidden - hidden.mean(0).detach())
+        mean = hidden.mean(0)
+        return self.last(hidden - (mean.detach() if self.cut else mean))
 
 
 def focal(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -264,6 +265,85 @@ def test_an_estimate_says_where_a_path_is_detached(cut, signal, dtype) -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_where_none_is_detached_nothing_is_said(name, dtype) -> None:
     assert "detached" not in facts_with(*WHOLE[name], Unrolled(3), dtype)
+
+
+def classifier(seed: int, activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(D, 16), activation(), nn.Linear(16, C))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("seed", range(20))
+def test_kinks_near_the_student_are_no_detached_paths(seed, dtype) -> None:
+    call = lambda: classifier(seed), lambda _: Shifter(), cross_entropy, Unrolled(3)
+    assert "detached" not in facts_with(*call, dtype)
+
+
+def kinked(x: Tensor) -> Tensor:
+    return x.sin() + 0.3 * x.relu()
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e-9, -1e-9, 1e-4, -1e-4, 1e-2, -1e-2])
+def test_a_kink_at_or_beside_the_student_is_no_detached_path(offset) -> None:
+    theta = {"w": torch.tensor(1.0, dtype=torch.float64, requires_grad=True)}
+
+    def loss(state: StudentState) -> Tensor:
+        return kinked(state.params["w"] - 1 + offset)
+
+    def cut(state: StudentState) -> Tensor:
+        return loss(state) + 0.1 * state.params["w"].detach()
+
+    assert not detaches(loss, StudentState(theta, {}, {}), theta)
+    if abs(offset) > 3e-3:
+        assert detaches(cut, StudentState(theta, {}, {}), theta)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
+def test_a_trained_student_in_single_precision_has_no_detached_path(activation) -> None:
+    module = classifier(0, activation)
+    given = next(stream())
+    x, y = given.inputs.float(), given.targets
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.03)
+    for _ in range(600):
+        optimizer.zero_grad()
+        cross_entropy(module(x), y).mean().backward()
+        optimizer.step()
+    call = lambda: module, lambda _: Shifter(), cross_entropy, Unrolled(3), torch.float32
+    assert "detached" not in facts_with(*call)
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True)])
+def test_each_student_of_a_teacher_is_checked(order) -> None:
+    teacher = started(Shifter)
+    for cut in order:
+        module = Centred(cut=cut).double()
+        call = watched(module, OPTIMIZERS["momentum"](module), teacher, steps=3)
+        assert ("detached" in Unrolled(3)(*call).facts) is cut
+
+
+class Focal:
+    """Cannot be hashed, as a dataclass with ``eq`` cannot, nor referenced weakly."""
+
+    __slots__ = ("cut",)
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, *, cut: bool) -> None:
+        self.cut = cut
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Focal)
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return focal(outputs, targets) if self.cut else cross_entropy(outputs, targets)
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True)])
+def test_each_objective_of_a_student_is_checked(order) -> None:
+    module = build("layer norm")
+    call = watched(module, OPTIMIZERS["momentum"](module), started(Shifter), steps=3)
+    for cut in order * 2:
+        found = Unrolled(3)(replace(call[0], objective=Focal(cut=cut)), *call[1:]).facts
+        assert ("detached" in found) is cut
 
 
 @pytest.mark.parametrize("signal", [Unrolled(1), Lookahead()], ids=repr)

@@ -3,27 +3,29 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
 
 from tutelage.bilevel import ALONE, BilevelProblem
 from tutelage.errors import UnsupportedStudentError
-from tutelage.functional.trees import detached, inner, leaves, plus, reached_grad
+from tutelage.functional.trees import detached, in_dtype, inner, leaves, plus, reached_grad
 from tutelage.precision import FULL
 from tutelage.signals.products import Alignment, FiniteDifference, FirstOrder, Product
 from tutelage.teacher import implements, weighs_deeply
 from tutelage.types import Batch, Params, Step, StudentState
 
-SIZE = 3e-3
-"""of the smaller step of differences, relative to the norm of the parameters"""
+SIZES = (3e-3, 3e-5, 3e-7)
+"""of the steps of differences, relative to the norm of the parameters"""
 LEAST = 1e-3
 """relative gap between derivative and difference, above which a path is left out"""
-Loss = Callable[[StudentState], Tensor]
-Key = tuple[type[nn.Module], int, int, bool]
-_KNOWN: WeakKeyDictionary[nn.Module, dict[Key, bool]] = WeakKeyDictionary()
-"""by teacher, and by kind and size of the student, objective and loss"""
+FAILURES = UnsupportedStudentError, RuntimeError, ValueError, TypeError
+"""of a student, objective or teacher that does not take float64"""
+Loss = Callable[[StudentState, Params, Step, Batch], Tensor]
+Known = list[tuple[Callable[[], object], bool, bool]]
+_KNOWN: WeakKeyDictionary[nn.Module, WeakKeyDictionary[nn.Module, Known]] = WeakKeyDictionary()
+"""by teacher and student: the objective, whether it is of training, and what was found"""
 
 
 def facts_of(
@@ -52,18 +54,18 @@ def facts_of(
         ``weights_fixed`` where later weights are taken not to depend on earlier steps,
         ``detached`` where the held-out loss has another derivative than its values have, or the
         training loss over several steps or under differences of values: the student, the
-        objective or the teacher's grades cut a path out of the graph.
+        objective or the teacher's grades cut a path out of the graph. What does not run in
+        float64 is not checked.
     """
     facts: dict[str, float] = {}
     if several and implements(problem.teacher, "weigh") and not weighs_deeply(problem.teacher):
         facts["weights_fixed"] = 1.0
     problem = replace(problem, processes=ALONE)  # whether others check, too, is not known
-    teacher, held_out = detached(teacher), held_out._replace(autocast=FULL)
-    step = step._replace(batch=step.batch._replace(autocast=FULL))
-    losses: list[Loss] = [lambda now: problem.held_out_loss(now, teacher, held_out)]
+    losses: list[Loss] = [lambda now, phi, _, held: problem.held_out_loss(now, phi, held)]
     if several or is_difference(product):
-        losses.append(lambda now: _training_loss(problem, teacher, now, step))
-    if any(_detaches(problem, loss, state, step, number) for number, loss in enumerate(losses)):
+        losses.append(lambda now, phi, step, _: _training_loss(problem, phi, now, step))
+    call = state, teacher, step, held_out
+    if any(_detaches(problem, loss, *call, bool(n)) for n, loss in enumerate(losses)):
         facts["detached"] = 1.0
     return facts
 
@@ -78,29 +80,67 @@ def is_difference(product: Product | None) -> bool:
 
 
 def _detaches(
-    problem: BilevelProblem, loss: Loss, state: StudentState, step: Step, number: int
+    problem: BilevelProblem,
+    loss: Loss,
+    state: StudentState,
+    teacher: Params,
+    step: Step,
+    held_out: Batch,
+    training: bool,
 ) -> bool:
-    # known from an earlier estimate, or checked
-    size, objective = sum(p.numel() for p in state.params.values()), problem.objective
-    if not number and problem.metric is not None:
+    # known from an earlier estimate, or checked in float64
+    objective: object = problem.objective
+    if not training and problem.metric is not None:
         objective = problem.metric
-    key = type(problem.student.module), size, id(objective), bool(number)
-    known = _KNOWN.setdefault(problem.teacher, {})
-    if key not in known:
-        state = state._replace(params=detached(state.params))
-        known[key] = detaches(loss, state, leaves({k: state.params[k] for k in step.settings}))
-    return known[key]
+    known = _KNOWN.setdefault(problem.teacher, WeakKeyDictionary())
+    known = known.setdefault(problem.student.module, [])
+    for kept, of_training, found in known:
+        if kept() is objective and of_training is training:
+            return found
+    found = False
+    with suppress(*FAILURES):
+        state = StudentState(_double(state.params), _double(state.buffers), {})
+        phi, own, held = _double(teacher), _double_batch(step.batch), _double_batch(held_out)
+        step, theta = step._replace(batch=own), {k: state.params[k] for k in step.settings}
+        found = detaches(lambda now: loss(now, phi, step, held), state, leaves(theta))
+    known[:] = [entry for entry in known if entry[0]() is not None]
+    known.append((_reference(objective), training, found))
+    return found
 
 
-def detaches(loss: Loss, state: StudentState, theta: Params) -> bool:
+def _reference(held: object) -> Callable[[], object]:
+    # weak where the object's class allows it
+    try:
+        return ref(held)
+    except TypeError:
+        return lambda: held
+
+
+def _double(params: Params) -> Params:
+    # integers stay
+    return {
+        k: x.to(torch.promote_types(x.dtype, torch.float64))
+        if x.is_floating_point() or x.is_complex()
+        else x
+        for k, x in detached(params).items()
+    }
+
+
+def _double_batch(batch: Batch) -> Batch:
+    return in_dtype(batch, torch.float64)._replace(autocast=FULL)
+
+
+def detaches(
+    loss: Callable[[StudentState], Tensor], state: StudentState, theta: Params
+) -> bool:
     """Whether the derivative of a loss is not that of its values.
 
-    The derivative along the gradient is compared with central differences at two sizes. Where
-    these differ from one another as much, as at a kink, or where the loss fails, nothing is
-    known, and nothing is said.
+    The derivative along the gradient is compared with central differences at three sizes, and
+    with both one-sided differences at the smallest. A detached path makes the same gap in all
+    of them. A kink does not: it lies beyond the smaller sizes, or to one side of the student.
 
     Args:
-        loss: From a student to a scalar.
+        loss: From a student to a scalar, in float64.
         state: The student.
         theta: Some of its parameters, requiring grad.
     """
@@ -108,20 +148,22 @@ def detaches(loss: Loss, state: StudentState, theta: Params) -> bool:
     def at(params: Params) -> Tensor:
         return loss(state._replace(params=state.params | params))
 
-    with suppress(UnsupportedStudentError, RuntimeError, ValueError, TypeError):
-        gradient = reached_grad(at(theta), theta)
-        if not gradient:
-            return False
-        norm = inner(gradient, gradient).sqrt()
-        slopes, size = [], SIZE * inner(theta, theta).sqrt() / norm
-        for length in (size, 2 * size):
-            with torch.no_grad():
-                up, down = (at(plus(theta, gradient, sign * length)) for sign in (1, -1))
-            slopes.append((up - down) / (2 * length))
-        near, far = slopes
-        gap = (near / norm.square() - 1).abs()
-        return bool((gap > LEAST) & (gap > 4 * (near - far).abs() / norm.square()))
-    return False
+    here = at(theta)
+    gradient = reached_grad(here, theta)
+    if not gradient:
+        return False
+    norm, gaps = inner(gradient, gradient).sqrt(), []
+    for size in SIZES:
+        length = size * inner(theta, theta).sqrt() / norm
+        with torch.no_grad():
+            up, down = (at(plus(theta, gradient, sign * length)) for sign in (1, -1))
+        slopes = [(up - down) / 2]
+        if size == min(SIZES):
+            slopes += [up - here.detach(), here.detach() - down]
+        gaps += [slope / (length * norm.square()) - 1 for slope in slopes]
+    near, far = torch.stack(gaps).aminmax()
+    least = torch.minimum(near.abs(), far.abs())
+    return bool((least > LEAST) & (least > 4 * (far - near)))
 
 
 def _training_loss(

@@ -7,28 +7,45 @@ from tutelage.errors import UnsupportedStudentError
 from tutelage.precision import FULL, wide
 from tutelage.types import StudentState, Window
 
-FARTHEST = 0.01
-"""distance of the two ends relative to the window's length, above which they differ"""
-FARTHEST_IN_HALF = 0.5
-"""the same where half precision rounds the real steps otherwise than the recomputed ones"""
+FARTHEST = {64: 1e-5, 32: 1e-3, 16: 0.5}
+"""distance of the two ends relative to the window's length, above which they differ, by bits
+
+Half precision rounds the real steps otherwise than the recomputed ones.
+"""
+FARTHEST_IN_TF32 = 0.01
+"""the same for float32 on accelerators, where products may be rounded to TensorFloat-32"""
 
 
 def require_same_end(window: Window, end: StudentState) -> None:
     """Raise if the recomputed steps end elsewhere than the real ones."""
-    kinds = {window.end.params[k].dtype for step in window.steps for k in step.settings}
-    half = any(torch.finfo(kind).bits < 32 for kind in kinds)
-    half |= any(step.batch.autocast != FULL for step in window.steps)
-    distance = distance_of_ends(window, end)
-    if distance > (FARTHEST_IN_HALF if half else FARTHEST):
+    distance, number = distance_of_ends(window, end), len(window.steps)
+    if distance > _farthest(window):
         raise UnsupportedStudentError(
-            f"{len(window.steps)} steps of the student, recomputed, end elsewhere than its "
-            f"training (off by {distance:.2g} of the way): a hook, clipping or constraint of "
-            "your own changed its gradient or parameters in a step, or its parameters, "
-            "buffers, training mode or optimiser state, or the teacher, were changed between "
-            "two of them. Clip by step_strategy=PlainStep(max_norm), and make other changes "
-            "between two windows of the signal; Lookahead() has windows of one step. If "
-            "nothing was changed, rounding grew: lower the learning rate or take fewer steps."
+            f"{number} step{'s' * (number > 1)} of the student, recomputed, end elsewhere than "
+            f"its training (off by {distance:.2g} of the way): a hook, clipping or constraint "
+            "of your own changed its gradient or parameters in a step, a step used random "
+            "numbers from outside torch's generators, or the student's parameters, buffers, "
+            "plain attributes, training mode or optimiser state, the objective's own state, or "
+            "the teacher, were changed between two of them. Clip by "
+            "step_strategy=PlainStep(max_norm), and make other changes between two windows of "
+            "the signal; Lookahead() has windows of one step. If nothing was changed, rounding "
+            "grew: lower the learning rate or take fewer steps."
         )
+
+
+def _farthest(window: Window) -> float:
+    # as the least precise of the parameters, and of the autocast types
+    params = window.end.params.values()
+    bits = min(torch.finfo(p.dtype).bits for p in params if _is_real_or_complex(p))
+    if bits < 32 or any(step.batch.autocast != FULL for step in window.steps):
+        return FARTHEST[16]
+    if bits == 32 and any(p.device.type != "cpu" for p in params):
+        return FARTHEST_IN_TF32
+    return FARTHEST[bits]
+
+
+def _is_real_or_complex(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def distance_of_ends(window: Window, end: StudentState) -> float:
