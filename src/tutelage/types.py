@@ -155,6 +155,10 @@ class Window:
     """of the training loss at the last step, if the step is tentative"""
     entries: Params | None = None
     """a sample of the parameters before the first step, where the signal reconstructs it"""
+    velocity: Params | None = None
+    """the same of the momentum buffers; a parameter that has none yet is missing"""
+    first: bool = False
+    """whether it is the first of the run, where a signal may check what costs a pass"""
     buffers: Params | None = None
     """the student's buffers before the first step, where the signal reconstructs the rest"""
 

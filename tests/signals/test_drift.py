@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tutelage.bilevel import BilevelProblem
-from tutelage.errors import InexactWindowError
+from tutelage.errors import InexactWindowError, UnsupportedStudentError
 from tutelage.signals import Reversible, Signal, Unrolled
 from tutelage.signals.drift import ENTRIES, WORST_ERROR, entries_of
 from tutelage.training.loops import episodic
@@ -156,6 +156,26 @@ def test_a_run_resumed_within_a_window_is_as_good_a_judge_of_it() -> None:
             take(one, run, run.steps - 6)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
+
+
+def test_a_first_step_that_had_another_gradient_is_refused() -> None:
+    run = Run(3, 0.1, 0.9)
+    for dtype, factor in ((torch.float32, 1.1), (torch.float64, 1.1), (torch.float64, 1.0)):
+        tutor, signal = tutor_for(run, Reversible(run.steps), dtype), Reversible(run.steps)
+        weight = tutor.student.get_parameter("0.weight")
+        hook = weight.register_hook(lambda g, factor=factor: g * factor)
+        take(tutor, run, 1)
+        hook.remove()
+        for older in (False, True):
+            again, state = tutor_for(run, signal, dtype), copy.deepcopy(tutor.state_dict())
+            if older:  # a state of an older version
+                del state["velocity"]
+            again.load_state_dict(state)
+            if factor == 1.0 or older:
+                take(again, run, run.steps - 1)
+                continue
+            with pytest.raises(UnsupportedStudentError, match="The first of 3 steps"):
+                take(again, run, run.steps - 1)
 
 
 def test_a_window_that_is_not_finite_is_skipped_rather_than_refused() -> None:

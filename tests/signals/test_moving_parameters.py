@@ -20,7 +20,7 @@ from tests.signals.odd import (
 )
 from tests.signals.test_odd_cases import BEFORE, judged, trained
 from tests.tutoring import same, teaching
-from tutelage.errors import UnsupportedStudentError
+from tutelage.errors import InexactWindowError, UnsupportedStudentError
 from tutelage.functional.trees import inner
 from tutelage.signals import (
     GradientAlignment,
@@ -330,6 +330,50 @@ def test_what_is_changed_between_two_steps_of_a_window_is_refused(
     with pytest.raises(UnsupportedStudentError, match=r"4 steps .*changed between two of them"):
         edited(EDITS[edit], signal, optimizer, at=4)
     assert edited(EDITS[edit], signal, optimizer, at=2).skipped_teacher_steps == 0
+
+
+UNDONE = [Reversible(STEPS), Reversible(STEPS, product=DoubleBackward())]
+
+
+@pytest.mark.parametrize("signal", UNDONE, ids=repr)
+@pytest.mark.parametrize("at", [3, 4, 5])
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_is_changed_within_a_window_that_is_undone_is_refused(edit, at, signal) -> None:
+    if (edit, at) == ("a buffer halved", 3):  # the first step has the buffers before it
+        assert edited(EDITS[edit], signal, "sgd", at=at).skipped_teacher_steps == 0
+        return
+    with pytest.raises(
+        (UnsupportedStudentError, InexactWindowError), match="changed between two of them"
+    ):
+        edited(EDITS[edit], signal, "sgd", at=at)
+
+
+@pytest.mark.parametrize("signal", UNDONE, ids=repr)
+def test_what_is_changed_before_a_window_that_is_undone_is_taken(signal) -> None:
+    for edit in EDITS.values():
+        assert edited(edit, signal, "sgd", at=2).skipped_teacher_steps == 0
+
+
+class Switched(nn.Module):
+    """Has a branch that can be switched off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain, self.branch, self.on = nn.Linear(D, C), nn.Linear(D, C), True
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.plain(x) + self.branch(x) if self.on else self.plain(x)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_parameter_that_undoing_does_not_reach_is_named(steps) -> None:
+    student, batches = Switched().double(), stream()
+    tutor = teaching(Reversible(steps), student=student)
+    tutor.optimizer.register_step_post_hook(lambda *_: setattr(student, "on", False))
+    for _ in range(steps - 1):
+        tutor.step(next(batches))
+    with pytest.raises(UnsupportedStudentError, match=r"moved branch\.weight, branch\.bias,"):
+        tutor.step(next(batches), next(batches))
 
 
 @pytest.mark.parametrize("signal", [Unrolled(STEPS), Replayed(STEPS)], ids=repr)

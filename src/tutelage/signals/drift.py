@@ -9,6 +9,8 @@ from torch import Tensor
 
 from tutelage.errors import InexactWindowError, UnsupportedStudentError
 from tutelage.functional.trees import is_finite
+from tutelage.precision import FULL
+from tutelage.signals.histories import FloatHistory
 from tutelage.types import Estimate, Params, Step, StudentState
 
 WORST_DRIFT = 1e-3
@@ -16,6 +18,19 @@ WORST_DRIFT = 1e-3
 WORST_ERROR = 5e-5
 """estimated error of an undone window above which it is refused; that of the hypergradient was
 up to 15 times as large in random runs"""
+FARTHEST = 0.01
+"""distance of the undone momentum buffers relative to their size, above which they differ"""
+FARTHEST_IN_HALF = 0.5
+"""the same where the first step ran under autocast, whose rounding jumps"""
+FAR = 1e4
+"""times the rounding that momentum amplifies, above which curvature is not the likely cause"""
+CHANGED = (
+    "a hook, clipping or constraint of your own changed the student's gradient or parameters "
+    "in a step, or its parameters, training mode, code path or optimiser state, or the "
+    "objective or the teacher, were changed between two of them. Make such changes between two "
+    "windows of the signal, or use Lookahead(), whose windows have one step."
+)
+"""causes other than rounding of steps that do not come back"""
 ENTRIES = 4096
 """of each parameter, that are compared"""
 
@@ -30,6 +45,27 @@ def _places(p: Tensor) -> Tensor | slice:
         return slice(None)
     generator = torch.Generator().manual_seed(0)
     return torch.randint(p.numel(), (ENTRIES,), generator=generator).to(p.device)
+
+
+class UndoneVelocity(NamedTuple):
+    """Entries of the momentum buffers of what a window's first step moved."""
+
+    before: Params
+    """the step, as they came back"""
+    after: Params
+    """it"""
+
+    @classmethod
+    def of(
+        cls, params: Params, velocity: Params, step: Step, gradient: Params
+    ) -> "UndoneVelocity":
+        """Undo the step's change of the entries; ``params`` are those before it."""
+        p, v, g = (
+            entries_of({k: x[k] for k in step.settings}) for x in (params, velocity, gradient)
+        )
+        history = FloatHistory(p, v)
+        history.undo_velocity(step, g)
+        return cls(history.velocity, v)
 
 
 class UndoneWindow(NamedTuple):
@@ -48,6 +84,8 @@ class UndoneWindow(NamedTuple):
     """that gradient after the first step"""
     cancelled: Tensor
     """scalar: the steps' parts of the hypergradient, by their norms, relative to its own"""
+    velocity: UndoneVelocity | None = None
+    """None where the first step's gradient is not recomputed"""
 
     def error(self) -> float:
         """Estimate of the relative error that reversing adds to a hypergradient.
@@ -58,10 +96,14 @@ class UndoneWindow(NamedTuple):
         """
         lengths = torch.stack(list(self.adjoints)).tolist()
         growth = max(lengths) / lengths[0] if lengths[0] else 1.0
-        off = self._amplified() if self.start is None else self._off(self.start)
+        off = self.off()
         cancelled = max(1.0, float(self.cancelled))  # NaN where all of it is zero
         error = max(off, precision_of(self.end)) * max(growth, 1.0) * cancelled
         return error if all(map(math.isfinite, lengths)) else math.nan
+
+    def off(self) -> float:
+        """How far the parameters have come back beside what they were or moved by."""
+        return self.amplified() if self.start is None else self._off(self.start)
 
     def _off(self, start: Params) -> float:
         restored, reached = entries_of(self.undone), entries_of(self.end)
@@ -74,12 +116,13 @@ class UndoneWindow(NamedTuple):
             sensitive = torch.linalg.vector_norm(self.adjoint[name].double())
             rows.append(torch.stack([off, torch.maximum(size, moved), sensitive]))
         if not rows:
-            return self._amplified()
+            return self.amplified()
         off, size, sensitive = torch.stack(rows, 1).cpu()
         everywhere = _share(off.norm(), size.norm())
         return max(everywhere, _share((sensitive * off).sum(), (sensitive * size).sum()))
 
-    def _amplified(self) -> float:
+    def amplified(self) -> float:
+        """Rounding amplified by the momentum alone."""
         return amplification(self.steps) * precision_of(self.end)
 
 
@@ -123,6 +166,54 @@ def require_same_start(undone: UndoneWindow, start: Params) -> None:
         )
 
 
+def require_same_velocity(undone: UndoneWindow, known: Params) -> None:
+    """Raise if undoing the first step gives other momentum buffers than there were before it.
+
+    The parameters before a step do not depend on its gradient, the momentum buffers do. What
+    rounding may do to that gradient is left out: the parameters' own error times 4 / lr, the
+    largest curvature at which heavy-ball steps converge.
+
+    Args:
+        undone: A reversed window.
+        known: Entries of the momentum buffers as they were; a missing one is zero.
+    """
+    if undone.velocity is None or undone.start is None:
+        return
+    step, rows, restored = undone.steps[0], [], entries_of(undone.undone)
+    lost = amplification(undone.steps) * precision_of(undone.end)
+    for name, s in step.settings.items():
+        back, after = (x[name].double() for x in undone.velocity)
+        was = known[name].double() if name in known else torch.zeros_like(back)
+        start = undone.start[name].double()
+        counted = (undone.undone[name].numel() / max(back.numel(), 1)) ** 0.5
+        lr = max(t.settings[name]["lr"] for t in undone.steps if name in t.settings)
+        parts = (back - was, was, after, restored[name].double() - start, start)
+        off, *sizes, moved, size = (counted * torch.linalg.vector_norm(x) for x in parts)
+        rounding = 4 * (moved / s["momentum"] + lost * size) / lr if lr else off
+        sensitive = torch.linalg.vector_norm(undone.adjoint[name].double())
+        rows.append(torch.stack([off, torch.maximum(*sizes), rounding, sensitive]))
+    off, size, rounding, sensitive = torch.stack(rows, 1).cpu()
+    distance = max(
+        _share(off.norm() - rounding.norm(), size.norm()),
+        _share((sensitive * (off - rounding)).sum(), (sensitive * size).sum()),
+    )
+    if distance > (FARTHEST if step.batch.autocast == FULL else FARTHEST_IN_HALF):
+        raise UnsupportedStudentError(
+            f"The first of {len(undone.steps)} steps of the student, recomputed, has another "
+            f"gradient than in its training (the momentum before it is off by {distance:.2g} "
+            f"of its size): {CHANGED}"
+        )
+
+
+def require_reached(gradient: Params, step: Step) -> None:
+    """Raise if a recomputed step does not reach a parameter that the real one moved."""
+    if missing := [k for k in step.settings if k not in gradient]:
+        raise UnsupportedStudentError(
+            f"A step of the student moved {', '.join(missing)}, which the same step, "
+            f"recomputed, does not reach: {CHANGED}"
+        )
+
+
 def require_undone(estimate: Estimate, undone: UndoneWindow, end: StudentState) -> Estimate:
     """Raise if the estimated error of a reversed window is too large."""
     nothing = {k: torch.full_like(g, torch.nan) for k, g in estimate.grad.items()}
@@ -137,8 +228,10 @@ def require_undone(estimate: Estimate, undone: UndoneWindow, end: StudentState) 
     if precision < WORST_ERROR:
         most = max(int(steps * math.log(WORST_ERROR / precision, error / precision)), 1)
     fewer = f"Look back over about {most} steps, lower" if most else "Lower"
+    far = undone.off() > FAR * undone.amplified()
+    cause = f"{CHANGED} If nothing was changed, rounding" if far else "rounding"
     raise InexactWindowError(
-        f"Undoing {steps} steps is off by about {error:.0e}, above {WORST_ERROR:.0e}: rounding "
+        f"Undoing {steps} steps is off by about {error:.0e}, above {WORST_ERROR:.0e}: {cause} "
         f"grows by the loss's curvature. {fewer} the learning rate, train in float64, or use "
         "Replayed, or Reversible(exact=True) for a whole run.",
         estimate._replace(grad=nothing),

@@ -14,15 +14,25 @@ from tutelage.functional.trees import is_finite, plus
 from tutelage.precision import wide
 from tutelage.signals.drift import WORST_DRIFT as WORST_DRIFT
 from tutelage.signals.drift import (
+    UndoneVelocity,
     UndoneWindow,
     entries_of,
     require_little_drift,
+    require_reached,
     require_same_start,
+    require_same_velocity,
     require_undone,
 )
 from tutelage.signals.facts import facts_of
 from tutelage.signals.histories import ExactHistory, FloatHistory
-from tutelage.signals.products import Automatic, Product
+from tutelage.signals.products import (
+    Automatic,
+    DoubleBackward,
+    FiniteDifference,
+    ForwardOverReverse,
+    Product,
+)
+from tutelage.teacher import is_deep
 from tutelage.types import Batch, Estimate, Params, Step, StudentState, Window
 
 
@@ -38,6 +48,11 @@ class Reversible:
     ``1 / mu`` a step or faster, by the loss's curvature. The error at the window's start is
     measured. A window with too large an error raises at the first estimate; later ones are
     skipped, counted and warned of.
+
+    That error does not depend on the gradient of the window's first step, which is checked by
+    the momentum buffers before it: in every window where the products give that gradient, and
+    in the first window alone where it costs a pass, as with ``Automatic`` and a teacher that
+    weighs.
 
     Source: Fan et al. 2021, Learning to Reweight with Deep Interactions, algorithm 1, with the
     learning-rate index of its recursion for dv corrected (the printed one is off by one step).
@@ -86,10 +101,25 @@ class Reversible:
             start = entries_of(window.start.params)
         history = FloatHistory(window.end.params, velocity)
         buffers = window.buffers if window.start is None else window.start.buffers
+        known = window.velocity
+        if window.start is not None:
+            known = entries_of(window.start.slots.get("momentum_buffer", {}))
+        checks = known is not None and (window.first or self._gives_gradient(problem))
         estimate, undone = self._back(
-            problem, teacher, window.end, window.steps, held_out, history, buffers
+            *(problem, teacher, window.end, window.steps, held_out, history, buffers),
+            checks_velocity=checks,
         )
-        return require_undone(estimate, undone._replace(start=start), window.end)
+        undone = undone._replace(start=start)
+        estimate = require_undone(estimate, undone, window.end)
+        if known is not None:
+            require_same_velocity(undone, known)
+        return estimate
+
+    def _gives_gradient(self, problem: BilevelProblem) -> bool:
+        # whether M v alone takes the step's gradient as well
+        if isinstance(self.product, Automatic):
+            return is_deep(problem.teacher)
+        return isinstance(self.product, DoubleBackward | ForwardOverReverse | FiniteDifference)
 
     def estimate_run(
         self,
@@ -160,6 +190,8 @@ class Reversible:
         held_out: Batch,
         history: FloatHistory | ExactHistory,
         buffers: Params | None,
+        *,
+        checks_velocity: bool = False,
     ) -> tuple[Estimate, UndoneWindow]:
         loss, d_theta, total = problem.evaluate(end, teacher, held_out)
         lengths, terms = [_length(d_theta)], [_length(total)]
@@ -168,6 +200,7 @@ class Reversible:
             state = end._replace(params=history.params_before(step))
             linearised = self.product.linearise(problem, state, teacher, step)
             mixed, hessian = linearised.mixed_and_hessian(_signed(d_velocity, step))
+            require_reached(linearised.gradient, step)
             history.undo_velocity(step, linearised.gradient)
             del linearised  # before the next one is made
             total = plus(total, mixed)
@@ -178,15 +211,26 @@ class Reversible:
         state = end._replace(params=history.params_before(steps[0]))
         if buffers is not None:  # those of the steps between are not kept
             state = state._replace(buffers=buffers)
-        direction = _signed(d_velocity, steps[0])
-        if self.exact:  # forward mode takes 20 MiB to load: too much for one of many steps
-            last = self.product.linearise(problem, state, teacher, steps[0]).mixed(direction)
+        direction, gradient = _signed(d_velocity, steps[0]), None
+        # in fixed point: forward mode takes 20 MiB to load, too much for one of many steps
+        if self.exact or (checks_velocity and self._gives_gradient(problem)):
+            linearised = self.product.linearise(problem, state, teacher, steps[0])
+            gradient, last = linearised.gradient, linearised.mixed(direction)
+            del linearised
         else:
             last = self.product.mixed(problem, state, teacher, steps[0], direction)
+            if checks_velocity:
+                gradient = problem.gradient(state, teacher, steps[0])[0]
+        velocity = None
+        if gradient is not None and isinstance(history, FloatHistory):
+            require_reached(gradient, steps[0])
+            velocity = UndoneVelocity.of(state.params, history.velocity, steps[0], gradient)
         total, everywhere = plus(total, last), problem.processes
         parts = everywhere.all_reduce(torch.stack([*terms, _length(last)]).sum())
         left = parts / _length(everywhere.all_reduce_params(total))
-        undone = UndoneWindow(steps, None, state.params, end.params, lengths, d_theta, left)
+        undone = UndoneWindow(
+            steps, None, state.params, end.params, lengths, d_theta, left, velocity
+        )
         several, product = len(steps) > 1, self.product
         facts = facts_of(
             problem, teacher, state, steps[0], held_out, several=several, product=product

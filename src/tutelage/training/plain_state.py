@@ -43,11 +43,10 @@ def renamed_steps(state: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
     """The state of a window buffer under other parameter names."""
     start, waiting = state["start"], state["pending"]
     # a state of an older version lacks these
-    entries, buffers = state.get("entries"), state.get("buffers")
+    samples = {name: state.get(name) for name in ("entries", "velocity", "buffers")}
     return {
         "start": _renamed_state(start, rename) if start else start,
-        "entries": None if entries is None else renamed(entries, rename),
-        "buffers": None if buffers is None else renamed(buffers, rename),
+        **{k: None if own is None else renamed(own, rename) for k, own in samples.items()},
         "window": [_renamed_step(step, rename) for step in state["window"]],
         "pending": [
             _renamed_state(waiting[0], rename),

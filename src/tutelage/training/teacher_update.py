@@ -155,6 +155,7 @@ class TeacherUpdater:
     def _estimate(
         self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
     ) -> Estimate:
+        window = replace(window, first=not self._has_estimated)
         try:
             found = self.signal(problem, phi, self._in_full_precision(window), held_out)
         except InexactWindowError as error:

@@ -32,6 +32,8 @@ class WindowBuffer:
     """the student before the first step, where the signal needs it"""
     entries: Params | None = None
     """some entries of its parameters, where the signal rebuilds it"""
+    velocity: Params | None = None
+    """the same of its momentum buffers"""
     buffers: Params | None = None
     """its buffers, where the signal rebuilds the rest"""
     steps: list[Step] = field(default_factory=list)
@@ -47,8 +49,9 @@ class WindowBuffer:
         if signal.keeps_start:
             self.start = student.snapshot()
         if isinstance(signal, Undoing):
-            self.entries = entries_of(student.state().params)
-            self.buffers = cloned(student.state().buffers)
+            params, buffers, slots = student.state()
+            self.entries, self.buffers = entries_of(params), cloned(buffers)
+            self.velocity = entries_of(slots.get("momentum_buffer", {}))
 
     def pop(self, student: StudentView, observed: StepObservation | None) -> Window:
         """Make a window of the steps, and clear the buffer."""
@@ -57,6 +60,7 @@ class WindowBuffer:
         window = Window(
             *(self.start, tuple(self.steps), end, observed),
             entries=self.entries,
+            velocity=self.velocity,
             buffers=self.buffers,
         )
         self.clear()
@@ -64,7 +68,8 @@ class WindowBuffer:
 
     def clear(self) -> None:
         """Forget the steps."""
-        self.start, self.entries, self.buffers, self.steps = None, None, None, []
+        self.start, self.entries, self.velocity, self.buffers = None, None, None, None
+        self.steps = []
 
     def pop_pending(self, loss: Tensor, gradient: Params) -> Pending:
         """The pending window, its held-out loss given by the step after it."""
@@ -77,6 +82,7 @@ class WindowBuffer:
         return {
             "start": [] if self.start is None else list(self.start),
             "entries": self.entries,
+            "velocity": self.velocity,
             "buffers": self.buffers,
             "window": [step_to_dict(step) for step in self.steps],
             "pending": [] if self.pending is None else window_to_list(*self.pending),
@@ -89,7 +95,9 @@ class WindowBuffer:
         self.start = state_from_list(state["start"], device) if state["start"] else None
         entries = state["entries"]
         self.entries = None if entries is None else moved_to(device, entries)
-        buffers = state.get("buffers")  # a state of an older version lacks them
+        # a state of an older version lacks these
+        velocity, buffers = state.get("velocity"), state.get("buffers")
+        self.velocity = None if velocity is None else moved_to(device, velocity)
         self.buffers = None if buffers is None else moved_to(device, buffers)
         self.steps = [step_from_dict(step, device) for step in state["window"]]
         pending = state["pending"]
