@@ -215,8 +215,8 @@ def test_they_are_refused_at_the_first_batch_of_several_micro_batches() -> None:
     student = Attends().double()
     optimizer = SGD(student.parameters(), lr=0.1)
     tutor, batches = Tutor(student, optimizer, Plain(), micro_batch=4), stream()
-    few = Batch(*(x[:4] for x in next(batches)[:3]))
-    tutor.step(few)
+    inputs, targets, ids = next(batches)[:3]
+    tutor.step(Batch(inputs[:4], targets[:4], ids[:4]))
     with pytest.raises(UnsupportedStudentError, match="other rows"):
         tutor.step(next(batches))
 
