@@ -15,7 +15,15 @@ from papers.pays.rows import OURS, UNTAUGHT, accuracies, contents
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.report import styles
 
-SHOWN = (UNTAUGHT, "fine-tuned", "pruned", "forward-corrected", OURS, *LEARNED)
+SHOWN = (
+    UNTAUGHT,
+    "checked-only",
+    "fine-tuned",
+    "pruned",
+    "forward-corrected",
+    OURS,
+    *LEARNED,
+)
 LEAST = 3
 """numbers of checked labels that make a curve"""
 Points = Mapping[str, Mapping[int, Sequence[float]]]
@@ -69,4 +77,4 @@ def _paint(axes: Axes, points: Points) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set(xlabel="checked labels", ylabel="test accuracy, %")
-    axes.legend(fontsize=6, frameon=False)
+    axes.legend(fontsize=6, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
