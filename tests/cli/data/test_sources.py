@@ -11,6 +11,7 @@ from PIL import Image
 
 from tutelage.errors import UsageError
 from tutelage_cli.data import gather, mnist5k, sources
+from tutelage_cli.data.decode import Picture
 from tutelage_cli.data.reading import STRICT
 from tutelage_cli.data.sources import load
 
@@ -196,7 +197,8 @@ def test_a_missing_extra_is_named(monkeypatch):
 
 def test_the_real_mnist_labels_fit_its_images(real_data, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(gather, "decode", lambda *_, **__: np.zeros((1, 2, 2), np.uint8))
+    small = Picture(np.zeros((1, 2, 2), np.uint8), moving=False)
+    monkeypatch.setattr(gather, "read_picture", lambda *_, **__: small)
     splits = load(str(real_data / "mnist"))
     assert (len(splits.train), len(splits.test)) == (60000, 10000)
     assert len(splits.train.classes) == 10
