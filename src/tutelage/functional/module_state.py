@@ -95,6 +95,17 @@ def attributes_kept(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
+@contextmanager
+def modes_kept(module: nn.Module) -> Iterator[None]:
+    """Restore the training mode of every part of a module after the block."""
+    modes = [(part, part.training) for part in _parts(module)]
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
 def _parts(module: nn.Module) -> list[nn.Module]:
     # as module.modules() gives them, in another order, at a fraction of the time
     found, waiting = {module}, [module]

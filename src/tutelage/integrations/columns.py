@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.errors import UnsupportedStudentError, UsageError
+from tutelage.functional.module_state import modes_kept
 from tutelage.integrations.trainer_loss import TrainerLoss as TrainerLoss
 from tutelage.randomness import seeded
 from tutelage.types import Batch
@@ -82,14 +83,10 @@ def stacked(
 @contextmanager
 def evaluation_mode(model: nn.Module, device: torch.device) -> Iterator[None]:
     """Call a model in evaluation mode, without graph and with fixed random numbers, inside."""
-    modes = {part: part.training for part in model.modules()}
-    model.eval()
-    try:
+    with modes_kept(model):
+        model.eval()
         with seeded(0, device), torch.no_grad():
             yield
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
 
 
 def logits_without_labels(

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from tutelage.errors import UsageError, nearest
+from tutelage.functional.module_state import modes_kept
 from tutelage.functional.student import find_tap, tapped
 from tutelage.models.catalogue import default_tap
 
@@ -56,12 +57,8 @@ def measured_width(student: nn.Module, tap: str, image: Sequence[int]) -> int:
     """The output width of a module, measured on one black image."""
     find_tap(student, tap)
     first = next(student.parameters())
-    modes = {part: part.training for part in student.modules()}
-    student.eval()
-    try:
+    with modes_kept(student):
+        student.eval()
         with tapped(student, (tap,)) as features:
             student(torch.zeros(1, *image, device=first.device, dtype=first.dtype))
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
     return features[tap].flatten(1).shape[1]

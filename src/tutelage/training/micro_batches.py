@@ -14,7 +14,13 @@ from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import all_reduce_grads
 from tutelage.distributed.wrappers import data_parallel
 from tutelage.errors import UnsupportedStudentError
-from tutelage.functional.module_state import ModuleState, on_state, state_kept, state_of
+from tutelage.functional.module_state import (
+    ModuleState,
+    modes_kept,
+    on_state,
+    state_kept,
+    state_of,
+)
 from tutelage.functional.replay_context import clone_rows, replay_context, split_lesson
 from tutelage.functional.student import in_full_precision
 from tutelage.functional.trees import plus
@@ -151,14 +157,10 @@ def _depend(
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Put all parts of a module into evaluation mode inside, without calling ``eval``."""
-    modes = [(part, part.training) for part in module.modules()]
-    for part, _ in modes:
-        part.training = False
-    try:
+    with modes_kept(module):
+        for part in module.modules():
+            part.training = False
         yield
-    finally:
-        for part, training in modes:
-            part.training = training
 
 
 def backward_micro_batches(

@@ -155,18 +155,19 @@ class TeacherUpdater:
     def _estimate(
         self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
     ) -> Estimate:
-        window = replace(window, first=not self._has_estimated)
+        first = not self._has_estimated
+        window = replace(window, first=first)
         try:
             found = self.signal(problem, phi, self._in_full_precision(window), held_out)
         except InexactWindowError as error:
-            if not self._has_estimated:  # nothing is lost yet
+            if first:  # nothing is lost yet
                 raise
             if not self._warned:
                 self._warned = True
                 _LOG.warning("%s This teacher step is skipped.", error)
             return error.estimate
-        end, first = found.end, not self._has_estimated and self.one_step is not None
-        if first and not self.recomputes_step and window.start is not None:
+        end, real = found.end, self.one_step is not None and not self.recomputes_step
+        if first and real and window.start is not None:
             end = problem.step(window.start, phi, window.steps[-1])
         if end is not None:
             require_same_end(window, end)

@@ -11,6 +11,7 @@ from tutelage_cli.data.arrow import (
     IMAGE_COLUMNS,
     ROWS,
     Stored,
+    datasets_module,
     declared_classes,
     image_and_label,
     label_kind,
@@ -156,8 +157,4 @@ def schema_classes(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
     """The class names that a file of the Hub declares for a column."""
     if b"huggingface" not in (schema.metadata or {}):
         return None
-    try:
-        from datasets import Features  # takes seconds, which only files of the Hub need
-    except ImportError as error:
-        raise MissingExtraError("datasets", "train") from error
-    return declared_classes(Features.from_arrow_schema(schema)[column])
+    return declared_classes(datasets_module().Features.from_arrow_schema(schema)[column])
