@@ -157,8 +157,8 @@ class Window:
     """a sample of the parameters before the first step, where the signal reconstructs it"""
     velocity: Params | None = None
     """the same of the momentum buffers; a parameter that has none yet is missing"""
-    first: bool = False
-    """whether it is the first of the run, where a signal may check what costs a pass"""
+    checks_by_pass: bool = False
+    """whether a signal is to check what costs another pass"""
     buffers: Params | None = None
     """the student's buffers before the first step, where the signal reconstructs the rest"""
 

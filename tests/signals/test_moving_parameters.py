@@ -1,7 +1,7 @@
 """Which parameters a step moves may change within a window, for every signal."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -35,6 +35,7 @@ from tutelage.signals import (
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
 from tutelage.teachers import KeepOrDrop
 from tutelage.training.loops import episodic
+from tutelage.training.teacher_update import CHECK_EVERY
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
@@ -456,3 +457,50 @@ def test_a_window_of_one_step_is_named_as_one() -> None:
     with pytest.raises(UnsupportedStudentError, match=r"^1 step of the student, recomputed"):
         tutor.step(next(batches), next(batches))
     hook.remove()
+
+
+def train(tutor: Tutor, batches: Iterator[Batch], steps: int) -> None:
+    for _ in range(steps):
+        tutor.step(next(batches), next(batches))
+
+
+LATER: dict[str, tuple[Signal, int]] = {
+    "lookahead": (Lookahead(), 1),
+    "lookahead, next": (Lookahead(judge="next"), 1),
+    "lookahead, nothing recorded": (Lookahead(product=DoubleBackward()), CHECK_EVERY),
+    "restep": (Lookahead(mode="restep"), CHECK_EVERY),
+    "alignment": (GradientAlignment(), 1),
+    "reversible": (Reversible(1), CHECK_EVERY),
+    "reversible, gradient free": (Reversible(1, product=DoubleBackward()), 1),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("resumed", [False, True])
+def test_changes_that_begin_in_later_windows_are_refused(name, resumed) -> None:
+    signal, within = LATER[name]
+    weigher = InputWeigher()
+    teacher = KeepOrDrop(weigher) if isinstance(signal, GradientAlignment) else weigher
+
+    def clip(*_: object) -> None:
+        nn.utils.clip_grad_norm_(tutor.student.parameters(), 1e-2)
+
+    tutor = teaching(signal, student=network().double(), teacher=teacher.double())
+    batches = stream()
+    for _ in range(3):
+        tutor.step(next(batches), next(batches))
+    if resumed:  # the first window after it is checked
+        tutor.load_state_dict(copy.deepcopy(tutor.state_dict()))
+        within = 1
+    tutor.optimizer.register_step_pre_hook(clip)
+    steps = within + (getattr(signal, "judge", "") == "next")
+    with pytest.raises(UnsupportedStudentError, match=r"changed between two of them"):
+        train(tutor, batches, steps)
+
+
+@pytest.mark.parametrize("mode", ["restep", "virtual"])
+def test_tentative_steps_whose_gradient_others_change_are_refused(mode) -> None:
+    tutor, batches = teaching(Lookahead(mode=mode), student=network().double()), stream()
+    tutor.student.get_parameter("0.weight").register_hook(lambda g: g / 2)
+    with pytest.raises(UnsupportedStudentError, match=r"PlainStep\(max_norm\)"):
+        tutor.step(next(batches), next(batches))

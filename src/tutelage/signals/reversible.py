@@ -51,8 +51,7 @@ class Reversible:
 
     That error does not depend on the gradient of the window's first step, which is checked by
     the momentum buffers before it: in every window where the products give that gradient, and
-    in the first window alone where it costs a pass, as with ``Automatic`` and a teacher that
-    weighs.
+    in every eighth where it costs a pass, as with ``Automatic`` and a teacher that weighs.
 
     Source: Fan et al. 2021, Learning to Reweight with Deep Interactions, algorithm 1, with the
     learning-rate index of its recursion for dv corrected (the printed one is off by one step).
@@ -104,7 +103,7 @@ class Reversible:
         known = window.velocity
         if window.start is not None:
             known = entries_of(window.start.slots.get("momentum_buffer", {}))
-        checks = known is not None and (window.first or self._gives_gradient(problem))
+        checks = known is not None and (window.checks_by_pass or self._gives_gradient(problem))
         estimate, undone = self._back(
             *(problem, teacher, window.end, window.steps, held_out, history, buffers),
             checks_velocity=checks,

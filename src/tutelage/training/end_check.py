@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.precision import FULL, wide
 from tutelage.types import StudentState, Window
@@ -31,6 +32,19 @@ def require_same_end(window: Window, end: StudentState) -> None:
             "the signal; Lookahead() has windows of one step. If nothing was changed, rounding "
             "grew: lower the learning rate or take fewer steps."
         )
+
+
+def recorded_end(problem: BilevelProblem, window: Window) -> StudentState | None:
+    """The end of a window's single step by its recorded gradient; None if none was recorded."""
+    recorded = None if window.observed is None else window.observed.recorded
+    step = window.steps[-1]
+    # rows of other processes may reach parameters that rows of this one do not
+    if recorded is None or window.start is None or problem.processes.size > 1:
+        return None
+    if step.settings.keys() - recorded.gradient.keys():
+        return None
+    grads = {k: recorded.gradient[k] for k in step.settings}
+    return problem.rule.update(window.start, grads, step.settings)
 
 
 def _farthest(window: Window) -> float:

@@ -59,6 +59,8 @@ def require_reproducible(
         with on_state(problem.student.module, start.rest), _objective_on(problem, start):
             then, _ = problem.observe(start.state, lesson, step)
     name = type(problem.student.module).__name__
+    if isinstance(problem.objective, nn.Module):
+        name += f", or the objective {type(problem.objective).__name__},"
     if off := _apart(now.losses, then.losses):
         raise UnsupportedStudentError(
             f"{name} does not give the same losses for the same parameters, buffers, rows and "

@@ -15,10 +15,12 @@ from tutelage.functional.trees import is_finite, moved_to, plus
 from tutelage.precision import FULL, autocast_now, autocast_to, wide
 from tutelage.signals import Combining, Implicit, OneStep, Signal
 from tutelage.teacher import drop_below_of
-from tutelage.training.end_check import require_same_end
+from tutelage.training.end_check import recorded_end, require_same_end
 from tutelage.types import Batch, Estimate, Params, Window
 
 _LOG = logging.getLogger(__name__)
+CHECK_EVERY = 8
+"""windows from one check that costs a pass to the next; the first of a run has one"""
 
 
 def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Params) -> bool:
@@ -77,6 +79,7 @@ class TeacherUpdater:
         self.skipped = 0
         self.estimates: list[Estimate] = []
         self._has_estimated = self._warned = False
+        self._windows = 0
         if self.plain_between and every < 2:
             raise ValueError(
                 "judge='plain' needs steps without the teacher between those with it: give "
@@ -106,6 +109,11 @@ class TeacherUpdater:
     def records(self, problem: BilevelProblem) -> bool:
         """Whether to record the passes of the window's step."""
         return self.one_step is not None and self.one_step.records(problem)
+
+    @property
+    def checks_by_pass(self) -> bool:
+        """Whether the next window gets the checks that cost a pass."""
+        return self._windows % CHECK_EVERY == 0
 
     def due(self, steps: int) -> bool:
         """Whether the next student step is the last of a window."""
@@ -155,8 +163,9 @@ class TeacherUpdater:
     def _estimate(
         self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
     ) -> Estimate:
-        first = not self._has_estimated
-        window = replace(window, first=first)
+        first, by_pass = not self._has_estimated, self.checks_by_pass
+        window = replace(window, checks_by_pass=by_pass)
+        self._windows += 1
         try:
             found = self.signal(problem, phi, self._in_full_precision(window), held_out)
         except InexactWindowError as error:
@@ -166,9 +175,12 @@ class TeacherUpdater:
                 self._warned = True
                 _LOG.warning("%s This teacher step is skipped.", error)
             return error.estimate
-        end, real = found.end, self.one_step is not None and not self.recomputes_step
-        if first and real and window.start is not None:
-            end = problem.step(window.start, phi, window.steps[-1])
+        end = found.end
+        if self.one_step is not None and window.start is not None:
+            if by_pass:
+                end = problem.step(window.start, phi, window.steps[-1])
+            else:  # costs no pass
+                end = recorded_end(problem, window)
         if end is not None:
             require_same_end(window, end)
         return found._replace(end=None)
@@ -210,6 +222,7 @@ class TeacherUpdater:
         """Load a state of ``state_dict``."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.skipped = state["skipped"]
+        self._windows = 0
         self._has_estimated = state.get("looked", True)  # a state of an older version lacks it
         device = next(self.teacher.parameters()).device
         self.estimates = [

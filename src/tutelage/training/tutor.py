@@ -33,6 +33,7 @@ from tutelage.signals import Signal
 from tutelage.signals.dots import observe_step
 from tutelage.teacher import reads_rows, uses_alignments, uses_progress
 from tutelage.teachers.plain import Plain
+from tutelage.training.end_check import require_same_end
 from tutelage.training.forward import (
     ForwardPass,
     Record,
@@ -283,12 +284,20 @@ class Tutor:
         problem, buffers = self.problem, cloned(self.problem.student.state().buffers)
         forward_pass, step, observed = self._observed_passes(updater, batch, record=True)
         window = tentative_window(problem, step, observed, buffers)
+        checked = updater.checks_by_pass
         held_out_loss = self._teacher_step(updater, window, held_out, updater.params)
         forward_pass = apply_weights(
             problem, step.batch, forward_pass.lesson, forward_pass.observation
         )
         forward_pass = self._student_step.run_backward(problem, forward_pass, step)
-        self._optimizer_step(problem, forward_pass, step)
+        again, student = None, problem.student
+        if checked:
+            before = cloned(student.state().params)
+            again = tentative_window(problem, step, observed, buffers)
+            again = replace(again, start=again.start and again.start._replace(params=before))
+        moved = self._optimizer_step(problem, forward_pass, step)
+        if again is not None and moved:
+            require_same_end(replace(again, end=student.state()), again.end)
         return step_record(forward_pass, held_out_loss)
 
     def _observed_passes(
