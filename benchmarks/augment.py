@@ -154,9 +154,9 @@ def training(rounds: int) -> list[Row]:
     ids, uniform = torch.arange(BATCH), UniformAugment()
     plain, teacher = tutor_of(None), LearnedAugmentation()
     learning = {
-        "learned, read off the step": tutor_of(GradientAlignment(judge="plain")),
+        "learned, read off the step": tutor_of(GradientAlignment(evaluate_on="plain")),
         "learned, by difference": tutor_of(
-            GradientAlignment(Alignment("one-sided"), judge="plain")
+            GradientAlignment(Alignment("one-sided"), evaluate_on="plain")
         ),
     }
 

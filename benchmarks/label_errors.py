@@ -184,7 +184,7 @@ def _train(
 
 
 def measure(of: Examples, checked: int, seed: int, epochs: int = 8) -> list[dict[str, Any]]:
-    """Judge rankings on one seed of a cell.
+    """EvaluateOn rankings on one seed of a cell.
 
     Args:
         of: The examples.

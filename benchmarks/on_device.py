@@ -57,7 +57,7 @@ SIGNALS: dict[str, Signal] = {
     "Lookahead, ghost": Lookahead(Alignment("ghost")),
     "Lookahead, forward": Lookahead(Alignment("forward")),
     "Lookahead, re-step": Lookahead(mode="restep"),
-    "Lookahead, next judges": Lookahead(judge="next"),
+    "Lookahead, next judges": Lookahead(evaluate_on="next"),
     "GradientAlignment": GradientAlignment(),
 }
 ALIKE: dict[str, tuple[Signal, Signal]] = {

@@ -21,7 +21,7 @@ teacher = tl.teachers.SplitSampler([len(source) for source in sources], policy="
 teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
-    tl.signals.GradientAlignment(judge="held-out"),
+    tl.signals.GradientAlignment(evaluate_on="held-out"),
     tl.data.RandomBatches(clean, 64),
 )
 tutor = teaching.tutor(student, optimizer)

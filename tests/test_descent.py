@@ -128,7 +128,9 @@ def test_a_step_that_overflows_is_left_out_with_its_look_and_the_next_one_works(
 def test_scaled_training_judged_by_the_next_step_is_the_same_after_a_stop(student) -> None:
     def fresh() -> Tutor:
         scaled = AmpStep(GradScaler("cpu", init_scale=2.0**10))
-        return teaching(Lookahead(judge="next"), student=build(student), step_strategy=scaled)
+        return teaching(
+            Lookahead(evaluate_on="next"), student=build(student), step_strategy=scaled
+        )
 
     def go(tutor: Tutor, numbers: range) -> None:
         for number in numbers:

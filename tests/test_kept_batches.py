@@ -123,7 +123,7 @@ def taught(
     return torch.cat([p.detach().flatten() for p in both])
 
 
-SIGNALS = [Unrolled(3), Replayed(3), Reversible(3), Lookahead(), Lookahead(judge="next")]
+SIGNALS = [Unrolled(3), Replayed(3), Reversible(3), Lookahead(), Lookahead(evaluate_on="next")]
 
 
 @pytest.mark.parametrize("numpy", [False, True])
@@ -142,7 +142,7 @@ def test_so_it_may_under_rewards(signal) -> None:
 ONCE = [Unrolled(2), Reversible(2), Lookahead(), Lookahead(mode="restep")]
 
 
-@pytest.mark.parametrize("signal", [*ONCE, Lookahead(judge="next")], ids=str)
+@pytest.mark.parametrize("signal", [*ONCE, Lookahead(evaluate_on="next")], ids=str)
 def test_a_student_may_write_to_its_inputs(signal) -> None:
     def run(in_place: bool) -> Tensor:
         torch.manual_seed(0)
@@ -173,7 +173,7 @@ def test_the_users_own_tensor_is_written_to_as_in_a_plain_loop_and_held_out_ones
 ):
     torch.manual_seed(0)
     student, teacher = Standardises(in_place=True).double(), ByExample()
-    for signal in (Lookahead(), Lookahead(judge="next"), Unrolled(1)):
+    for signal in (Lookahead(), Lookahead(evaluate_on="next"), Unrolled(1)):
         tutor = Tutor(
             *(student, SGD(student.parameters(), lr=0.3)),
             *(teacher, SGD(teacher.parameters(), lr=0.5)),

@@ -44,7 +44,7 @@ class Counting(nn.Module):
 
 SIGNALS = [
     *(Unrolled(2), Reversible(2), Replayed(2)),
-    *(Lookahead(), Lookahead(mode="restep"), Lookahead(judge="next")),
+    *(Lookahead(), Lookahead(mode="restep"), Lookahead(evaluate_on="next")),
 ]
 
 
@@ -59,7 +59,7 @@ def test_every_real_step_is_remembered_once_and_looks_are_not(signal) -> None:
 
 def test_steps_without_the_teacher_are_not_remembered() -> None:
     teacher = Counting().double()
-    tutor = teaching(Lookahead(judge="plain"), every=2, teacher=teacher)
+    tutor = teaching(Lookahead(evaluate_on="plain"), every=2, teacher=teacher)
     batches = stream()
     for _ in range(4):
         tutor.step(next(batches))

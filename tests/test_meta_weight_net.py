@@ -154,4 +154,4 @@ def test_the_two_ways_to_try_a_step_differ_where_there_is_momentum() -> None:
 
 def test_a_virtual_step_is_judged_by_held_out_examples() -> None:
     with pytest.raises(ValueError, match="use mode='online'"):
-        Lookahead(mode="virtual", judge="next")
+        Lookahead(mode="virtual", evaluate_on="next")

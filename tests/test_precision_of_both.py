@@ -148,7 +148,10 @@ def test_steps_in_half_precision_are_not_undone() -> None:
 
 @pytest.mark.parametrize(
     "signal",
-    [GradientAlignment(judge="held-out"), NextStepLoss(judge="held-out", normalise="none")],
+    [
+        GradientAlignment(evaluate_on="held-out"),
+        NextStepLoss(evaluate_on="held-out", normalise="none"),
+    ],
     ids=lambda s: type(s).__name__,
 )
 def test_rewards_are_given_whatever_the_precision(signal) -> None:

@@ -96,7 +96,7 @@ SIGNALS = {
     "ghost": Lookahead(Alignment("ghost")),
     "differences": Lookahead(Alignment("difference")),
     "restep": Lookahead(mode="restep"),
-    "next": Lookahead(judge="next"),
+    "next": Lookahead(evaluate_on="next"),
     "implicit": Implicit(Neumann(2, 0.05)),
 }
 STEPS = 4
@@ -155,7 +155,7 @@ def test_a_run_without_effect_is_the_plain_torch_run_bit_for_bit(kind, signal) -
     judge = rows_of(99)
     if (type(alone), signal) in REFUSED:
         error, why = REFUSED[type(alone), signal]
-        later = getattr(signal, "judge", "") == "next"
+        later = getattr(signal, "evaluate_on", "") == "next"
         for step in range(signal.steps - 1 + later):
             tutor.step(rows_of(step), judge)
         with pytest.raises(error, match=why):

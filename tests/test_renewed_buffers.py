@@ -142,8 +142,8 @@ MODES: dict[str, tuple[type[nn.Module], Signal | None, dict[str, Any]]] = {
     "deep": (Deep, Lookahead(), {}),
     "restep": (ByExample, Lookahead(mode="restep"), {}),
     "virtual": (ByExample, Lookahead(mode="virtual"), {}),
-    "next": (ByExample, Lookahead(judge="next"), {}),
-    "plain between": (ByExample, Lookahead(judge="plain"), {"teacher_every": 2}),
+    "next": (ByExample, Lookahead(evaluate_on="next"), {}),
+    "plain between": (ByExample, Lookahead(evaluate_on="plain"), {"teacher_every": 2}),
     "aggregate": (ByExample, Lookahead(), {"aggregate": 3}),
     "parts under a signal": (ByExample, Unrolled(2), {"micro_batch": B}),
     "unrolled": (ByExample, Unrolled(2), {}),
@@ -211,7 +211,7 @@ def test_a_buffer_stays_the_very_tensor_that_it_was() -> None:
 
 SIGNALS = [
     *(None, Unrolled(2), Reversible(2), Replayed(2), Lookahead()),
-    *(Lookahead(mode="restep"), Lookahead(judge="next"), Lookahead(judge="plain")),
+    *(Lookahead(mode="restep"), Lookahead(evaluate_on="next"), Lookahead(evaluate_on="plain")),
 ]
 
 
@@ -219,7 +219,7 @@ SIGNALS = [
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_teachers_buffers_are_renewed_once_by_each_step_that_it_teaches(signal, deep) -> None:
     teacher = Renews(deep=deep)
-    plain_between = getattr(signal, "judge", "") == "plain"
+    plain_between = getattr(signal, "evaluate_on", "") == "plain"
     settings = {"teacher_every": 2} if plain_between else {}
     tutor = stepped(tutor_of(fresh(Body), teacher, signal, **settings), 4)
     taught = 2 if plain_between else 4
@@ -279,7 +279,9 @@ def test_steps_taken_again_see_the_teachers_buffers_as_they_were(signal, deep) -
     assert float((found - expected).norm() / expected.norm()) < 1e-7
 
 
-@pytest.mark.parametrize("signal", [Unrolled(3), Lookahead(), Lookahead(judge="next")], ids=str)
+@pytest.mark.parametrize(
+    "signal", [Unrolled(3), Lookahead(), Lookahead(evaluate_on="next")], ids=str
+)
 def test_a_stopped_run_goes_on_bit_for_bit(signal) -> None:
     unbroken = stepped(tutor_of(fresh(Body), Renews(), signal), 6)
     stopped, file = stepped(tutor_of(fresh(Body), Renews(), signal), 4), io.BytesIO()

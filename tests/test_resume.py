@@ -92,7 +92,7 @@ def test_a_run_that_stops_and_resumes_is_bit_equal_to_one_that_does_not(
 
 
 @pytest.mark.filterwarnings("ignore:.*which is a no-op")  # of the meta device
-@pytest.mark.parametrize("signal", [Unrolled(2), Lookahead(judge="next")], ids=str)
+@pytest.mark.parametrize("signal", [Unrolled(2), Lookahead(evaluate_on="next")], ids=str)
 def test_what_was_loaded_onto_another_device_moves_to_the_students(signal) -> None:
     tutor, batches = teaching(signal, aggregate=3), stream()
     with torch.device("meta"):

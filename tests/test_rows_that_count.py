@@ -160,8 +160,11 @@ LEARNT: dict[str, tuple[Any, Signal]] = {
     "not rescaled": ("not rescaled", Unrolled(1)),
     "centred": ("centred", Unrolled(1)),
     "a loss of its own": ("a loss of its own", Unrolled(1)),
-    "rewarded": ("keep or drop", GradientAlignment(judge="held-out")),
-    "rewarded by loss": ("keep or drop", NextStepLoss(judge="held-out", normalise="none")),
+    "rewarded": ("keep or drop", GradientAlignment(evaluate_on="held-out")),
+    "rewarded by loss": (
+        "keep or drop",
+        NextStepLoss(evaluate_on="held-out", normalise="none"),
+    ),
 }
 
 

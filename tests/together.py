@@ -126,11 +126,11 @@ def cases() -> Iterator[tuple[str, Case]]:
     yield "a few rows at a time", Case(Lookahead(), micro_batch=2)
     yield "tried step", Case(Lookahead(mode="restep"))
     yield "tried plain step", Case(Lookahead(mode="virtual"))
-    yield "judged by the next", Case(Lookahead(judge="next"), optimizer="adam")
+    yield "judged by the next", Case(Lookahead(evaluate_on="next"), optimizer="adam")
     yield "reward", Case(GradientAlignment(), "by ids")
     yield "centred reward", Case(GradientAlignment(normalise="mean"), "by ids")
     yield "raw reward", Case(GradientAlignment(normalise="none"), "by ids")
-    yield "held-out reward", Case(GradientAlignment(judge="held-out"), "by ids")
+    yield "held-out reward", Case(GradientAlignment(evaluate_on="held-out"), "by ids")
     yield "loss for a reward", Case(NextStepLoss(normalise="none"), "by ids")
     for product in (DoubleBackward(), ForwardOverReverse(), FiniteDifference(size=1e-4)):
         name = type(product).__name__
@@ -319,7 +319,12 @@ def messages() -> dict[str, int]:
     teacher = InputWeigher().double()
     optimizer, learner = SGD(student.parameters(), lr=0.1), SGD(teacher.parameters(), lr=0.1)
     tutor = Tutor(
-        student, optimizer, teacher, learner, signal=Lookahead(judge="next"), teacher_every=2
+        student,
+        optimizer,
+        teacher,
+        learner,
+        signal=Lookahead(evaluate_on="next"),
+        teacher_every=2,
     )
     batches, found = stream(), {}
     dist.all_reduce = counting

@@ -91,7 +91,7 @@ def look_ahead(norm: Norm, signal: Lookahead, dtype: torch.dtype) -> Once:
 
     def once() -> Tensor | None:
         tutor.step(batch, held_out if tutor.wants_held_out else None)
-        return None if signal.judge != "held-out" else Shown.found[0]
+        return None if signal.evaluate_on != "held-out" else Shown.found[0]
 
     return once
 
@@ -113,9 +113,9 @@ def ours(norm: Norm) -> dict[str, Build]:
         "ours, online, forward": Shown(Alignment("forward")),
         "ours, online, lean": Shown(Alignment("one-sided")),
         "ours, online, central": Shown(Alignment("difference")),
-        "ours, next judges": Shown(judge="next"),
-        "ours, next, ghost": Shown(Alignment("ghost"), judge="next"),
-        "ours, next, lean": Shown(Alignment("one-sided"), judge="next"),
+        "ours, next judges": Shown(evaluate_on="next"),
+        "ours, next, ghost": Shown(Alignment("ghost"), evaluate_on="next"),
+        "ours, next, lean": Shown(Alignment("one-sided"), evaluate_on="next"),
     }
     redundant = "online, forward" if norm is nn.BatchNorm2d else ", ghost"
     signals = {k: s for k, s in signals.items() if redundant not in k}  # Automatic's choice

@@ -20,7 +20,7 @@ from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
 from tutelage.signals import GradientAlignment
 from tutelage.signals.policy_gradients import normalised, policy_gradient
-from tutelage.signals.protocol import Judge
+from tutelage.signals.protocol import EvaluateOn
 from tutelage.teachers import LearnedAugmentation, Plain
 from tutelage.training.step_strategy import PlainStep
 from tutelage.training.tutor import Tutor
@@ -95,8 +95,10 @@ class Tallied:
     effect: KeepEffect
     permuted: bool = False
     """hand each example another one's reward: a control that learns from noise alone"""
-    inner: GradientAlignment = field(default_factory=lambda: GradientAlignment(judge="plain"))
-    judge: Judge = field(default="plain", init=False)
+    inner: GradientAlignment = field(
+        default_factory=lambda: GradientAlignment(evaluate_on="plain")
+    )
+    evaluate_on: EvaluateOn = field(default="plain", init=False)
     steps: int = field(default=1, init=False)
     keeps_start: ClassVar[bool] = True
     recomputes_step: ClassVar[bool] = False

@@ -148,7 +148,7 @@ METHODS: Mapping[str, Callable[[Material], Once]] = {
     "ghost": partial(rewarded, Alignment("ghost")),
     "forward": partial(rewarded, Alignment("forward")),
     "difference": partial(rewarded, Alignment("difference")),
-    "lookahead-next": partial(looked_ahead, Lookahead(judge="next")),
+    "lookahead-next": partial(looked_ahead, Lookahead(evaluate_on="next")),
     "lookahead-online": partial(looked_ahead, Lookahead()),
     "lookahead-restep": partial(looked_ahead, Lookahead(mode="restep")),
     "chain-rule": chain_rule,

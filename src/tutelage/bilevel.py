@@ -51,7 +51,7 @@ class BilevelProblem:
     objective: Objective
     """see ``tutelage.losses.objectives.Objective``"""
     metric: Objective | None = None
-    """what the student is judged by on held-out examples; the objective where None"""
+    """loss of held-out examples; the objective where None"""
     max_norm: float | None = None
     """norm to which gradients are clipped before the optimiser sees them; None: they are not"""
     processes: Processes = ALONE

@@ -96,8 +96,8 @@ SIGNALS: Mapping[str, Signal | None] = {
     "Replayed": Replayed(2),
     "Reversible": Reversible(2),
     "Implicit": Implicit(Neumann(terms=1, scale=0.1)),
-    "GradientAlignment": GradientAlignment(judge="held-out"),
-    "NextStepLoss": NextStepLoss(judge="held-out"),
+    "GradientAlignment": GradientAlignment(evaluate_on="held-out"),
+    "NextStepLoss": NextStepLoss(evaluate_on="held-out"),
     "whole runs": None,
 }
 STEPS = 6

@@ -112,7 +112,7 @@ def test_restep_is_the_meta_weight_net_iteration(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["relu network", "group norm", "tied", "recurrent"])
 def test_the_next_step_judges_by_its_own_weighted_loss(name: str) -> None:
-    tutor = taught(Lookahead(judge="next"), name)
+    tutor = taught(Lookahead(evaluate_on="next"), name)
     assert not tutor.wants_held_out
     train(tutor, 4)  # three teacher steps: the fourth student step is not judged yet
 
@@ -155,7 +155,7 @@ def test_what_is_read_off_the_passes_equals_a_double_backward(name, mode, optimi
     for product in (Automatic(), DoubleBackward()):
         judged_by_next_step = mode == "next"
         signal = (
-            Lookahead(product, judge="next")
+            Lookahead(product, evaluate_on="next")
             if judged_by_next_step
             else Lookahead(product, mode)
         )
@@ -199,7 +199,7 @@ def test_rows_of_weight_zero_are_looked_at_in_another_way() -> None:
 
 @pytest.mark.parametrize("name", STUDENTS)
 @pytest.mark.parametrize(
-    "signal", [Lookahead(), Lookahead(mode="restep"), Lookahead(judge="next")], ids=str
+    "signal", [Lookahead(), Lookahead(mode="restep"), Lookahead(evaluate_on="next")], ids=str
 )
 def test_a_look_ahead_leaves_no_tensor_behind(name, signal) -> None:
     tutor = taught(signal, name)
@@ -213,7 +213,7 @@ def test_a_look_ahead_leaves_no_tensor_behind(name, signal) -> None:
 @pytest.mark.parametrize("name", ["group norm", "batch norm", "attention"])
 def test_a_run_stopped_before_its_judge_came_resumes_bit_for_bit(name: str) -> None:
     def build_tutor() -> Tutor:
-        return taught(Lookahead(judge="next"), name, "momentum")
+        return taught(Lookahead(evaluate_on="next"), name, "momentum")
 
     whole = build_tutor()
     train(whole, 6)
@@ -238,7 +238,9 @@ def test_a_trainable_parameter_that_the_optimiser_leaves_out_does_not_hinder_res
         teacher = InputWeigher().double()
         learner = SGD(teacher.parameters(), lr=5.0)
         head = Adam(student[2].parameters(), lr=0.01)
-        return Tutor(student, head, teacher, learner, signal=Lookahead(product, judge="next"))
+        return Tutor(
+            student, head, teacher, learner, signal=Lookahead(product, evaluate_on="next")
+        )
 
     whole = build_tutor()
     train(whole, 4)
@@ -255,7 +257,7 @@ def test_a_trainable_parameter_that_the_optimiser_leaves_out_does_not_hinder_res
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
 def test_a_parameter_frozen_before_the_judge_came_is_refused_resumed_or_not(optimizer) -> None:
     whole, first, second = (
-        taught(Lookahead(judge="next"), "relu network", optimizer) for _ in range(3)
+        taught(Lookahead(evaluate_on="next"), "relu network", optimizer) for _ in range(3)
     )
     batches = stream(0)
     batch, following = next(batches), next(batches)
@@ -265,7 +267,7 @@ def test_a_parameter_frozen_before_the_judge_came_is_refused_resumed_or_not(opti
     for tutor in (whole, second):
         tutor.student.get_parameter("0.weight").requires_grad = False
         before = clones(tutor.teacher)
-        with pytest.raises(UnsupportedStudentError, match=r"0\.weight.*judge='held-out'"):
+        with pytest.raises(UnsupportedStudentError, match=r"0\.weight.*evaluate_on='held-out'"):
             tutor.step(following)  # what it moved has no gradient of the next step's loss
         for ours, theirs in zip(clones(tutor.teacher), before, strict=True):
             assert torch.equal(ours, theirs)
@@ -304,4 +306,4 @@ def test_restep_uses_the_students_own_optimiser_and_statistics_once() -> None:
 
 def test_combinations_that_mean_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="use mode='online'"):
-        Lookahead(mode="restep", judge="next")
+        Lookahead(mode="restep", evaluate_on="next")

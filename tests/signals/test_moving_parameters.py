@@ -194,7 +194,9 @@ def test_whole_runs_know_what_each_step_reaches(signal: WholeRun) -> None:
         torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-6 * float(want.abs().max()))
 
 
-@pytest.mark.parametrize("signal", [Lookahead(judge="next"), GradientAlignment()], ids=repr)
+@pytest.mark.parametrize(
+    "signal", [Lookahead(evaluate_on="next"), GradientAlignment()], ids=repr
+)
 @pytest.mark.parametrize("how", ["frozen", "taken away"])
 def test_a_judge_without_the_gradient_of_what_was_moved_is_refused(signal, how) -> None:
     teacher = InputWeigher() if isinstance(signal, Lookahead) else KeepOrDrop(InputWeigher())
@@ -315,7 +317,7 @@ def edited(edit: Callable[[Tutor], object], signal: Signal, optimizer: str, at: 
         teacher_every=STEPS + 2,
     )
     batches = stream()
-    for number in range(STEPS + 2 + (getattr(signal, "judge", "") == "next")):
+    for number in range(STEPS + 2 + (getattr(signal, "evaluate_on", "") == "next")):
         if number == at:
             edit(tutor)
         tutor.step(next(batches), next(batches))
@@ -385,7 +387,7 @@ def test_what_is_back_at_the_next_step_is_no_change(signal) -> None:
 
 @pytest.mark.parametrize(
     "signal",
-    [Unrolled(STEPS), Replayed(STEPS), Unrolled(1), Lookahead(), Lookahead(judge="next")],
+    [Unrolled(STEPS), Replayed(STEPS), Unrolled(1), Lookahead(), Lookahead(evaluate_on="next")],
     ids=repr,
 )
 @pytest.mark.parametrize("where", ["a parameter's hook", "before a step", "after a step"])
@@ -466,7 +468,7 @@ def train(tutor: Tutor, batches: Iterator[Batch], steps: int) -> None:
 
 LATER: dict[str, tuple[Signal, int]] = {
     "lookahead": (Lookahead(), 1),
-    "lookahead, next": (Lookahead(judge="next"), 1),
+    "lookahead, next": (Lookahead(evaluate_on="next"), 1),
     "lookahead, nothing recorded": (Lookahead(product=DoubleBackward()), CHECK_EVERY),
     "restep": (Lookahead(mode="restep"), CHECK_EVERY),
     "alignment": (GradientAlignment(), 1),
@@ -493,7 +495,7 @@ def test_changes_that_begin_in_later_windows_are_refused(name, resumed) -> None:
         tutor.load_state_dict(copy.deepcopy(tutor.state_dict()))
         within = 1
     tutor.optimizer.register_step_pre_hook(clip)
-    steps = within + (getattr(signal, "judge", "") == "next")
+    steps = within + (getattr(signal, "evaluate_on", "") == "next")
     with pytest.raises(UnsupportedStudentError, match=r"changed between two of them"):
         train(tutor, batches, steps)
 

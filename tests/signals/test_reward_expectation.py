@@ -100,7 +100,7 @@ def test_the_expected_estimate_is_the_gradient_of_the_held_out_loss(name: str) -
     case = CASES[name]
     teacher = case.teacher().double()
     want = gradient_of(case, teacher)
-    found = estimated(case, GradientAlignment(judge="held-out", normalise="none"))
+    found = estimated(case, GradientAlignment(evaluate_on="held-out", normalise="none"))
     torch.testing.assert_close(
         RATE * found, want, rtol=1e-3, atol=2e-3 * float(want.abs().max())
     )
@@ -111,7 +111,7 @@ def estimate_of(
     teacher: nn.Module, *, action: tuple[int, ...], product=None, **settings
 ) -> Tensor:
     """A single estimate by unnormalised rewards, all the teacher's parameters in a row."""
-    how = GradientAlignment(product or Automatic(), judge="held-out", normalise="none")
+    how = GradientAlignment(product or Automatic(), evaluate_on="held-out", normalise="none")
     before = parameters_to_vector(teacher.parameters()).detach()
     learner = SGD(teacher.parameters(), lr=1.0)
     trained(
@@ -218,10 +218,10 @@ class AtTest(Chosen):
 def test_a_teacher_that_acts_at_test_is_refused_where_held_out_examples_judge(signal) -> None:
     teacher = AtTest("mean").double()
     learner = SGD(teacher.parameters(), lr=1.0)
-    with pytest.raises(UsageError, match=r"AtTest acts at test.*judge='next'"):
+    with pytest.raises(UsageError, match=r"AtTest acts at test.*evaluate_on='next'"):
         trained(
             CASES["kept"], teacher, (1, 0, 1),
-            signal=signal(judge="held-out"), teacher_optimizer=learner,
+            signal=signal(evaluate_on="held-out"), teacher_optimizer=learner,
         )  # fmt: skip
 
 

@@ -146,7 +146,7 @@ def test_between_judged_steps_the_teacher_stands_aside() -> None:
         SGD(student.parameters(), lr=RATE),
         teacher,
         SGD(teacher.parameters(), lr=1.0),
-        signal=GradientAlignment(judge="plain"),
+        signal=GradientAlignment(evaluate_on="plain"),
         teacher_every=2,
     )
     batches = stream()
@@ -304,6 +304,6 @@ def test_what_cannot_be_rewarded_is_refused() -> None:
     with pytest.raises(ValueError, match="entropy must be 0 or above, got -1"):
         GradientAlignment(entropy=-1.0)
     with pytest.raises(ValueError, match="teacher_every=2 or more"):
-        Tutor(student, optimizer, teacher, learner, signal=Lookahead(judge="plain"))
+        Tutor(student, optimizer, teacher, learner, signal=Lookahead(evaluate_on="plain"))
     with pytest.raises(ValueError, match="aggregate must be at least 1, got 0"):
         Tutor(student, optimizer, teacher, learner, signal=Lookahead(), aggregate=0)

@@ -138,9 +138,9 @@ def batch(count: int, number: int = 0, channels: int = 3) -> Batch:
 def taught(teacher, *, product=None, channels: int = 3) -> Tutor:
     made = student(channels)
     made(batch(4, channels=channels).inputs)
-    signal = GradientAlignment(judge="plain")
+    signal = GradientAlignment(evaluate_on="plain")
     if product is not None:
-        signal = GradientAlignment(product, judge="plain")
+        signal = GradientAlignment(product, evaluate_on="plain")
     return Tutor(
         made,
         SGD(made.parameters(), 0.1, momentum=0.9),
@@ -189,7 +189,7 @@ def test_a_policy_learns_to_drop_what_harms():
         SGD(linear.parameters(), 0.05),
         teacher,
         Adam(teacher.parameters(), 0.1),
-        signal=GradientAlignment(judge="plain"),
+        signal=GradientAlignment(evaluate_on="plain"),
         teacher_every=2,
     )
     for number in range(40):

@@ -81,7 +81,7 @@ def cross_fit(
     are refined by its probabilities of all examples (``refined_transitions``). Later rounds
     train on the targets of the round before, the checked examples of the other folds included
     with their right labels and weight 1. So no checked example is predicted by a student that
-    was trained on it, and their likelihood can judge a round: it goes on until the likelihood
+    was trained on it, and their likelihood evaluates a round: it goes on until the likelihood
     falls by more than two standard errors, and the last round before that is kept. A smaller
     fall may come of surer predictions alone, which sharper transitions make.
 

@@ -54,7 +54,7 @@ class TeachingTrainer(Trainer):
     tutor: Tutor | None = None
     _columns: tuple[str, ...] = ()
     _kept: dict[str, Any] | None = None
-    _judged: Sequence[Tensor] = ()
+    _held_out_losses: Sequence[Tensor] = ()
 
     def teach(self, teaching: Teaching, *, id_column: str = "idx") -> None:
         """Set the teacher, before ``train``."""
@@ -115,7 +115,7 @@ class TeachingTrainer(Trainer):
         with self.compute_loss_context_manager(), by_columns(original(model), columns):
             record = self.teaching.step(self.tutor, batch, self._held_out)
         if record.held_out_loss is not None:
-            self._judged = (*self._judged, record.held_out_loss)
+            self._held_out_losses = (*self._held_out_losses, record.held_out_loss)
         # the loop's own optimizer.step() is still to come
         self.accelerator.gradient_state._set_sync_gradients(False)
         return record.loss
@@ -134,9 +134,9 @@ class TeachingTrainer(Trainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as the Trainer does, with the mean held-out loss."""
-        if "loss" in logs and self.teaching is not None and self._judged:
-            logs["held_out_loss"] = float(torch.stack(list(self._judged)).mean())
-            self._judged = ()
+        if "loss" in logs and self.teaching is not None and self._held_out_losses:
+            logs["held_out_loss"] = float(torch.stack(list(self._held_out_losses)).mean())
+            self._held_out_losses = ()
         super().log(logs, start_time)
 
     @property

@@ -12,7 +12,7 @@ from tutelage.functional.trees import leaves, named_grad, plus
 from tutelage.signals.dots import dots_of
 from tutelage.signals.facts import facts_of
 from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
-from tutelage.signals.protocol import Judge, held_out_gradient
+from tutelage.signals.protocol import EvaluateOn, held_out_gradient
 from tutelage.types import (
     Batch,
     Estimate,
@@ -37,38 +37,39 @@ class Lookahead:
     from the next step on; with ``"restep"`` the step is tentative, and the real one is taken
     with the updated teacher's weights, from the same forward pass. ``"virtual"`` is the same
     with a tentative step of plain SGD, as in the papers: with the student's learning rate, but
-    without momentum or weight decay. ``judge="next"`` uses the loss of the next training step
-    as held-out loss, since its gradient is computed anyway; with ``"plain"`` the steps in
+    without momentum or weight decay. ``evaluate_on="next"`` uses the loss of the next training
+    step as held-out loss, since its gradient is computed anyway; with ``"plain"`` the steps in
     between, that one included, are taken without the teacher.
 
     Source: Shu et al. 2019, Meta-Weight-Net; Ren et al. 2018, Learning to Reweight Examples;
-    gradient-alignment reward, section 3 (``judge="next"``).
+    gradient-alignment reward, section 3 (``evaluate_on="next"``).
 
     Note: other modes than ``"virtual"`` see the student's own optimiser, momentum included; the
-    two differ in where the held-out gradient is taken. What ``judge="next"`` leaves out: the
-    next loss's own dependence on the teacher. With the other modes, a lesson that the
+    two differ in where the held-out gradient is taken. What ``evaluate_on="next"`` leaves out:
+    the next loss's own dependence on the teacher. With the other modes, a lesson that the
     teacher prepared is kept as it is.
 
     Raises:
-        ValueError: If mode or judge is unknown, or another mode than "online" has ``judge``.
+        ValueError: If mode or evaluate_on is unknown, or they do not go together.
     """
 
     product: Product = field(default_factory=Automatic)
     mode: Mode = "online"
-    judge: Judge = "held-out"
+    evaluate_on: EvaluateOn = "held-out"
     steps: int = field(default=1, init=False)
     keeps_start: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
             ("mode", self.mode, get_args(Mode)),
-            ("judge", self.judge, get_args(Judge)),
+            ("evaluate_on", self.evaluate_on, get_args(EvaluateOn)),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
-        if self.recomputes_step and self.judge != "held-out":
+        if self.recomputes_step and self.evaluate_on != "held-out":
             raise ValueError(
-                f"judge='{self.judge}' needs the real step to be taken: use mode='online'."
+                f"evaluate_on='{self.evaluate_on}' needs the real step to be taken: use "
+                "mode='online'."
             )
 
     @property

@@ -17,7 +17,7 @@ from tutelage.losses.reduction import counts_of, nonzero
 from tutelage.losses.targets import apply_to_labelled_examples
 from tutelage.precision import wide
 from tutelage.signals.dots import observe_step
-from tutelage.signals.protocol import Judge
+from tutelage.signals.protocol import EvaluateOn
 from tutelage.teacher import acts_at_test, implements
 from tutelage.types import (
     Batch,
@@ -103,14 +103,14 @@ def counted_actions(problem: BilevelProblem, lesson: Lesson, examples: int) -> T
     return counts.new_zeros(examples).index_add(0, lesson.group, counts) > 0
 
 
-def require_rewarding(problem: BilevelProblem, judge: Judge) -> None:
+def require_rewarding(problem: BilevelProblem, evaluate_on: EvaluateOn) -> None:
     """Raise if the teacher changes the held-out loss other than by the step."""
-    if judge == "held-out" and acts_at_test(problem.teacher):
+    if evaluate_on == "held-out" and acts_at_test(problem.teacher):
         raise UsageError(
             f"{type(problem.teacher).__name__} acts at test, so that the held-out loss "
             "depends on "
-            "it directly; a reward gives what the step changed alone. Give judge='next', or a "
-            "signal that differentiates, such as Lookahead."
+            "it directly; a reward gives what the step changed alone. Give evaluate_on='next', "
+            "or a signal that differentiates, such as Lookahead."
         )
 
 
@@ -150,10 +150,10 @@ def with_entropy(
     return plus(grad, named_grad(entropy(problem.teacher, teacher), teacher), -weight)
 
 
-def require_options(judge: str, normalise: str, entropy: float) -> None:
+def require_options(evaluate_on: str, normalise: str, entropy: float) -> None:
     """Raise for unknown options or a negative entropy weight."""
     for name, value, allowed in (
-        ("judge", judge, get_args(Judge)),
+        ("evaluate_on", evaluate_on, get_args(EvaluateOn)),
         ("normalise", normalise, get_args(Normalise)),
     ):
         if value not in allowed:

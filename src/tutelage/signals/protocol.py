@@ -38,7 +38,7 @@ class Signal(Protocol):
         ...
 
 
-Judge = Literal["held-out", "next", "plain"]
+EvaluateOn = Literal["held-out", "next", "plain"]
 """the loss that a step is to lower: of a held-out batch; of the next training step, whose
 gradient is computed anyway; the same, with all other steps taken without the teacher"""
 
@@ -50,7 +50,7 @@ def held_out_gradient(problem: BilevelProblem, evaluation: HeldOutLoss, step: St
         raise UnsupportedStudentError(
             f"The next step's loss has no gradient for {', '.join(missing)}, which the step "
             "moved and which is frozen now, or no longer the optimiser's. Give "
-            "judge='held-out', or freeze between two estimates of the signal."
+            "evaluate_on='held-out', or freeze between two estimates of the signal."
         )
     return {k: evaluation.student[k] for k in step.settings}
 
@@ -65,7 +65,7 @@ class OneStep(Protocol):
         ...
 
     @property
-    def judge(self) -> Judge:
+    def evaluate_on(self) -> EvaluateOn:
         """Which loss is the held-out loss."""
         ...
 

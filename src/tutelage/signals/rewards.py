@@ -21,7 +21,7 @@ from tutelage.signals.policy_gradients import (
     with_entropy,
 )
 from tutelage.signals.products import Alignment, Automatic
-from tutelage.signals.protocol import Judge, held_out_gradient
+from tutelage.signals.protocol import EvaluateOn, held_out_gradient
 from tutelage.signals.sampled_step import SampledStep
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Window
 
@@ -51,10 +51,11 @@ class GradientAlignment:
     statistics.
 
     Raises:
-        ValueError: If ``judge`` or ``normalise`` is unknown, or ``entropy`` negative.
+        ValueError: If ``evaluate_on`` or ``normalise`` is unknown, or ``entropy`` negative.
 
-    Note: refused by a ``UsageError`` are teachers that act at test where held-out examples
-    judge, and weights that look at other examples beside a teacher that samples lessons.
+    Note: refused by a ``UsageError`` are teachers that act at test with
+    ``evaluate_on="held-out"``, and weights that depend on other examples beside a teacher that
+    samples lessons.
 
     Source: Müller et al. 2021, In-Loop Meta-Learning with Gradient-Alignment Reward; Tukey
     1958 for pseudo-values. The reward under weights is ours.
@@ -62,7 +63,7 @@ class GradientAlignment:
 
     product: Automatic | Alignment = field(default_factory=Automatic)
     """how the dot products are taken"""
-    judge: Judge = "next"
+    evaluate_on: EvaluateOn = "next"
     normalise: Normalise = "standard"
     entropy: float = 0.0
     """weight of the entropy of what is sampled, which is ascended too"""
@@ -71,7 +72,7 @@ class GradientAlignment:
     recomputes_step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require_options(self.judge, self.normalise, self.entropy)
+        require_options(self.evaluate_on, self.normalise, self.entropy)
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether to record the step's passes."""
@@ -94,7 +95,7 @@ class GradientAlignment:
         self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> tuple[SampledStep, HeldOutLoss]:
         """The sampled step, its ``rewards()`` not yet normalised, and the held-out loss."""
-        require_rewarding(problem, self.judge)
+        require_rewarding(problem, self.evaluate_on)
         step, evaluation, observed = evaluated_step(problem, teacher, window, held_out)
         gradient = held_out_gradient(problem, evaluation, step)
         return SampledStep.at(
@@ -120,15 +121,15 @@ class NextStepLoss:
     weights, is not learnt.
 
     Raises:
-        ValueError: If ``judge`` or ``normalise`` is unknown, or ``entropy`` negative.
+        ValueError: If ``evaluate_on`` or ``normalise`` is unknown, or ``entropy`` negative.
 
-    Note: a teacher that acts at test is refused by a ``UsageError`` where held-out examples
-    judge.
+    Note: a teacher that acts at test is refused by a ``UsageError`` with
+    ``evaluate_on="held-out"``.
 
     Source: Müller et al. 2021, section 4 (NSLR).
     """
 
-    judge: Judge = "next"
+    evaluate_on: EvaluateOn = "next"
     normalise: Normalise = "standard"
     entropy: float = 0.0
     """weight of the entropy of what is sampled, which is ascended too"""
@@ -137,7 +138,7 @@ class NextStepLoss:
     recomputes_step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require_options(self.judge, self.normalise, self.entropy)
+        require_options(self.evaluate_on, self.normalise, self.entropy)
 
     def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - the seam
         """Whether to record the step's passes."""
@@ -147,7 +148,7 @@ class NextStepLoss:
         self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient for a reward of one."""
-        require_rewarding(problem, self.judge)
+        require_rewarding(problem, self.evaluate_on)
         step, evaluation, observed = evaluated_step(problem, teacher, window, held_out)
         one = torch.ones(len(step.batch.ids), device=evaluation.loss.device)
         found = policy_gradient(problem, teacher, step, observed, one)

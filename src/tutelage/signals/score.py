@@ -7,7 +7,7 @@ import torch
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.signals.policy_gradients import policy_gradient
-from tutelage.signals.protocol import Judge
+from tutelage.signals.protocol import EvaluateOn
 from tutelage.types import Batch, Estimate, Params, Window
 
 
@@ -23,7 +23,7 @@ class Score:
     steps: int = field(default=1, init=False)
     keeps_start: ClassVar[bool] = False
     recomputes_step: ClassVar[bool] = False
-    judge: ClassVar[Judge] = "held-out"
+    evaluate_on: ClassVar[EvaluateOn] = "held-out"
 
     def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - the seam
         """False: the step's passes are not recorded."""

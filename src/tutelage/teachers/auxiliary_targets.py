@@ -10,7 +10,8 @@ class AuxiliaryTargets(Teacher):
     """``t(x) = tanh(network(x))``: targets in (-1, 1) for a second head of the student.
 
     The student gives a tuple (logits, t^) and is trained with ``objectives.Auxiliary``, which
-    adds the mean squared distance of t^ from t. On held-out examples the logits are judged.
+    adds the mean squared distance of t^ from t. Held-out examples have the loss of the logits
+    alone.
 
     Source: Raghu et al. 2021, Teaching with Commentaries, appendix A (40 targets for CelebA).
 

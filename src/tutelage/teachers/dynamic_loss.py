@@ -18,7 +18,7 @@ class DynamicLoss(Teacher):
     ``W, b = MLP(s)``, one hidden tanh layer, of the state s: share of the run that is over,
     mean training loss, best held-out accuracy, and accuracy on the batch at hand. At first W is
     the identity and b zero whatever s is, so that the loss is ``-p / (1 + p)``. Held-out
-    examples are judged by the objective.
+    examples are evaluated by the objective.
 
     Source: Wu et al. 2018, Learning to Teach with Dynamic Loss Functions (L2T-loss). The
     network and its width are ours; the paper's student takes plain SGD steps, and its teacher

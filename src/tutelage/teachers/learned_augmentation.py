@@ -42,10 +42,10 @@ class LearnedAugmentation(Teacher):
         d ~ Bernoulli(sigmoid(l_d[a])), and where d = 1:  k ~ softmax(l_a[a]), and a is done
         log p = log p(r) + sum over the r operations of [log p(d) + d log p(k)]
 
-    It learns by a reward for what it drew, ``GradientAlignment(judge="plain")`` with
-    ``teacher_every=2``: steps with it and plain steps alternate, and a plain step judges the
-    one before it. Which operations are drawn has no parameters. What an image gets depends on
-    the step's seed and on its id alone.
+    It learns by a reward for what it drew, ``GradientAlignment(evaluate_on="plain")`` with
+    ``teacher_every=2``: steps with it and plain steps alternate, and a plain step's gradient
+    gives the reward of the one before it. Which operations are drawn has no parameters. What
+    an image gets depends on the step's seed and on its id alone.
 
     It remembers its own past, up to 64 moments of it, further apart as training goes on.
 

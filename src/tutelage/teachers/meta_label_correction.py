@@ -15,7 +15,7 @@ class MetaLabelCorrection(nn.Module):
     g is an MLP of two hidden tanh layers over h(x), the student's features at a tap, and an
     embedding of the given label y. No gradient flows back through h(x), so that a hypergradient
     over several steps leaves out what an earlier step does to later targets. Held-out examples
-    are judged by the objective.
+    are evaluated by the objective.
 
     Source: Zheng et al. 2021, Meta Label Correction for Noisy Label Learning (MLC), equations 1
     and 2; layers, sizes and start as in its code.

@@ -21,7 +21,7 @@ class MetaSoftLabelCorrector(nn.Module):
     ``beta = sigma(MLP(l_z))`` are learnt, one hidden ReLU layer each, of the student's cross
     entropy with y and with z. No gradient flows back through p, l_y and l_z, so that a
     hypergradient over several steps leaves out what an earlier step does to later targets.
-    Held-out examples are judged by the objective.
+    Held-out examples are evaluated by the objective.
 
     Source: Wu et al. 2020, Learning to Purify Noisy Labels via Meta Soft Label Corrector
     (MSLC), section 3: the soft label and its two coefficients; sizes as in its code.

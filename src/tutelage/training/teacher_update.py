@@ -82,8 +82,8 @@ class TeacherUpdater:
         self._windows = 0
         if self.plain_between and every < 2:
             raise ValueError(
-                "judge='plain' needs steps without the teacher between those with it: give "
-                "teacher_every=2 or more."
+                "evaluate_on='plain' needs steps without the teacher between those with it: "
+                "give teacher_every=2 or more."
             )
 
     @property
@@ -99,12 +99,12 @@ class TeacherUpdater:
     @property
     def uses_next_step_loss(self) -> bool:
         """Whether the held-out loss is the next training step's own."""
-        return self.one_step is not None and self.one_step.judge != "held-out"
+        return self.one_step is not None and self.one_step.evaluate_on != "held-out"
 
     @property
     def plain_between(self) -> bool:
         """Whether steps outside the window are taken without the teacher."""
-        return self.one_step is not None and self.one_step.judge == "plain"
+        return self.one_step is not None and self.one_step.evaluate_on == "plain"
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether to record the passes of the window's step."""

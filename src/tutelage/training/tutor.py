@@ -85,7 +85,7 @@ class Tutor:
         total_steps: Student steps of the whole run; needed by teachers that use progress.
         objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses``.
         metric: Loss of held-out examples, such as ``objectives.expected_error``; the objective
-            if None. Unused where the next training step's loss judges.
+            if None. Unused with ``evaluate_on`` other than "held-out".
         seed: Seed of lessons and of dropout.
         step_strategy: Runs the backward pass and the optimiser, with clipping, loss scaling, or
             a framework's own calls; see ``tutelage.training.StepStrategy``.

@@ -58,8 +58,8 @@ class LearnSettings:
     """Examples per student step."""
 
     held_out_batch: int | None = None
-    """Held-out examples that judge a student each time; if not given, 500 (or all, where there
-    are fewer) for unroll and as many as in a batch for implicit."""
+    """Held-out examples on which a student is evaluated each time; if not given, 500 (or all,
+    where there are fewer) for unroll and as many as in a batch for implicit."""
 
     optimizer: Literal["adam", "sgd"] = "adam"
     """The student's optimiser; sgd has no momentum."""
@@ -79,12 +79,12 @@ class LearnSettings:
     """Standard deviation of a mask, pixels; a quarter of the image's height if not given."""
 
     held_out: int | None = None
-    """Examples, class balanced, that judge students; taken from the training set and not
-    trained on. 500, or a fifth of the training set, if not given."""
+    """Examples, class balanced, on which students are evaluated; taken from the training set
+    and not trained on. 500, or a fifth of the training set, if not given."""
 
     held_out_from: str | None = None
-    """A folder, table or id of examples with labels you trust: all of it judges students in
-    place of training examples."""
+    """A folder, table or id of examples with labels you trust: students are evaluated on all
+    of it in place of training examples."""
 
     noise: str = "none"
     """Wrong labels to add to what is trained on: none, uniform:RATE, flip:RATE, flip2:RATE or

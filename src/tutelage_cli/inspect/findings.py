@@ -63,14 +63,14 @@ class Inspection:
 
 
 def inspect_run(args: Inspect) -> Inspection:
-    """Read what was asked for and judge it."""
+    """Read the run and rank its examples."""
     run, arm, students, notes = _read(args)
     usable = scores(students)
     if args.by == OUT_OF_FOLD and OUT_OF_FOLD not in usable:
         raise UsageError(_lacking_folds(args, arm))
     if not usable or args.by not in ("auto", *usable):
         raise UsageError(
-            f"{arm or args.run.name} cannot be judged by {args.by}: "
+            f"{arm or args.run.name} cannot be ranked by {args.by}: "
             f"{' and '.join(usable) or 'neither weight nor loss'} can tell its examples apart."
         )
     wanted = usable[0] if args.by == "auto" else args.by
@@ -238,7 +238,8 @@ def _uncalibrated(args: Inspect, students: Sequence[ExampleTable], by: By) -> li
         return [
             "No list of labels likely wrong: the run does not say what its students make of "
             f"held-out examples ({', '.join(lacking)}). Delete result.json in their folders "
-            f"and give tutelage train --resume {args.run}: they are judged anew, not trained."
+            f"and give tutelage train --resume {args.run}: they are evaluated again, not "
+            "trained."
         ]
     held_out_tables = [one.held_out for one in students if one.held_out is not None]
     fewest = min(len(known_doubts(one, by)) for one in held_out_tables)

@@ -123,7 +123,7 @@ TAUGHT: dict[str, Taught] = {
     "curriculum": Taught(_curriculum, Reversible),
     "l2t-loss": Taught(lambda _, data, __: DynamicLoss(len(data.classes)), Reversible, lr=1e-4),
     OLA: Taught(
-        _learned_augmentation, lambda _: GradientAlignment(judge="plain"), every=2, lr=0.1
+        _learned_augmentation, lambda _: GradientAlignment(evaluate_on="plain"), every=2, lr=0.1
     ),
     "uniform-augment": _fixed(UniformAugment()),
     "rand-augment": _fixed(RandAugment()),

@@ -54,7 +54,7 @@ def without_copies(
         name = one_line(train.classes[int(lost[0])])
         raise UsageError(
             f"held_out_from {where} holds a copy of every training example of class "
-            f"'{name}', and what judges is not trained on: take some "
+            f"'{name}', and held-out and test examples are not trained on: take some "
             "out of it."
         )
     return rows[~copies | torch.isin(labels, lost)]

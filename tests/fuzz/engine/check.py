@@ -39,7 +39,11 @@ def outcome(s: Situation) -> Outcome:
 
 def _outcome(s: Situation) -> Outcome:
     parts = Parts(s)
-    if parts.objective.metric and parts.objective.refused and parts.kind.judge != "held-out":
+    if (
+        parts.objective.metric
+        and parts.objective.refused
+        and parts.kind.evaluate_on != "held-out"
+    ):
         return Outcome("untrainable")  # nothing is judged by the metric
     must_refuse = (
         parts.objective.refused

@@ -105,7 +105,7 @@ class Differences:
         for number in range(first, step + 1):
             loop.take(number, self.moved(number, direction, size))
         phi = moved(self.course.before[step], direction, size)
-        if kind.judge == "held-out":
+        if kind.evaluate_on == "held-out":
             return loop.judge(phi, self._taken(step), self._renewed(step))
         asked = self.real(step + 1)._replace(note=self.notes[step + 1])
         return loop.judge_next(step + 1, asked)
@@ -154,7 +154,7 @@ def real_step(parts: Parts, course: Course, number: int) -> Asked:
     return Asked(
         course.before[number],
         weighs=course.after[number] if retaken else None,
-        untaught=kind.judge == "plain" and not watched,
+        untaught=kind.evaluate_on == "plain" and not watched,
     )
 
 

@@ -42,7 +42,7 @@ class Kind(NamedTuple):
     """takes whole runs only"""
     bound: float = 1e-4
     """relative error that is its own"""
-    judge: str = "held-out"
+    evaluate_on: str = "held-out"
     mode: str = "online"
     ghost: bool = False
     """documented for rows that do not depend on one another"""
@@ -106,11 +106,17 @@ SIGNALS |= {
     "lookahead, virtual": _look._replace(
         build=lambda _: Lookahead(mode="virtual"), mode="virtual"
     ),
-    "lookahead, next": _look._replace(build=lambda _: Lookahead(judge="next"), judge="next"),
-    "lookahead ghost, next": _look._replace(
-        build=lambda _: Lookahead(Alignment("ghost"), judge="next"), judge="next", ghost=True
+    "lookahead, next": _look._replace(
+        build=lambda _: Lookahead(evaluate_on="next"), evaluate_on="next"
     ),
-    "lookahead, plain": _look._replace(build=lambda _: Lookahead(judge="plain"), judge="plain"),
+    "lookahead ghost, next": _look._replace(
+        build=lambda _: Lookahead(Alignment("ghost"), evaluate_on="next"),
+        evaluate_on="next",
+        ghost=True,
+    ),
+    "lookahead, plain": _look._replace(
+        build=lambda _: Lookahead(evaluate_on="plain"), evaluate_on="plain"
+    ),
 }
 for _terms, _scale in ((0, 0.1), (1, 0.1), (3, 0.2)):
     SIGNALS[f"implicit neumann {_terms}"] = _look._replace(
@@ -136,15 +142,16 @@ SIGNALS |= {
         bound=1e-3,
     ),
     "alignment reward": _look._replace(
-        build=lambda _: GradientAlignment(judge="held-out", normalise="none"), oracle="reward"
+        build=lambda _: GradientAlignment(evaluate_on="held-out", normalise="none"),
+        oracle="reward",
     ),
     "alignment reward, forward": _look._replace(
         build=lambda _: GradientAlignment(
-            Alignment("forward"), judge="held-out", normalise="none"
+            Alignment("forward"), evaluate_on="held-out", normalise="none"
         ),
         oracle="reward",
     ),
     "next loss reward": _look._replace(
-        build=lambda _: NextStepLoss(judge="held-out", normalise="none"), oracle="reward"
+        build=lambda _: NextStepLoss(evaluate_on="held-out", normalise="none"), oracle="reward"
     ),
 }

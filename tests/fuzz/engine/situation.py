@@ -56,7 +56,7 @@ class Situation:
         """Student steps in all."""
         if self.mode == "whole run":
             return self.window
-        return self.every * self.looks + (SIGNALS[self.signal].judge != "held-out")
+        return self.every * self.looks + (SIGNALS[self.signal].evaluate_on != "held-out")
 
     @property
     def spec(self) -> str:
@@ -179,7 +179,9 @@ RULES = (
         lambda _: {"student": "mlp"},
     ),
     UpdateRule(lambda s: _rewards(s) and not DATA[s.data].broken, lambda _: {"data": "fresh"}),
-    UpdateRule(lambda s: _kind(s).judge == "plain", lambda s: {"between": max(1, s.between)}),
+    UpdateRule(
+        lambda s: _kind(s).evaluate_on == "plain", lambda s: {"between": max(1, s.between)}
+    ),
     UpdateRule(
         lambda s: _kind(s).mode == "virtual" or _kind(s).reversible, lambda _: {"clip": 0.0}
     ),

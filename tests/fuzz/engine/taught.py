@@ -113,7 +113,7 @@ def _stepwise(parts: Parts) -> Taught:
         found.losses.append(float(record.loss))
         found.weights.append(record.weights)
         if len(learner.taken) > taken:
-            last = number - (parts.kind.judge != "held-out")
+            last = number - (parts.kind.evaluate_on != "held-out")
             steps = range(last - (s.aggregate - 1) * s.every, last + 1, s.every)
             found.looks.append(Looked(tuple(steps), learner.taken[-1]))
         if s.data == "edited afterwards":

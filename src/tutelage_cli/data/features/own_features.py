@@ -65,22 +65,22 @@ def read_features(
     """
     path = Path(source).expanduser().resolve()
     train, test = choose(_read(path, column, label_column, labels_from), where=str(path))
-    told, judged = train.label, None if test is None else test.label
-    classes = agreed_classes(told, judged, reading)
-    codes, notes = class_numbers(told, classes, reading, beside=judged)
+    given, tested = train.label, None if test is None else test.label
+    classes = agreed_classes(given, tested, reading)
+    codes, notes = class_numbers(given, classes, reading, beside=tested)
     if len(classes) < 2:
         raise UsageError(
             f"{train.where} has one class only ('{', '.join(classes)}'); give two or more."
         )
     learned = _feature_set(train, codes, classes, path.name)
     notes += about_classes(learned.labels, classes)
-    if test is None or judged is None:
+    if test is None or tested is None:
         if reading.whole:
             return FeatureParts(learned, learned.rows(torch.arange(0)), notes)
         kept, lent = held_out_rows(learned.labels, len(classes), name=learned.name)
         parts = FeatureParts(learned.rows(kept), learned.rows(lent))
     else:
-        codes, more = class_numbers(judged, classes, reading, beside=told, of=train.where)
+        codes, more = class_numbers(tested, classes, reading, beside=given, of=train.where)
         parts = FeatureParts(learned, _feature_set(test, codes, classes, path.name))
         _refuse_widths(parts)
         notes += more

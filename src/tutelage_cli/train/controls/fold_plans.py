@@ -133,4 +133,4 @@ FOLD_PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
     CORRECTED: _corrected,
     REFINED: _corrected,
 }
-"""of the students that are not judged, by name"""
+"""of the students that are not evaluated, by name"""

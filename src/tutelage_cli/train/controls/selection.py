@@ -51,7 +51,7 @@ def select(inputs: ControlInputs) -> Selected:
     student of a fold that was not trained on it, is lower by more than two standard errors of
     the paired differences. Probabilities are calibrated by a temperature first, so that what
     counts is which class is likelier, not how sure a student is. A single checked example can
-    judge nothing: the last is taken then.
+    decide nothing: the last is taken then.
     """
     material, checked = inputs.material, inputs.material.held_out.labels
     predictions = {

@@ -64,9 +64,9 @@ def choose(
 ) -> Choice:
     """The settings under which students of some checked examples predict the others best.
 
-    Every pair of the grid trains a student for each fold, which is judged after each of the
+    Every pair of the grid trains a student for each fold, which is evaluated after each of the
     marks. The first of the best is kept in the control's folder. A single checked example can
-    judge nothing: the first pair and mark are taken then.
+    decide nothing: the first pair and mark are taken then.
     """
     file = inputs.job.folder / CHOSEN
     if file.exists():
