@@ -286,7 +286,7 @@ def test_an_operator_without_forward_mode_has_rewards_too() -> None:
 
 
 def test_unknown_words_are_refused() -> None:
-    with pytest.raises(ValueError, match="evaluate_on must be one of held-out, next, plain, got no"):
+    with pytest.raises(ValueError, match="evaluate_on must be one of held-out, next, plain"):
         require_options("no", "mean", 0.0)
     with pytest.raises(ValueError, match="normalise must be one of standard, mean, none, got"):
         require_options("next", "std", 0.0)
