@@ -97,7 +97,7 @@ def test_a_window_that_is_not_finite_costs_teacher_steps_alone(signal, number) -
         signal=signal, teacher_every=signal.steps, objective=squared,
     )  # fmt: skip
     before = [p.detach().clone() for p in teacher.parameters()]
-    extra = getattr(signal, "evaluate_on", "held-out") != "held-out"  # a step that judges the last
+    extra = getattr(signal, "evaluate_on", "held-out") != "held-out"
     for place, batch in zip(range(2 * signal.steps + extra), stream(), strict=False):
         bad = spoilt(batch, number) if place == 0 else batch
         tutor.step(bad, spoilt(batch, number))
