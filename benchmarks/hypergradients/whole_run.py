@@ -276,6 +276,12 @@ def adam_case(steps: int, rounds: int) -> Case:
             **(unrolled if steps <= 400 else {}),
             "Replayed, sqrt": partial(ours, Replayed(steps, "sqrt"), adam, steps),
             "Replayed, log": partial(ours, Replayed(steps, "log"), adam, steps),
+            **{
+                f"Replayed, {budget}": partial(
+                    ours, Replayed(steps, budget=budget), adam, steps
+                )
+                for budget in ("32 MB", "64 MB", "128 MB")
+            },
         },
         rounds=rounds,
     )

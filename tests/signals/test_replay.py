@@ -1,5 +1,6 @@
 """A replayed step is the step that was taken, whatever was drawn and however it was built."""
 
+import gc
 import itertools
 from collections.abc import Callable
 
@@ -10,8 +11,12 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from tests.cases import C, D, InputWeigher, Seen, build, stream, watched
 from tests.tutoring import Copies, mixed_student, teaching
+from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Lookahead, Replayed, Reversible, Unrolled
+from tutelage.signals.adjoint import replay_step
+from tutelage.signals.replay_plan import bytes_of, measured_sizes
+from tutelage.signals.replayed import Segment
 from tutelage.teachers import InternalState
 from tutelage.training.tutor import Tutor
 
@@ -113,7 +118,7 @@ def test_a_step_under_autocast_gives_full_precision_to_student_and_teacher(signa
 
 
 @pytest.mark.parametrize(
-    ("memory", "named"), [("sqrt", "steps 14 to 15"), ("log", "step 15"), (3, "step 15")]
+    ("memory", "named"), [("sqrt", "steps 12 to 13"), ("log", "step 14"), (3, "step 14")]
 )
 def test_a_segment_that_replays_differently_is_named(memory, named) -> None:
     class Counting(nn.Module):
@@ -145,3 +150,67 @@ def test_every_way_of_keeping_states_gives_the_unrolled_hypergradient(steps, mem
     got, want = Replayed(steps, memory)(*call).grad, Unrolled(steps)(*call).grad
     for key, value in want.items():
         torch.testing.assert_close(got[key], value, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("memory", ["sqrt", "log", 3])
+@pytest.mark.parametrize("steps", [1, 2, 9, 23])
+def test_a_plan_counts_the_gradients_and_states_of_its_run(steps, memory, monkeypatch) -> None:
+    alive = []
+
+    def counted(*args):
+        segments = (one for one in gc.get_objects() if isinstance(one, Segment))
+        alive.append(len({id(one.start) for one in segments}))
+        return replay_step(*args)
+
+    monkeypatch.setattr("tutelage.signals.replayed.replay_step", counted)
+    module = nn.Linear(D, C).double()
+    optimizer = SGD(module.parameters(), lr=0.1)
+    problem, phi, window, held_out = watched(
+        module, optimizer, InputWeigher().double(), steps=steps
+    )
+    signal = Replayed(steps, memory)
+    plan = signal.plan(problem, phi, window.start, window.steps)
+    signal(problem, phi, window, held_out)
+    assert len(alive) == round(plan.passes * steps)
+    assert max(alive) == plan.states
+
+
+@pytest.mark.parametrize("steps", [1, 7, 40])
+def test_a_budget_gives_the_fastest_plan_that_fits(steps) -> None:
+    module = build("group norm")
+    optimizer = Adam(module.parameters(), lr=0.01)
+    call = watched(module, optimizer, InputWeigher().double(), steps=steps, before=1)
+    problem, phi, window, _ = call
+    want, passes = Unrolled(steps)(*call).grad, []
+    least = Replayed(steps, "log")
+    sizes = measured_sizes(problem, least.product, window.start, phi, window.steps[0])
+    whole = sum(sizes) * (steps + 1)
+    for share in (1.0, 0.5, 0.25, 0.1):
+        signal = Replayed(steps, budget=f"{whole * share / 1e3} kB")
+        try:
+            plan = signal.plan(problem, phi, window.start, window.steps)
+        except UsageError as error:
+            assert steps < 40 and "are needed at least" in str(error)  # noqa: PT017, PT018
+            continue
+        assert plan.kept_bytes is not None
+        assert plan.kept_bytes <= whole * share
+        passes.append(plan.passes)
+        for key, value in want.items():
+            torch.testing.assert_close(signal(*call).grad[key], value, rtol=1e-7, atol=1e-12)
+    assert passes == sorted(passes)
+    assert passes[0] == 1
+
+
+@pytest.mark.parametrize("budget", ["500", "MB", "-3 MB", "1.2.3 GB", "120%", "0%"])
+def test_a_budget_that_is_none_is_refused(budget) -> None:
+    with pytest.raises(UsageError, match=r"such as '500 MB' or '25%'; got"):
+        Replayed(3, budget=budget)
+
+
+def test_memory_and_budget_exclude_one_another() -> None:
+    with pytest.raises(ValueError, match="memory or budget, not both"):
+        Replayed(3, "log", budget="1 MB")
+
+
+def test_a_percentage_of_free_memory_is_a_budget() -> None:
+    assert 0 < bytes_of("1%", torch.device("cpu")) < 2**50

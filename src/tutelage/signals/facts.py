@@ -20,6 +20,8 @@ SIZES = (3e-3, 3e-5, 3e-7)
 """of the steps of differences, relative to the norm of the parameters"""
 LEAST = 1e-3
 """relative gap between derivative and difference, above which a path is left out"""
+FEW = 16
+"""held-out examples of the check, in float64: a path is cut for all of them or none"""
 FAILURES = UnsupportedStudentError, RuntimeError, ValueError, TypeError
 """of a student, objective or teacher that does not take float64"""
 Loss = Callable[[StudentState, Params, Step, Batch], Tensor]
@@ -100,7 +102,11 @@ def _detaches(
     found = False
     with suppress(*FAILURES):
         state = StudentState(_double(state.params), _double(state.buffers), {})
-        phi, own, held = _double(teacher), _double_batch(step.batch), _double_batch(held_out)
+        phi, own, held = (
+            _double(teacher),
+            _double_batch(step.batch),
+            _double_batch(_first(held_out)),
+        )
         step, theta = step._replace(batch=own), {k: state.params[k] for k in step.settings}
         found = detaches(lambda now: loss(now, phi, step, held), state, leaves(theta))
     known[:] = [entry for entry in known if entry[0]() is not None]
@@ -124,6 +130,11 @@ def _double(params: Params) -> Params:
         else x
         for k, x in detached(params).items()
     }
+
+
+def _first(batch: Batch) -> Batch:
+    rows = batch.inputs[:FEW], batch.targets[:FEW], batch.ids[:FEW]
+    return batch._replace(inputs=rows[0], targets=rows[1], ids=rows[2])
 
 
 def _double_batch(batch: Batch) -> Batch:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import ceil, isfinite, sqrt
+from math import isfinite
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -11,6 +11,15 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.signals.adjoint import Adjoint, ReplayedStep, replay_step
 from tutelage.signals.facts import facts_of
 from tutelage.signals.products import Automatic, Product
+from tutelage.signals.replay_plan import (
+    ReplayPlan,
+    bytes_of,
+    measured_sizes,
+    parts_of,
+    plan_within,
+    sqrt_plan,
+    tree_plan,
+)
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
@@ -21,10 +30,14 @@ class Replayed:
     Some states are kept, and the others found again by taking the steps between once more:
 
     * ``"sqrt"`` keeps about 2 sqrt(T) states and the graphs of sqrt(T) / 2 steps, and takes
-      every step twice in all: the fastest.
+      every step at most twice.
     * ``"log"`` keeps about log2(T) states and one graph, and takes every step about
       2 + log2(T) / 2 times.
     * A number k keeps k states at every level of a k-ary tree and one graph; it lies between.
+
+    With a ``budget``, the fastest plan whose states and graphs fit into it, from one that keeps
+    all graphs to ``"log"``; ``plan`` says which. What one step needs while it is computed comes
+    on top.
 
     A recomputed step must give the same numbers bit for bit; otherwise an error names
     the steps, the parameter and the difference.
@@ -33,11 +46,14 @@ class Replayed:
     sqrt(T) steps); Engstrom et al. 2025 (lazy k-ary tree).
 
     Raises:
-        ValueError: If ``steps`` is below 1 or ``memory`` is not one of the above.
+        ValueError: If ``steps`` is below 1, ``memory`` is not one of the above, or both it and
+            ``budget`` are given.
     """
 
     steps: int
     memory: Literal["sqrt", "log"] | int = "sqrt"
+    budget: str | None = None
+    """bytes with a unit, or a percentage of free memory: ``"500 MB"``, ``"25%"``"""
     product: Product = field(default_factory=Automatic)
     keeps_start: ClassVar[bool] = True
 
@@ -50,6 +66,10 @@ class Replayed:
             raise ValueError(
                 f"memory must be 'sqrt', 'log' or a number of states from 2, got {self.memory}."
             )
+        if self.budget is not None:
+            if self.memory != "sqrt":
+                raise ValueError("Give memory or budget, not both.")
+            bytes_of(self.budget, torch.device("cpu"))
 
     def __call__(
         self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
@@ -86,12 +106,15 @@ class Replayed:
         held_out: Batch,
     ) -> tuple[HeldOutLoss, StudentState]:
         """Run the steps and differentiate the held-out loss in the initial parameters."""
-        replay = Replay(problem, self.product, teacher, *self._shape(len(steps)))
-        end, segments = replay.run(start, steps)
+        plan = self.plan(problem, teacher, start, steps)
+        replay = Replay(problem, self.product, teacher, plan.arity, plan.width)
+        end, replayed, segments = replay.run(start, steps)
         loss, *direct = problem.evaluate(end, teacher, held_out)
         adjoint = Adjoint.at(end, *direct)
         del direct
-        reached = end.params
+        reached = replayed[0].state.params
+        while replayed:
+            adjoint = replayed.pop().backward(adjoint)
         for segment in segments:
             replayed = replay.replay_segment(segment, reached)
             while replayed:
@@ -99,12 +122,25 @@ class Replayed:
             reached = segment.start.params
         return HeldOutLoss(loss, adjoint.params, adjoint.teacher), end
 
-    def _shape(self, steps: int) -> tuple[int, int]:
-        # states kept at every level of the tree, and steps whose graphs are kept
+    def plan(
+        self,
+        problem: BilevelProblem,
+        teacher: Params,
+        start: StudentState,
+        steps: Sequence[Step],
+    ) -> ReplayPlan:
+        """How many states and graphs are kept, and how often a step is computed.
+
+        With a budget the first step is computed, to measure them; one that is too small is
+        refused by a ``UsageError``.
+        """
+        if self.budget is not None:
+            sizes = measured_sizes(problem, self.product, start, teacher, steps[0])
+            budget = bytes_of(self.budget, problem.student.device)
+            return plan_within(budget, len(steps), *sizes)
         if self.memory == "sqrt":
-            width = ceil(sqrt(steps) / 2)
-            return ceil(steps / width), width
-        return 2 if self.memory == "log" else self.memory, 1
+            return sqrt_plan(len(steps))
+        return tree_plan(len(steps), 2 if self.memory == "log" else self.memory)
 
 
 class Segment(NamedTuple):
@@ -130,27 +166,40 @@ class Replay:
 
     def run(
         self, start: StudentState, steps: Sequence[Step]
-    ) -> tuple[StudentState, Iterator[Segment]]:
-        """Run all steps; returns the final student, and the segments from the last."""
-        marks = self._marked(Segment(0, start, steps))
-        return self._end(marks[-1]), self._backwards(marks)
+    ) -> tuple[StudentState, list[ReplayedStep], Iterator[Segment]]:
+        """Run all steps.
+
+        Returns:
+            The final student, the linearised steps of the last segment, and the other
+            segments from the last.
+        """
+        marks = [Segment(0, start, steps)]
+        while len(marks[-1].steps) > self.width:
+            marks += self._marked(marks.pop())
+        end, replayed = self._linearised(marks.pop())
+        return end, replayed, self._backwards(marks)
 
     def replay_segment(self, segment: Segment, reached: Params) -> list[ReplayedStep]:
         """Recompute a segment and linearise its steps."""
+        end, replayed = self._linearised(segment)
+        require_same(end.params, reached, segment)
+        return replayed
+
+    def _linearised(self, segment: Segment) -> tuple[StudentState, list[ReplayedStep]]:
         replayed, state = [], segment.start
         for step in segment.steps:
             replayed.append(replay_step(self.problem, self.product, state, self.teacher, step))
             state = replayed[-1].after()
-        require_same(state.params, reached, segment)
-        return replayed
+        return state, replayed
 
     def _marked(self, segment: Segment) -> list[Segment]:
         # the segment in at most ``arity`` parts, each of whole widths
-        stride = self.width * ceil(len(segment.steps) / (self.arity * self.width))
-        parts = [segment._replace(steps=segment.steps[:stride])]
-        for place in range(stride, len(segment.steps), stride):
-            steps = segment.steps[place : place + stride]
+        first, *others = parts_of(len(segment.steps), self.arity, self.width)
+        parts, place = [segment._replace(steps=segment.steps[:first])], first
+        for length in others:
+            steps = segment.steps[place : place + length]
             parts.append(Segment(segment.place + place, self._end(parts[-1]), steps))
+            place += length
         return parts
 
     def _end(self, segment: Segment) -> StudentState:

@@ -1,0 +1,177 @@
+"""How many states and graphs ``Replayed`` keeps."""
+
+import os
+import re
+from collections.abc import Iterable
+from functools import cache
+from math import ceil, sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tutelage.bilevel import BilevelProblem
+from tutelage.errors import UsageError
+from tutelage.signals.adjoint import replay_step
+from tutelage.signals.products import Product
+from tutelage.types import Params, Step, StudentState
+
+UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+class ReplayPlan(NamedTuple):
+    """What is kept of a run of T steps, and how often a step is computed."""
+
+    arity: int
+    """states kept at every level of the tree"""
+    width: int
+    """steps whose graphs are kept"""
+    passes: float
+    """gradients computed for each step, 1 where none is computed again"""
+    states: int
+    """kept at the same time, the graphs' own left out"""
+    kept_bytes: int | None = None
+    """of states and graphs at the same time; None where they were not measured"""
+
+
+def sqrt_plan(steps: int) -> ReplayPlan:
+    """About 2 sqrt(T) states and the graphs of sqrt(T) / 2 steps."""
+    width = ceil(sqrt(steps) / 2)
+    return _plan(steps, ceil(steps / width), width)
+
+
+def tree_plan(steps: int, arity: int) -> ReplayPlan:
+    """``arity`` states at every level of a tree, and one graph."""
+    return _plan(steps, arity, 1)
+
+
+def plan_within(budget: int, steps: int, state_bytes: int, graph_bytes: int) -> ReplayPlan:
+    """The plan with the fewest passes whose states and graphs fit into a budget.
+
+    Args:
+        budget: Bytes.
+        steps: T.
+        state_bytes: Of a student's parameters, buffers and the optimiser's memory.
+        graph_bytes: Of one step's graph, with the state that it starts from.
+
+    Raises:
+        UsageError: If no plan fits; the least that one needs is named.
+    """
+    plans = [
+        plan._replace(kept_bytes=plan.states * state_bytes + plan.width * graph_bytes)
+        for width in _widths(steps)
+        for plan in (_plan(steps, arity, width) for arity in _arities(ceil(steps / width)))
+    ]
+    fitting = [plan for plan in plans if _bytes(plan) <= budget]
+    if not fitting:
+        least = min(map(_bytes, plans))
+        raise UsageError(
+            f"budget={budget / 1e6:.3g} MB is too little for {steps} steps of this student: "
+            f"{least / 1e6:.3g} MB are needed at least. Give more, or fewer steps."
+        )
+    return min(fitting, key=lambda plan: (plan.passes, _bytes(plan)))
+
+
+def _bytes(plan: ReplayPlan) -> int:
+    assert plan.kept_bytes is not None
+    return plan.kept_bytes
+
+
+def _widths(steps: int) -> list[int]:
+    # every number up to 32, then in steps of about 6%
+    found = [1]
+    while found[-1] < steps:
+        found.append(min(steps, max(found[-1] + 1, int(found[-1] * 1.06))))
+    return found
+
+
+def _arities(segments: int) -> Iterable[int]:
+    return range(2, segments + 1) if segments > 1 else (2,)
+
+
+def _plan(steps: int, arity: int, width: int) -> ReplayPlan:
+    computed, states = _first(steps, arity, width)
+    return ReplayPlan(arity, width, computed / steps, states)
+
+
+def parts_of(steps: int, arity: int, width: int) -> list[int]:
+    """Lengths of at most ``arity`` parts of a segment, multiples of the width but the last."""
+    stride = width * ceil(steps / (arity * width))
+    return [min(stride, steps - place) for place in range(0, steps, stride)]
+
+
+def _first(steps: int, arity: int, width: int) -> tuple[int, int]:
+    # gradients and states of a run whose last segment is not computed again
+    if steps <= width:
+        return steps, 1
+    *others, last = parts_of(steps, arity, width)
+    computed, states = _first(last, arity, width)
+    again = [_again(part, arity, width) for part in others]
+    states = max(states + len(others), *(n + place for place, (_, n) in enumerate(again)))
+    return sum(others) + computed + sum(n for n, _ in again), states
+
+
+@cache
+def _again(steps: int, arity: int, width: int) -> tuple[int, int]:
+    # the same of a segment that starts from a kept state
+    if steps <= width:
+        return steps, 1
+    parts = parts_of(steps, arity, width)
+    found = [_again(part, arity, width) for part in parts]
+    states = max(n + place for place, (_, n) in enumerate(found))
+    return sum(parts[:-1]) + sum(n for n, _ in found), states
+
+
+def bytes_of(budget: str, device: torch.device) -> int:
+    """A budget in bytes: a number with a unit, or a percentage of what is free."""
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z%]+)\s*", budget)
+    unit = "" if found is None else found[2].lower()
+    try:
+        number = float(found[1]) if found is not None else 0.0
+    except ValueError:
+        number = 0.0
+    if number > 0 and unit in UNITS:
+        return int(number * UNITS[unit])
+    if 0 < number <= 100 and unit == "%":
+        return int(number / 100 * _free(device))
+    raise UsageError(
+        "budget is a number with a unit (kB, MB, GB, KiB, MiB, GiB) "
+        f"or a percentage of free memory, such as '500 MB' or '25%'; got '{budget}'."
+    )
+
+
+def _free(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def measured_sizes(
+    problem: BilevelProblem, product: Product, state: StudentState, teacher: Params, step: Step
+) -> tuple[int, int]:
+    """Bytes of a state, and of one step's graph with the state that it starts from."""
+    own = [state.params, state.buffers, *state.slots.values()]
+    shared = {_storage(x)[0] for named in own for x in named.values()}
+    shared |= {_storage(x)[0] for x in (*teacher.values(), step.batch.inputs)}
+    saved: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        place, size = _storage(tensor)
+        if place not in shared:
+            saved[place] = size
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        replayed = replay_step(problem, product, state, teacher, step)
+    for gradient in replayed.linearised.gradient.values():
+        keep(gradient)
+    after = replayed.after()
+    kept = [after.params, after.buffers, *after.slots.values()]
+    fresh = dict(_storage(x) for named in kept for x in named.values())
+    state_bytes = sum(size for place, size in fresh.items() if place not in shared)
+    return state_bytes, sum(saved.values()) + state_bytes
+
+
+def _storage(tensor: Tensor) -> tuple[int, int]:
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.nbytes()
