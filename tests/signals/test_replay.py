@@ -169,6 +169,7 @@ def test_a_plan_counts_the_gradients_and_states_of_its_run(steps, memory, monkey
         module, optimizer, InputWeigher().double(), steps=steps
     )
     signal = Replayed(steps, memory)
+    assert window.start is not None
     plan = signal.plan(problem, phi, window.start, window.steps)
     signal(problem, phi, window, held_out)
     assert len(alive) == round(plan.passes * steps)
@@ -181,6 +182,7 @@ def test_a_budget_gives_the_fastest_plan_that_fits(steps) -> None:
     optimizer = Adam(module.parameters(), lr=0.01)
     call = watched(module, optimizer, InputWeigher().double(), steps=steps, before=1)
     problem, phi, window, _ = call
+    assert window.start is not None
     want, passes = Unrolled(steps)(*call).grad, []
     least = Replayed(steps, "log")
     sizes = measured_sizes(problem, least.product, window.start, phi, window.steps[0])
