@@ -58,7 +58,7 @@ class Known(NamedTuple):
 
     @property
     def own_ids(self) -> list[int]:
-        """The numbers by which ``names_by_id`` named them; none where they are named otherwise."""
+        """The numbers by which ``names_by_id`` named them; none for other names."""
         found = [_OF_AN_ID.fullmatch(name) for name in self.names]
         return [int(match[1]) for match in found if match] if all(found) else []
 

@@ -218,7 +218,9 @@ def test_weights_are_found_by_ids():
 def test_rows_of_features_are_named_by_their_ids_and_matched_by_them():
     np.save("x.npy", features())
     column = {"id": [example + 1 for example in ORDER], "seen": [word(e) for e in ORDER]}
-    named = read_features("x.npy", label_column="seen", labels_from=table("y.csv", column)).train
+    named = read_features(
+        "x.npy", label_column="seen", labels_from=table("y.csv", column)
+    ).train
     assert named.names() == [f"id {row + 1}" for row in named.ids.tolist()]
     ids = [f"{700 + example}" for example in range(len(features()))]
     np.savez("x.npz", x=features(), y=[word(e) for e in range(len(ids))], id=ids)
