@@ -72,7 +72,7 @@ def sentences(fixed: Fixed) -> list[str]:
         if counts.right is not None:
             done += f"; of all flagged {counts.right:,} are right now"
     return [
-        f"Fixed:        {fixed.folder}: {counts.train:,} training examples, {done}",
+        f"Fixed:        {fixed.folder}: {counts.left:,} training examples, {done}",
         f"Train on it:  {fixed.train}",
     ]
 

@@ -28,7 +28,7 @@ class Counts(NamedTuple):
     """labels that are now those that were predicted"""
     kept: int
     """flagged labels that the students predict all the same, left as they are"""
-    train: int
+    left: int
     """training examples, held-out ones among them, that are left"""
     judged: int
     """training examples that a student was trained on, of all there were"""

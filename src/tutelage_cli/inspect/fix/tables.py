@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,35 +16,8 @@ from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.parquet import open_parquet, read_rows, schema_classes
 
 
-class Table(Protocol):
-    """A table of the source, all of its columns and rows."""
-
-    suffix: str
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The columns."""
-        ...
-
-    def column(self, name: str) -> Sequence[Any]:
-        """The values of a column."""
-        ...
-
-    def declared(self, name: str) -> bool:
-        """Whether the numbers of a column are places of names that the table declares."""
-        ...
-
-    def write(
-        self, stem: Path, rows: Sequence[int], changed: Mapping[str, Sequence[Any]]
-    ) -> None:
-        """Write some rows, with other values in some columns, below the name of a file."""
-        ...
-
-
 class CsvTable:
     """A CSV file."""
-
-    suffix = ".csv"
 
     def __init__(self, file: Path) -> None:
         self._columns = read_csv(file)
@@ -59,21 +32,19 @@ class CsvTable:
         return self._columns[name]
 
     def declared(self, name: str) -> bool:  # noqa: ARG002 - a CSV file declares nothing
-        """See ``Table``."""
+        """Whether numbers of a column are places of names: never."""
         return False
 
     def write(
         self, stem: Path, rows: Sequence[int], changed: Mapping[str, Sequence[Any]]
     ) -> None:
-        """Write some rows as a CSV file; see ``Table``."""
+        """Write some rows, with other values in some columns, as STEM.csv."""
         kept = {name: [column[row] for row in rows] for name, column in self._columns.items()}
         write_csv(stem.with_name(f"{stem.name}.csv"), kept | dict(changed))
 
 
 class ParquetTable:
     """Parquet files that follow one another."""
-
-    suffix = ".parquet"
 
     def __init__(self, files: Sequence[Path]) -> None:
         opened = [open_parquet(file) for file in files]
@@ -106,13 +77,16 @@ class ParquetTable:
     def write(
         self, stem: Path, rows: Sequence[int], changed: Mapping[str, Sequence[Any]]
     ) -> None:
-        """Write some rows as a Parquet file of the same schema; see ``Table``."""
+        """Write some rows as STEM.parquet of the same schema; see ``CsvTable``."""
         kept = self._table.take(list(rows))
         for name, values in changed.items():
             place = kept.schema.get_field_index(name)
             field = kept.schema.field(place)
             kept = kept.set_column(place, field, pa.array(list(values), type=field.type))
         pq.write_table(kept, stem.with_name(f"{stem.name}.parquet"))
+
+
+Table = CsvTable | ParquetTable
 
 
 def _as(first: pa.Table, other: pa.Table) -> pa.Table:

@@ -21,9 +21,8 @@ from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.features.own_features import NPY, NPZ
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.parquet import parquet_files
-from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named
-from tutelage_cli.data.stored import image_files, parquet_of, tables_of
+from tutelage_cli.data.stored import parquet_of, tables_of
 from tutelage_cli.data.tables import LABEL_COLUMNS as LISTED_LABELS
 from tutelage_cli.data.tables import PATH_COLUMNS
 from tutelage_cli.data.text.own_tables import LABELS, text_files
@@ -35,6 +34,7 @@ from tutelage_cli.inspect.fix.tables import (
     raw_labels,
     write_csv,
 )
+from tutelage_cli.inspect.image_files import files_of_images
 from tutelage_cli.train.settings import COLOURED_DIGITS, TrainSettings
 from tutelage_cli.train.texts import Data
 
@@ -82,7 +82,7 @@ def write_fixed(
     if (source := _source_of(settings, data.train)) is not None:
         _write_rows(folder, out, source, parts, data.own)
         return fixed
-    files = _image_files(settings)
+    files = files_of_images(settings)
     for number, (name, part) in enumerate(parts.items()):
         if files:
             paths = [files[number][row] for row in part.ids.tolist()]
@@ -144,7 +144,7 @@ def _images(settings: TrainSettings, path: Path) -> _Source | None:
     first, second = CsvTable(file), None if tested is None else CsvTable(tested)
     labels = _picked(first, label, LISTED_LABELS, "label_column", where)
     paths = _picked(first, column, PATH_COLUMNS, "image_column", where)
-    return _Source(first, second, labels, _image_files(settings), paths)
+    return _Source(first, second, labels, files_of_images(settings), paths)
 
 
 def _picked(
@@ -156,19 +156,6 @@ def _picked(
 def _table(files: Sequence[Path]) -> Table:
     csv = files[0].suffix.casefold() == ".csv"
     return CsvTable(files[0]) if csv else ParquetTable(files)
-
-
-def _image_files(settings: TrainSettings) -> list[Sequence[Path]]:
-    # by id, those of train and of test; none where images are not in files of their own
-    if is_named(settings.data):
-        return []
-    train, test = image_files(
-        settings.data,
-        image_column=settings.image_column,
-        label_column=_label_column(settings),
-        reading=Reading(empty_classes=settings.empty_classes),
-    )
-    return [train, train if test is None else test] if train else []
 
 
 def _write_rows(
