@@ -159,6 +159,8 @@ def test_what_goes_wrong_is_one_line(hub, stored):
     one_line(
         run("commentary", "pull", "user/nobody", "x"), "no data set repository user/nobody"
     )
+    words = ("train", "mnist5k", "--commentary", f"hf://{NAME}", "--out", "x")
+    one_line(run(*words), f"tutelage commentary pull {NAME}")
     push_commentary(stored, NAME)
     one_line(run("commentary", "pull", f"{NAME}@v9", "x"), "no such revision")
     (hub.root / NAME / "commentary.json").unlink()

@@ -77,7 +77,10 @@ def _require_schema(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def _suggestion(folder: Path) -> str:
-    # a run that has one, or a file in one
+    # a run that has one, a file in one, or an address of the Hub that was taken for a path
+    if "hf:" in folder.parts:
+        name = "/".join(folder.parts[folder.parts.index("hf:") + 1 :])
+        return f" Download it first: tutelage commentary pull {name}"
     for other in (folder / "commentary", folder.parent):
         if (other / "commentary.json").is_file():
             return f" Did you mean {other}?"

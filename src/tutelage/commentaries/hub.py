@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tutelage.commentaries.folders import CARD, FILES, read_card, require_free
-from tutelage.errors import MissingExtraError, UsageError
+from tutelage.errors import MissingExtraError, UsageError, first_few
 from tutelage.storage.json_files import write_error
 from tutelage.storage.replace_folder import fresh_folder, replace_folder
 
@@ -54,11 +54,11 @@ def push_commentary(
         api = hub.HfApi(token=token)
         api.create_repo(name, repo_type="dataset", private=private, exist_ok=True)
         there = set(api.list_repo_files(name, repo_type="dataset"))
-        others = there - FILES - _IGNORED
-        if others or (there & FILES and CARD not in there and there & FILES != {"README.md"}):
+        strange = there - _IGNORED - (FILES if CARD in there else {"README.md"})
+        if strange:
             raise UsageError(
                 f"{HUB}{name} holds something that is not a commentary "
-                f"({', '.join(sorted(others or there)[:3])}); name another."
+                f"({first_few(sorted(strange), 3)}); name another."
             )
         api.upload_folder(
             repo_id=name,

@@ -92,4 +92,7 @@ def gains_of_run(run: Path, folder: Path) -> dict[str, Any]:
             f"{run} has no whole summary.json. Go on with: tutelage train --resume {run}"
         ) from error
     student = settings.student or "the default student"
-    return {"gains": gains, "measured_on": f"{student} on {name}, {settings.seeds} seeds"}
+    return {
+        "gains": gains,
+        "measured_on": f"{student} on {name}, number of seeds: {settings.seeds}",
+    }

@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,8 @@ def _stopped_by_interrupt(run: Path) -> Iterator[None]:
 
 
 def _copy_commentary(run: Path, settings: TrainSettings, summary: dict[str, Any]) -> None:
+    from tutelage_cli.train.report_content import command_line
+
     # the commentary of the first teacher that learns, with the gains of its arm
     taught = {
         arm: Job(run, arm, 0, settings).folder / "commentary" for arm in settings.arms[1:]
@@ -114,6 +117,8 @@ def _copy_commentary(run: Path, settings: TrainSettings, summary: dict[str, Any]
         with name_in_error(run / "commentary"):
             shutil.copytree(first, fresh)
             gains = gains_over_controls(summary["arms"], arm)
-            where = f"the run that it was learnt in, {settings.seeds} seeds with a teacher each"
-            rewrite_card(fresh, {"gains": gains, "measured_on": where})
+            where = f"the run that it was learnt in, number of seeds: {settings.seeds}"
+            named = replace(settings, data=summary["data"]["name"])
+            facts = {"gains": gains, "measured_on": where, "command": command_line(named)}
+            rewrite_card(fresh, facts)
             fresh.rename(run / "commentary")
