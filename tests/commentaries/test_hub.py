@@ -171,7 +171,7 @@ def test_what_goes_wrong_is_one_line(hub, stored):
     for fault in (
         errors.LocalEntryNotFoundError("no connection,\nand not in the cache"),
         ConnectionError("no route"),
-        errors.HTTPError("no name"),
+        errors.HTTPError("no name"),  # pyright: ignore[reportPrivateImportUsage]
         failure(errors.HfHubHTTPError, 500),
     ):
         hub.fault = fault
