@@ -18,7 +18,7 @@ from tutelage.errors import (
     UsageError,
     interrupted,
 )
-from tutelage_cli.commentary.args import Commentary, Export, Learn, Show
+from tutelage_cli.commentary.args import Card, Commentary, Export, Learn, Pull, Push, Show
 from tutelage_cli.compare.args import REPORT_HELP, Report
 from tutelage_cli.inspect.args import INSPECT_HELP, Inspect
 from tutelage_cli.terminal import Output, say
@@ -42,7 +42,7 @@ OTHERS = (
     "FILE.py:FUNCTION",
 )
 """students of images besides those of the catalogue"""
-COMMENTARY_HELP = "Learn a commentary with one student, show what it learned, or export it."
+COMMENTARY_HELP = "Learn a commentary with one student, show what it learned, or share it."
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ def inspect_or_report(args: Inspect | Report) -> int:
     return 0
 
 
-def commentary(args: Learn | Show | Export) -> int:
-    """Learn, show or export a commentary."""
+def commentary(args: Learn | Show | Export | Card | Push | Pull) -> int:
+    """Learn, show, describe or share a commentary."""
     from tutelage_cli.commentary.command import commentary as run
 
     try:

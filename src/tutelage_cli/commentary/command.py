@@ -1,4 +1,4 @@
-"""``tutelage commentary``: learns, shows or exports a commentary and prints the result."""
+"""``tutelage commentary``: its commands, which print their result."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tutelage.errors import UsageError, require_module
-from tutelage_cli.commentary.args import Export, Learn, Show
+from tutelage_cli.commentary.args import Card, Export, Learn, Pull, Push, Show
 from tutelage_cli.commentary.settings import LearnSettings
 from tutelage_cli.runner.run_folder import exists, free_folder
 from tutelage_cli.terminal import say
@@ -27,10 +27,14 @@ READING = (
 """settings of the data's readers"""
 
 
-def commentary(args: Learn | Show | Export) -> None:
-    """Learn, show or export a commentary and print the result."""
+def commentary(args: Learn | Show | Export | Card | Push | Pull) -> None:
+    """Run a command about commentaries and print the result."""
     if isinstance(args, Learn):
         _learn(args)
+    elif isinstance(args, Card | Push | Pull):
+        from tutelage_cli.commentary.sharing import share
+
+        share(args)
     elif isinstance(args, Export):
         _export(args)
     else:
@@ -40,8 +44,8 @@ def commentary(args: Learn | Show | Export) -> None:
 def _learn(args: Learn) -> None:
     settings, output = args.settings, args.output
     out = args.out or _free_folder(settings)
-    if exists(out):
-        raise UsageError(f"{out} exists. Name another folder with --out.")
+    if exists(out) and not args.overwrite:
+        raise UsageError(f"{out} exists. Name another folder with --out, or --overwrite it.")
     if args.log is not None:
         require_module(args.log, "train")
     say(output.progress(), "Reading the data ...")
@@ -55,7 +59,7 @@ def _learn(args: Learn) -> None:
             rounds.update(number, loss)
             draw(number, {"round/held_out_loss": loss})
 
-        learn(settings, out, on_round)
+        learn(settings, out, on_round, overwrite=args.overwrite)
     use = ["tutelage", "train", settings.data, *_reading_flags(settings)]
     use = [*use, "--commentary", str(out)]
     result = output.result()

@@ -89,6 +89,13 @@ def table_files(
     ]
 
 
+def listed_files(
+    file: Path, *, image_column: str | None, label_column: str | None
+) -> list[Path]:
+    """The file of each row of a csv file of images."""
+    return _rows(file, image_column, label_column)[1]
+
+
 def lists_images(file: Path, *, image_column: str | None, label_column: str | None) -> bool:
     """Whether a csv file has a column of paths and one of labels, or several that may be it.
 

@@ -6,12 +6,14 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import joblib
 import torch
 
+from tutelage.commentaries.commentary import rewrite_card
 from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
 from tutelage_cli.runner.run_folder import sweep
@@ -22,6 +24,7 @@ from tutelage_cli.train.display import Display
 from tutelage_cli.train.material import Material, Source, open_streams, seed_material
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.student_training import Job
+from tutelage_cli.train.verdict import gains_over_controls
 from tutelage_cli.train.worker import STOP, as_arrays, train_one
 
 
@@ -48,7 +51,7 @@ def run_study(
     summary = summarise(run, settings, material)
     write_json(run / "summary.json", summary)
     write(run_content(run, settings, summary, material), run / "report.html")
-    _copy_commentary(run, settings)
+    _copy_commentary(run, settings, summary)
     return summary
 
 
@@ -100,13 +103,22 @@ def _stopped_by_interrupt(run: Path) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _copy_commentary(run: Path, settings: TrainSettings) -> None:
-    # the commentary of the first teacher that learns
-    taught = [Job(run, arm, 0, settings).folder / "commentary" for arm in settings.arms[1:]]
-    first = next((folder for folder in taught if folder.exists()), None)
+def _copy_commentary(run: Path, settings: TrainSettings, summary: dict[str, Any]) -> None:
+    from tutelage_cli.train.report_content import command_line
+
+    # the commentary of the first teacher that learns, with the gains of its arm
+    taught = {
+        arm: Job(run, arm, 0, settings).folder / "commentary" for arm in settings.arms[1:]
+    }
+    arm, first = next((one for one in taught.items() if one[1].exists()), ("", None))
     if first is not None and not (run / "commentary").exists():
         fresh = run / ".commentary"
         shutil.rmtree(fresh, ignore_errors=True)
         with name_in_error(run / "commentary"):
             shutil.copytree(first, fresh)
+            gains = gains_over_controls(summary["arms"], arm)
+            where = f"the run that it was learnt in, number of seeds: {settings.seeds}"
+            named = replace(settings, data=summary["data"]["name"])
+            facts = {"gains": gains, "measured_on": where, "command": command_line(named)}
+            rewrite_card(fresh, facts)
             fresh.rename(run / "commentary")

@@ -161,6 +161,19 @@ def read_own_texts(
     return parts._replace(notes=notes + lacking)
 
 
+def text_files(
+    source: str, *, label_column: str | None = None
+) -> tuple[Sequence[Path], Sequence[Path] | None]:
+    """The files of the train part that ``read_own_texts`` reads, and of the test part."""
+    path = Path(source).expanduser().resolve()
+    found = _files(path)
+    train, _ = choose(found, where=str(path))
+    label = _read(train).column(label_column, LABELS, "label_column")
+    others = {name: _read(found[name]) for name in TEST_NAMES if name in found}
+    tested = next((name for name, of in others.items() if _has_labels(of, label)), None)
+    return train, None if tested is None else found[tested]
+
+
 def _files(path: Path) -> Mapping[str, Sequence[Path]]:
     if path.is_file():
         known = path.suffix.casefold() in (".csv", ".parquet")
