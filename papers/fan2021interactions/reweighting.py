@@ -275,9 +275,7 @@ def interactions(
 
 
 def _margin_loss(level: str, student: nn.Module, images: Images) -> nn.Module:
-    seen = ("margin", "loss")
-    made = {"classes": images.classes, "label": False, "surface": seen, "level": level}
-    return InternalState(student, **made, hidden_layers=1, width=32)
+    return MarginLoss(student, images.classes, level=level)
 
 
 def margin_loss(level: str) -> Method:

@@ -109,7 +109,9 @@ class Examples:
         self, requests: list[BatchRequest], device: torch.device, workers: int = 0
     ) -> Iterator[Batch]:
         """Batches on a device; random transforms depend on a batch's seed alone."""
-        loader = DataLoader(_Reading(self, requests), batch_size=None, num_workers=workers)
+        own = torch.Generator()  # else the loader draws from torch's
+        reading = _Reading(self, requests)
+        loader = DataLoader(reading, batch_size=None, num_workers=workers, generator=own)
         for inputs, labels, ids in loader:
             yield Batch(inputs.to(device), labels.to(device), ids.to(device))
 

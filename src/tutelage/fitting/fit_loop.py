@@ -68,7 +68,7 @@ class _Settings:
 class _State:
     """A run between two epochs."""
 
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[dict[str, float | int]] = field(default_factory=list)
     best_epoch: int = 0
     best: dict[str, Any] = field(default_factory=dict)
     """the student after its best epoch"""
@@ -139,9 +139,8 @@ def fit(
     Returns:
         The student of the best epoch, the weight of every example, the history and a report.
 
-    Raises:
-        UsageError: If examples have unlike shapes, no rows, NaN, or labels outside of the
-            student's classes, the student diverges, or the folder holds another run.
+    Note: raises ``UsageError`` where examples have unlike shapes, no rows, NaN, or labels outside
+    of the student's classes, where the student diverges, and where the folder holds another run.
     """
     settings = _Settings(epochs, batch_size, tuple(decay_at), teacher_lr, teacher_every, seed)
     parts = FitParts.of(student, training, checked, validation, test, teacher, seed)
@@ -246,7 +245,7 @@ def _train_epoch(
 def _finish_epoch(
     tutor: Tutor, parts: FitParts, state: _State, loss: float, weights: Tensor
 ) -> None:
-    entry: dict[str, float] = {"epoch": len(state.history) + 1, "train_loss": loss}
+    entry: dict[str, float | int] = {"epoch": len(state.history) + 1, "train_loss": loss}
     entry["teacher_steps"] = _teacher_steps(tutor)
     better = True
     if parts.validation is not None:
@@ -260,7 +259,7 @@ def _finish_epoch(
         state.best = {k: v.detach().clone() for k, v in state_of(tutor.student).items()}
 
 
-def _rank(entry: dict[str, float]) -> tuple[float, float]:
+def _rank(entry: dict[str, float | int]) -> tuple[float, float]:
     """By accuracy, and among equals by loss: larger is better."""
     return entry["validation_accuracy"], -entry["validation_loss"]
 
@@ -284,7 +283,7 @@ def _teacher_steps(tutor: Tutor) -> int:
     return 0 if updater is None else tutor.steps // updater.every - updater.skipped
 
 
-def _line(entry: dict[str, float], epochs: int, seconds: float) -> str:
+def _line(entry: dict[str, float | int], epochs: int, seconds: float) -> str:
     chosen = ""
     if "validation_accuracy" in entry:
         chosen = f", validation accuracy {entry['validation_accuracy']:.1%}"

@@ -64,6 +64,7 @@ class FitParts:
         }
         found = {k: Examples.of(k, v, dtype) for k, v in given.items() if v is not None}
         first = {k: part.read(torch.arange(1)).inputs for k, part in found.items()}
+        classes = _classes_of(student, first["training"].to(device))
         for name, inputs in first.items():
             if (
                 inputs.shape != first["training"].shape
@@ -73,7 +74,6 @@ class FitParts:
                     f"{name} has inputs that are {described(inputs[0])}, but those of training "
                     f"are {described(first['training'][0])}; allowed: the same for both."
                 )
-        classes = _classes_of(student, first["training"].to(device))
         found = {k: replace(part, classes=classes) for k, part in found.items()}
         for part in found.values():
             if part.in_memory:

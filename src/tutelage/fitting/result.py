@@ -19,7 +19,7 @@ class FitResult:
     weights: Tensor
     """[N] float32: how much each training example counted in the best epoch, over the mean of
     its batch: 1 is the average; by index in the training set"""
-    history: list[dict[str, float]]
+    history: list[dict[str, float | int]]
     """one entry an epoch: ``epoch``, ``train_loss``, ``teacher_steps``, and where examples choose
     the epoch ``validation_accuracy`` in 0..1 and ``validation_loss`` in nats"""
     best_epoch: int
