@@ -16,7 +16,14 @@ from tutelage.models import internal_state
 from tutelage.models.catalogue import Images, build_student
 from tutelage.randomness import seeded
 from tutelage.signals import Lookahead, Reversible, Signal
-from tutelage.teachers import PAPER_SURFACE, InternalState, LossWeigher, MentorNetPD, Plain
+from tutelage.teachers import (
+    PAPER_SURFACE,
+    InternalState,
+    LossWeigher,
+    MarginLoss,
+    MentorNetPD,
+    Plain,
+)
 from tutelage.training.tutor import Tutor
 from tutelage.validation.ranges import factor
 from tutelage_cli.data.noise import require_noise

@@ -95,8 +95,9 @@ def test_plain_training_is_that_of_torch() -> None:
             loss.backward()
             optimizer.step()
     assert found.best_epoch == 6
-    for mine, plain in zip(student.state_dict().values(), other.state_dict().values()):
-        torch.testing.assert_close(mine, plain, rtol=1e-10, atol=1e-12)
+    mine, plain = student.state_dict(), other.state_dict()
+    for name, value in plain.items():
+        torch.testing.assert_close(mine[name], value, rtol=1e-10, atol=1e-12)
 
 
 def test_checked_examples_are_split_by_class_and_without_overlap() -> None:
@@ -124,8 +125,8 @@ def test_the_student_and_the_weights_are_those_of_the_best_epoch(monkeypatch) ->
     records: list[Record] = []
     step = Tutor.step
 
-    def recorded(self: Tutor, *batches: Batch | None) -> Record:
-        records.append(step(self, *batches))
+    def recorded(self: Tutor, batch: Batch, held_out: Batch | None = None) -> Record:
+        records.append(step(self, batch, held_out))
         return records[-1]
 
     monkeypatch.setattr(Tutor, "step", recorded)

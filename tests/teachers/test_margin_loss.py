@@ -35,7 +35,9 @@ def shown() -> tuple[Lesson, Observation]:
 @pytest.mark.parametrize("level", ["free", "centred"])
 def test_weights_are_those_of_an_mlp_of_margin_and_loss(level) -> None:
     teacher, (lesson, observation) = drawn(MarginLoss(nn.Linear(2, C), C, level=level)), shown()
-    first, last = teacher.net[0], teacher.net[2]
+    first, _, last = teacher.net
+    assert isinstance(first, nn.Linear)
+    assert isinstance(last, nn.Linear)
     z = []
     for y, logits in zip(lesson.targets.tolist(), observation.logits, strict=True):
         p = [float(x) for x in logits.exp() / logits.exp().sum()]
@@ -54,9 +56,8 @@ def test_every_example_first_counts_the_same() -> None:
 
 
 def test_the_application_teaches_by_it() -> None:
-    data = FeatureSet(
-        "a set", torch.zeros(C, 2), torch.arange(C), torch.arange(C), ("a", "b", "c")
-    )
+    labels = torch.arange(C)
+    data = FeatureSet(torch.zeros(C, 2), labels, labels, ("a", "b", "c"), "a set")
     made = TAUGHT["margin-loss"].build(nn.Linear(2, C), data, TrainSettings())
     assert type(made) is MarginLoss
     assert (made.level, made.classes, made.width) == ("free", 3, 32)
@@ -80,5 +81,5 @@ def test_it_is_made_where_the_student_is() -> None:
 
 
 def test_an_unknown_level_is_refused() -> None:
-    with pytest.raises(UsageError, match="Unknown level 'centered'. Did you mean 'centred'"):
+    with pytest.raises(UsageError, match=r"Unknown level 'centered'\. Did you mean 'centred'"):
         MarginLoss(nn.Linear(2, C), C, level="centered")

@@ -1,7 +1,7 @@
 """Examples by index, of tensors, arrays or a data set, checked where they are read."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,8 @@ class Examples:
     source: tuple[Tensor, Tensor] | Indexed
     dtype: torch.dtype
     """of inputs that are floating-point numbers"""
-    classes: int | None = None
-    """number of classes; None: labels are not checked"""
+    classes: int = 2**31
+    """number of classes: labels are below"""
 
     @classmethod
     def of(cls, name: str, given: Any, dtype: torch.dtype) -> "Examples":
@@ -71,6 +71,12 @@ class Examples:
         self._check(inputs, labels, rows)
         return Batch(inputs, labels.long(), rows)
 
+    def of_rows(self, rows: Tensor) -> "Examples":
+        """Some of the examples of a pair of tensors."""
+        assert isinstance(self.source, tuple)
+        inputs, labels = self.source
+        return replace(self, source=(inputs[rows], labels[rows]))
+
     def _collated(self, found: list[Any]) -> tuple[Tensor, Tensor]:
         try:
             inputs, labels = default_collate([tuple(pair) for pair in found])
@@ -97,12 +103,12 @@ class Examples:
                 f"{self.name} has inputs that are no finite numbers, first in example {row}; "
                 "leave such examples out, or fill the gaps."
             )
-        wrong = ((labels < 0) | (labels >= (self.classes or 2**31))).cpu()
+        wrong = ((labels < 0) | (labels >= self.classes)).cpu()
         if bool(wrong.any()):
             label, row = int(labels.cpu()[wrong][0]), int(rows[wrong][0])
             raise UsageError(
-                f"example {row} of {self.name} has label {label}; allowed: 0.."
-                f"{(self.classes or 2**31) - 1}, as the student gives {self.classes} logits."
+                f"example {row} of {self.name} has label {label}; allowed: "
+                f"0..{self.classes - 1}, as the student gives {self.classes} logits."
             )
 
     def batches(
@@ -110,8 +116,9 @@ class Examples:
     ) -> Iterator[Batch]:
         """Batches on a device; random transforms depend on a batch's seed alone."""
         own = torch.Generator()  # else the loader draws from torch's
+        processes = 0 if self.in_memory else workers
         reading = _Reading(self, requests)
-        loader = DataLoader(reading, batch_size=None, num_workers=workers, generator=own)
+        loader = DataLoader(reading, batch_size=None, num_workers=processes, generator=own)
         for inputs, labels, ids in loader:
             yield Batch(inputs.to(device), labels.to(device), ids.to(device))
 

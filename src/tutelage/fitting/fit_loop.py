@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tutelage.data.order import batch_count, in_order, random_rows, shuffled
 from tutelage.errors import UsageError
 from tutelage.fitting.examples import Examples
 from tutelage.fitting.fit_parts import FitParts
+from tutelage.fitting.fit_state import Checkpoint, FitState
 from tutelage.fitting.result import FitResult
 from tutelage.functional.module_state import modes_kept
 from tutelage.functional.portable_state import load_state, state_of
@@ -23,13 +24,6 @@ from tutelage.losses.objectives import cross_entropy, logits_of
 from tutelage.losses.reduction import nonzero
 from tutelage.losses.targets import correct_predictions
 from tutelage.signals import Reversible, Signal, Unrolled
-from tutelage.storage.checkpoint import (
-    check_checksum,
-    load_checkpoint,
-    name_damaged_file,
-    save_checkpoint,
-    with_checksum,
-)
 from tutelage.teachers import MarginLoss, Plain
 from tutelage.training.forward import prediction_lesson
 from tutelage.training.tutor import Tutor
@@ -38,8 +32,6 @@ from tutelage.validation.shapes import kind
 
 EVAL_SIZE = 500
 """examples in a batch without gradients"""
-FILE = "fit.pt"
-"""the checkpoint in a run's folder"""
 
 
 @dataclass(frozen=True)
@@ -62,18 +54,6 @@ class _Settings:
         """The factor of the learning rate; the first epoch has the whole rate."""
         passed = sum(epoch >= max(1, int(share * self.epochs)) for share in self.decay_at)
         return 0.1**passed
-
-
-@dataclass
-class _State:
-    """A run between two epochs."""
-
-    history: list[dict[str, float | int]] = field(default_factory=list)
-    best_epoch: int = 0
-    best: dict[str, Any] = field(default_factory=dict)
-    """the student after its best epoch"""
-    weights: Tensor = field(default_factory=lambda: torch.zeros(0))
-    """[N] of that epoch"""
 
 
 def fit(
@@ -139,16 +119,16 @@ def fit(
     Returns:
         The student of the best epoch, the weight of every example, the history and a report.
 
-    Note: raises ``UsageError`` where examples have unlike shapes, no rows, NaN, or labels outside
-    of the student's classes, where the student diverges, and where the folder holds another run.
+    Note: raises ``UsageError`` where examples have unlike shapes, no rows, NaN, or labels that
+    are none of the student's classes, where the student diverges, and where the folder holds
+    another run.
     """
     settings = _Settings(epochs, batch_size, tuple(decay_at), teacher_lr, teacher_every, seed)
     parts = FitParts.of(student, training, checked, validation, test, teacher, seed)
     tutor = _tutor(student, parts, settings, optimizer, teacher, signal)
     rates = [group["lr"] for group in tutor.optimizer.param_groups]
-    file = None if folder is None else Path(folder) / FILE
-    run = {} if file is None else asdict(settings) | parts.marks() | _names(tutor)
-    state = _resumed(file, run, tutor) if file is not None and file.exists() else _State()
+    checkpoint = _checkpoint(folder, settings, parts, tutor)
+    state = checkpoint.resume(tutor)
     for epoch in range(len(state.history), epochs):
         start = time.monotonic()
         for group, rate in zip(tutor.optimizer.param_groups, rates, strict=True):
@@ -156,10 +136,7 @@ def fit(
         _finish_epoch(
             tutor, parts, state, *_train_epoch(tutor, parts, settings, epoch, workers)
         )
-        if file is not None:
-            save_checkpoint(
-                file, with_checksum("tutor", tutor.state_dict()) | vars(state) | {"run": run}
-            )
+        checkpoint.save(tutor, state)
         if progress:
             sys.stderr.write(_line(state.history[-1], epochs, time.monotonic() - start))
     load_state(student, state.best, "student")
@@ -218,6 +195,15 @@ def _tutor(
     )
 
 
+def _checkpoint(
+    folder: str | Path | None, settings: _Settings, parts: FitParts, tutor: Tutor
+) -> Checkpoint:
+    if folder is None:
+        return Checkpoint(None, {})
+    names = {name: type(getattr(tutor, name)).__name__ for name in ("teacher", "optimizer")}
+    return Checkpoint(Path(folder), asdict(settings) | parts.marks() | names)
+
+
 def _train_epoch(
     tutor: Tutor, parts: FitParts, settings: _Settings, epoch: int, workers: int
 ) -> tuple[float, Tensor]:
@@ -243,7 +229,7 @@ def _train_epoch(
 
 
 def _finish_epoch(
-    tutor: Tutor, parts: FitParts, state: _State, loss: float, weights: Tensor
+    tutor: Tutor, parts: FitParts, state: FitState, loss: float, weights: Tensor
 ) -> None:
     entry: dict[str, float | int] = {"epoch": len(state.history) + 1, "train_loss": loss}
     entry["teacher_steps"] = _teacher_steps(tutor)
@@ -289,22 +275,3 @@ def _line(entry: dict[str, float | int], epochs: int, seconds: float) -> str:
         chosen = f", validation accuracy {entry['validation_accuracy']:.1%}"
     loss = f"loss {entry['train_loss']:.3f}{chosen}, {seconds:.1f} s"
     return f"epoch {entry['epoch']:.0f}/{epochs}: {loss}\n"
-
-
-def _names(tutor: Tutor) -> dict[str, str]:
-    return {name: type(getattr(tutor, name)).__name__ for name in ("teacher", "optimizer")}
-
-
-def _resumed(file: Path, run: dict[str, Any], tutor: Tutor) -> _State:
-    remedy = "Delete it to begin anew, or give another folder."
-    with name_damaged_file(file, remedy):
-        found = load_checkpoint(file, tutor.problem.student.device)
-        there = found["run"]
-        for name in (name for name in run if there.get(name) != run[name]):
-            raise UsageError(
-                f"{file} is of another run: its {name} is {there.get(name)}, here {run[name]}. "
-                f"{remedy}"
-            )
-        tutor.load_state_dict(check_checksum("tutor", found))
-        weights = found["weights"].cpu()
-        return _State(found["history"], found["best_epoch"], found["best"], weights)

@@ -55,51 +55,28 @@ class FitParts:
         numbers = [p for p in student.parameters() if p.is_floating_point()]
         if not any(p.requires_grad for p in numbers):
             raise UsageError("The student has no parameter that is trained.")
-        dtype, device = numbers[0].dtype, numbers[0].device
-        given = {
-            "training": training,
-            "checked": checked,
-            "validation": validation,
-            "test": test,
-        }
-        found = {k: Examples.of(k, v, dtype) for k, v in given.items() if v is not None}
-        first = {k: part.read(torch.arange(1)).inputs for k, part in found.items()}
-        classes = _classes_of(student, first["training"].to(device))
-        for name, inputs in first.items():
-            if (
-                inputs.shape != first["training"].shape
-                or inputs.dtype != first["training"].dtype
-            ):
-                raise UsageError(
-                    f"{name} has inputs that are {described(inputs[0])}, but those of training "
-                    f"are {described(first['training'][0])}; allowed: the same for both."
-                )
-        found = {k: replace(part, classes=classes) for k, part in found.items()}
-        for part in found.values():
-            if part.in_memory:
-                part.read(torch.arange(len(part)))
-        held_out, chooses, labels = None, found.get("validation"), None
+        like = numbers[0]
+        given = {"training": training, "checked": checked, "validation": validation}
+        given = {k: v for k, v in {**given, "test": test}.items() if v is not None}
+        found = _examples_of(student, given, like)
         learns = teacher is None or any(p.requires_grad for p in teacher.parameters())
-        if learns and "checked" not in found and teacher is not None:
+        if learns and teacher is not None and checked is None:
             raise UsageError(
-                f"{type(teacher).__name__} learns by checked examples, and there are none: give "
-                "checked, or teacher=tutelage.teachers.Plain()."
+                f"{type(teacher).__name__} learns by checked examples, and there are none: "
+                "give checked, or teacher=tutelage.teachers.Plain()."
             )
-        if "checked" in found:
-            rows = torch.arange(len(found["checked"]))
-            request = BatchRequest(rows, mixed_seed(_READ, seed), 0)
-            (whole,) = found["checked"].batches([request], torch.device("cpu"))
-            labels = whole.targets
+        held_out, chooses, labels = None, found.get("validation"), None
+        if checked is not None:
+            inputs, labels, *_ = _read(found["checked"], len(found["checked"]), seed)
+            whole = replace(found["checked"], source=(inputs, labels))
+            teaches, rest = torch.arange(0), torch.arange(len(labels))
             if learns or uses_alignments(teacher or Plain()):
-                rows, chosen = (rows, rows[:0]) if chooses else split_checked(labels, seed)
-                held_out = _rows_of(found["checked"], whole, rows)
-            else:
-                chosen = rows
-            if chooses is None and len(chosen):
-                chooses = _rows_of(found["checked"], whole, chosen)
-        parts = cls(
-            found["training"], held_out, chooses, found.get("test"), labels, classes, device
-        )
+                teaches, rest = (rest, teaches) if chooses else split_checked(labels, seed)
+                held_out = whole.of_rows(teaches)
+            if chooses is None and len(rest):
+                chooses = whole.of_rows(rest)
+        sizes = found["training"].classes, like.device
+        parts = cls(found["training"], held_out, chooses, found.get("test"), labels, *sizes)
         if labels is not None and len(labels.unique()) == 1:
             warnings.warn(f"tutelage.fit: {parts.missing_classes()}", stacklevel=3)
         return parts
@@ -146,8 +123,31 @@ class FitParts:
         return tuple(filter(None, found))
 
 
-def _rows_of(of: Examples, whole: Batch, rows: Tensor) -> Examples:
-    return replace(of, source=(whole.inputs[rows], whole.targets[rows]))
+def _examples_of(
+    student: nn.Module, given: dict[str, Any], like: Tensor
+) -> dict[str, Examples]:
+    """Examples by name, of inputs of one shape and type that the student takes."""
+    found = {k: Examples.of(k, v, like.dtype) for k, v in given.items()}
+    first = {k: _read(part, 1, 0).inputs for k, part in found.items()}
+    classes, wanted = _classes_of(student, first["training"].to(like.device)), first["training"]
+    for name, inputs in first.items():
+        if inputs.shape != wanted.shape or inputs.dtype != wanted.dtype:
+            raise UsageError(
+                f"{name} has inputs that are {described(inputs[0])}, but those of training are "
+                f"{described(wanted[0])}; allowed: the same for both."
+            )
+    found = {k: replace(part, classes=classes) for k, part in found.items()}
+    for part in found.values():
+        if part.in_memory:
+            part.read(torch.arange(len(part)))  # refuses what is wrong in them
+    return found
+
+
+def _read(examples: Examples, count: int, seed: int) -> Batch:
+    """The first examples; random transforms draw by the seed."""
+    request = BatchRequest(torch.arange(count), mixed_seed(_READ, seed), 0)
+    (batch,) = examples.batches([request], torch.device("cpu"))
+    return batch
 
 
 def _classes_of(student: nn.Module, inputs: Tensor) -> int:

@@ -20,8 +20,8 @@ class FitResult:
     """[N] float32: how much each training example counted in the best epoch, over the mean of
     its batch: 1 is the average; by index in the training set"""
     history: list[dict[str, float | int]]
-    """one entry an epoch: ``epoch``, ``train_loss``, ``teacher_steps``, and where examples choose
-    the epoch ``validation_accuracy`` in 0..1 and ``validation_loss`` in nats"""
+    """one entry an epoch: ``epoch``, ``train_loss``, ``teacher_steps``, and where examples
+    choose the epoch ``validation_accuracy`` in 0..1 and ``validation_loss`` in nats"""
     best_epoch: int
     """from 1; the last one where no examples choose"""
     accuracies: dict[str, tuple[float, int]]
@@ -34,7 +34,7 @@ class FitResult:
     """what about the run asks for caution"""
 
     def report(self) -> str:
-        """A few lines on the run: accuracies, weights, teacher steps, and what asks for caution.
+        """Say in a few lines what came out, and what asks for caution.
 
         Returns:
             Lines of text.
