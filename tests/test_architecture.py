@@ -23,7 +23,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"bilevel"},
         {"commentaries", "signals"},
         {"training"},
-        {"integrations", "logs"},
+        {"fitting", "integrations", "logs"},
+        {"sklearn"},
     ),
     "tutelage_cli": (
         {"config", "data", "intervals", "report", "runner", "terminal"},

@@ -17,8 +17,16 @@ from tutelage_cli.__main__ import MODULES
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LIBRARY = {"jaxtyping", "numpy", "safetensors", "torch"}
-INTEGRATIONS = ("accelerate", "lightning", "transformers")
-"""modules of ``tutelage.integrations`` that are for a package of this name"""
+INTEGRATIONS = tuple(
+    f"tutelage.{module}"
+    for module in (
+        "integrations.accelerate",
+        "integrations.lightning",
+        "integrations.transformers",
+        "sklearn.classifier",
+    )
+)
+"""modules that need a package of an extra"""
 ALONE = """
 import importlib, pkgutil, sys
 from importlib.machinery import PathFinder
@@ -32,7 +40,7 @@ class WithoutExtras(PathFinder):
 sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutExtras
 import tutelage
 for module in pkgutil.walk_packages(tutelage.__path__, "tutelage."):
-    if module.name.removeprefix("tutelage.integrations.") not in INTEGRATIONS:
+    if module.name not in INTEGRATIONS:
         importlib.import_module(module.name)
 """
 
