@@ -45,6 +45,13 @@ OTHERS = (
 COMMENTARY_HELP = "Learn a commentary with one student, show what it learned, or export it."
 
 
+HELP = """Train students with and without a teacher, and say which labels are likely wrong.
+
+tutelage --version prints the version. Exit codes: 0; 2 for wrong use, said in
+one line; 130 where Ctrl-C or SIGTERM stopped a command, which then says how to
+go on."""
+
+
 @dataclass(frozen=True)
 class List:
     """List the teachers and the students."""
@@ -100,7 +107,9 @@ def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
         | Annotated[Commentary, tyro.conf.subcommand("commentary", description=COMMENTARY_HELP)]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
     )
-    return tyro.cli(commands, prog="tutelage", args=words, config=FLAT)
+    return tyro.cli(
+        commands, prog="tutelage", description=HELP, args=words, config=FLAT
+    )
 
 
 def train(args: Train) -> int:
@@ -130,7 +139,7 @@ def commentary(args: Learn | Show | Export) -> int:
         run(args)
     except KeyboardInterrupt:
         say(
-            args.output.progress(),
+            args.output.notice(),
             "Stopped. The same command goes on after the last whole round.",
         )
         return STOPPED

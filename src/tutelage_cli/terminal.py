@@ -38,6 +38,10 @@ class Output:
         """The console for progress."""
         return Console(stderr=self.json, quiet=self.quiet)
 
+    def notice(self) -> Console:
+        """The console for what also ``--quiet`` prints, on stderr: how to go on after a stop."""
+        return Console(stderr=self.json or self.quiet)
+
     def result(self) -> Console:
         """The console for the result."""
         wide = not sys.stdout.isatty() and "COLUMNS" not in os.environ

@@ -59,7 +59,7 @@ def train(args: Train) -> bool:
         raise UsageError(write_error(error, error.filename or run, then)) from error
     if summary is None:
         command = _continue_command(args, run)
-        say(console, f"Stopped. Continue with: {command}")
+        say(args.output.notice(), f"Stopped. Continue with: {command}")
         return False
     print_summary(args.output.result(), run, summary)
     args.output.document({"run": str(run), **summary})

@@ -1,11 +1,8 @@
 """A study: trains every arm with every seed, several at a time, and writes the report."""
 
-import contextlib
 import os
 import shutil
 import signal
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import torch
 
 from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
+from tutelage_cli.interrupts import handling
 from tutelage_cli.runner.run_folder import sweep
 from tutelage_cli.runner.workers import keep_loaded
 from tutelage_cli.train.arms import device_of
@@ -34,7 +32,11 @@ def run_study(
     jobs = [job for stage in stages for job in stage]
     (run / STOP).unlink(missing_ok=True)
     sweep(run)
-    with _stopped_by_interrupt(run), display.watching(jobs, _steps(jobs, source, settings)):
+
+    def request_stop(*_: object) -> None:
+        (run / STOP).touch()
+
+    with handling(request_stop), display.watching(jobs, _steps(jobs, source, settings)):
         done = _train_all(stages, source, settings)
     (run / STOP).unlink(missing_ok=True)
     if not done:
@@ -58,13 +60,10 @@ def _train_all(stages: list[list[Job]], source: Source, settings: TrainSettings)
     arrays = as_arrays(source)
     parallel = joblib.Parallel(n_jobs=n_jobs, initializer=keep_loaded)
     # Workers inherit the mask: an interrupt is for the run's own process.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with handling(signal.SIG_IGN):
         parallel.__enter__()
         if n_jobs > 1:
             parallel(joblib.delayed(int)() for _ in range(n_jobs))
-    finally:
-        signal.signal(signal.SIGINT, before)
     try:
         return all(
             all(parallel(joblib.delayed(train_one)(job, arrays) for job in stage))
@@ -83,21 +82,6 @@ def _steps(jobs: list[Job], source: Source, settings: TrainSettings) -> dict[Job
     streams = open_streams(material, settings, 0, torch.device("cpu"))
     length = len(streams.train)
     return {job: steps_of(job, length) for job in jobs}
-
-
-@contextlib.contextmanager
-def _stopped_by_interrupt(run: Path) -> Iterator[None]:
-    def request_stop(*_: object) -> None:
-        (run / STOP).touch()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, request_stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _copy_commentary(run: Path, settings: TrainSettings) -> None:
