@@ -43,8 +43,9 @@ class Learn:
     """Folder of the commentary. If not given: commentaries/DATA-TEACHER, numbered if that
     exists."""
 
-    log: Literal["tensorboard"] | None = None
-    """Write the held-out loss of every round to OUT.curves; tensorboard --logdir shows it."""
+    log: Literal["tensorboard", "mlflow", "wandb"] | None = None
+    """Write the held-out loss of every round to OUT.curves; tensorboard --logdir shows it.
+    mlflow and wandb as for `tutelage train`."""
 
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 

@@ -15,6 +15,8 @@ from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.stored import stored_settings
 
 LOGGED_EVERY = 50
+LOG_EXTRAS = {"tensorboard": "train", "mlflow": "mlflow", "wandb": "wandb"}
+"""packages that log, and the extras that bring them"""
 TRAIN_HELP = """Train a taught student, an untaught one and controls, which use the same
 held-out labels without a teacher. Report which to take.
 
@@ -44,9 +46,10 @@ class Train:
     resume: Path | None = None
     """Resume the run in this folder with its own settings."""
 
-    log: Literal["tensorboard"] | None = None
-    """Write curves of student and teacher during training; view them with tensorboard
-    --logdir RUN. docs/logging.md describes each."""
+    log: Literal["tensorboard", "mlflow", "wandb"] | None = None
+    """Write curves of student and teacher during training. tensorboard: view them with
+    tensorboard --logdir RUN; mlflow: in RUN/mlflow, or where MLFLOW_TRACKING_URI says; wandb:
+    Weights & Biases. docs/logging.md describes each."""
 
     log_every: int | None = None
     """Student steps between two points of a curve; 50 if not given."""
@@ -72,9 +75,9 @@ def check_log(args: Train) -> None:
     """
     at_least_one(args, "log_every")
     if args.log_every is not None and args.log is None:
-        raise UsageError("log_every does nothing by itself: give --log tensorboard, too.")
+        raise UsageError("--log-every does nothing by itself: give --log tensorboard, too.")
     if args.log is not None:
-        require_module(args.log, "train")
+        require_module(args.log, LOG_EXTRAS[args.log])
 
 
 def resume_error(run: Path) -> str:

@@ -51,7 +51,9 @@ def train(args: Train) -> bool:
     elif run_facts(run).get("data") != facts["data"]:
         raise UsageError(f"The data of the run {run} has changed since; start a new run.")
     try:
-        summary = run_study(run, settings, source, Display(console), args.logged_every)
+        summary = run_study(
+            run, settings, source, Display(console), args.logged_every, args.log or "tensorboard"
+        )
     except KeyboardInterrupt:  # a second one, or one while the report is written
         summary = None
     except OSError as error:

@@ -13,6 +13,7 @@ from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
 from tutelage_cli.interrupts import handling
 from tutelage_cli.runner.run_folder import sweep
+from tutelage_cli.runner.trackers import LogName, prepare_log
 from tutelage_cli.runner.workers import keep_loaded
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.controls.stages import steps_of, training_stages
@@ -24,14 +25,21 @@ from tutelage_cli.train.worker import STOP, as_arrays, train_one
 
 
 def run_study(
-    run: Path, settings: TrainSettings, source: Source, display: Display, log_every: int = 0
+    run: Path,
+    settings: TrainSettings,
+    source: Source,
+    display: Display,
+    log_every: int = 0,
+    log: LogName = "tensorboard",
 ) -> dict[str, Any] | None:
     """Train all students, from their checkpoints if they have any, and write the report."""
     # workers of an earlier run in this process keep the working directory of that time
-    stages = training_stages(run.absolute(), settings, log_every)
+    stages = training_stages(run.absolute(), settings, log_every, log)
     jobs = [job for stage in stages for job in stage]
     (run / STOP).unlink(missing_ok=True)
     sweep(run)
+    if log_every:
+        prepare_log(log, run.absolute())
 
     def request_stop(*_: object) -> None:
         (run / STOP).touch()

@@ -136,7 +136,7 @@ def test_a_commentary_and_the_names_are_told_as_json(pets, tmp_path) -> None:
     assert found["commentary"] == str(out)
     assert len(found["held_out_loss"]) == found["rounds"] == 2
     assert "round 2 of 2" in told.err
-    curves = EventAccumulator(str(tmp_path / "kept.curves")).Reload()
+    curves = EventAccumulator(str(tmp_path / "kept.curves" / "tensorboard")).Reload()
     points = curves.Scalars("round/held_out_loss")
     assert [point.step for point in points] == [1, 2]
     assert [point.value for point in points] == pytest.approx(found["held_out_loss"])
