@@ -131,12 +131,12 @@ WRONG = {
     "a rate where nothing learns": (
         "pets",
         ["--teacher-lr", 0.1, "--commentary", "{made}/seven"],
-        ["teacher_lr does nothing"],
+        ["--teacher-lr does nothing"],
     ),
     "steps to look back over where only the last counts": (
         "pets",
         ["--unroll-steps", 3, "--teacher", "loss"],
-        ["unroll_steps does nothing", "l2t-loss"],
+        ["--unroll-steps does nothing", "l2t-loss"],
     ),
     "classes of a commentary": (
         "pets",
@@ -185,16 +185,20 @@ WRONG = {
         ["'horse'", "cat, dog, emu"],
     ),
     "limit": ("pets", ["--limit", 0], ["limit", "at least 1", "got 0"]),
-    "look back": ("pets", ["--unroll-steps", 9], ["unroll_steps", "9", "5", "teacher_every"]),
+    "look back": (
+        "pets",
+        ["--unroll-steps", 9],
+        ["--unroll-steps", "9", "5", "--teacher-every"],
+    ),
     "momentum too small to look back through": (
         "pets",
         ["--momentum", "1e-6"],
-        ["momentum", "unroll_steps"],
+        ["momentum", "--unroll-steps"],
     ),
     "device": ("pets", ["--device", "nonsense"], ["'nonsense'", "cpu", "cuda", "auto"]),
     "device without data": ("pets", ["--device", "meta"], ["'meta'", "cpu", "cuda"]),
     "seeds": ("pets", ["--seeds", -3], ["seeds", "at least 1", "got -3"]),
-    "decay": ("pets", ["--decay-at", 2], ["decay_at", "(0, 1]", "2"]),
+    "decay": ("pets", ["--decay-at", 2], ["--decay-at", "(0, 1]", "2"]),
     "batch": ("pets", ["--batch-size", 500], ["batch", "500", "39"]),
     "small images": ("small", (), ["8x8", "13x13"]),
     "images smaller than a torchvision student takes": (
@@ -210,7 +214,7 @@ WRONG = {
     "held-out batch of one": (
         "dots",
         ["--student", "resnet8", "--held-out", 1, "--teacher", "loss"],
-        ["held_out 1", "give held_out 2 or more"],
+        ["--held-out 1", "give --held-out 2 or more"],
     ),
 }
 """data, flags, and what the one line must say"""

@@ -126,9 +126,8 @@ def test_mlflow_gets_metrics_in_a_run_of_its_own_which_can_be_continued(clients,
     again = MLflow(str(tmp_path / "store"), experiment="digits", run_id=log.run_id)
     assert run.status == "RUNNING"
     again(4, {"student/loss": 0.25})
-    assert run.points == [("student/loss", 0.5, 3), ("weights/mean", 1.0, 3)] + [
-        ("student/loss", 0.25, 4)
-    ]
+    first = [("student/loss", 0.5, 3), ("weights/mean", 1.0, 3)]
+    assert run.points == [*first, ("student/loss", 0.25, 4)]
     assert list(client.experiments) == ["digits"]
 
 

@@ -91,5 +91,5 @@ def _wandb_run(folder: Path, group: str, title: str, known: str | None) -> Any:
     except wandb.Error as error:
         reason = " ".join(str(error).split())
         raise UsageError(
-            f"--log wandb: {reason} Or log to files, with WANDB_MODE=offline in the environment."
+            f"--log wandb: {reason} Or log to files: WANDB_MODE=offline in the environment."
         ) from error

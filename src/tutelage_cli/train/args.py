@@ -9,6 +9,7 @@ import tyro
 
 from tutelage.errors import UsageError, require_module
 from tutelage.validation.ranges import at_least_one
+from tutelage_cli.config.flags import ByFlag
 from tutelage_cli.config.settings_files import load_settings
 from tutelage_cli.terminal import Output
 from tutelage_cli.train.settings import TrainSettings
@@ -73,7 +74,7 @@ def check_log(args: Train) -> None:
 
     Note: raises ``MissingExtraError`` where the log's package is not installed.
     """
-    at_least_one(args, "log_every")
+    at_least_one(ByFlag(args), "--log-every")
     if args.log_every is not None and args.log is None:
         raise UsageError("--log-every does nothing by itself: give --log tensorboard, too.")
     if args.log is not None:

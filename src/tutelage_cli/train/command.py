@@ -42,7 +42,8 @@ def train(args: Train) -> bool:
     from tutelage_cli.train.study import run_study
     from tutelage_cli.train.terminal_output import print_summary
 
-    source = check_settings(settings, lambda line: say(console, line))
+    seconds: dict[str, float] = {}
+    source = check_settings(settings, lambda line: say(console, line), seconds)
     if settings.commentary is not None and (line := caution(read_card(settings.commentary))):
         say(console, line)
     facts = {"data": fingerprint(source), "notes": " ".join(source.splits.notes)}
@@ -52,7 +53,12 @@ def train(args: Train) -> bool:
         raise UsageError(f"The data of the run {run} has changed since; start a new run.")
     try:
         summary = run_study(
-            run, settings, source, Display(console), args.logged_every, args.log or "tensorboard"
+            run,
+            settings,
+            source,
+            Display(console, seconds),
+            args.logged_every,
+            args.log or "tensorboard",
         )
     except KeyboardInterrupt:  # a second one, or one while the report is written
         summary = None

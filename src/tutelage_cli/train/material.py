@@ -95,10 +95,10 @@ def read_source(settings: TrainSettings, notify: Notify = lambda _: None) -> Sou
     if settings.test_from is not None:
         other = read_other_source(settings.test_from, settings, data_kind, reading)
         notes += _unused_test_note(settings.test_from, test)
-        test = align_classes("test_from", settings.test_from, other, train)
+        test = align_classes("--test-from", settings.test_from, other, train)
     if (where := settings.held_out_from) is not None:
         other = read_other_source(where, settings, data_kind, reading)
-        trusted = align_classes("held_out_from", where, other, train)
+        trusted = align_classes("--held-out-from", where, other, train)
     train, test, trusted = _with_tokens(settings, train, test, trusted)
     contents, more = contents_of(train, test, trusted, where)
     notes += (*missing_class_notes(train, given, trusted), *more)

@@ -49,20 +49,20 @@ def require_image_student(settings: TrainSettings) -> None:
             if has_weights
             else "needs --student: the network that they are of"
         )
-        raise UsageError(f"student_weights {file} {remedy}.")
+        raise UsageError(f"--student-weights {file} {remedy}.")
     if name is not None and CODE in name:
         _code_path(name)
     if settings.freeze:
         if file is None and not has_weights and CODE not in (name or ""):
             raise UsageError(
-                f"freeze is about pretrained students, but {name or 'the default'} has no "
+                f"--freeze is about pretrained students, but {name or 'the default'} has no "
                 f"weights: give --student {LITE0}, a folder of transformers, FILE.py:FUNCTION, "
                 "or --student-weights."
             )
         if settings.augment not in (None, "none"):
             raise UsageError(
-                f"augment {settings.augment} does nothing to features that are computed once: "
-                "leave it or --freeze out."
+                f"--augment {settings.augment} does nothing to features that are computed "
+                "once: leave it or --freeze out."
             )
     if name is None or has_weights or name.startswith(TIMM) or CODE in name:
         return
@@ -131,9 +131,9 @@ def _code_path(name: str) -> tuple[Path, str]:
     file = Path(f"{path}.py").expanduser()
     if not file.is_file() or not function.isidentifier():
         raise UsageError(
-            f"student {name}: there is no file {file}; student takes FILE.py:FUNCTION."
+            f"--student {name}: there is no file {file}; --student takes FILE.py:FUNCTION."
             if not file.is_file()
-            else f"student {name} names no function; student takes FILE.py:FUNCTION."
+            else f"--student {name} names no function; --student takes FILE.py:FUNCTION."
         )
     return file, function
 
@@ -151,7 +151,9 @@ def _load_code(name: str, sizes: Images) -> nn.Module:
         student = build(**sizes._asdict()) if callable(build) else None
     except Exception as error:
         reason = " ".join(str(error).split())
-        raise UsageError(f"student {name} failed: {type(error).__name__}: {reason}") from error
+        raise UsageError(
+            f"--student {name} failed: {type(error).__name__}: {reason}"
+        ) from error
     if not isinstance(student, nn.Module):
         raise UsageError(
             f"{function} of {file} gives {type(student).__name__}, not a module: define "

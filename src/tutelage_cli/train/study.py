@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import joblib
-import torch
 
 from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
@@ -16,10 +15,11 @@ from tutelage_cli.runner.run_folder import sweep
 from tutelage_cli.runner.trackers import LogName, prepare_log
 from tutelage_cli.runner.workers import keep_loaded
 from tutelage_cli.train.arms import device_of
-from tutelage_cli.train.controls.stages import steps_of, training_stages
+from tutelage_cli.train.controls.stages import training_stages
 from tutelage_cli.train.display import Display
-from tutelage_cli.train.material import Material, Source, open_streams, seed_material
+from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.step_seconds import expected_work
 from tutelage_cli.train.student_training import Job
 from tutelage_cli.train.worker import STOP, as_arrays, train_one
 
@@ -35,7 +35,6 @@ def run_study(
     """Train all students, from their checkpoints if they have any, and write the report."""
     # workers of an earlier run in this process keep the working directory of that time
     stages = training_stages(run.absolute(), settings, log_every, log)
-    jobs = [job for stage in stages for job in stage]
     (run / STOP).unlink(missing_ok=True)
     sweep(run)
     if log_every:
@@ -44,8 +43,10 @@ def run_study(
     def request_stop(*_: object) -> None:
         (run / STOP).touch()
 
-    with handling(request_stop), display.watching(jobs, _steps(jobs, source, settings)):
-        done = _train_all(stages, source, settings)
+    workers = min(settings.jobs or _default_jobs(settings), max(map(len, stages)))
+    expected = expected_work(stages, source, settings, display.seconds)
+    with handling(request_stop), display.watching(expected, workers):
+        done = _train_all(stages, source, workers)
     (run / STOP).unlink(missing_ok=True)
     if not done:
         return None
@@ -62,9 +63,7 @@ def run_study(
     return summary
 
 
-def _train_all(stages: list[list[Job]], source: Source, settings: TrainSettings) -> bool:
-    most = max(map(len, stages))
-    n_jobs = min(settings.jobs or _default_jobs(settings), most)
+def _train_all(stages: list[list[Job]], source: Source, n_jobs: int) -> bool:
     arrays = as_arrays(source)
     parallel = joblib.Parallel(n_jobs=n_jobs, initializer=keep_loaded)
     # Workers inherit the mask: an interrupt is for the run's own process.
@@ -83,13 +82,6 @@ def _train_all(stages: list[list[Job]], source: Source, settings: TrainSettings)
 
 def _default_jobs(settings: TrainSettings) -> int:
     return 1 if device_of(settings).type != "cpu" else os.cpu_count() or 1
-
-
-def _steps(jobs: list[Job], source: Source, settings: TrainSettings) -> dict[Job, int]:
-    material: Material = seed_material(source, settings, 0)
-    streams = open_streams(material, settings, 0, torch.device("cpu"))
-    length = len(streams.train)
-    return {job: steps_of(job, length) for job in jobs}
 
 
 def _copy_commentary(run: Path, settings: TrainSettings) -> None:

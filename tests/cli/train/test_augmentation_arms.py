@@ -127,7 +127,7 @@ def test_the_learned_policy_alternates_at_the_paper_s_rate():
     ("words", "parts"),
     [
         (["--teacher", "rand-augment", "--teacher-lr", "1"], ["teacher_lr", OLA]),
-        (["--teacher", OLA, "--unroll-steps", "1"], ["unroll_steps does nothing"]),
+        (["--teacher", OLA, "--unroll-steps", "1"], ["--unroll-steps does nothing"]),
         (["--teacher", OLA, "--metric", "expected-accuracy"], ["metric does nothing"]),
         (["--teacher", "randaugment"], ["Did you mean 'rand-augment'"]),
     ],

@@ -363,7 +363,8 @@ def test_killed_writes_leave_no_files_to_pile_up(trained, killed):
 
 
 @pytest.mark.parametrize(
-    ("ending", "more"), [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGTERM, ["--quiet"])]
+    ("ending", "more"),
+    [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGTERM, ["--quiet"])],
 )
 def test_a_signal_ends_the_command_with_130_and_the_run_goes_on(pets, tmp_path, ending, more):
     flags = [*QUICK[2:], "--epochs", 8, "--teacher", "loss"]

@@ -113,7 +113,9 @@ def test_sources_that_do_not_fit_are_one_line():
     table, array = texts("data.csv", "abc" * 20), vectors("data.npz", "abc" * 20)
     other = texts("other.csv", "abd", 100)
     one_line(run("train", table, *TRAIN, "--held-out-from", other), "a class 'd', which data")
-    one_line(run("train", table, *TRAIN, "--test-from", other), "test_from", "has a class 'd'")
+    one_line(
+        run("train", table, *TRAIN, "--test-from", other), "--test-from", "has a class 'd'"
+    )
     plain = texts("plain.csv", "abc", 100, column="of")
     one_line(run("train", table, *TRAIN, "--test-from", plain), "has no columns of texts")
     one_line(run("train", table, *TRAIN, "--test-from", array), "has no columns of texts")
