@@ -27,6 +27,9 @@ from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.step_seconds import seconds_of_step
 from tutelage_cli.train.texts import kind, student_name
 
+FEWEST_TEACHER_STEPS = 50
+"""in a run; with fewer, a teacher has hardly left its start"""
+
 
 def check(
     settings: TrainSettings,
@@ -52,9 +55,24 @@ def check(
     for arm in settings.arms:
         if arm not in CONTROLS:  # these train the untaught student on as many examples
             tutor = _check_arm(arm, settings, material, streams)
+            if line := few_teacher_steps(arm, tutor, len(streams.train) * settings.epochs):
+                notify(line)
             if seconds is not None:
                 seconds[arm] = seconds_of_step(tutor, streams)
     return source
+
+
+def few_teacher_steps(arm: str, tutor: Tutor, steps: int) -> str:
+    """A line on a teacher that learns too seldom in a run to learn much; empty otherwise."""
+    if tutor.teacher_updater is None:
+        return ""
+    every = tutor.teacher_updater.every * tutor.teacher_updater.aggregate
+    if (taken := steps // every) >= FEWEST_TEACHER_STEPS:
+        return ""
+    return (
+        f"{arm} takes {taken} steps only in {steps} student steps, which is little to learn "
+        "from: give more --epochs, or a smaller --teacher-every or --batch-size."
+    )
 
 
 def fingerprint(source: Source) -> str:

@@ -105,7 +105,10 @@ def read_source(settings: TrainSettings, notify: Notify = lambda _: None) -> Sou
     source = Source(_parts(train, test, notes), given, trusted, contents)
     if settings.freeze and not isinstance(train, FeatureSet):
         source = _frozen(source, settings, notify)
-    seed_material(source, settings, 0)
+    held_out = seed_material(source, settings, 0).held_out
+    if trusted is None:
+        more = missing_class_notes(train, None, held_out)
+        source = replace(source, splits=_parts(*source.splits[:2], (*notes, *more)))
     return source
 
 

@@ -1,11 +1,12 @@
 """How long the students of a run will still take."""
 
 import heapq
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-HALF_LIFE = 15.0
+HALF_LIFE = 30.0
 """seconds of work after which an observation of the speed counts half"""
-TRUSTED = 5.0
+TRUSTED = 10.0
 """seconds of work that the expected speed counts as"""
 
 
@@ -24,18 +25,18 @@ class TimeLeft:
 
     def __init__(
         self,
-        stages: Sequence[Mapping[Hashable, float]],
+        stages: Sequence[Mapping[Any, float]],
         workers: int,
         *,
         trust: float = TRUSTED,
     ) -> None:
         self._stages, self._workers = stages, workers
-        self._done: dict[Hashable, float] = {}
+        self._done: dict[Any, float] = {}
         self._now: float | None = None
         self._begun = False  # workers take a while to start
         self._spent, self._worked = trust, trust  # seconds taken, and seconds expected for it
 
-    def update(self, now: float, done: Mapping[Hashable, float]) -> None:
+    def update(self, now: float, done: Mapping[Any, float]) -> None:
         """Note how far every student is.
 
         Args:
@@ -61,7 +62,7 @@ class TimeLeft:
             return None
         return self._spent / self._worked * sum(map(self._length, self._stages))
 
-    def _left(self, stage: Mapping[Hashable, float]) -> list[float]:
+    def _left(self, stage: Mapping[Any, float]) -> list[float]:
         # expected seconds of the unfinished students, those that have begun first
         done = {job: self._done.get(job, 0.0) for job in stage}
         unfinished = [job for job in stage if done[job] < 1]
@@ -73,7 +74,7 @@ class TimeLeft:
         left = (len(self._left(stage)) for stage in self._stages)
         return min(self._workers, next((number for number in left if number), 0))
 
-    def _length(self, stage: Mapping[Hashable, float]) -> float:
+    def _length(self, stage: Mapping[Any, float]) -> float:
         # each student begins where the first worker is free
         ends = [0.0] * self._workers
         for cost in self._left(stage):

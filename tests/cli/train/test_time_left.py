@@ -1,16 +1,17 @@
 """The time left holds within a factor of 1.5 while a machine's load changes."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from tutelage_cli.train.time_left import TimeLeft
 
-POLLED = 0.25
+POLLED = 0.5
 """seconds"""
-SETTLED = 45.0
+SETTLED = 60.0
 """seconds after which a change of the load is seen"""
-Stages = Sequence[Mapping[Hashable, float]]
+Stages = Sequence[Mapping[Any, float]]
 STUDENTS: Stages = [
     {
         (arm, seed): cost
@@ -81,7 +82,7 @@ def test_the_time_left_holds_within_a_factor_of_one_and_a_half(name, workers, ex
             assert left is not None
             assert rest / 1.5 <= left <= 1.5 * rest, machine.now
             compared += 1
-    assert compared > 20
+    assert compared > 10
     assert time_left.seconds() == 0
 
 
