@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -18,7 +19,7 @@ from tutelage.models import TwoBlockCNN, build_student
 from tutelage.teachers import Curriculum, InternalState
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.runner.run_folder import create_run
-from tutelage_cli.train import check, study
+from tutelage_cli.train import check, material, study
 from tutelage_cli.train.settings import TrainSettings
 
 
@@ -234,6 +235,33 @@ def test_wrong_use_is_told_in_one_line_and_leaves_nothing_behind(place, made, na
     answer = run("train", source, *quick_but(flags), *flags)
     one_line(answer, *(part.format(made=made) for part in parts))
     assert list(place.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("pets", ["--student", "rezn20"]),
+        ("pets", ["--student", "torchvision:rezn20"]),
+        ("pets", ["--student", "timm:rezn20"]),
+        ("pets", ["--student", "gone.py:build"]),
+        ("pets", ["--student", "own.py:gone"]),
+        ("texts.csv", ["--student", "bags"]),
+        ("rows.npz", ["--student", "mpl"]),
+        ("pets", ["--teacher", "marginloss"]),
+        ("pets", ["--controls", "finetuned"]),
+    ],
+)
+def test_unknown_names_are_refused_before_the_data_are_read(place, monkeypatch, data, words):
+    (place.folder / "texts.csv").write_text("text,label\n" + "good,a\nbad,b\n" * 20)
+    np.savez(place.folder / "rows.npz", features=np.eye(20), label=np.arange(20) % 2)
+    (place.folder / "own.py").write_text("number = 3\n")
+
+    def read(*_: object) -> None:
+        pytest.fail("the data were read")
+
+    monkeypatch.setattr(material, "read_data", read)
+    answer = run("train", place.pets if data == "pets" else data, *words)
+    one_line(answer, words[1].rpartition(":")[2])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -108,7 +108,8 @@ def read_source(settings: TrainSettings, notify: Notify = lambda _: None) -> Sou
     held_out = seed_material(source, settings, 0).held_out
     if trusted is None:
         more = missing_class_notes(train, None, held_out)
-        source = replace(source, splits=_parts(*source.splits[:2], (*notes, *more)))
+        parts = source.splits
+        source = replace(source, splits=_parts(parts.train, parts.test, (*notes, *more)))
     return source
 
 

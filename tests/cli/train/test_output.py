@@ -11,6 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.trained import QUICK, content, run
 from tutelage_cli.commentary.display import Rounds
 from tutelage_cli.terminal import Pace, clock, listed, roughly
+from tutelage_cli.train import study
 from tutelage_cli.train.display import Display, figures
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.step_seconds import Work
@@ -106,6 +107,20 @@ def test_a_run_begins_with_its_plan(tmp_path, monkeypatch) -> None:
         "about 90 min",
         "about 1.5 h",
     ]
+
+
+def test_a_teacher_with_few_steps_is_told_of_once(pets, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(study, "run_study", lambda *_: None)  # stopped
+    words = ["--teacher", "margin-loss", "focal", "--out", "run"]
+    answer = run("train", pets, *QUICK, *words)
+    said = [line for line in answer.out.splitlines() if "--teacher-every" in line]
+    assert said == [
+        "margin-loss takes 2 steps only in 10 student steps, which is little to learn from: "
+        "give more --epochs, or a smaller --teacher-every or --batch-size."
+    ]
+    enough = run("train", pets, *QUICK, *words[:-1], "other", "--epochs", "50")
+    assert "little to learn" not in enough.out
 
 
 def test_a_damaged_line_of_figures_is_left_out(copy) -> None:
