@@ -149,7 +149,7 @@ def test_a_commentary_and_weights_of_a_table_are_used_again_and_inspected():
         (["--freeze"], "freeze is about pretrained students, but"),
         (["--teacher", "curriculum"], "has features"),
         (["--noise", "human:worst"], "human"),
-        (["--label-column", "what"], "no column 'what' (label_column)"),
+        (["--label-column", "what"], "no column 'what' (--label-column)"),
     ],
 )
 def test_what_does_not_go_with_features_is_one_line(file, flags, message):

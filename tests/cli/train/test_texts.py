@@ -79,9 +79,9 @@ def test_weights_and_a_commentary_of_texts_are_used_again():
         (["--teacher", "curriculum"], "curriculum takes images, but pets.csv has texts"),
         (["--teacher", "rand-augment"], "augmentation takes images, but pets.csv has"),
         (["--noise", "human:worst"], "gives labels of cifar10; pets.csv has texts"),
-        (["--text-column", "words"], "no column 'words' (text_column)"),
+        (["--text-column", "words"], "no column 'words' (--text-column)"),
         (["--held-out", "48"], "pets.csv has 48 training texts; give fewer"),
-        (["--max-length", "0"], "max_length"),
+        (["--max-length", "0"], "--max-length must"),
     ],
 )
 def test_what_does_not_go_with_texts_is_one_line(flags, message):
