@@ -72,8 +72,9 @@ class Learn:
     overwrite: bool = False
     """Replace the commentary that is in OUT, once the new one is learnt."""
 
-    log: Literal["tensorboard"] | None = None
-    """Write the held-out loss of every round to OUT.curves; tensorboard --logdir shows it."""
+    log: Literal["tensorboard", "mlflow", "wandb"] | None = None
+    """Write the held-out loss of every round to OUT.curves; tensorboard --logdir shows it.
+    mlflow and wandb as for `tutelage train`."""
 
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 

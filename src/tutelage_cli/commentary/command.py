@@ -10,6 +10,7 @@ from tutelage_cli.commentary.args import Card, Export, Learn, Pull, Push, Show
 from tutelage_cli.commentary.settings import LearnSettings
 from tutelage_cli.runner.run_folder import exists, free_folder
 from tutelage_cli.terminal import say
+from tutelage_cli.train.args import LOG_EXTRAS
 
 READING = (
     "image_column",
@@ -47,7 +48,7 @@ def _learn(args: Learn) -> None:
     if exists(out) and not args.overwrite:
         raise UsageError(f"{out} exists. Name another folder with --out, or --overwrite it.")
     if args.log is not None:
-        require_module(args.log, "train")
+        require_module(args.log, LOG_EXTRAS[args.log])
     say(output.progress(), "Reading the data ...")
     # imported after all checks that need no torch
     from tutelage_cli.commentary.display import Rounds
@@ -83,13 +84,15 @@ def _curves(args: Learn, out: Path) -> Iterator[Callable[[int, Mapping[str, floa
     if args.log is None:
         yield lambda *_: None
         return
-    from tutelage.logs import TensorBoard
+    from tutelage_cli.runner.trackers import open_log
 
-    board = TensorBoard(out.with_name(f"{out.name}.curves"))
+    curves = out.with_name(f"{out.name}.curves")
+    title = f"{args.settings.teacher}, rounds"
+    log = open_log(args.log, curves, group=curves, title=title, step=None)
     try:
-        yield board
+        yield log
     finally:
-        board.close()
+        log.close()
 
 
 def _reading_flags(settings: LearnSettings) -> list[str]:

@@ -183,7 +183,7 @@ def tables_of(
 
 def refuse_columns(source: str, *, image_column: str | None, label_column: str | None) -> None:
     """Refuse the name of a column for a source without columns."""
-    for option, column in (("image_column", image_column), ("label_column", label_column)):
+    for option, column in (("--image-column", image_column), ("--label-column", label_column)):
         if column is not None:
             raise UsageError(
                 f"{option} is '{column}', but {source} has no columns; leave {option} out."

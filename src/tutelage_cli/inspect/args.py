@@ -8,6 +8,7 @@ import tyro
 
 from tutelage.errors import UsageError
 from tutelage.validation.ranges import at_least_one, between
+from tutelage_cli.config.flags import ByFlag
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.terminal import Output
 
@@ -76,8 +77,8 @@ class Inspect:
 
 def check(args: Inspect) -> None:
     """Refuse what is wrong without reading the run."""
-    at_least_one(args, "top")
-    between(args, "max_fpr")
+    at_least_one(ByFlag(args), "--top")
+    between(ByFlag(args), "--max-fpr")
     if not exists(args.run):
         raise UsageError(f"There is no run or table {args.run}.")
     if args.fix is None:

@@ -138,7 +138,7 @@ def test_wrong_use_is_told(copy, tmp_path) -> None:
     one_line(run("inspect", copy, "--seed", "2"), "0 to 1")
     one_line(run("inspect", copy, "--top", "0"), "top", "at least 1")
     for share in ("0", "1", "nan", "-0.1"):
-        one_line(run("inspect", copy, f"--max-fpr={share}"), "max_fpr")
+        one_line(run("inspect", copy, f"--max-fpr={share}"), "--max-fpr")
     (tmp_path / "file").write_text("")
     one_line(run("inspect", copy, "--out", tmp_path / "file"), "file", "--out")
 

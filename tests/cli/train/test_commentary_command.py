@@ -114,11 +114,11 @@ def test_a_seed_gives_the_same_commentary_and_another_seed_another(pets):
 WRONG = {
     "teacher": (["--teacher", "blend"], ["'blend'", "Did you mean 'blending'?"]),
     "rounds": (["--rounds", 0], ["rounds", "at least 1"]),
-    "rate": (["--teacher-lr", -1], ["teacher_lr", "above 0"]),
+    "rate": (["--teacher-lr", -1], ["--teacher-lr", "above 0"]),
     "a level of other weights": (["--level", "centred"], ["level", "curriculum"]),
     "sigma without masks": (["--sigma", 3], ["sigma", "curriculum"]),
     "student": (["--student", "rezn20"], ["'rezn20'", "resnet20"]),
-    "batch": (["--batch-size", 400], ["batch_size", "400"]),
+    "batch": (["--batch-size", 400], ["--batch-size", "400"]),
     "held out": (["--held-out", 400], ["--held-out 400", "48"]),
     "noise": (["--noise", "flip9:1"], ["flip9"]),
     "device": (["--device", "tpu"], ["'tpu'", "cuda"]),

@@ -72,8 +72,8 @@ def read_npz(file: Path, column: str | None, label: str | None) -> Mapping[str, 
     """The arrays of a ``.npz`` file."""
     arrays = Arrays(file)
     own = [name for name in arrays.names if not name.startswith(TEST)]
-    found = pick(own, column, FEATURE_COLUMNS, option="feature_column", where=str(file))
-    labels = pick(own, label, LABEL_NAMES, option="label_column", where=str(file))
+    found = pick(own, column, FEATURE_COLUMNS, option="--feature-column", where=str(file))
+    labels = pick(own, label, LABEL_NAMES, option="--label-column", where=str(file))
     named = next((name for name in (*NAME_COLUMNS, *ID_COLUMNS) if name in own), None)
     parts = {"train": ""} | ({"test": TEST} if TEST + found in arrays.names else {})
     return {
@@ -141,7 +141,7 @@ def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelCol
         )
     columns = read_columns(file)
     where = str(file)
-    label = pick(list(columns), column, LABEL_NAMES, option="label_column", where=where)
+    label = pick(list(columns), column, LABEL_NAMES, option="--label-column", where=where)
     stand = rows_of(columns, where)
     named = next(iter(key_columns(columns, NAME_COLUMNS)), None)
     found = match_of(columns, Known(range(rows), (), rows), stand, without=(label,))
@@ -234,8 +234,8 @@ def _read_file(file: Path, column: str | None, label: str | None) -> tuple[Vecto
     schema, where = stored.schema_arrow, str(file)
     found = vector_column(schema, column)
     if found is None:
-        pick(schema.names, column, FEATURE_COLUMNS, option="feature_column", where=where)
-    labels = pick(schema.names, label, LABEL_NAMES, option="label_column", where=where)
+        pick(schema.names, column, FEATURE_COLUMNS, option="--feature-column", where=where)
+    labels = pick(schema.names, label, LABEL_NAMES, option="--label-column", where=where)
     if found is None or not _holds_numbers(schema.field(found).type):
         raise UsageError(f"column '{found}' of {where} holds no lists of numbers.")
     names = [name for name in NAME_COLUMNS if name in schema.names]
