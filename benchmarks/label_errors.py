@@ -158,7 +158,7 @@ def predicted(
         with seeded(mixed_seed(PART, seed, fold), torch.device("cpu")):
             narrow = of.width is None
             student = nn.Linear(wide, classes) if narrow else mlp(wide, classes, width=of.width)
-            _train(student, inputs[train], labels[train], objective, epochs)
+            train_student(student, inputs[train], labels[train], objective, epochs)
         with torch.no_grad():
             said.append(student.eval()(of_checked).softmax(1))
             return student(inputs[predict]).softmax(1)
@@ -168,9 +168,10 @@ def predicted(
     return Predicted(found, torch.stack(said).mean(0))
 
 
-def _train(
+def train_student(
     student: nn.Module, inputs: Tensor, labels: Tensor, objective: Objective, epochs: int
 ) -> None:
+    """Train a student on all examples, in place."""
     optimizer = torch.optim.AdamW(student.parameters(), RATE, weight_decay=DECAY)
     steps = epochs * -(-len(inputs) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
@@ -293,7 +294,7 @@ def main() -> None:
     for cell in asked.cells:
         if cell not in CELLS:
             raise UsageError(f"Unknown cell '{cell}'. {nearest(cell, CELLS)}")
-        of = _read(cell, asked.rows, asked.encoder)
+        of = read_cell(cell, asked.rows, asked.encoder)
         for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
             rows = measure(of, asked.checked, seed, asked.epochs)
             results += [{"cell": cell, **row} for row in rows]
@@ -314,7 +315,8 @@ def main() -> None:
             )
 
 
-def _read(cell: str, rows: int | None, encoder: Path | None) -> Examples:
+def read_cell(cell: str, rows: int | None, encoder: Path | None) -> Examples:
+    """The examples of a cell."""
     data, noise = CELLS[cell]
     count = ROWS[data] if rows is None else rows
     if data == "mnist5k":

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -18,7 +19,7 @@ from tutelage.models import TwoBlockCNN, build_student
 from tutelage.teachers import Curriculum, InternalState
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.runner.run_folder import create_run
-from tutelage_cli.train import check, study
+from tutelage_cli.train import check, material, study
 from tutelage_cli.train.settings import TrainSettings
 
 
@@ -131,12 +132,12 @@ WRONG = {
     "a rate where nothing learns": (
         "pets",
         ["--teacher-lr", 0.1, "--commentary", "{made}/seven"],
-        ["teacher_lr does nothing"],
+        ["--teacher-lr does nothing"],
     ),
     "steps to look back over where only the last counts": (
         "pets",
         ["--unroll-steps", 3, "--teacher", "loss"],
-        ["unroll_steps does nothing", "l2t-loss"],
+        ["--unroll-steps does nothing", "l2t-loss"],
     ),
     "classes of a commentary": (
         "pets",
@@ -185,16 +186,20 @@ WRONG = {
         ["'horse'", "cat, dog, emu"],
     ),
     "limit": ("pets", ["--limit", 0], ["limit", "at least 1", "got 0"]),
-    "look back": ("pets", ["--unroll-steps", 9], ["unroll_steps", "9", "5", "teacher_every"]),
+    "look back": (
+        "pets",
+        ["--unroll-steps", 9],
+        ["--unroll-steps", "9", "5", "--teacher-every"],
+    ),
     "momentum too small to look back through": (
         "pets",
         ["--momentum", "1e-6"],
-        ["momentum", "unroll_steps"],
+        ["momentum", "--unroll-steps"],
     ),
     "device": ("pets", ["--device", "nonsense"], ["'nonsense'", "cpu", "cuda", "auto"]),
     "device without data": ("pets", ["--device", "meta"], ["'meta'", "cpu", "cuda"]),
     "seeds": ("pets", ["--seeds", -3], ["seeds", "at least 1", "got -3"]),
-    "decay": ("pets", ["--decay-at", 2], ["decay_at", "(0, 1]", "2"]),
+    "decay": ("pets", ["--decay-at", 2], ["--decay-at", "(0, 1]", "2"]),
     "batch": ("pets", ["--batch-size", 500], ["batch", "500", "39"]),
     "small images": ("small", (), ["8x8", "13x13"]),
     "images smaller than a torchvision student takes": (
@@ -210,7 +215,7 @@ WRONG = {
     "held-out batch of one": (
         "dots",
         ["--student", "resnet8", "--held-out", 1, "--teacher", "loss"],
-        ["held_out 1", "give held_out 2 or more"],
+        ["--held-out 1", "give --held-out 2 or more"],
     ),
 }
 """data, flags, and what the one line must say"""
@@ -230,6 +235,33 @@ def test_wrong_use_is_told_in_one_line_and_leaves_nothing_behind(place, made, na
     answer = run("train", source, *quick_but(flags), *flags)
     one_line(answer, *(part.format(made=made) for part in parts))
     assert list(place.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("pets", ["--student", "rezn20"]),
+        ("pets", ["--student", "torchvision:rezn20"]),
+        ("pets", ["--student", "timm:rezn20"]),
+        ("pets", ["--student", "gone.py:build"]),
+        ("pets", ["--student", "own.py:gone"]),
+        ("texts.csv", ["--student", "bags"]),
+        ("rows.npz", ["--student", "mpl"]),
+        ("pets", ["--teacher", "marginloss"]),
+        ("pets", ["--controls", "finetuned"]),
+    ],
+)
+def test_unknown_names_are_refused_before_the_data_are_read(place, monkeypatch, data, words):
+    (place.folder / "texts.csv").write_text("text,label\n" + "good,a\nbad,b\n" * 20)
+    np.savez(place.folder / "rows.npz", features=np.eye(20), label=np.arange(20) % 2)
+    (place.folder / "own.py").write_text("number = 3\n")
+
+    def read(*_: object) -> None:
+        pytest.fail("the data were read")
+
+    monkeypatch.setattr(material, "read_data", read)
+    answer = run("train", place.pets if data == "pets" else data, *words)
+    one_line(answer, words[1].rpartition(":")[2])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -22,24 +22,36 @@ except BaseException as error:
 """
 
 
+def the_command(*words: str, before: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in a folder whose modules come before those that are installed."""
+    paths = f"{before}{os.pathsep}{Path(tutelage.__file__).parents[1]}"
+    return subprocess.run(
+        [sys.executable, "-m", "tutelage_cli", *words],
+        env={**os.environ, "PYTHONPATH": paths},
+        cwd=before,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("package", "content", "words"),
     [("tyro", INTERRUPT, ["--help"]), ("torch", AS_ITS_OWN, ["train", "mnist5k"])],
 )
 def test_an_interrupt_during_imports_ends_with_130(tmp_path, package, content, words):
     (tmp_path / f"{package}.py").write_text(content)
-    paths = f"{tmp_path}{os.pathsep}{Path(tutelage.__file__).parents[1]}"
-    done = subprocess.run(
-        [sys.executable, "-m", "tutelage_cli", *words],
-        env={**os.environ, "PYTHONPATH": paths},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = the_command(*words, before=tmp_path)
     assert done.returncode == 130, done.stderr
     assert done.stderr == "tutelage: interrupted.\n"
+
+
+def test_sigterm_while_the_data_are_read_ends_with_130(tmp_path):
+    terminated = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+    (tmp_path / "torch.py").write_text(terminated)
+    done = the_command("train", "mnist5k", before=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "tutelage: interrupted.\n")
 
 
 def test_a_missing_extra_that_was_an_interrupt_is_one(monkeypatch):

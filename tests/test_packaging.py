@@ -17,8 +17,16 @@ from tutelage_cli.__main__ import MODULES
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LIBRARY = {"jaxtyping", "numpy", "safetensors", "torch"}
-INTEGRATIONS = ("accelerate", "lightning", "transformers")
-"""modules of ``tutelage.integrations`` that are for a package of this name"""
+INTEGRATIONS = tuple(
+    f"tutelage.{module}"
+    for module in (
+        "integrations.accelerate",
+        "integrations.lightning",
+        "integrations.transformers",
+        "sklearn.classifier",
+    )
+)
+"""modules that need a package of an extra"""
 ALONE = """
 import importlib, pkgutil, sys
 from importlib.machinery import PathFinder
@@ -32,7 +40,7 @@ class WithoutExtras(PathFinder):
 sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutExtras
 import tutelage
 for module in pkgutil.walk_packages(tutelage.__path__, "tutelage."):
-    if module.name.removeprefix("tutelage.integrations.") not in INTEGRATIONS:
+    if module.name not in INTEGRATIONS:
         importlib.import_module(module.name)
 """
 
@@ -92,15 +100,26 @@ def test_the_command_line_checks_every_package_of_its_extra() -> None:
     assert sorted(MODULES.values()) == sorted(packages_of(["tutelage[train]"]))
 
 
-def test_without_its_extra_the_command_line_says_so_in_one_line(tmp_path) -> None:
+@pytest.mark.parametrize("module", ["tutelage", "tutelage_cli"])
+def test_without_its_extra_the_command_line_says_so_in_one_line(tmp_path, module) -> None:
     hide = "import sys\nfor name in ('altair', 'tyro', 'yaml'):\n    sys.modules[name] = None\n"
     (tmp_path / "sitecustomize.py").write_text(hide)
-    done = run_python("-m", "tutelage_cli", "--help", path=tmp_path, cwd=tmp_path)
+    done = run_python("-m", module, "--help", path=tmp_path, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "tutelage: not installed: altair, pyyaml, tyro. "
         "Install the command line with: pip install 'tutelage[train]'\n"
     )
+    done = run_python("-m", module, "--version", path=tmp_path, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"tutelage {PROJECT['version']}\n")
+
+
+def test_the_package_s_name_runs_the_command_line_which_its_import_does_not(tmp_path) -> None:
+    done = run_python("-m", "tutelage", "--help", path=tmp_path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "usage: tutelage" in done.stdout
+    code = "import sys, tutelage.__main__; sys.exit('tutelage_cli' in sys.modules)"
+    assert run_python("-c", code, path=tmp_path, cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize("package", PACKAGES)

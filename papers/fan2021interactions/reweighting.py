@@ -16,7 +16,14 @@ from tutelage.models import internal_state
 from tutelage.models.catalogue import Images, build_student
 from tutelage.randomness import seeded
 from tutelage.signals import Lookahead, Reversible, Signal
-from tutelage.teachers import PAPER_SURFACE, InternalState, LossWeigher, MentorNetPD, Plain
+from tutelage.teachers import (
+    PAPER_SURFACE,
+    InternalState,
+    LossWeigher,
+    MarginLoss,
+    MentorNetPD,
+    Plain,
+)
 from tutelage.training.tutor import Tutor
 from tutelage.validation.ranges import factor
 from tutelage_cli.data.noise import require_noise
@@ -275,9 +282,7 @@ def interactions(
 
 
 def _margin_loss(level: str, student: nn.Module, images: Images) -> nn.Module:
-    seen = ("margin", "loss")
-    made = {"classes": images.classes, "label": False, "surface": seen, "level": level}
-    return InternalState(student, **made, hidden_layers=1, width=32)
+    return MarginLoss(student, images.classes, level=level)
 
 
 def margin_loss(level: str) -> Method:

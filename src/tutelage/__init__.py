@@ -21,11 +21,13 @@ if TYPE_CHECKING:
         models,
         per_example,
         signals,
+        sklearn,
         teachers,
         training,
     )
     from tutelage.bilevel import BilevelProblem
     from tutelage.commentaries import load_commentary, save_commentary
+    from tutelage.fitting import FitResult, fit
     from tutelage.per_example import Recorder, gradient_dots
     from tutelage.signals import Lookahead, Reversible, Unrolled, products
     from tutelage.teacher import Teacher
@@ -37,6 +39,7 @@ __all__ = [
     "Batch",
     "BilevelProblem",
     "Estimate",
+    "FitResult",
     "Lesson",
     "Lookahead",
     "Observation",
@@ -52,6 +55,7 @@ __all__ = [
     "crossfit",
     "data",
     "distributed",
+    "fit",
     "gradient_dots",
     "integrations",
     "load_commentary",
@@ -63,6 +67,7 @@ __all__ = [
     "products",
     "save_commentary",
     "signals",
+    "sklearn",
     "teachers",
     "training",
 ]
@@ -71,6 +76,7 @@ _HOMES = {
     "Batch": "types",
     "BilevelProblem": "bilevel",
     "Estimate": "types",
+    "FitResult": "fitting",
     "Lesson": "types",
     "Lookahead": "signals",
     "Observation": "types",
@@ -81,6 +87,7 @@ _HOMES = {
     "Tutor": "training.tutor",
     "Unrolled": "signals",
     "Window": "types",
+    "fit": "fitting",
     "gradient_dots": "per_example",
     "load_commentary": "commentaries",
     "loops": "training",

@@ -1,9 +1,14 @@
-"""The command ``tutelage``: checks that its packages are installed, and ends on Ctrl-C."""
+"""The command ``tutelage``: checks that its packages are installed, and ends on Ctrl-C.
+
+Exit codes: 0, 2 for wrong use, and 130 where Ctrl-C or SIGTERM stopped the command.
+"""
 
 import sys
+from importlib.metadata import version
 from importlib.util import find_spec
 
 from tutelage.errors import interrupted
+from tutelage_cli.interrupts import handling, raise_interrupt
 
 WRONG_USE, STOPPED = 2, 130
 """exit codes"""
@@ -30,21 +35,29 @@ MODULES = {
 def main() -> int:
     """Run the command line."""
     try:
-        missing = [package for module, package in MODULES.items() if find_spec(module) is None]
-        if missing:
-            sys.stderr.write(
-                f"tutelage: not installed: {', '.join(missing)}. "
-                "Install the command line with: pip install 'tutelage[train]'\n"
-            )
-            return WRONG_USE
-        from tutelage_cli.cli import main as run  # takes a while, in which Ctrl-C may come
-
-        return run()
+        with handling(raise_interrupt):
+            return _main()
     except BaseException as error:
         if not interrupted(error):
             raise
         sys.stderr.write("tutelage: interrupted.\n")
         return STOPPED
+
+
+def _main() -> int:
+    if sys.argv[1:] == ["--version"]:
+        sys.stdout.write(f"tutelage {version('tutelage')}\n")
+        return 0
+    missing = [package for module, package in MODULES.items() if find_spec(module) is None]
+    if missing:
+        sys.stderr.write(
+            f"tutelage: not installed: {', '.join(missing)}. "
+            "Install the command line with: pip install 'tutelage[train]'\n"
+        )
+        return WRONG_USE
+    from tutelage_cli.cli import main as run  # takes a while, in which Ctrl-C may come
+
+    return run()
 
 
 if __name__ == "__main__":

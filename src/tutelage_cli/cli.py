@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.table import Table
@@ -18,11 +18,12 @@ from tutelage.errors import (
     UsageError,
     interrupted,
 )
-from tutelage_cli.commentary.args import Commentary, Export, Learn, Show
+from tutelage_cli.commentary.args import Card, Commentary, Export, Learn, Pull, Push, Show
 from tutelage_cli.compare.args import REPORT_HELP, Report
 from tutelage_cli.inspect.args import INSPECT_HELP, Inspect
 from tutelage_cli.terminal import Output, say
 from tutelage_cli.train.args import TRAIN_HELP, Train, base_settings
+from tutelage_cli.train.flags import train_flags, train_of
 from tutelage_cli.train.names import TAUGHT_BY
 
 WRONG_USE, STOPPED = 2, 130
@@ -42,7 +43,14 @@ OTHERS = (
     "FILE.py:FUNCTION",
 )
 """students of images besides those of the catalogue"""
-COMMENTARY_HELP = "Learn a commentary with one student, show what it learned, or export it."
+COMMENTARY_HELP = "Learn a commentary with one student, show what it learned, or share it."
+
+
+HELP = """Train students with and without a teacher, and say which labels are likely wrong.
+
+tutelage --version prints the version. Exit codes: 0; 2 for wrong use, said in
+one line; 130 where Ctrl-C or SIGTERM stopped a command, which then says how to
+go on."""
 
 
 @dataclass(frozen=True)
@@ -88,19 +96,19 @@ def command(args: Train | Inspect | Report | Commentary | List) -> int:
 
 def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
     """Parse the command line; prints help, or a mistake, and exits where needed."""
+    flags = train_flags(base_settings(words))
     commands = (
         Annotated[
             Train,
-            tyro.conf.subcommand(
-                "train", default=Train(base_settings(words)), description=TRAIN_HELP
-            ),
+            tyro.conf.subcommand("train", constructor=flags, description=TRAIN_HELP),
         ]
         | Annotated[Inspect, tyro.conf.subcommand("inspect", description=INSPECT_HELP)]
         | Annotated[Report, tyro.conf.subcommand("report", description=REPORT_HELP)]
         | Annotated[Commentary, tyro.conf.subcommand("commentary", description=COMMENTARY_HELP)]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
     )
-    return tyro.cli(commands, prog="tutelage", args=words, config=FLAT)
+    found: Any = tyro.cli(commands, prog="tutelage", description=HELP, args=words, config=FLAT)
+    return train_of(found) if isinstance(found, flags) else found
 
 
 def train(args: Train) -> int:
@@ -122,15 +130,15 @@ def inspect_or_report(args: Inspect | Report) -> int:
     return 0
 
 
-def commentary(args: Learn | Show | Export) -> int:
-    """Learn, show or export a commentary."""
+def commentary(args: Learn | Show | Export | Card | Push | Pull) -> int:
+    """Learn, show, describe or share a commentary."""
     from tutelage_cli.commentary.command import commentary as run
 
     try:
         run(args)
     except KeyboardInterrupt:
         say(
-            args.output.progress(),
+            args.output.notice(),
             "Stopped. The same command goes on after the last whole round.",
         )
         return STOPPED

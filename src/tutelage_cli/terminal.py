@@ -38,6 +38,10 @@ class Output:
         """The console for progress."""
         return Console(stderr=self.json, quiet=self.quiet)
 
+    def notice(self) -> Console:
+        """The console for what also ``--quiet`` prints, on stderr: how to go on."""
+        return Console(stderr=self.json or self.quiet)
+
     def result(self) -> Console:
         """The console for the result."""
         wide = not sys.stdout.isatty() and "COLUMNS" not in os.environ
@@ -73,6 +77,15 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def roughly(seconds: float) -> str:
+    """A duration that is not known well: in seconds, minutes or hours."""
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s"
+    if seconds < 90 * 60:
+        return f"about {round(seconds / 60)} min"
+    return f"about {seconds / 3600:.1f} h"
 
 
 def listed(*parts: str) -> str:

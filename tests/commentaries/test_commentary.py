@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from tests.trained import found, unchecked
 from tutelage.commentaries import (
     Provenance,
+    amend_card,
     commentary,
     load_commentary,
     read_card,
@@ -319,7 +320,19 @@ def test_folder_holds_no_pickle_and_can_be_read_by_everybody(tmp_path):
 
 def test_provenance_is_kept(tmp_path):
     came = Provenance(
-        "cnn", "pets [v1] é", CLASSES, (0.5,), (0.25,), (("auroc", 0.75),), "learn", 20, (16, 8)
+        "cnn",
+        "pets [v1] é",
+        CLASSES,
+        (0.5,),
+        (0.25,),
+        (("auroc", 0.75),),
+        "learn",
+        20,
+        (16, 8),
+        "Replayed",
+        (3,),
+        (("untaught", 7.1), ("pruned", -0.25)),
+        "resnet8, 3 seeds",
     )
     save_commentary(teacher_named("loss"), tmp_path / "a", came)
     card = read_card(tmp_path / "a")
@@ -336,16 +349,49 @@ def test_provenance_is_kept(tmp_path):
         "command": "learn",
         "runs": 20,
         "sides": [16, 8],
+        "signal": "Replayed",
+        "seeds": [3],
+        "gains": {"untaught": 7.1, "pruned": -0.25},
+        "measured_on": "resnet8, 3 seeds",
     }
     assert "torch" in card["environment"]
     readme = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
     assert "pets [v1] é" in readme
     assert "cat, dog, emu" in readme
+    assert "| Gain in test accuracy | +7.1 over untaught, -0.2 over pruned, " in readme
+    assert "not recorded" not in readme.lower()
 
 
-def test_older_commentary_is_replaced_whole(tmp_path):
+def test_what_is_not_recorded_is_said_and_can_be_recorded_later(tmp_path):
+    folder = tmp_path / "a"
+    save_commentary(teacher_named("loss"), folder)
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    for fact in ("Data", "Classes", "Student", "Signal", "Seeds", "Gain in test accuracy"):
+        assert f"| {fact} | not recorded |" in readme
+    before = load_file(folder / WEIGHTS)
+    amend_card(folder, data="a|b", seeds=(0, 1), gains=(("untaught", 1.0),), runs=1)
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert "| Data | a\\|b |" in readme
+    assert "| Seeds | 0, 1 |" in readme
+    assert "+1.0 over untaught, percentage points (on what: not recorded)" in readme
+    assert "| Student | not recorded |" in readme
+    assert "Caution: learnt along one run" in readme
+    assert "Not recorded: classes, student, signal." in readme
+    assert read_card(folder)["learnt_on"]["gains"] == {"untaught": 1.0}
+    assert load_file(folder / WEIGHTS).keys() == before.keys()
+    with pytest.raises(TypeError):
+        amend_card(folder, colour="red")
+    with pytest.raises(UsageError, match="no commentary"):
+        amend_card(tmp_path, data="x")
+
+
+def test_another_commentary_is_refused_unless_it_is_to_be_replaced(tmp_path):
     save_commentary(teacher_named("curriculum"), tmp_path / "a")
-    save_commentary(teacher_named("loss"), tmp_path / "a")
+    before = found(tmp_path)
+    with pytest.raises(UsageError, match=r"holds another commentary.*overwrite=True"):
+        save_commentary(teacher_named("loss"), tmp_path / "a")
+    assert found(tmp_path) == before
+    save_commentary(teacher_named("loss"), tmp_path / "a", overwrite=True)
     assert isinstance(load_commentary(tmp_path / "a", STUDENT), LossWeigher)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
@@ -360,7 +406,7 @@ def test_failed_save_leaves_the_old_commentary_and_nothing_else(tmp_path, monkey
     before = found(tmp_path)
     monkeypatch.setattr(commentary, step, fail)
     with pytest.raises((OSError, UsageError), match="No space left"):
-        save_commentary(teacher_named("curriculum"), tmp_path / "a")
+        save_commentary(teacher_named("curriculum"), tmp_path / "a", overwrite=True)
     assert found(tmp_path) == before
 
 
@@ -380,7 +426,7 @@ def test_save_that_fails_at_a_rename_loses_no_commentary(tmp_path, monkeypatch, 
     for name in ("rename", "replace"):
         monkeypatch.setattr(os, name, failing(getattr(os, name)))
     with contextlib.suppress(OSError, UsageError):
-        save_commentary(teacher_named("curriculum"), tmp_path / "a")
+        save_commentary(teacher_named("curriculum"), tmp_path / "a", overwrite=True)
     loaded = load_commentary(tmp_path / "a", STUDENT)
     assert isinstance(loaded, Curriculum if calls < number else LossWeigher)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -405,8 +451,9 @@ def test_folder_that_holds_something_else_is_refused_and_left_alone(tmp_path, fi
     (tmp_path / "a").mkdir()
     fill(tmp_path / "a")
     before = found(tmp_path)
-    with pytest.raises(UsageError, match=r"a holds something that is not a commentary"):
-        save_commentary(teacher_named("curriculum"), tmp_path / "a")
+    for overwrite in (False, True):
+        with pytest.raises(UsageError, match=r"a holds something that is not a commentary"):
+            save_commentary(teacher_named("curriculum"), tmp_path / "a", overwrite=overwrite)
     assert found(tmp_path) == before
 
 
@@ -424,7 +471,7 @@ def test_place_that_cannot_be_written_is_told(tmp_path, monkeypatch):
 def test_folder_behind_a_link_is_written_to(tmp_path):
     save_commentary(teacher_named("loss"), tmp_path / "real")
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    save_commentary(teacher_named("curriculum"), tmp_path / "link")
+    save_commentary(teacher_named("curriculum"), tmp_path / "link", overwrite=True)
     assert isinstance(load_commentary(tmp_path / "link", STUDENT), Curriculum)
 
 

@@ -107,6 +107,30 @@ def test_a_window_that_is_not_finite_costs_teacher_steps_alone(signal, number) -
     assert not learner.state
 
 
+@pytest.mark.parametrize("where", ["training", "held-out", "diverged"])
+def test_the_first_skipped_teacher_step_says_which_examples_are_not_finite(
+    where, caplog
+) -> None:
+    student, optimizer = student_of()
+    teacher = teacher_for(Lookahead())
+    learner = Adam(teacher.parameters(), lr=0.1)
+    tutor = Tutor(student, optimizer, teacher, learner, signal=Lookahead(), teacher_every=2)
+    source = stream()
+    batches = [next(source) for _ in range(6)]
+    early = {"training": 1, "diverged": 0}.get(where)
+    for place, batch in enumerate(batches):
+        given = spoilt(batch, torch.nan) if place == early else batch
+        tutor.step(given, spoilt(batch, torch.nan) if where == "held-out" else batch)
+    assert tutor.skipped_teacher_steps == 3
+    (record,) = caplog.records
+    said = {
+        "training": f"training examples with the ids {int(batches[1].ids[0])}:",
+        "held-out": f"held-out examples with the ids {int(batches[1].ids[0])}:",
+        "diverged": "student's parameters are not finite",
+    }
+    assert said[where] in record.getMessage()
+
+
 WHOLE: list[WholeRun] = [
     Unrolled(3),
     Replayed(3),
@@ -118,7 +142,7 @@ WHOLE: list[WholeRun] = [
 
 @pytest.mark.parametrize("spoil", ["training", "held-out"])
 @pytest.mark.parametrize("signal", WHOLE, ids=repr)
-def test_a_whole_run_that_is_not_finite_is_skipped(signal, spoil) -> None:
+def test_a_whole_run_that_is_not_finite_is_skipped(signal, spoil, caplog) -> None:
     teacher, batches = teacher_for(signal), stream()
     seen = [next(batches) for _ in range(4)]
     learner = Adam(teacher.parameters(), lr=0.1)
@@ -132,6 +156,8 @@ def test_a_whole_run_that_is_not_finite_is_skipped(signal, spoil) -> None:
 
     runs = episodic(lambda _: student_of(), teacher, learner, given, judges, signal=signal)
     assert [next(runs).skipped, next(runs).skipped] == [True, False]
+    (record,) = caplog.records
+    assert f"{spoil} examples with the ids" in record.getMessage()
     assert all(bool(p.isfinite().all()) for p in teacher.parameters())
 
 

@@ -1,7 +1,5 @@
 """Saving and loading of commentaries."""
 
-import json
-import reprlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,27 +9,24 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from tutelage.commentaries.card import card_of
 from tutelage.commentaries.classes import classes_learnt_on, require_same_classes
 from tutelage.commentaries.described import check, describe, rebuild, sizes_of
-from tutelage.commentaries.kinds import KINDS
+from tutelage.commentaries.folders import CARD, SCHEMA, WEIGHTS, read_card, require_free
+from tutelage.commentaries.hub import local_folder
 from tutelage.commentaries.weights import (
     load_tied,
     packed_weights,
     require_finite,
     unpacked_weights,
 )
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError
 from tutelage.storage.atomic_files import write_atomically
 from tutelage.storage.json_files import environment, write_error, write_json
 from tutelage.storage.replace_folder import fresh_folder, replace_folder
 from tutelage.storage.state_dicts import require_tensors
 from tutelage.teachers import InternalState, for_other_classes
 
-SCHEMA = 1
-"""version of the layout of ``commentary.json``"""
-CARD, WEIGHTS = "commentary.json", "weights.safetensors"
-FILES = {CARD, WEIGHTS, "README.md"}
-TEACHERS = tuple(KINDS)
 DAMAGE_ERRORS = (
     OSError,
     SafetensorError,
@@ -65,37 +60,42 @@ class Provenance(NamedTuple):
     """of fresh students that it was learnt through, one after the other; 0 where unknown"""
     sides: tuple[int, ...] = ()
     """height and width of the images, pixels"""
+    signal: str = ""
+    """the signal that it was learnt by"""
+    seeds: tuple[int, ...] = ()
+    """of the runs that it was learnt in"""
+    gains: tuple[tuple[str, float], ...] = ()
+    """by control, such as ``untaught``: the test accuracy of students that it taught less that
+    of the control, percentage points, mean over seeds"""
+    measured_on: str = ""
+    """the data, the student and the seeds that gains were measured with"""
 
 
 def save_commentary(
-    teacher: nn.Module, folder: str | Path, provenance: Provenance | None = None
+    teacher: nn.Module,
+    folder: str | Path,
+    provenance: Provenance | None = None,
+    *,
+    overwrite: bool = False,
 ) -> None:
-    """Save a teacher as a commentary; an older one in the folder is replaced.
+    """Save a teacher as a commentary.
 
     Args:
         teacher: One of ``TEACHERS``; its network, if it has one, is of ``tutelage.models``.
         folder: Where it goes.
-        provenance: Where it comes from.
+        provenance: Where it comes from; the card says what is missing.
+        overwrite: Whether a commentary that is in the folder is replaced.
 
     Raises:
-        UsageError: If the folder holds something that is not a commentary, or the teacher
+        UsageError: If the folder holds another commentary or something else, or the teacher
             cannot be stored.
     """
     folder = Path(folder).resolve()
     try:
-        _refuse_foreign(folder)
+        require_free(folder, overwrite=overwrite)
         _save(teacher, folder, Provenance() if provenance is None else provenance)
     except OSError as error:
         raise UsageError(write_error(error, folder, "or name another folder")) from error
-
-
-def _refuse_foreign(folder: Path) -> None:
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
-    if folder.is_dir() and {path.name for path in folder.iterdir()} <= FILES:
-        read_card(folder)
-        return
-    raise UsageError(f"{folder} holds something that is not a commentary; name another.")
 
 
 def _save(teacher: nn.Module, folder: Path, origin: Provenance) -> None:
@@ -104,18 +104,49 @@ def _save(teacher: nn.Module, folder: Path, origin: Provenance) -> None:
         "schema": SCHEMA,
         "teacher": name,
         "settings": settings,
-        "learnt_on": origin._asdict() | {"metrics": dict(origin.metrics)},
+        "learnt_on": _plain(origin._asdict()),
         "environment": environment(),
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = fresh_folder(folder)
     try:
         write_atomically(fresh / WEIGHTS, packed_weights(teacher))
-        write_atomically(fresh / "README.md", _card(name, settings, origin).encode())
+        write_atomically(fresh / "README.md", card_of(content).encode())
         write_json(fresh / CARD, content)
         replace_folder(fresh, folder)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def amend_card(folder: str | Path, **facts: Any) -> None:
+    """Record more of where a commentary comes from, such as gains measured since.
+
+    Args:
+        folder: The commentary.
+        facts: Fields of ``Provenance`` and their values.
+
+    Raises:
+        UsageError: If the folder is no commentary, or cannot be written.
+    """
+    try:
+        rewrite_card(Path(folder), facts)
+    except OSError as error:
+        raise UsageError(write_error(error, folder, "then try again")) from error
+
+
+def rewrite_card(folder: Path, facts: Mapping[str, Any]) -> None:
+    """``amend_card``, with errors of the file system as they are."""
+    content = read_card(folder)
+    found = content.get("learnt_on")
+    Provenance(**facts)  # refuses unknown fields
+    content["learnt_on"] = (found if isinstance(found, dict) else {}) | _plain(facts)
+    write_json(folder / CARD, content)
+    write_atomically(folder / "README.md", card_of(content).encode())
+
+
+def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    pairs = ("metrics", "gains")
+    return {name: dict(value) if name in pairs else value for name, value in facts.items()}
 
 
 def load_commentary(
@@ -129,7 +160,8 @@ def load_commentary(
     """Load a commentary for another student, without unpickling or importing anything.
 
     Args:
-        folder: The commentary.
+        folder: The commentary; one on the Hugging Face Hub as ``hf://user/name``, perhaps with
+            ``@revision``, which is downloaded once.
         student: The student it will teach; read for taps, not kept.
         classes: The class names of the data it will be used on; checked where given.
         sides: Height and width of that data's images in pixels; checked where given.
@@ -140,10 +172,10 @@ def load_commentary(
         The teacher, in training mode, on the CPU.
 
     Raises:
-        UsageError: If the folder is no commentary that this version can read, or does not fit
-            the student, the classes or the images.
+        UsageError: If the folder is no commentary that this version can read, does not fit the
+            student, the classes or the images, or cannot be downloaded.
     """
-    folder = Path(folder)
+    folder = local_folder(folder)
     content = read_card(folder)
     settings = content["settings"]
     try:
@@ -185,82 +217,3 @@ def _rebuilt(
     require_finite(tensors)
     load_tied(teacher, tensors)
     return teacher
-
-
-def read_card(folder: Path) -> dict[str, Any]:
-    """Read ``commentary.json``.
-
-    Args:
-        folder: The commentary.
-
-    Returns:
-        Its content.
-
-    Raises:
-        UsageError: If it is missing or damaged, or of another schema or teacher.
-    """
-    try:
-        content = json.loads((folder / "commentary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{folder} is no commentary: commentary.json is missing or damaged there."
-            f"{_suggestion(folder)}"
-        ) from error
-    if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
-        raise UsageError(f"{folder} is no commentary: commentary.json holds no settings.")
-    _require_schema(folder, content)
-    if content.get("teacher") not in TEACHERS:
-        name = reprlib.repr(content.get("teacher")).strip("'")
-        raise UsageError(
-            f"The commentary {folder} is of an unknown teacher '{name}'. "
-            f"{nearest(name, TEACHERS)}"
-        )
-    return content
-
-
-def _require_schema(folder: Path, content: Mapping[str, Any]) -> None:
-    schema = content.get("schema")
-    if type(schema) is int and schema == SCHEMA:
-        return
-    origin = content.get("environment")
-    wrote = reprlib.repr(origin.get("tutelage", "?")) if isinstance(origin, dict) else "?"
-    remedy = f"Install the version of tutelage that wrote it ({wrote})"
-    if type(schema) is int and schema > SCHEMA:
-        remedy = f"A newer version of tutelage wrote it ({wrote}): install that or a later one"
-    raise UsageError(
-        f"The commentary {folder} has schema {reprlib.repr(schema)}; this version reads "
-        f"{SCHEMA}. {remedy}."
-    )
-
-
-def _suggestion(folder: Path) -> str:
-    # a run that has one, or a file in one
-    for other in (folder / "commentary", folder.parent):
-        if (other / "commentary.json").is_file():
-            return f" Did you mean {other}?"
-    return ""
-
-
-def _card(name: str, settings: Mapping[str, Any], origin: Provenance) -> str:
-    facts = "\n".join(f"- {key}: `{value}`" for key, value in settings.items())
-    metrics = "\n".join(f"- {key}: {value:.4g}" for key, value in origin.metrics) or "- none"
-    return f"""# Commentary: {name}
-
-A learned teacher for `tutelage`: what is shown of each training example, or how much it counts.
-
-Learnt on {origin.data or "unnamed data"} with the student {origin.student or "unnamed"}.
-Classes: {", ".join(origin.classes) or "unnamed"}.
-Learnt by: `{origin.command or "not recorded"}`
-
-Use it:
-
-    tutelage train DATA --commentary path/to/this/folder
-
-Settings:
-
-{facts}
-
-Measured when it was learnt:
-
-{metrics}
-"""

@@ -1,8 +1,9 @@
-"""Logging of a tutor's steps to TensorBoard, Weights & Biases or ``logging``."""
+"""Logging of a tutor's steps to TensorBoard, MLflow, Weights & Biases or ``logging``."""
 
 from tutelage.logs.numbers import weight_numbers
 from tutelage.logs.places import (
     Log,
+    MLflow,
     TensorBoard,
     to_logger,
     to_wandb,
@@ -11,6 +12,7 @@ from tutelage.logs.reporter import Reporter
 
 __all__ = [
     "Log",
+    "MLflow",
     "Reporter",
     "TensorBoard",
     "to_logger",

@@ -61,6 +61,26 @@ def of_torchvision(name: str, file: Path | None) -> Backbone:
     return Backbone(network, width, name, sides=sides)
 
 
+def require_timm_model(name: str) -> None:
+    """Raise if timm has no model of a name; makes none.
+
+    Args:
+        name: Its name there.
+
+    Raises:
+        UsageError: If there is no such model.
+        MissingExtraError: If timm is not installed.
+    """
+    try:
+        import timm
+    except ImportError as error:
+        raise MissingExtraError("timm", "timm") from error
+    if not timm.is_model(name):
+        close = timm.list_models(f"*{name.partition('.')[0]}*")[:5]
+        said = f" Like it: {', '.join(close)}." if close else ""
+        raise UsageError(f"timm has no model {name!r}; timm.list_models() lists them.{said}")
+
+
 def of_timm(name: str, file: Path | None) -> Backbone:
     """A model of timm's.
 
@@ -73,16 +93,12 @@ def of_timm(name: str, file: Path | None) -> Backbone:
 
     Raises:
         UsageError: If there is no such model, or it takes no colour images.
-        MissingExtraError: If timm is not installed.
+
+    Note: raises as ``require_timm_model`` does.
     """
-    try:
-        import timm
-    except ImportError as error:
-        raise MissingExtraError("timm", "timm") from error
-    if not timm.is_model(name):
-        close = timm.list_models(f"*{name.partition('.')[0]}*")[:5]
-        said = f" Like it: {', '.join(close)}." if close else ""
-        raise UsageError(f"timm has no model {name!r}; timm.list_models() lists them.{said}")
+    require_timm_model(name)
+    import timm
+
     made = timm.create_model(name, pretrained=False)
     known: Any = made.pretrained_cfg
     network, width, last = headless(made, name)

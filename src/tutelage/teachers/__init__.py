@@ -15,6 +15,7 @@ from tutelage.teachers.keep_or_drop import KeepOrDrop
 from tutelage.teachers.keep_probability import KeepProbability
 from tutelage.teachers.learned_augmentation import LearnedAugmentation
 from tutelage.teachers.loss_weigher import LossWeigher
+from tutelage.teachers.margin_loss import MarginLoss
 from tutelage.teachers.mentor_net import MentorNetDD, MentorNetPD
 from tutelage.teachers.meta_label_correction import MetaLabelCorrection
 from tutelage.teachers.meta_soft_label_corrector import MetaSoftLabelCorrector
@@ -53,6 +54,7 @@ __all__ = [
     "KeepProbability",
     "LearnedAugmentation",
     "LossWeigher",
+    "MarginLoss",
     "MentorNetDD",
     "MentorNetPD",
     "MetaLabelCorrection",

@@ -1,5 +1,6 @@
 """Loops that learn a teacher over whole student runs, or along one."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -17,11 +18,14 @@ from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.signals import WholeRun
 from tutelage.training.forward import Record
+from tutelage.training.not_finite import reason_of_skip
 from tutelage.training.teacher_buffers import require_no_memory, require_no_writes
-from tutelage.training.teacher_update import step_if_finite
+from tutelage.training.teacher_update import SKIPPED, step_if_finite
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Progress, Step, StudentState
 from tutelage.validation.shapes import require_batch
+
+_LOG = logging.getLogger(__name__)
 
 __all__ = ["Episode", "alternating", "episodic"]
 
@@ -74,7 +78,7 @@ def episodic(
     such students are skipped.
     """
     require_no_memory(teacher)
-    number = 0
+    number, warned = 0, False
     while True:
         module, optimizer = make_student(number)
         problem = BilevelProblem(StudentView(module, optimizer), teacher, objective)
@@ -92,6 +96,9 @@ def episodic(
             run = partial(signal.estimate_run, problem, dict(params), start, steps, batch)
             estimate, end = _estimated(run, first=number == 0)
         skipped = not step_if_finite(teacher_optimizer, params, estimate.grad)
+        if skipped and not warned:
+            warned = True
+            _LOG.warning("%s %s", SKIPPED, reason_of_skip(batch, given, end.params))
         yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts), skipped)
         number += 1
 

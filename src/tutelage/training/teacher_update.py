@@ -16,11 +16,13 @@ from tutelage.precision import FULL, autocast_now, autocast_to, wide
 from tutelage.signals import Combining, Implicit, OneStep, Signal
 from tutelage.teacher import drop_below_of
 from tutelage.training.end_check import recorded_end, require_same_end
+from tutelage.training.not_finite import reason_of_skip
 from tutelage.types import Batch, Estimate, Params, Window
 
 _LOG = logging.getLogger(__name__)
 CHECK_EVERY = 8
 """windows from one check that costs a pass to the next; the first of a run has one"""
+SKIPPED = "A teacher step whose gradient is not finite is skipped, as later ones will be."
 
 
 def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Params) -> bool:
@@ -149,7 +151,7 @@ class TeacherUpdater:
                 self._warn_if_zero(grad)
             self.estimates.append(estimate._replace(grad=grad))
             if len(self.estimates) >= self.aggregate:  # more after loading other settings
-                self._step(self._combined(problem, phi))
+                self._step(self._combined(problem, phi), held_out, window)
         return estimate.held_out_loss
 
     def _in_full_precision(self, window: Window) -> Window:
@@ -205,9 +207,15 @@ class TeacherUpdater:
             total = plus(total, estimate.grad)
         return {k: g / len(estimates) for k, g in total.items()}
 
-    def _step(self, grad: Params) -> None:
-        if not step_if_finite(self.optimizer, self.params, grad):
-            self.skipped += 1
+    def _step(self, grad: Params, held_out: Batch, window: Window) -> None:
+        if step_if_finite(self.optimizer, self.params, grad):
+            return
+        self.skipped += 1
+        if not self._warned:
+            self._warned = True
+            batches = [step.batch for step in window.steps]
+            reason = reason_of_skip(held_out, batches, window.end.params)
+            _LOG.warning("%s %s", SKIPPED, reason)
 
     def state_dict(self) -> dict[str, Any]:
         """The optimiser's state and the pending estimates."""

@@ -38,6 +38,11 @@ class LearningAlgorithm(Protocol):
         """Teacher steps left out because their gradient was not finite."""
         ...
 
+    @property
+    def signal(self) -> str:
+        """By what it learns, as text."""
+        ...
+
     def round(self, number: int) -> Tensor:
         """Run a round; returns its held-out loss."""
         ...
@@ -65,6 +70,7 @@ class ManyRuns:
         self.teacher = build_teacher(settings, examples_of(streams.train))
         self.optimizer = Adam(self.teacher.parameters(), settings.teacher_lr_or_default)
         self.skipped = 0
+        self.signal = f"{Replayed.__name__}({settings.steps} steps, whole runs)"
 
     def round(self, number: int) -> Tensor:
         """Train a fresh student and take a teacher step."""
@@ -107,6 +113,7 @@ class OneRun:
         self.settings, self.train = settings, streams.train
         self.held_out = replace(streams.held_out, size=settings.held_out_batch_or_default)
         self.teacher = build_teacher(settings, examples_of(streams.train))
+        self.signal = f"{Implicit.__name__}({Neumann.__name__}, 1 term)"
         self.tutor = Tutor(
             *fresh_student(settings, examples_of(streams.train), 0),
             self.teacher,

@@ -33,6 +33,32 @@ Examples:
   tutelage commentary export runs/x/commentary --size 64 64 --out policy.json"""
 
 
+CARD_HELP = """Record what is missing on the card of a commentary: README.md beside it.
+
+With --run, the gain in test accuracy of students that it taught, beside the controls of that
+run. Without flags: say what is missing.
+
+Examples:
+  tutelage train mnist5k --commentary digits/blending --student resnet8 --out runs/reused
+  tutelage commentary card digits/blending --run runs/reused
+  tutelage commentary card my-images/commentary --data pets --student resnet32 --seeds 0"""
+
+PUSH_HELP = """Upload a commentary to a data set repository of the Hugging Face Hub.
+
+Needs a token that may write: hf auth login, or HF_TOKEN. The repository is made if there is
+none. Others load it with tl.load_commentary("hf://user/name", student), or pull it.
+
+Examples:
+  tutelage commentary push digits/blending user/digits-blending
+  tutelage commentary push digits/blending user/digits-blending --private"""
+
+PULL_HELP = """Download a commentary from a data set repository of the Hugging Face Hub.
+
+Examples:
+  tutelage commentary pull user/digits-blending
+  tutelage commentary pull user/digits-blending@main digits/blending"""
+
+
 @dataclass(frozen=True)
 class Learn:
     """Learn a commentary."""
@@ -43,8 +69,12 @@ class Learn:
     """Folder of the commentary. If not given: commentaries/DATA-TEACHER, numbered if that
     exists."""
 
-    log: Literal["tensorboard"] | None = None
-    """Write the held-out loss of every round to OUT.curves; tensorboard --logdir shows it."""
+    overwrite: bool = False
+    """Replace the commentary that is in OUT, once the new one is learnt."""
+
+    log: Literal["tensorboard", "mlflow", "wandb"] | None = None
+    """Write the held-out loss of every round to OUT.curves; tensorboard --logdir shows it.
+    mlflow and wandb as for `tutelage train`."""
 
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
@@ -91,6 +121,66 @@ class Export:
 
 
 @dataclass(frozen=True)
+class Card:
+    """Record what is missing on the card of a commentary."""
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    """The commentary."""
+
+    run: Path | None = None
+    """A run of `tutelage train --commentary FOLDER`: its gains are recorded."""
+
+    data: str | None = None
+    """The data that it was learnt on, by name."""
+
+    student: str | None = None
+    """The student that it was learnt with, by name."""
+
+    signal: str | None = None
+    """The signal that it was learnt by."""
+
+    seeds: tuple[int, ...] = ()
+    """The seeds of the runs that it was learnt in."""
+
+    runs: int | None = None
+    """Fresh students that it was learnt through, one after the other."""
+
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
+
+
+@dataclass(frozen=True)
+class Push:
+    """Upload a commentary to the Hugging Face Hub."""
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    """The commentary."""
+
+    repository: Annotated[str, tyro.conf.Positional]
+    """The data set repository, as user/name."""
+
+    private: bool = False
+    """Make the repository private, if it is made."""
+
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
+
+
+@dataclass(frozen=True)
+class Pull:
+    """Download a commentary from the Hugging Face Hub."""
+
+    repository: Annotated[str, tyro.conf.Positional]
+    """The data set repository, as user/name or user/name@revision."""
+
+    out: Annotated[Path | None, tyro.conf.Positional] = None
+    """Folder of the commentary. If not given: the name of the repository, here."""
+
+    overwrite: bool = False
+    """Replace the commentary that is in OUT."""
+
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
+
+
+@dataclass(frozen=True)
 class Commentary:
     """Arguments of ``tutelage commentary``."""
 
@@ -103,4 +193,7 @@ class Commentary:
         ]
         | Annotated[Show, tyro.conf.subcommand("show", description=SHOW_HELP)]
         | Annotated[Export, tyro.conf.subcommand("export", description=EXPORT_HELP)]
+        | Annotated[Card, tyro.conf.subcommand("card", description=CARD_HELP)]
+        | Annotated[Push, tyro.conf.subcommand("push", description=PUSH_HELP)]
+        | Annotated[Pull, tyro.conf.subcommand("pull", description=PULL_HELP)]
     )

@@ -1,4 +1,4 @@
-"""``tutelage commentary``: learns, shows or exports a commentary and prints the result."""
+"""``tutelage commentary``: its commands, which print their result."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tutelage.errors import UsageError, require_module
-from tutelage_cli.commentary.args import Export, Learn, Show
+from tutelage_cli.commentary.args import Card, Export, Learn, Pull, Push, Show
 from tutelage_cli.commentary.settings import LearnSettings
 from tutelage_cli.runner.run_folder import exists, free_folder
 from tutelage_cli.terminal import say
+from tutelage_cli.train.args import LOG_EXTRAS
 
 READING = (
     "image_column",
@@ -27,10 +28,14 @@ READING = (
 """settings of the data's readers"""
 
 
-def commentary(args: Learn | Show | Export) -> None:
-    """Learn, show or export a commentary and print the result."""
+def commentary(args: Learn | Show | Export | Card | Push | Pull) -> None:
+    """Run a command about commentaries and print the result."""
     if isinstance(args, Learn):
         _learn(args)
+    elif isinstance(args, Card | Push | Pull):
+        from tutelage_cli.commentary.sharing import share
+
+        share(args)
     elif isinstance(args, Export):
         _export(args)
     else:
@@ -40,10 +45,10 @@ def commentary(args: Learn | Show | Export) -> None:
 def _learn(args: Learn) -> None:
     settings, output = args.settings, args.output
     out = args.out or _free_folder(settings)
-    if exists(out):
-        raise UsageError(f"{out} exists. Name another folder with --out.")
+    if exists(out) and not args.overwrite:
+        raise UsageError(f"{out} exists. Name another folder with --out, or --overwrite it.")
     if args.log is not None:
-        require_module(args.log, "train")
+        require_module(args.log, LOG_EXTRAS[args.log])
     say(output.progress(), "Reading the data ...")
     # imported after all checks that need no torch
     from tutelage_cli.commentary.display import Rounds
@@ -55,7 +60,7 @@ def _learn(args: Learn) -> None:
             rounds.update(number, loss)
             draw(number, {"round/held_out_loss": loss})
 
-        learn(settings, out, on_round)
+        learn(settings, out, on_round, overwrite=args.overwrite)
     use = ["tutelage", "train", settings.data, *_reading_flags(settings)]
     use = [*use, "--commentary", str(out)]
     result = output.result()
@@ -79,13 +84,15 @@ def _curves(args: Learn, out: Path) -> Iterator[Callable[[int, Mapping[str, floa
     if args.log is None:
         yield lambda *_: None
         return
-    from tutelage.logs import TensorBoard
+    from tutelage_cli.runner.trackers import open_log
 
-    board = TensorBoard(out.with_name(f"{out.name}.curves"))
+    curves = out.with_name(f"{out.name}.curves")
+    title = f"{args.settings.teacher}, rounds"
+    log = open_log(args.log, curves, group=curves, title=title, step=None)
     try:
-        yield board
+        yield log
     finally:
-        board.close()
+        log.close()
 
 
 def _reading_flags(settings: LearnSettings) -> list[str]:

@@ -12,7 +12,7 @@ from tutelage_cli.commentary.show import stand_in
 def export(folder: Path, size: tuple[int, int] | None, out: Path) -> list[str]:
     """Write a commentary as JSON that names functions of torchvision."""
     if size is not None and min(size) < 1:
-        raise UsageError(f"size is {size[0]} {size[1]}; allowed: 1 and above.")
+        raise UsageError(f"--size is {size[0]} {size[1]}; allowed: 1 and above.")
     card = read_card(folder)
     if card["teacher"] != LearnedAugmentation.__name__:
         raise UsageError(

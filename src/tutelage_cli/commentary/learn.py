@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tutelage.commentaries import Provenance, save_commentary
+from tutelage.commentaries.folders import require_free
 from tutelage.errors import UsageError
 from tutelage.models.heads import MLP
 from tutelage.storage.checkpoint import (
@@ -56,8 +57,11 @@ OnRound = Callable[[int, float], None]
 """is called with the number of a finished round, from 1, and its held-out loss"""
 
 
-def learn(settings: LearnSettings, out: Path, on_round: OnRound) -> Path:
+def learn(
+    settings: LearnSettings, out: Path, on_round: OnRound, *, overwrite: bool = False
+) -> Path:
     """Learn a commentary, from the checkpoint of an earlier attempt if there is one."""
+    require_free(out, overwrite=overwrite)
     settings = _with_student(settings)
     source, streams = _open(settings)
     algorithm: LearningAlgorithm = ALGORITHMS[settings.algorithm](settings, streams)
@@ -65,9 +69,8 @@ def learn(settings: LearnSettings, out: Path, on_round: OnRound) -> Path:
     _begin(work_folder, settings, source)
     try:
         losses, seconds = _rounds(algorithm, settings, work_folder, on_round)
-        save_commentary(
-            algorithm.teacher, out, _provenance(settings, streams, algorithm, losses, seconds)
-        )
+        came = _provenance(settings, streams, algorithm, losses, seconds)
+        save_commentary(algorithm.teacher, out, came, overwrite=overwrite)
         shutil.rmtree(work_folder)
     except OSError as error:
         then = "then give the same command again: it goes on after the last whole round"
@@ -184,6 +187,8 @@ def _provenance(
         ),
         command=command_line(settings),
         runs=settings.rounds if settings.algorithm == "unroll" else 1,
+        signal=algorithm.signal,
+        seeds=(settings.seed,),
     )
     if isinstance(streams.train, Batches):
         mean, std = (tuple(x.tolist()) for x in (streams.train.mean, streams.train.std))

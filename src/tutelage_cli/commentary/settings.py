@@ -8,6 +8,7 @@ import tyro
 
 from tutelage.errors import UsageError, nearest
 from tutelage.validation.ranges import above_zero, at_least_one
+from tutelage_cli.config.flags import ByFlag
 from tutelage_cli.train.names import LEARNING, OLA, USED_BY
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings
 
@@ -144,13 +145,13 @@ class LearnSettings:
             raise UsageError(
                 f"Unknown teacher '{self.teacher}'. {nearest(self.teacher, LEARNT)}"
             )
-        at_least_one(self, "steps", "rounds", "held_out_batch")
-        above_zero(self, "lr", "teacher_lr", "sigma")
+        at_least_one(ByFlag(self), "--steps", "--rounds", "--held-out-batch")
+        above_zero(ByFlag(self), "--lr", "--teacher-lr", "--sigma")
         if self.sigma is not None and self.teacher != "mask":
-            raise UsageError(f"sigma is of masks; the teacher {self.teacher} has none.")
+            raise UsageError(f"--sigma is of masks; the teacher {self.teacher} has none.")
         if self.level != "free" and self.teacher not in USED_BY["level"]:
             levelled = " and ".join(USED_BY["level"])
-            raise UsageError(f"level is about {levelled}; {self.teacher} has none to hold.")
+            raise UsageError(f"--level is about {levelled}; {self.teacher} has none to hold.")
         _ = self.study
 
     @property

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tutelage.commentaries import load_commentary, read_card
+from tutelage.commentaries.card import FACTS, fact_of
 from tutelage.commentaries.caution import caution
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_error
@@ -105,7 +106,9 @@ def _facts(card: Mapping[str, Any], provenance: Mapping[str, Any]) -> dict[str, 
     facts["data"] = str(provenance.get("data") or "unnamed data")
     facts["student"] = str(provenance.get("student") or "unnamed")
     facts["classes"] = ", ".join(_names(provenance)) or "unnamed"
-    facts["learnt by"] = str(provenance.get("command") or "not recorded")
+    facts["learnt by"] = fact_of(provenance, "command")
+    for name in ("signal", "seeds", "gains"):
+        facts[FACTS[name].lower()] = fact_of(provenance, name)
     metrics = provenance.get("metrics")
     for key, value in (metrics if isinstance(metrics, dict) else {}).items():
         facts[str(key).replace("_", " ")] = _text(value)

@@ -107,7 +107,9 @@ def _dataclass(
         settings = cls(**values)
     except ValueError as error:
         # A complaint that names a refused field is about the value in its place.
-        if not any(re.search(rf"\b{name}\b", str(error)) for name in wrong):
+        if not any(
+            re.search(rf"\b{name.replace('_', '[-_]')}\b", str(error)) for name in wrong
+        ):
             problems.append(f"{path[:-1]}: {error}" if path else str(error))
         return _WRONG
     return _WRONG if wrong else settings

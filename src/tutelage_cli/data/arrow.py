@@ -33,8 +33,8 @@ def image_and_label(
     It is a UsageError if the table lacks one.
     """
     return (
-        pick(names, image, IMAGE_COLUMNS, option="image_column", where=where),
-        pick(names, label, LABEL_COLUMNS, option="label_column", where=where),
+        pick(names, image, IMAGE_COLUMNS, option="--image-column", where=where),
+        pick(names, label, LABEL_COLUMNS, option="--label-column", where=where),
     )
 
 

@@ -100,7 +100,11 @@ def assemble(
     codes, left_out = class_numbers(beside, classes, reading, beside=column, of=train.where)
     tested = _image_set(test, codes, classes, name)
     notes += test.notes + left_out + about_others(learned.labels, tested.labels, classes)
-    channels = max(learned.images.shape[1], tested.images.shape[1])
+    ours, theirs = learned.images.shape[1], tested.images.shape[1]
+    if len(learned) and len(tested) and ours != theirs:
+        narrow = "train" if ours < theirs else "test"
+        notes += (about_channels(f"{name}, {narrow}", min(ours, theirs), max(ours, theirs)),)
+    channels = max(ours, theirs)
     return Splits(*(_with_channels(part, channels) for part in (learned, tested)), notes=notes)
 
 
@@ -148,6 +152,14 @@ def about_others(
     in_train, in_test = (torch.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
     lacking = [classes[c] for c in (in_train & ~in_test).nonzero().flatten().tolist()]
     return (f"No {of} is of class {first_few(lacking)}.",) if lacking else ()
+
+
+def about_channels(where: str, channels: int, others: int) -> str:
+    """What happens to images of fewer channels than others have."""
+    return (
+        f"{where} has images of {channels} channel{'s' if channels > 1 else ''}, unlike the "
+        f"others of {others}: the channel is repeated."
+    )
 
 
 def _with_channels(images: ImageSet, channels: int) -> ImageSet:

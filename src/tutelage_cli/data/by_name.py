@@ -186,6 +186,9 @@ def _called(kept: Kept, images: Labelled) -> list[str]:
     numbers = {whole_number(key): key for key in kept.values}
     if None in numbers or len(numbers) < len(kept.values) or set(names) & kept.values.keys():
         return names
+    own = Known.of(images).own_ids
+    if own and (numbers.keys() >= set(own) or set(own) >= numbers.keys()):
+        return [numbers.get(number, str(number)) for number in own]
     ids: list[int] = images.ids.tolist()
     try:
         base = base_of([n for n in numbers if n is not None], Known(ids))

@@ -124,7 +124,7 @@ def encode(
     if missing:
         raise UsageError(
             f"{rows.having('no label', missing)}; label these rows or remove them, or leave "
-            "them out: missing_labels skip (--missing-labels skip)."
+            "them out: --missing-labels skip."
         )
     codes = torch.full((len(values),), -1, dtype=torch.int64)
     for row, value in looked_at:
@@ -181,6 +181,6 @@ def _no_class(value: Any, at: str, lookup: ClassLookup, of: str) -> str:
         )
     return (
         f"{begin} {_whole(value)}; allowed: 0..{len(lookup.declared or classes) - 1}{whose}. "
-        "Declare what marks rows as unlabelled (-1, 255) with ignore_labels, or name another "
+        "Declare what marks rows as unlabelled (-1, 255) with --ignore-labels, or name another "
         "column."
     )

@@ -86,7 +86,7 @@ def stack(pictures: Iterable[tuple[str, np.ndarray]], count: int, *, where: str)
             raise UsageError(
                 f"images differ in size: {first} is {_size(images)} and {place} is "
                 f"{_size(pixels)} (width x height); bring all images to one size, or have "
-                "them cut to a square of so many pixels a side: image_size (--image-size 64)."
+                "them cut to a square of so many pixels a side: --image-size 64."
             )
         if len(pixels) > images.shape[1]:
             images = np.repeat(images, len(pixels), axis=1)
@@ -106,7 +106,7 @@ def _file_bytes(stored: Any, root: Path, where: str) -> bytes:
         return (root / stored).read_bytes()
     raise UsageError(
         f"{where} holds {type(stored).__name__}, not an image file; name the column of images "
-        "with image_column, or remove this row."
+        "with --image-column, or remove this row."
     )
 
 

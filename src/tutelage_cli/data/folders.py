@@ -167,8 +167,8 @@ def _refuse_bad_classes(
         there = f" Files there: {', '.join(others)}." if others else ""
         raise UsageError(
             f"{root} has class folders without images: {', '.join(map(one_line, empty))}; "
-            "fill or remove them, or keep them as classes that no example has: empty_classes "
-            f"keep (--empty-classes keep).{there}"
+            "fill or remove them, or keep them as classes that no example has: "
+            f"--empty-classes keep.{there}"
         )
     for name in found:
         if name not in classes:

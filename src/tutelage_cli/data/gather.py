@@ -48,8 +48,7 @@ def gather(
                 said = str(error).removesuffix(".")
                 if reading.broken_images != "skip":
                     raise BrokenImageError(
-                        f"{said}, or leave such images out: broken_images skip "
-                        "(--broken-images skip)."
+                        f"{said}, or leave such images out: --broken-images skip."
                     ) from error
                 known = said.removesuffix("; replace or remove it")
                 broken.append(known.replace(" cannot be read as an image", ""))

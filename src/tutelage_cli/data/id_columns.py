@@ -20,7 +20,7 @@ def refuse_sparse(numbers: Collection[int], *, where: str) -> None:
     if top >= MOST_NUMBERED and top >= 2 * len(numbers):
         raise UsageError(
             f"{where} has labels up to {top}, but {len(numbers)} different ones: is this an "
-            "id? Classes are numbered from 0. Name another column (label_column), or write "
+            "id? Classes are numbered from 0. Name another column (--label-column), or write "
             "the classes as words."
         )
 
@@ -33,5 +33,5 @@ def refuse_ids(values: Sequence[Any], *, where: str) -> None:
         raise UsageError(
             f"{where} has {distinct} different labels in {len(there)} rows, such as "
             f"'{there[0]:.50}' and '{there[1]:.50}': is this an id? A class has several "
-            "examples. Name another column (label_column)."
+            "examples. Name another column (--label-column)."
         )

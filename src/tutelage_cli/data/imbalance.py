@@ -19,11 +19,13 @@ def long_tailed_rows(
     Source: Cui et al. 2019, "Class-Balanced Loss Based on Effective Number of Samples".
     """
     if not 1 <= factor < float("inf"):
-        raise UsageError(f"imbalance is {factor:g}; allowed: 1 (none) and above, such as 100.")
+        raise UsageError(
+            f"--imbalance is {factor:g}; allowed: 1 (none) and above, such as 100."
+        )
     counts = torch.bincount(labels, minlength=classes)
     if not int(counts.min()):
         empty = int(counts.argmin())
-        raise UsageError(f"imbalance needs images of every class; {empty} has none.")
+        raise UsageError(f"--imbalance needs images of every class; {empty} has none.")
     largest, chosen = int(counts.min()), []
     for c in range(classes):
         share = factor ** (-c / max(classes - 1, 1))

@@ -31,6 +31,7 @@ ID_COLUMNS = (
 """columns of the places of examples in their source, counted from 0 or from 1"""
 _WAY_OUT = "or take the column out to go row by row"
 _OF_A_ROW = re.compile(r"row \d+( of .*)?", re.DOTALL)
+_OF_AN_ID = re.compile(r"id (-?\d+)")
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,13 +53,23 @@ class Known(NamedTuple):
 
     @property
     def numbered(self) -> bool:
-        """Whether their names are nothing but the numbers of rows."""
-        return all(_OF_A_ROW.fullmatch(name) for name in self.names)
+        """Whether their names are nothing but numbers, of rows or ids."""
+        return all(_OF_A_ROW.fullmatch(name) for name in self.names) or bool(self.own_ids)
+
+    @property
+    def own_ids(self) -> list[int]:
+        """The numbers by which ``names_by_id`` named them; none for other names."""
+        found = [_OF_AN_ID.fullmatch(name) for name in self.names]
+        return [int(match[1]) for match in found if match] if all(found) else []
 
 
-class _Match(NamedTuple):
+class Match(NamedTuple):
+    """Which row of a table is about which of N examples."""
+
     column: str
+    """that says so"""
     places: list[int]
+    """N rows, from 0"""
     how: str
 
 
@@ -70,6 +81,17 @@ def key_columns(columns: Iterable[str], known: Sequence[str]) -> list[str]:
     return [spelled[name] for name in known if name in spelled]
 
 
+def names_by_id(values: Iterable[Any]) -> list[str]:
+    """Names of examples by a column of ids: a number as ``id 7``, a word as it is.
+
+    None where the column lacks some, or does not tell all examples apart.
+    """
+    texts = ["" if is_missing(value) else str(value).strip() for value in values]
+    numbers = map(whole_number, texts)
+    names = [t if n is None else f"id {n}" for t, n in zip(texts, numbers, strict=True)]
+    return names if "" not in names and len(set(names)) == len(names) else []
+
+
 def places_of(
     columns: Mapping[str, Sequence[Any]],
     examples: Known,
@@ -77,9 +99,22 @@ def places_of(
     *,
     without: Collection[str] = (),
 ) -> list[int] | None:
-    """For each example its row of a table, from 0.
+    """For each example its row of a table, from 0; see ``match_of``."""
+    match = match_of(columns, examples, rows, without=without)
+    return None if match is None else match.places
 
-    A column of names is taken before one of ids; of ids, one that counts from 0 or from 1.
+
+def match_of(
+    columns: Mapping[str, Sequence[Any]],
+    examples: Known,
+    rows: TableRows,
+    *,
+    without: Collection[str] = (),
+) -> Match | None:
+    """For each example its row of a table, and the column that says so.
+
+    A column of names is taken before one of ids; of ids, those that the examples have, else
+    one that counts from 0 or from 1.
 
     Args:
         columns: Of the table.
@@ -88,7 +123,7 @@ def places_of(
         without: Columns that hold something else.
 
     Returns:
-        N places; None where no column says which example a row is about.
+        The rows; None where no column says which example a row is about.
 
     Note: raises ``UsageError`` where such a column does not fit, or two disagree.
     """
@@ -107,14 +142,14 @@ def places_of(
     match = _agreed(matches, rows)
     if match.places != list(range(len(match.places))):
         _LOG.warning("%s: matched by column '%s', %s.", rows.where, match.column, match.how)
-    return match.places
+    return match
 
 
 def _matches(
     columns: Mapping[str, Sequence[Any]], examples: Known, rows: TableRows
-) -> list[_Match]:
+) -> list[Match]:
     # by names, or by every column of ids that fits; raises where there are some and none fits
-    matches: list[_Match] = []
+    matches: list[Match] = []
     faults: list[UsageError] = []
     for key, values in columns.items():
         if (named := _by_names(key, values, examples, rows)) is not None:
@@ -157,7 +192,7 @@ def names_of_files(names: Sequence[str]) -> list[Sequence[str]]:
 
 def _by_names(
     column: str, values: Sequence[Any], examples: Known, rows: TableRows
-) -> _Match | None:
+) -> Match | None:
     texts = ["" if is_missing(v) else str(v).replace("\\", "/").strip() for v in values]
     place = {text: row for row, text in enumerate(texts)}
     ways = names_of_files(examples.names) if examples.names else []
@@ -177,7 +212,7 @@ def _by_names(
             len(others),
             first_few(others),
         )
-    return _Match(column, [place[name] for name in way], "the names of the examples")
+    return Match(column, [place[name] for name in way], "the names of the examples")
 
 
 def _refuse_strangers(
@@ -194,7 +229,7 @@ def _refuse_strangers(
 
 def _by_ids(
     column: str, values: Sequence[Any], examples: Known, rows: TableRows
-) -> _Match | None:
+) -> Match | None:
     texts = ["" if is_missing(value) else str(value) for value in values]
     numbers = [whole_number(text) for text in texts]
     if all(number is None for number in numbers) or (
@@ -207,13 +242,16 @@ def _by_ids(
         )
     _refuse_twice(column, [str(number) for number in numbers], rows, "id")
     place = {number: row for row, number in enumerate(numbers) if number is not None}
+    own = examples.own_ids
+    if own and place.keys() >= set(own):
+        return Match(column, [place[number] for number in own], "the ids of the examples")
     try:
         base = base_of(place, examples)
     except UsageError as error:
         raise UsageError(f"{rows.where}, column '{column}': {error}, {_WAY_OUT}.") from error
     if base is None:
         raise UsageError(_other_ids(column, place, examples, rows))
-    return _Match(column, [place[number + base] for number in examples.ids], f"ids from {base}")
+    return Match(column, [place[number + base] for number in examples.ids], f"ids from {base}")
 
 
 def _other_ids(column: str, place: Mapping[int, int], of: Known, rows: TableRows) -> str:
@@ -243,8 +281,8 @@ def _refuse_twice(column: str, texts: Sequence[str], rows: TableRows, what: str)
         )
 
 
-def _agreed(matches: Sequence[_Match], rows: TableRows) -> _Match:
-    def says_nothing(match: _Match) -> bool:
+def _agreed(matches: Sequence[Match], rows: TableRows) -> Match:
+    def says_nothing(match: Match) -> bool:
         plain = match.places == list(range(len(match.places)))
         return plain and match.column.strip().casefold() in ROW_COUNTERS
 

@@ -134,7 +134,7 @@ def _holds_images(path: Path, image_column: str | None) -> bool:
     # Bytes in every row, according to the file's statistics.
     file = open_parquet(path)
     names, leaves = file.schema_arrow.names, file.metadata.schema
-    column = pick(names, image_column, IMAGE_COLUMNS, option="image_column", where=str(path))
+    column = pick(names, image_column, IMAGE_COLUMNS, option="--image-column", where=str(path))
     struct = pa.types.is_struct(file.schema_arrow.field(names.index(column)).type)
     wanted = f"{column}.bytes" if struct else column
     places = [

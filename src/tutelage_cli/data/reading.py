@@ -35,7 +35,7 @@ class Reading:
     def __post_init__(self) -> None:
         """Check the size; see the class."""
         if self.image_size is not None and self.image_size < 1:
-            raise UsageError(f"image_size must be at least 1, got {self.image_size}.")
+            raise UsageError(f"--image-size must be at least 1, got {self.image_size}.")
 
 
 STRICT = Reading()

@@ -18,7 +18,13 @@ from tutelage_cli.data.left_out import unread_tables
 from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parquet
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.saved import refuse_saved
-from tutelage_cli.data.tables import lists_images, read_tables, table_files, table_splits
+from tutelage_cli.data.tables import (
+    listed_files,
+    lists_images,
+    read_tables,
+    table_files,
+    table_splits,
+)
 
 T = TypeVar("T")
 
@@ -86,6 +92,30 @@ def is_source(source: str) -> bool:
     return _HUB_ID.fullmatch(source) is not None
 
 
+def image_files(
+    source: str,
+    *,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    reading: Reading = STRICT,
+) -> tuple[Sequence[Path], Sequence[Path] | None]:
+    """The file of each row of the train and of the test split, by id.
+
+    The first is empty where images are not in files of their own; the second is None where the
+    source has no test split.
+    """
+    path = Path(source).expanduser().resolve()
+    if not path.exists() or parquet_of(path):
+        return (), None
+    columns = {"image_column": image_column, "label_column": label_column}
+    if tables := tables_of(path, **columns):
+        train, test = choose(tables, where=str(path))
+        listed = partial(listed_files, **columns)
+        return listed(train), None if test is None else listed(test)
+    first, second = list_folders(path, reading=reading)
+    return first.files, None if second is None else second.files
+
+
 class _Found(NamedTuple):
     """A local source before its images are decoded."""
 
@@ -101,12 +131,12 @@ def _find(
 ) -> _Found:
     columns = {"image_column": image_column, "label_column": label_column}
     refuse_saved(path)
-    if parquet := _parquet(path):
+    if parquet := parquet_of(path):
         files = parquet_files(parquet, image_column=image_column)
         used = [file for part in _chosen(parquet, path) for file in part]
         read = partial(read_parquet, parquet, **columns, reading=reading)
         return _Found(files, read, unread_tables(path, used))
-    if tables := _tables(path, **columns):
+    if tables := tables_of(path, **columns):
         read = partial(read_tables, tables, **columns, reading=reading)
         notes = unread_tables(path, _chosen(tables, path))
         return _Found(table_files(tables, **columns), read, notes)
@@ -130,15 +160,17 @@ def _is_table(path: Path) -> bool:
     return path.is_file() and path.suffix.casefold() in (".parquet", ".csv")
 
 
-def _parquet(path: Path) -> Mapping[str, Sequence[Path]]:
+def parquet_of(path: Path) -> Mapping[str, Sequence[Path]]:
+    """The Parquet files of a path by split, if it is or holds some."""
     if path.is_dir():
         return parquet_splits(path)
     return {"train": [path]} if path.suffix.casefold() == ".parquet" else {}
 
 
-def _tables(
+def tables_of(
     path: Path, *, image_column: str | None, label_column: str | None
 ) -> Mapping[str, Path]:
+    """The CSV file of each split of a path, if it is or holds such that list images."""
     if not path.is_dir():
         return {"train": path}
     tables = table_splits(path)
@@ -151,7 +183,7 @@ def _tables(
 
 def refuse_columns(source: str, *, image_column: str | None, label_column: str | None) -> None:
     """Refuse the name of a column for a source without columns."""
-    for option, column in (("image_column", image_column), ("label_column", label_column)):
+    for option, column in (("--image-column", image_column), ("--label-column", label_column)):
         if column is not None:
             raise UsageError(
                 f"{option} is '{column}', but {source} has no columns; leave {option} out."

@@ -89,6 +89,13 @@ def table_files(
     ]
 
 
+def listed_files(
+    file: Path, *, image_column: str | None, label_column: str | None
+) -> list[Path]:
+    """The file of each row of a csv file of images."""
+    return _rows(file, image_column, label_column)[1]
+
+
 def lists_images(file: Path, *, image_column: str | None, label_column: str | None) -> bool:
     """Whether a csv file has a column of paths and one of labels, or several that may be it.
 
@@ -108,11 +115,11 @@ def lists_images(file: Path, *, image_column: str | None, label_column: str | No
 def _columns(
     names: Sequence[str], image: str | None, label: str | None, file: Path
 ) -> tuple[str, str]:
-    paths = "image_column, or one of texts with text_column"
-    option = "image_column" if image is not None else paths
+    paths = "--image-column, or one of texts with --text-column"
+    option = "--image-column" if image is not None else paths
     return (
         pick(names, image, PATH_COLUMNS, option=option, where=str(file)),
-        pick(names, label, LABEL_COLUMNS, option="label_column", where=str(file)),
+        pick(names, label, LABEL_COLUMNS, option="--label-column", where=str(file)),
     )
 
 

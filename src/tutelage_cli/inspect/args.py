@@ -8,6 +8,7 @@ import tyro
 
 from tutelage.errors import UsageError
 from tutelage.validation.ranges import at_least_one, between
+from tutelage_cli.config.flags import ByFlag
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.terminal import Output
 
@@ -15,12 +16,17 @@ INSPECT_HELP = """List the training examples that a run distrusts, and labels li
 
 Prints a table; writes RUN/inspection: examples.csv, likely-wrong.csv, and
 index.html with pictures. What the threshold promises: docs/inspection.md.
+--fix writes the data anew without the labels likely wrong.
 
 Examples:
   tutelage inspect runs/x
   tutelage inspect runs/x --arm margin-loss --top 50 --max-fpr 0.05
   tutelage inspect runs/x --json > found.json
+  tutelage inspect runs/x --fix cleaned
   tutelage inspect my-loop.parquet"""
+
+
+TABLES = (".csv", ".parquet", ".npy", ".npz")
 
 
 @dataclass(frozen=True)
@@ -58,12 +64,45 @@ class Inspect:
     out: Path | None = None
     """Folder of what is written; RUN/inspection if not given."""
 
+    fix: Path | None = None
+    """Write the data of the run to this new folder, without the labels likely wrong, and print
+    the command that trains on it. The data themselves stay as they are."""
+
+    fix_by: Literal["drop", "replace"] = "drop"
+    """What --fix does with labels likely wrong: leave their examples out, or put the predicted
+    label in their place."""
+
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
 
 def check(args: Inspect) -> None:
     """Refuse what is wrong without reading the run."""
-    at_least_one(args, "top")
-    between(args, "max_fpr")
+    at_least_one(ByFlag(args), "--top")
+    between(ByFlag(args), "--max-fpr")
     if not exists(args.run):
         raise UsageError(f"There is no run or table {args.run}.")
+    if args.fix is None:
+        if args.fix_by != Inspect.fix_by:
+            raise UsageError(f"fix_by {args.fix_by} is about --fix: name a new folder with it.")
+        return
+    if args.run.is_file():
+        raise UsageError(
+            f"--fix writes the data of a run of tutelage train; {args.run} is a table, which "
+            "does not say what was trained on."
+        )
+    if args.fix.suffix.casefold() in TABLES:
+        raise UsageError(
+            f"--fix {args.fix} is written as a folder with a training and a test part: name it "
+            f"without {args.fix.suffix}."
+        )
+    require_free(args.fix)
+
+
+def require_free(out: Path, *, earlier: bool = True) -> None:
+    """Refuse a folder that holds something else than, perhaps, an earlier fix."""
+    if not exists(out) or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (earlier and exists(out / "fix.json")):
+        raise UsageError(
+            f"{out} exists and holds something else. Name a new folder with --fix."
+        )

@@ -17,6 +17,8 @@ def inspect(args: Inspect) -> None:
     # what computes comes in here, after everything that can be refused without it
     from tutelage_cli.inspect.csv_table import csv_bytes
     from tutelage_cli.inspect.findings import inspect_run
+    from tutelage_cli.inspect.fix.command import fix
+    from tutelage_cli.inspect.fix.command import sentences as fix_sentences
     from tutelage_cli.inspect.json_output import as_json
     from tutelage_cli.inspect.page import page
     from tutelage_cli.inspect.terminal_output import print_inspection
@@ -25,6 +27,7 @@ def inspect(args: Inspect) -> None:
     inspection = inspect_run(args)
     beside = args.run.with_name(f"{args.run.stem}-inspection")
     out = args.out or (beside if inspection.run is None else args.run / "inspection")
+    fixed = None if args.fix is None else fix(args, inspection)
     say(progress, "Drawing the page ...")
     html_page = page(inspection, args)
     files = {"examples": out / EXAMPLES, "likely_wrong": out / SUSPECTS, "page": out / PAGE}
@@ -46,4 +49,7 @@ def inspect(args: Inspect) -> None:
         say(result, note)
     for name, file in files.items():
         say(result, f"{name.replace('_', ' ').capitalize() + ':':14}{file}")
-    args.output.document(as_json(inspection, args.top, files, html_page.notes))
+    for line in () if fixed is None else fix_sentences(fixed):
+        say(result, line)
+    document = as_json(inspection, args.top, files, html_page.notes)
+    args.output.document(document | {"fix": None if fixed is None else fixed.as_json()})

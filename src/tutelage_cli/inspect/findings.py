@@ -246,7 +246,7 @@ def _uncalibrated(args: Inspect, students: Sequence[ExampleTable], by: By) -> li
     if args.max_fpr < smallest_fpr(fewest):
         return [
             f"No list of labels likely wrong: {fewest} held-out examples tell no share below "
-            f"{smallest_fpr(fewest):.2g}, and max_fpr is {args.max_fpr:g}. Give a "
+            f"{smallest_fpr(fewest):.2g}, and --max-fpr is {args.max_fpr:g}. Give a "
             "larger one, or train with a larger --held-out."
         ]
     return []

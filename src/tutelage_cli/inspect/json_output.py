@@ -27,6 +27,7 @@ def as_json(
         "labels": len(labels),
         "likely_wrong": None if labels.flagged is None else inspection.flagged,
         "likely_wrong_between": _between(labels, labels.flagged),
+        "flagged_right_between": _right_between(labels),
         "all_wrong_between": _between(labels, None),
         "quality": None if known is None else known._asdict(),
         "auroc": inspection.auroc,
@@ -39,6 +40,14 @@ def as_json(
 
 def _between(labels: Labels, rows: np.ndarray | None) -> list[int] | None:
     return None if labels.wrong is None else list(between(labels.wrong, rows))
+
+
+def _right_between(labels: Labels) -> list[int] | None:
+    found = _between(labels, labels.flagged)
+    if found is None or labels.flagged is None:
+        return None
+    low, high = found
+    return [int(labels.flagged.sum()) - high, int(labels.flagged.sum()) - low]
 
 
 def _example(labels: Labels, row: int) -> dict[str, Any]:

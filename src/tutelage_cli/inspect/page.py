@@ -1,7 +1,8 @@
 """The HTML page of an inspection: the most distrusted examples and their losses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from tutelage_cli.data.images import ImageSet
 from tutelage_cli.inspect.args import Inspect
 from tutelage_cli.inspect.combined import Labels
 from tutelage_cli.inspect.findings import Inspection
+from tutelage_cli.inspect.image_files import files_of_images
 from tutelage_cli.inspect.terminal_output import cells, columns, headline, sentences
 from tutelage_cli.report import elements, formats, plots, styles
 from tutelage_cli.report.page import document
@@ -34,13 +36,13 @@ class Page(NamedTuple):
 
 def page(inspection: Inspection, args: Inspect) -> Page:
     """Draw the page."""
-    images, notes = _images(inspection, args)
+    images, files, notes = _images(inspection, args)
     labels = inspection.labels
     first = range(min(args.top, len(labels)))
     parts = {
         "distrusted": (
             "Most distrusted",
-            _most_distrusted(headline(inspection), labels, first, images),
+            _most_distrusted(headline(inspection), labels, first, images, files),
         ),
         "past": ("Over the run", _past(labels)),
         "suspects": ("Likely wrong", _flagged_table(inspection)),
@@ -52,35 +54,40 @@ def page(inspection: Inspection, args: Inspect) -> Page:
     return Page(document(title, f"Run: {where}", paragraphs, parts), notes)
 
 
-def _images(inspection: Inspection, args: Inspect) -> tuple[ImageSet | None, tuple[str, ...]]:
+def _images(
+    inspection: Inspection, args: Inspect
+) -> tuple[ImageSet | None, Sequence[Path], tuple[str, ...]]:
+    # with the file of each by id, where they are in files of their own
     if inspection.run is None:
-        return None, ()
+        return None, (), ()
     settings = inspection.run.settings
     if args.data is not None:
         settings = replace(settings, data=args.data)
     try:
         train = raw_examples(read_source(settings).splits.train)
-        return train if isinstance(train, ImageSet) else None, ()
+        if not isinstance(train, ImageSet):
+            return None, (), ()
+        return train, next(iter(files_of_images(settings)), ()), ()
     except UsageError as error:
-        return None, (f"No pictures: {error} Name where they are now with --data.",)
+        return None, (), (f"No pictures: {error} Name where they are now with --data.",)
 
 
-def _most_distrusted(title: str, labels: Labels, rows: range, images: ImageSet | None) -> str:
-    pictures = _gallery(labels, list(rows), images) if images is not None else ""
-    note = ""
+def _most_distrusted(
+    title: str, labels: Labels, rows: range, images: ImageSet | None, files: Sequence[Path]
+) -> str:
+    pictures = _gallery(labels, list(rows), images, files) if images is not None else ""
     if pictures:
         known = labels.true is not None
-        note = elements.paragraph(
-            "A dashed upper edge marks a wrong label." if known else "", style="note"
-        )
-        body = pictures + note
+        said = ["A dashed upper edge marks a wrong label."] if known else []
+        said += ["A picture opens its file."] if files else []
+        body = pictures + elements.paragraph(" ".join(said), style="note")
     else:
         listed = [cells(labels, row) for row in rows]
         body = elements.table(title, columns(labels), listed, style="examples")
     return elements.section(title, body, anchor="distrusted")
 
 
-def _gallery(labels: Labels, rows: list[int], images: ImageSet) -> str:
+def _gallery(labels: Labels, rows: list[int], images: ImageSet, files: Sequence[Path]) -> str:
     place = {name: n for n, name in enumerate(images.names())}
     figures = []
     for row in rows:
@@ -90,11 +97,12 @@ def _gallery(labels: Labels, rows: list[int], images: ImageSet) -> str:
         one = images.rows(torch.tensor([at]))
         if labels.contents is not None and fingerprints(one)[0] != labels.contents[row]:
             continue  # another picture has taken its name
-        figures.append(_figure(labels, row, one))
+        address = files[int(one.ids[0])].as_uri() if files else ""
+        figures.append(_figure(labels, row, one, address))
     return f'<div class="gallery">{"".join(figures)}</div>' if figures else ""
 
 
-def _figure(labels: Labels, row: int, one: ImageSet) -> str:
+def _figure(labels: Labels, row: int, one: ImageSet, address: str) -> str:
     pixels = one.images[0].permute(1, 2, 0).numpy()
     image = pixels[..., 0] if pixels.shape[2] != 3 else pixels
     facts = {"name": labels.names[row]}
@@ -109,7 +117,7 @@ def _figure(labels: Labels, row: int, one: ImageSet) -> str:
         facts["weight"] = formats.number(float(labels.weights[row]))
     facts["loss"] = formats.number(float(labels.losses[row]))
     alt = f"Training example {labels.names[row]}, labelled {labels.given[row]}"
-    return pictured(image, alt, facts, kind=kind)
+    return pictured(image, alt, facts, kind=kind, address=address)
 
 
 def _past(labels: Labels) -> str:

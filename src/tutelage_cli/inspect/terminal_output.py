@@ -50,7 +50,7 @@ def columns(labels: Labels) -> list[str]:
     names += ["True"] if labels.true is not None else []
     names += ["P(wrong)" if labels.wrong is not None else "Weight", "Loss"]
     names += [_span(labels)] if labels.epochs else []
-    names += ["Wrong?"] if labels.flagged is not None else []
+    names += ["Flagged"] if labels.flagged is not None else []
     return [*names, "By"] if labels.students.max() > 1 else names
 
 
@@ -61,12 +61,12 @@ def legend(labels: Labels) -> str:
             "P(wrong): probability that the label is wrong",
             "Loss: of the given label, nats",
         ]
-        parts += ["Wrong?: more probably than right"]
+        parts += ["Flagged: more probably wrong than right"]
         parts += ["By: of the seeds that have the label, those that hold it to be wrong"]
         return f"{'; '.join(parts if labels.students.max() > 1 else parts[:-1])}."
     parts = ["Weight: as the teacher weighs it at the end", "Loss: the student's, nats"]
     parts += ["Epochs: the loss as training met it then"] if labels.epochs else []
-    parts += ["Wrong?: likely, see below"] if labels.flagged is not None else []
+    parts += ["Flagged: likely wrong, see below"] if labels.flagged is not None else []
     parts += ["By: of the students trained on it, those that distrust it"]
     return f"{'; '.join(parts if labels.students.max() > 1 else parts[:-1])}."
 
@@ -105,11 +105,17 @@ def sentences(result: Inspection) -> Iterator[str]:
             f"that of all but {share} of {result.clean[0]:,} held-out examples{majority} "
             f"(limit: {limits})."
         )
+        most = result.max_fpr * total
         yield (
             f"Promise: where held-out labels are right and held-out examples like the others, "
             f"about {share} of the right labels are flagged, or fewer: "
-            f"{result.max_fpr * total:,.0f} if all of the {total:,} were right."
+            f"{most:,.0f} if all of the {total:,} were right."
         )
+        if result.flagged > most:
+            yield (
+                f"So of these {result.flagged:,} about {most:,.0f} or fewer are right, and "
+                f"{result.flagged - most:,.0f} or more wrong."
+            )
     if (q := result.quality) is not None and q.wrong:
         yield (
             f"Known: {q.wrong:,} labels are wrong. Of the flagged {_percent(q.precision)} are "
@@ -135,7 +141,10 @@ def _by_probability(labels: Labels) -> Iterator[str]:
         "right."
     )
     if count:
-        yield f"Of these {count:,} between {low:,} and {high:,} are wrong ({sure} probability)."
+        yield (
+            f"Of these {count:,} between {low:,} and {high:,} are wrong, and between "
+            f"{count - high:,} and {count - low:,} right ({sure} probability)."
+        )
     yield f"Of all {total:,} labels between {least:,} and {most:,} are wrong, likewise."
 
 

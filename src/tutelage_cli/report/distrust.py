@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float, Integer
 
 from tutelage_cli.report import formats
 from tutelage_cli.report.content import Examples
@@ -25,9 +26,20 @@ def summary(examples: Examples) -> str:
     )
 
 
+def least_trusted(
+    weights: Float[np.ndarray, "N"], losses: Float[np.ndarray, "N"]
+) -> Integer[np.ndarray, "N"]:
+    """Examples by weight, lowest first, as ``tutelage inspect --by weight`` orders them.
+
+    Of equal weights the one with the larger loss comes first; a weight that is not a number
+    comes before all.
+    """
+    return np.lexsort((-losses, np.where(np.isnan(weights), -np.inf, weights)))
+
+
 def rows(examples: Examples, classes: Sequence[str]) -> list[tuple[str, ...]]:
     """The ``SHOWN`` examples of lowest weight, under ``HEADER``; ties: higher loss first."""
-    least = np.lexsort((-examples.losses, examples.weights))[:SHOWN]
+    least = least_trusted(examples.weights, examples.losses)[:SHOWN]
     return [row(examples, i, classes) for i in least.tolist()]
 
 

@@ -55,10 +55,14 @@ def pictured(
     facts: Mapping[str, str],
     *,
     kind: str,
+    address: str = "",
 ) -> str:
-    """One picture above what is known of it."""
+    """One picture above what is known of it; it opens its address, where it has one."""
     listed = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    drawn = f'<img src="{data_uri(image)}" alt="{escape(alt)}">'
+    if address:
+        drawn = f'<a href="{escape(address)}" title="Open the file">{drawn}</a>'
     return (
-        f'<figure class="picture {kind}"><img src="{data_uri(image)}" alt="{escape(alt)}">'
+        f'<figure class="picture {kind}">{drawn}'
         f"<figcaption><dl>{listed}</dl></figcaption></figure>"
     )

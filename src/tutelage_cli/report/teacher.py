@@ -81,15 +81,25 @@ def _distrusted(content: RunContent, name: str, examples: Examples | None) -> st
     pictures = next((p for p in content.pictures if p.arm == name and p.items), None)
     if pictures is not None:
         known = any(picture.true is not None for picture in pictures.items)
-        note = "A dashed upper edge marks a wrong label." if known else ""
+        note = "A dashed upper edge marks a wrong label. " if known else ""
+        note += _same_order(content, name)
         return f"<h3>{TITLE}</h3>{gallery(pictures)}{elements.paragraph(note, style='note')}"
     sentences = next((s for s in content.sentences if s.arm == name and s.items), None)
     if sentences is not None:
-        return elements.table(TITLE, READ, [_read(s) for s in sentences.items], style="texts")
+        told = elements.table(TITLE, READ, [_read(s) for s in sentences.items], style="texts")
+        return told + elements.paragraph(_same_order(content, name), style="note")
     if examples is None:
         return ""
     rows = distrust.rows(examples, content.classes)
     return elements.table(TITLE, distrust.HEADER, rows, style="examples")
+
+
+def _same_order(content: RunContent, name: str) -> str:
+    seed = next(arm.seeds[0] for arm in content.arms if arm.name == name)
+    return (
+        f"In this order: tutelage inspect RUN --arm {name} --seed {seed} --by weight. Labels "
+        "that are likely wrong, by all seeds: tutelage inspect RUN."
+    )
 
 
 def _read(of: Sentence) -> tuple[str, ...]:

@@ -9,12 +9,15 @@ import tyro
 
 from tutelage.errors import UsageError, require_module
 from tutelage.validation.ranges import at_least_one
+from tutelage_cli.config.flags import ByFlag
 from tutelage_cli.config.settings_files import load_settings
 from tutelage_cli.terminal import Output
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.stored import stored_settings
 
 LOGGED_EVERY = 50
+LOG_EXTRAS = {"tensorboard": "train", "mlflow": "mlflow", "wandb": "wandb"}
+"""packages that log, and the extras that bring them"""
 TRAIN_HELP = """Train a taught student, an untaught one and controls, which use the same
 held-out labels without a teacher. Report which to take.
 
@@ -44,9 +47,10 @@ class Train:
     resume: Path | None = None
     """Resume the run in this folder with its own settings."""
 
-    log: Literal["tensorboard"] | None = None
-    """Write curves of student and teacher during training; view them with tensorboard
-    --logdir RUN. docs/logging.md describes each."""
+    log: Literal["tensorboard", "mlflow", "wandb"] | None = None
+    """Write curves of student and teacher during training. tensorboard: view them with
+    tensorboard --logdir RUN; mlflow: in RUN/mlflow, or where MLFLOW_TRACKING_URI says; wandb:
+    Weights & Biases. docs/logging.md describes each."""
 
     log_every: int | None = None
     """Student steps between two points of a curve; 50 if not given."""
@@ -70,11 +74,11 @@ def check_log(args: Train) -> None:
 
     Note: raises ``MissingExtraError`` where the log's package is not installed.
     """
-    at_least_one(args, "log_every")
+    at_least_one(ByFlag(args), "--log-every")
     if args.log_every is not None and args.log is None:
-        raise UsageError("log_every does nothing by itself: give --log tensorboard, too.")
+        raise UsageError("--log-every does nothing by itself: give --log tensorboard, too.")
     if args.log is not None:
-        require_module(args.log, "train")
+        require_module(args.log, LOG_EXTRAS[args.log])
 
 
 def resume_error(run: Path) -> str:

@@ -31,6 +31,7 @@ from tutelage.teachers import (
     InternalState,
     LearnedAugmentation,
     LossWeigher,
+    MarginLoss,
     MentorNetDD,
     MentorNetPD,
     OutOfFoldTargets,
@@ -74,15 +75,7 @@ def _require_images(data: Data, teacher: str) -> ImageSet:
 
 
 def _margin_loss(student: nn.Module, data: Data, settings: TrainSettings) -> nn.Module:
-    return InternalState(
-        student,
-        classes=len(data.classes),
-        label=False,
-        surface=("margin", "loss"),
-        hidden_layers=1,
-        width=32,
-        level=settings.level,
-    )
+    return MarginLoss(student, len(data.classes), level=settings.level)
 
 
 def _internal_state(student: nn.Module, data: Data, settings: TrainSettings) -> nn.Module:

@@ -6,6 +6,7 @@ import re
 import torch
 
 from tutelage.errors import UsageError
+from tutelage.training.tutor import Tutor
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import TAUGHT, build_tutor, device_of
@@ -23,11 +24,24 @@ from tutelage_cli.train.material import (
 )
 from tutelage_cli.train.names import CONTROLS, USED_BY
 from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.step_seconds import seconds_of_step
 from tutelage_cli.train.texts import kind, student_name
 
+FEWEST_TEACHER_STEPS = 50
+"""in a run; with fewer, a teacher has hardly left its start"""
 
-def check(settings: TrainSettings, notify: Notify = lambda _: None) -> Source:
+
+def check(
+    settings: TrainSettings,
+    notify: Notify = lambda _: None,
+    seconds: dict[str, float] | None = None,
+) -> Source:
     """Read the data and run a few steps of every arm, so that errors show at once.
+
+    Args:
+        settings: What is checked.
+        notify: Gets lines of progress.
+        seconds: Gets the seconds that a step of each arm took, if it is given.
 
     Note: raises ``UsageError`` where the settings do not fit the data or this machine.
     """
@@ -40,8 +54,25 @@ def check(settings: TrainSettings, notify: Notify = lambda _: None) -> Source:
     _check_controls(settings, material)
     for arm in settings.arms:
         if arm not in CONTROLS:  # these train the untaught student on as many examples
-            _check_arm(arm, settings, material, streams)
+            tutor = _check_arm(arm, settings, material, streams)
+            if line := few_teacher_steps(arm, tutor, len(streams.train) * settings.epochs):
+                notify(line)
+            if seconds is not None:
+                seconds[arm] = seconds_of_step(tutor, streams)
     return source
+
+
+def few_teacher_steps(arm: str, tutor: Tutor, steps: int) -> str:
+    """A line on a teacher that learns too seldom in a run to learn much; empty otherwise."""
+    if tutor.teacher_updater is None:
+        return ""
+    every = tutor.teacher_updater.every * tutor.teacher_updater.aggregate
+    if (taken := steps // every) >= FEWEST_TEACHER_STEPS:
+        return ""
+    return (
+        f"{arm} takes {taken} steps only in {steps} student steps, which is little to learn "
+        "from: give more --epochs, or a smaller --teacher-every or --batch-size."
+    )
 
 
 def fingerprint(source: Source) -> str:
@@ -62,7 +93,7 @@ def check_batch(settings: TrainSettings, material: Material) -> None:
     """Refuse a batch that the training set cannot fill."""
     if settings.batch_size > len(material.train):
         raise UsageError(
-            f"batch_size is {settings.batch_size}, but there are {len(material.train)} "
+            f"--batch-size is {settings.batch_size}, but there are {len(material.train)} "
             f"{kind(material.train)} to train on: give that or less."
         )
 
@@ -72,7 +103,7 @@ def check_device(settings: TrainSettings) -> None:
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", settings.device):
         raise UsageError(f"Unknown device '{settings.device}'. Allowed: cpu, cuda, auto.")
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
-        raise UsageError("device is cuda, but no GPU can be used here: give cpu or auto.")
+        raise UsageError("--device is cuda, but no GPU can be used here: give cpu or auto.")
 
 
 def _check_unroll_steps(settings: TrainSettings) -> None:
@@ -81,8 +112,8 @@ def _check_unroll_steps(settings: TrainSettings) -> None:
         every = settings.teacher_every or TAUGHT[arm].every
         if settings.unroll_steps > every:
             raise UsageError(
-                f"unroll_steps is {settings.unroll_steps}, but {arm} learns after every "
-                f"{every} student steps: give teacher_every {settings.unroll_steps} or more."
+                f"--unroll-steps is {settings.unroll_steps}, but {arm} learns after every "
+                f"{every} student steps: give --teacher-every {settings.unroll_steps} or more."
             )
 
 
@@ -96,19 +127,21 @@ def _check_controls(settings: TrainSettings, material: Material) -> None:
         )
 
 
-def _check_arm(arm: str, settings: TrainSettings, material: Material, streams: Streams) -> None:
+def _check_arm(
+    arm: str, settings: TrainSettings, material: Material, streams: Streams
+) -> Tutor:
     steps = len(streams.train) * settings.epochs
     try:
         tutor = build_tutor(arm, 0, material.train, settings, steps)
     except UsageError:
         raise
     except ValueError as error:  # the tutor's own: unroll_steps and teacher_every do not fit
-        raise UsageError(f"unroll_steps or teacher_every does not fit: {error}") from error
+        raise UsageError(f"--unroll-steps or --teacher-every does not fit: {error}") from error
     every = 1 if tutor.teacher_updater is None else tutor.teacher_updater.every
     if steps < every:
         raise UsageError(
             f"The run has {steps} student steps, but the teacher {arm} learns after every "
-            f"{every}: give teacher_every {steps} or less, or more epochs."
+            f"{every}: give --teacher-every {steps} or less, or more epochs."
         )
     # the last batch is the smallest, and a teacher step needs a held-out batch
     last = next(streams.train.epoch(0, len(streams.train) - 1))
@@ -119,6 +152,7 @@ def _check_arm(arm: str, settings: TrainSettings, material: Material, streams: S
         raise
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:  # torch's own
         raise UsageError(_error_message(arm, settings, material, error)) from error
+    return tutor
 
 
 def _error_message(
@@ -127,7 +161,7 @@ def _error_message(
     reason = " ".join(str(error).split())
     if "amplify rounding" in reason:
         return (
-            f"momentum is {settings.momentum:g}, too small for unroll_steps "
+            f"--momentum is {settings.momentum:g}, too small for --unroll-steps "
             f"{settings.unroll_steps}: {reason}"
         )
     if "more than 1 value per channel" in reason:
@@ -143,14 +177,14 @@ def _error_message(
     prefix = f"The commentary {settings.commentary} does not fit: " if stored else ""
     return (
         f"{prefix}{student_name(settings, material.train)} taught by {arm} cannot be trained "
-        f"on {shape} with batch_size {settings.batch_size} and {len(material.held_out)} "
+        f"on {shape} with --batch-size {settings.batch_size} and {len(material.held_out)} "
         f"held-out {kind(material.train)}: {reason}"
     )
 
 
 def _single_example_message(arm: str, settings: TrainSettings, material: Material) -> str:
     # batch normalisation in training mode needs two values per channel
-    flag = "held_out" if len(material.held_out) == 1 else "batch_size"
+    flag = "--held-out" if len(material.held_out) == 1 else "--batch-size"
     return (
         f"{student_name(settings, material.train)} taught by {arm} takes the mean of each "
         f"batch (batch normalisation), but {flag} 1 makes batches of one "

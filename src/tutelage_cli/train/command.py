@@ -42,7 +42,8 @@ def train(args: Train) -> bool:
     from tutelage_cli.train.study import run_study
     from tutelage_cli.train.terminal_output import print_summary
 
-    source = check_settings(settings, lambda line: say(console, line))
+    seconds: dict[str, float] = {}
+    source = check_settings(settings, lambda line: say(console, line), seconds)
     if settings.commentary is not None and (line := caution(read_card(settings.commentary))):
         say(console, line)
     facts = {"data": fingerprint(source), "notes": " ".join(source.splits.notes)}
@@ -51,7 +52,14 @@ def train(args: Train) -> bool:
     elif run_facts(run).get("data") != facts["data"]:
         raise UsageError(f"The data of the run {run} has changed since; start a new run.")
     try:
-        summary = run_study(run, settings, source, Display(console), args.logged_every)
+        summary = run_study(
+            run,
+            settings,
+            source,
+            Display(console, seconds),
+            args.logged_every,
+            args.log or "tensorboard",
+        )
     except KeyboardInterrupt:  # a second one, or one while the report is written
         summary = None
     except OSError as error:
@@ -59,7 +67,7 @@ def train(args: Train) -> bool:
         raise UsageError(write_error(error, error.filename or run, then)) from error
     if summary is None:
         command = _continue_command(args, run)
-        say(console, f"Stopped. Continue with: {command}")
+        say(args.output.notice(), f"Stopped. Continue with: {command}")
         return False
     print_summary(args.output.result(), run, summary)
     args.output.document({"run": str(run), **summary})

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,13 +12,17 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from tutelage_cli.terminal import Pace, clock, listed, say
+from tutelage_cli.terminal import clock, listed, roughly, say
+from tutelage_cli.train.step_seconds import Work
 from tutelage_cli.train.student_training import Job
+from tutelage_cli.train.time_left import TRUSTED, TimeLeft
 
 POLL_EVERY = 0.25
 """seconds between two reads of the students' folders"""
 REPORT_EVERY = 30.0
 """seconds between two lines in a pipe while no student finishes"""
+LONG = 180.0
+"""seconds from which a run is worth a shorter one first"""
 ROOM = 100
 """columns of a terminal that bars need"""
 
@@ -28,17 +33,25 @@ class Display:
     Args:
         console: A terminal shows a bar for each student in training and a line for each
             finished one; elsewhere a line is printed every ``REPORT_EVERY`` seconds.
+        seconds: Seconds of a measured step, by arm.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, seconds: Mapping[str, float] | None = None) -> None:
         self.console = console
+        self.seconds = seconds or {}
 
     @contextlib.contextmanager
-    def watching(self, jobs: Sequence[Job], steps: Mapping[Job, int]) -> Iterator[None]:
-        """Show progress until the block ends."""
+    def watching(self, stages: Sequence[Mapping[Job, Work]], workers: int) -> Iterator[None]:
+        """Show the plan, and progress until the block ends.
+
+        Args:
+            stages: The students and their work, in the order of training.
+            workers: Students trained at the same time.
+        """
         done = threading.Event()
         show = self._bars if self.console.is_terminal else self._lines
-        students = _StudentProgress({job: steps[job] for job in jobs})
+        students = _StudentProgress(stages, workers)
+        say(self.console, listed(students.started(), students.plan()))
         watcher = threading.Thread(target=show, args=(students, done), daemon=True)
         watcher.start()
         try:
@@ -76,7 +89,6 @@ class Display:
                     return
 
     def _lines(self, students: "_StudentProgress", done: threading.Event) -> None:
-        say(self.console, students.started())
         reported = time.monotonic()
         while True:
             last = done.wait(POLL_EVERY)
@@ -99,19 +111,25 @@ class Display:
 class _StudentProgress:
     """Steps done by each student."""
 
-    def __init__(self, steps: Mapping[Job, int]) -> None:
-        self.steps = steps
-        self.total = sum(steps.values())
-        self.steps_done = {job: _steps_done(job.folder, most) for job, most in steps.items()}
-        self._before = sum(self.steps_done.values())
+    def __init__(self, stages: Sequence[Mapping[Job, Work]], workers: int) -> None:
+        self.steps = {job: work.steps for stage in stages for job, work in stage.items()}
+        self.total = sum(self.steps.values())
+        self.workers = workers
         self._reported: set[Job] = set()
-        self._pace = Pace()
+        self._began = time.monotonic()
+        self._time_left = _time_left(stages, workers)
+        self._read()
 
-    def poll(self) -> list[Job]:
-        """Read how far all students are; returns those that have finished since."""
+    def _read(self) -> None:
         self.steps_done = {
             job: _steps_done(job.folder, most) for job, most in self.steps.items()
         }
+        shares = {job: done / self.steps[job] for job, done in self.steps_done.items()}
+        self._time_left.update(time.monotonic(), shares)
+
+    def poll(self) -> list[Job]:
+        """Read how far all students are; returns those that have finished since."""
+        self._read()
         finished = [
             j
             for j, n in self.steps_done.items()
@@ -126,14 +144,26 @@ class _StudentProgress:
         steps = f"{most:,} steps each" if least == most else f"{most:,} steps or fewer"
         return f"training {len(self.steps_done)} students of {steps}: {arms}"
 
+    def plan(self) -> str:
+        """How long that takes, and how a first run takes less."""
+        seconds = self._time_left.seconds()
+        if not seconds:  # not measured, or nothing is left
+            return ""
+        parts = [f"{self.workers} at a time, {roughly(seconds)}"]
+        seeds = len({job.seed for job in self.steps})
+        if seeds > 1 and seconds > LONG:
+            parts += [f"--seeds 1 for a first run of {roughly(seconds / seeds)}"]
+        return listed(*parts)
+
     def count(self) -> str:
         return f"{len(self._reported)} of {len(self.steps_done)} students"
 
     def progress(self) -> str:
         done = sum(self.steps_done.values())
         share = f"{100 * done // self.total}% of all steps"
-        left = self._pace.left(done - self._before, self.total - self._before)
-        return listed(share, f"{clock(self._pace.seconds)} so far", left)
+        seconds = self._time_left.seconds()
+        left = f"{roughly(seconds)} left" if seconds else ""
+        return listed(share, f"{clock(time.monotonic() - self._began)} so far", left)
 
     def running(self) -> str:
         running = [job for job, done in self.steps_done.items() if 0 < done < self.steps[job]]
@@ -142,6 +172,16 @@ class _StudentProgress:
 
     def finished(self, job: Job) -> str:
         return listed(f"trained {job.title}", figures(job))
+
+
+def _time_left(stages: Sequence[Mapping[Job, Work]], workers: int) -> TimeLeft:
+    # without measured seconds a step is as long as any other
+    measured = all(math.isfinite(work.seconds) for stage in stages for work in stage.values())
+    costs = [
+        {job: work.seconds if measured else float(work.steps) for job, work in stage.items()}
+        for stage in stages
+    ]
+    return TimeLeft(costs, workers, trust=TRUSTED if measured else 0.0)
 
 
 def figures(job: Job) -> str:

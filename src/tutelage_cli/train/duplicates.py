@@ -53,7 +53,7 @@ def without_copies(
     if len(lost) and where is not None:
         name = one_line(train.classes[int(lost[0])])
         raise UsageError(
-            f"held_out_from {where} holds a copy of every training example of class "
+            f"--held-out-from {where} holds a copy of every training example of class "
             f"'{name}', and held-out and test examples are not trained on: take some "
             "out of it."
         )

@@ -168,6 +168,8 @@ def write_result(
             classes=material.train.classes,
             metrics=tuple(result.items()),
             runs=1,
+            signal=str(tutor.teacher_updater.signal),
+            seeds=(streams.train.seed,),
         )
         if isinstance(streams.train, Batches):
             provenance = provenance._replace(
@@ -175,7 +177,7 @@ def write_result(
                 std=tuple(streams.train.std.tolist()),
                 sides=tuple(streams.train.images.images.shape[2:]),
             )
-        save_commentary(tutor.teacher, folder / "commentary", provenance)
+        save_commentary(tutor.teacher, folder / "commentary", provenance, overwrite=True)
     write_json(folder / "result.json", result)
 
 

@@ -63,7 +63,7 @@ def extractor(settings: TrainSettings, examples: ImageSet | TextSet) -> Extracto
     if isinstance(examples, TextSet):
         if (settings.student or BAG) == BAG:
             raise UsageError(
-                f"freeze is about pretrained students, but {BAG} has no weights: give "
+                f"--freeze is about pretrained students, but {BAG} has no weights: give "
                 "--student a folder of transformers."
             )
         network = sentence_vectors(Path(str(settings.student)).expanduser())

@@ -1,17 +1,21 @@
 """Held-out and test examples from a separate source with trusted labels."""
 
+import logging
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError, nearest, one_line
+from tutelage_cli.data.assemble import about_channels
 from tutelage_cli.data.classes import ClassLookup
 from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextParts, TextSet
 from tutelage_cli.train.parts import Parts
 from tutelage_cli.train.texts import Data
+
+_LOG = logging.getLogger(__name__)
 
 
 def align_classes(flag: str, source: str, parts: Parts, train: Data) -> Data:
@@ -35,11 +39,18 @@ def align_classes(flag: str, source: str, parts: Parts, train: Data) -> Data:
 def _fit_shape(examples: Data, train: Data, where: str) -> Data:
     if isinstance(examples, ImageSet) and isinstance(train, ImageSet):
         ours, theirs = (tuple(of.images.shape[1:]) for of in (examples, train))
+        if ours[1:] == theirs[1:] and ours[0] > theirs[0]:
+            raise UsageError(
+                f"{where} has images of {ours[0]} channels, {train.name} of {theirs[0]}: "
+                "convert one of the two, so that both are grey or both have colours."
+            )
         if ours[1:] != theirs[1:] or ours[0] > theirs[0]:
             raise UsageError(
                 f"{where} has images of shape {ours}, {train.name} of {theirs}: give images of "
                 "one shape, or --image-size N."
             )
+        if ours[0] < theirs[0]:
+            _LOG.warning(about_channels(where, ours[0], theirs[0]))
         return replace(
             examples, images=examples.images.expand(-1, theirs[0], -1, -1).contiguous()
         )

@@ -1,8 +1,9 @@
 """One student to train: its arm, seed and files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tutelage_cli.runner.trackers import LogName
 from tutelage_cli.train.settings import TrainSettings
 
 
@@ -16,9 +17,11 @@ class Job:
     seed: int
     settings: TrainSettings
     log_every: int = 0
-    """student steps between two logged to TensorBoard; 0: none"""
+    """student steps between two that are logged; 0: none"""
     fold: int | None = None
     """of a student of cross-fitting: the fold that it predicts"""
+    log: LogName = "tensorboard"
+    """where to log, if at all"""
 
     @property
     def title(self) -> str:
@@ -45,7 +48,7 @@ class Job:
 
     def with_arm(self, arm: str, fold: int | None = None) -> "Job":
         """Another student of the same run and seed."""
-        return Job(self.run, arm, self.seed, self.settings, self.log_every, fold)
+        return replace(self, arm=arm, fold=fold)
 
 
 def learning_rate(settings: TrainSettings, epoch: int) -> float:

@@ -95,17 +95,21 @@ def read_source(settings: TrainSettings, notify: Notify = lambda _: None) -> Sou
     if settings.test_from is not None:
         other = read_other_source(settings.test_from, settings, data_kind, reading)
         notes += _unused_test_note(settings.test_from, test)
-        test = align_classes("test_from", settings.test_from, other, train)
+        test = align_classes("--test-from", settings.test_from, other, train)
     if (where := settings.held_out_from) is not None:
         other = read_other_source(where, settings, data_kind, reading)
-        trusted = align_classes("held_out_from", where, other, train)
+        trusted = align_classes("--held-out-from", where, other, train)
     train, test, trusted = _with_tokens(settings, train, test, trusted)
     contents, more = contents_of(train, test, trusted, where)
     notes += (*missing_class_notes(train, given, trusted), *more)
     source = Source(_parts(train, test, notes), given, trusted, contents)
     if settings.freeze and not isinstance(train, FeatureSet):
         source = _frozen(source, settings, notify)
-    seed_material(source, settings, 0)
+    held_out = seed_material(source, settings, 0).held_out
+    if trusted is None:
+        more = missing_class_notes(train, None, held_out)
+        parts = source.splits
+        source = replace(source, splits=_parts(parts.train, parts.test, (*notes, *more)))
     return source
 
 

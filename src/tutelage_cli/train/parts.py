@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 
 from tutelage.errors import UsageError
 from tutelage.models.heads import HEADS, MLP
+from tutelage_cli.config.flags import flag
 from tutelage_cli.data.features.feature_set import FeatureParts
 from tutelage_cli.data.features.own_features import (
     holds_features,
@@ -67,8 +68,8 @@ def check_kind(settings: TrainSettings, kind: Kind) -> None:
                 else _kind_name(name)
             )
             raise UsageError(
-                f"{name} is about {about}, but {settings.data} holds {KIND_NAMES[kind]}: leave "
-                "it out."
+                f"{flag(name)} is about {about}, but {settings.data} holds {KIND_NAMES[kind]}: "
+                "leave it out."
             )
     if kind == "images":
         require_image_student(settings)

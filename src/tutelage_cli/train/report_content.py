@@ -21,6 +21,7 @@ from tutelage_cli.report import (
     Sentences,
     formats,
 )
+from tutelage_cli.report.distrust import least_trusted
 from tutelage_cli.runner.run_folder import run_facts
 from tutelage_cli.train.job_files import read_example_table, read_weight_history
 from tutelage_cli.train.material import Material
@@ -148,7 +149,7 @@ def _examples(arm: str, table: dict[str, np.ndarray]) -> Examples:
 def _sentences(arm: str, table: dict[str, np.ndarray], train: TextSet, most: int) -> Sentences:
     texts, names = train.shown(), train.classes
     items = []
-    for row in np.argsort(table["weight"], kind="stable")[:most].tolist():
+    for row in least_trusted(table["weight"], table["loss"])[:most].tolist():
         text = (
             texts[row]
             if len(texts[row]) <= MAX_CHARACTERS
@@ -163,7 +164,7 @@ def _sentences(arm: str, table: dict[str, np.ndarray], train: TextSet, most: int
 
 def _pictures(arm: str, table: dict[str, np.ndarray], train: ImageSet, most: int) -> Pictures:
     items, classes = [], train.classes
-    for row in np.argsort(table["weight"], kind="stable")[:most]:
+    for row in least_trusted(table["weight"], table["loss"])[:most]:
         pixels = train.images[int(row)].permute(1, 2, 0).numpy()
         true = classes[int(table["true"][row])] if "true" in table else None
         items.append(

@@ -14,6 +14,7 @@ from tutelage.validation.ranges import (
     require_above_zero,
     shares,
 )
+from tutelage_cli.config.flags import ByFlag, flag
 from tutelage_cli.train.controls.args import controls_of
 from tutelage_cli.train.names import ALL, TAUGHT_BY, USED_BY
 
@@ -211,12 +212,12 @@ class TrainSettings:
     def __post_init__(self) -> None:
         """Check what can be checked without the data."""
         if not self.teacher:
-            raise UsageError(f"teacher names none. Allowed: {', '.join(TAUGHT_BY)}.")
+            raise UsageError(f"--teacher names none. Allowed: {', '.join(TAUGHT_BY)}.")
         for name in self.teacher:
             if name not in TAUGHT_BY:
                 raise UsageError(f"Unknown teacher '{name}'. {nearest(name, TAUGHT_BY)}")
         if len(set(self.teacher)) < len(self.teacher):
-            raise UsageError(f"teacher names one twice: {' '.join(self.teacher)}.")
+            raise UsageError(f"--teacher names one twice: {' '.join(self.teacher)}.")
         controls_of(self.controls)
         _check_commentary(self)
         _check_labels(self)
@@ -227,8 +228,8 @@ class TrainSettings:
         every = self.unroll_steps if self.teacher_every is None else self.teacher_every
         if self.unroll_steps > every:
             raise UsageError(
-                f"unroll_steps is {self.unroll_steps}, but there are only {every} student "
-                "steps between two teacher steps: give teacher_every "
+                f"--unroll-steps is {self.unroll_steps}, but there are only {every} student "
+                "steps between two teacher steps: give --teacher-every "
                 f"{self.unroll_steps} or more."
             )
 
@@ -260,13 +261,14 @@ def _check_commentary(settings: TrainSettings) -> None:
     if settings.commentary is None:
         if settings.label_embedding != "keep":
             raise UsageError(
-                "label_embedding is about a stored commentary: give one, or leave this out."
+                "--label-embedding is about a stored commentary: give --commentary, too, or "
+                "leave it out."
             )
         return
     if settings.teacher != TrainSettings.teacher:
         raise UsageError(
-            f"A commentary teaches instead of {', '.join(settings.teacher)}: give commentary "
-            "or teacher, not both."
+            f"A commentary teaches instead of {', '.join(settings.teacher)}: give --commentary "
+            "or --teacher, not both."
         )
 
 
@@ -290,24 +292,27 @@ def needs_label_file(settings: TrainSettings) -> bool:
 def _check_weights(settings: TrainSettings) -> None:
     if settings.weights_from is None:
         if settings.default_weight is not None:
-            raise UsageError("default_weight is about weights_from: give that, too.")
+            raise UsageError("--default-weight is about --weights-from: give that, too.")
         return
     if settings.teacher != TrainSettings.teacher or settings.commentary is not None:
         raise UsageError(
-            "weights_from teaches instead of teacher and commentary: give one of the three."
+            "--weights-from teaches instead of --teacher and --commentary: give one of the "
+            "three."
         )
-    not_negative(settings, "default_weight")
+    not_negative(ByFlag(settings), "--default-weight")
 
 
 def _check_rates(settings: TrainSettings) -> None:
     rates = settings.choose_lr
     for lr in rates:
-        require_above_zero("every number of choose_lr", lr)
+        require_above_zero("every number of --choose-lr", lr)
     if len(rates) == 1 or len(set(rates)) < len(rates):
         listed = " ".join(f"{lr:g}" for lr in rates)
-        raise UsageError(f"choose_lr is {listed}; allowed: none, or two and more that differ.")
+        raise UsageError(
+            f"--choose-lr is {listed}; allowed: none, or two and more that differ."
+        )
     if rates and settings.lr != TrainSettings.lr:
-        raise UsageError("lr and choose_lr both give the learning rate: leave one away.")
+        raise UsageError("--lr and --choose-lr both give the learning rate: leave one away.")
 
 
 def _check_use(settings: TrainSettings) -> None:
@@ -316,16 +321,17 @@ def _check_use(settings: TrainSettings) -> None:
         if given and not set(teachers) & set(settings.taught):
             arms = ", ".join(("untaught", *settings.taught))
             raise UsageError(
-                f"{name} does nothing here, where students are {arms}: it is about "
-                f"{', '.join(teachers)}. Give such a teacher, or leave {name} out."
+                f"{flag(name)} does nothing here, where students are {arms}: it is about "
+                f"{', '.join(teachers)}. Give such a teacher, or leave {flag(name)} out."
             )
 
 
 def _check_numbers(settings: TrainSettings) -> None:
-    counts = ("held_out", "epochs", "batch_size", "teacher_every", "unroll_steps", "seeds")
-    at_least_one(settings, *counts, "limit", "jobs", "image_size", "max_length")
-    factor(settings, "imbalance")
-    not_negative(settings, "lr", "weight_decay", "teacher_lr")
+    given = ByFlag(settings)
+    at_least_one(given, "--held-out", "--epochs", "--batch-size", "--teacher-every", "--seeds")
+    at_least_one(given, "--unroll-steps", "--limit", "--jobs", "--image-size", "--max-length")
+    factor(given, "--imbalance")
+    not_negative(given, "--lr", "--weight-decay", "--teacher-lr")
     if not 0 < settings.momentum < 1:
-        raise UsageError(f"momentum must lie in (0, 1), got {settings.momentum:g}.")
-    shares(settings, "decay_at")
+        raise UsageError(f"--momentum must lie in (0, 1), got {settings.momentum:g}.")
+    shares(given, "--decay-at")

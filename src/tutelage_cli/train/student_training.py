@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tutelage.functional.portable_state import state_of
-from tutelage.logs import Reporter, TensorBoard
+from tutelage.logs import Reporter
 from tutelage.storage.atomic_files import atomic_path, write_atomically
 from tutelage.storage.checkpoint import (
     check_checksum,
@@ -20,6 +20,7 @@ from tutelage.storage.checkpoint import (
 )
 from tutelage.training.forward import Record
 from tutelage.training.tutor import Tutor
+from tutelage_cli.runner.trackers import open_log
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.controls.folds import TRIALS, write_out_of_fold, write_trial_result
 from tutelage_cli.train.controls.plans import plan_of
@@ -50,7 +51,7 @@ LOGGED_KEYS = (
     "weight_right",
     "weight_wrong",
 )
-"""entries of an epoch that TensorBoard gets"""
+"""entries of an epoch that are logged"""
 WEIGHT_KEYS = ("weight_right", "weight_wrong")
 HELD_OUT_KEY = "held_out_log_likelihood"
 
@@ -142,8 +143,9 @@ def _run_epochs(
 def _reporter(job: Job, tutor: Tutor) -> Reporter:
     if not job.log_every:
         return Reporter(tutor)
-    board = TensorBoard(job.folder / "tensorboard", from_step=tutor.steps + 1)
-    return Reporter(tutor, board, every=job.log_every)
+    step = tutor.steps + 1
+    log = open_log(job.log, job.folder, group=job.run, title=job.title, step=step)
+    return Reporter(tutor, log, every=job.log_every)
 
 
 def _epoch_numbers(entry: Mapping[str, float | int]) -> dict[str, float]:

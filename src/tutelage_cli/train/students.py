@@ -23,6 +23,7 @@ from tutelage.models.pretrained_images import (
     of_folder,
     of_timm,
     of_torchvision,
+    require_timm_model,
 )
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.images import ImageSet
@@ -30,6 +31,9 @@ from tutelage_cli.train.settings import TrainSettings
 
 TORCHVISION, TIMM = "torchvision:", "timm:"
 CODE = ".py:"
+DEFINE = (
+    "not a module: define a function of classes, channels and size that returns the student."
+)
 CNN, COLOURED = "cnn", "resnet8"
 """default students of grey and of colour images"""
 
@@ -49,20 +53,22 @@ def require_image_student(settings: TrainSettings) -> None:
             if has_weights
             else "needs --student: the network that they are of"
         )
-        raise UsageError(f"student_weights {file} {remedy}.")
+        raise UsageError(f"--student-weights {file} {remedy}.")
     if name is not None and CODE in name:
-        _code_path(name)
+        _load_function(name)
+    elif name is not None and name.startswith(TIMM):
+        require_timm_model(name.removeprefix(TIMM))
     if settings.freeze:
         if file is None and not has_weights and CODE not in (name or ""):
             raise UsageError(
-                f"freeze is about pretrained students, but {name or 'the default'} has no "
+                f"--freeze is about pretrained students, but {name or 'the default'} has no "
                 f"weights: give --student {LITE0}, a folder of transformers, FILE.py:FUNCTION, "
                 "or --student-weights."
             )
         if settings.augment not in (None, "none"):
             raise UsageError(
-                f"augment {settings.augment} does nothing to features that are computed once: "
-                "leave it or --freeze out."
+                f"--augment {settings.augment} does nothing to features that are computed "
+                "once: leave it or --freeze out."
             )
     if name is None or has_weights or name.startswith(TIMM) or CODE in name:
         return
@@ -131,15 +137,26 @@ def _code_path(name: str) -> tuple[Path, str]:
     file = Path(f"{path}.py").expanduser()
     if not file.is_file() or not function.isidentifier():
         raise UsageError(
-            f"student {name}: there is no file {file}; student takes FILE.py:FUNCTION."
+            f"--student {name}: there is no file {file}; --student takes FILE.py:FUNCTION."
             if not file.is_file()
-            else f"student {name} names no function; student takes FILE.py:FUNCTION."
+            else f"--student {name} names no function; --student takes FILE.py:FUNCTION."
         )
     return file, function
 
 
 def _load_code(name: str, sizes: Images) -> nn.Module:
     # the module that FILE.py:FUNCTION returns, called with classes, channels and size
+    build = _load_function(name)
+    try:
+        student = build(**sizes._asdict())
+    except Exception as error:
+        raise _failed(name, error) from error
+    if not isinstance(student, nn.Module):
+        raise UsageError(f"--student {name} gives {type(student).__name__}, {DEFINE}")
+    return student
+
+
+def _load_function(name: str) -> Callable[..., Any]:
     file, function = _code_path(name)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
@@ -147,17 +164,17 @@ def _load_code(name: str, sizes: Images) -> nn.Module:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-        build: Any = getattr(module, function, None)
-        student = build(**sizes._asdict()) if callable(build) else None
     except Exception as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(f"student {name} failed: {type(error).__name__}: {reason}") from error
-    if not isinstance(student, nn.Module):
-        raise UsageError(
-            f"{function} of {file} gives {type(student).__name__}, not a module: define "
-            f"def {function}(classes, channels, size) that returns the student."
-        )
-    return student
+        raise _failed(name, error) from error
+    build: Any = getattr(module, function, None)
+    if not callable(build):
+        raise UsageError(f"--student {name} is {type(build).__name__}, {DEFINE}")
+    return build
+
+
+def _failed(name: str, error: Exception) -> UsageError:
+    reason = " ".join(str(error).split())
+    return UsageError(f"--student {name} failed: {type(error).__name__}: {reason}")
 
 
 def _seeded(seed: int, build: Callable[[], nn.Module]) -> nn.Module:

@@ -1,41 +1,55 @@
 """A study: trains every arm with every seed, several at a time, and writes the report."""
 
-import contextlib
 import os
 import shutil
 import signal
-import threading
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import joblib
-import torch
 
+from tutelage.commentaries.commentary import rewrite_card
 from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
+from tutelage_cli.interrupts import handling
 from tutelage_cli.runner.run_folder import sweep
+from tutelage_cli.runner.trackers import LogName, prepare_log
 from tutelage_cli.runner.workers import keep_loaded
 from tutelage_cli.train.arms import device_of
-from tutelage_cli.train.controls.stages import steps_of, training_stages
+from tutelage_cli.train.controls.stages import training_stages
 from tutelage_cli.train.display import Display
-from tutelage_cli.train.material import Material, Source, open_streams, seed_material
+from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.step_seconds import expected_work
 from tutelage_cli.train.student_training import Job
+from tutelage_cli.train.verdict import gains_over_controls
 from tutelage_cli.train.worker import STOP, as_arrays, train_one
 
 
 def run_study(
-    run: Path, settings: TrainSettings, source: Source, display: Display, log_every: int = 0
+    run: Path,
+    settings: TrainSettings,
+    source: Source,
+    display: Display,
+    log_every: int = 0,
+    log: LogName = "tensorboard",
 ) -> dict[str, Any] | None:
     """Train all students, from their checkpoints if they have any, and write the report."""
     # workers of an earlier run in this process keep the working directory of that time
-    stages = training_stages(run.absolute(), settings, log_every)
-    jobs = [job for stage in stages for job in stage]
+    stages = training_stages(run.absolute(), settings, log_every, log)
     (run / STOP).unlink(missing_ok=True)
     sweep(run)
-    with _stopped_by_interrupt(run), display.watching(jobs, _steps(jobs, source, settings)):
-        done = _train_all(stages, source, settings)
+    if log_every:
+        prepare_log(log, run.absolute())
+
+    def request_stop(*_: object) -> None:
+        (run / STOP).touch()
+
+    workers = min(settings.jobs or _default_jobs(settings), max(map(len, stages)))
+    expected = expected_work(stages, source, settings, display.seconds)
+    with handling(request_stop), display.watching(expected, workers):
+        done = _train_all(stages, source, workers)
     (run / STOP).unlink(missing_ok=True)
     if not done:
         return None
@@ -48,23 +62,18 @@ def run_study(
     summary = summarise(run, settings, material)
     write_json(run / "summary.json", summary)
     write(run_content(run, settings, summary, material), run / "report.html")
-    _copy_commentary(run, settings)
+    _copy_commentary(run, settings, summary)
     return summary
 
 
-def _train_all(stages: list[list[Job]], source: Source, settings: TrainSettings) -> bool:
-    most = max(map(len, stages))
-    n_jobs = min(settings.jobs or _default_jobs(settings), most)
+def _train_all(stages: list[list[Job]], source: Source, n_jobs: int) -> bool:
     arrays = as_arrays(source)
     parallel = joblib.Parallel(n_jobs=n_jobs, initializer=keep_loaded)
     # Workers inherit the mask: an interrupt is for the run's own process.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with handling(signal.SIG_IGN):
         parallel.__enter__()
         if n_jobs > 1:
             parallel(joblib.delayed(int)() for _ in range(n_jobs))
-    finally:
-        signal.signal(signal.SIGINT, before)
     try:
         return all(
             all(parallel(joblib.delayed(train_one)(job, arrays) for job in stage))
@@ -78,35 +87,22 @@ def _default_jobs(settings: TrainSettings) -> int:
     return 1 if device_of(settings).type != "cpu" else os.cpu_count() or 1
 
 
-def _steps(jobs: list[Job], source: Source, settings: TrainSettings) -> dict[Job, int]:
-    material: Material = seed_material(source, settings, 0)
-    streams = open_streams(material, settings, 0, torch.device("cpu"))
-    length = len(streams.train)
-    return {job: steps_of(job, length) for job in jobs}
+def _copy_commentary(run: Path, settings: TrainSettings, summary: dict[str, Any]) -> None:
+    from tutelage_cli.train.report_content import command_line
 
-
-@contextlib.contextmanager
-def _stopped_by_interrupt(run: Path) -> Iterator[None]:
-    def request_stop(*_: object) -> None:
-        (run / STOP).touch()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, request_stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _copy_commentary(run: Path, settings: TrainSettings) -> None:
-    # the commentary of the first teacher that learns
-    taught = [Job(run, arm, 0, settings).folder / "commentary" for arm in settings.arms[1:]]
-    first = next((folder for folder in taught if folder.exists()), None)
+    # the commentary of the first teacher that learns, with the gains of its arm
+    taught = {
+        arm: Job(run, arm, 0, settings).folder / "commentary" for arm in settings.arms[1:]
+    }
+    arm, first = next((one for one in taught.items() if one[1].exists()), ("", None))
     if first is not None and not (run / "commentary").exists():
         fresh = run / ".commentary"
         shutil.rmtree(fresh, ignore_errors=True)
         with name_in_error(run / "commentary"):
             shutil.copytree(first, fresh)
+            gains = gains_over_controls(summary["arms"], arm)
+            where = f"the run that it was learnt in, number of seeds: {settings.seeds}"
+            named = replace(settings, data=summary["data"]["name"])
+            facts = {"gains": gains, "measured_on": where, "command": command_line(named)}
+            rewrite_card(fresh, facts)
             fresh.rename(run / "commentary")

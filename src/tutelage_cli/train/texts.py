@@ -33,7 +33,8 @@ def require_text_student(settings: TrainSettings) -> None:
         )
     if settings.student_weights is not None:
         raise UsageError(
-            "student_weights is about students of images; a folder of transformers has its own."
+            "--student-weights is about students of images; a folder of transformers has "
+            "its own."
         )
 
 
@@ -116,7 +117,7 @@ def _with_pretrained_tokenizer(
     tokenizer = tokenizer_in(path)
     model = text_classifier(str(path), classes=2).model.eval()
     refuse_other_tokens(path, model, len(tokenizer), "give a folder with its own tokenizer")
-    refuse_short(path, model, tokenizer, max_length, "give a smaller max_length")
+    refuse_short(path, model, tokenizer, max_length, "give a smaller --max-length")
     return _with_tokens(
         parts, lambda of: tokenised(of.sides, tokenizer, max_length).inputs, len(tokenizer)
     )

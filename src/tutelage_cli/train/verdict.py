@@ -42,6 +42,13 @@ def best_control(arms: Mapping[str, Results]) -> str:
     return max(controls, key=lambda name: _mean(arms[name]))
 
 
+def gains_over_controls(arms: Mapping[str, Results], taught: str) -> dict[str, float]:
+    """Mean test accuracy of an arm less that of each control, in percentage points."""
+    controls = [arm for arm in arms if arm == UNTAUGHT or arm in CONTROLS]
+    gains = (100 * (_mean(arms[taught]) - _mean(arms[arm])) for arm in controls)
+    return {arm: round(gain, 2) for arm, gain in zip(controls, gains, strict=True)}
+
+
 def verdict(arms: Mapping[str, Results]) -> list[str]:
     """The advice, and a comparison of each taught arm with the best control.
 

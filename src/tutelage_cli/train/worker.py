@@ -13,6 +13,7 @@ from torch import Tensor
 from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.text.text_set import TextParts, TextSet
+from tutelage_cli.interrupts import ENDING
 from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.student_training import Job, train_student
 from tutelage_cli.train.texts import Data
@@ -31,7 +32,8 @@ def train_one(job: Job, plain: dict[str, Any]) -> bool:
     parent = None
     if multiprocessing.parent_process() is not None:
         parent = os.getppid()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run's process handles it
+        for number in ENDING:  # the run's process handles them
+            signal.signal(number, signal.SIG_IGN)
 
     def stopped() -> bool:
         orphaned = parent is not None and os.getppid() != parent

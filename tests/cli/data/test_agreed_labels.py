@@ -171,7 +171,7 @@ def test_a_column_of_ids_is_recognised(tmp_path, name, monkeypatch):
     monkeypatch.chdir(tmp_path)
     labels, message = IDS[name]
     csv(tmp_path / "a", train=labels)
-    one_line(run("train", "a"), message, "is this an id?", "label_column")
+    one_line(run("train", "a"), message, "is this an id?", "--label-column")
 
 
 def test_many_classes_and_declared_ones_are_no_ids(tmp_path):

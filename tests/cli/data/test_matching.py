@@ -213,3 +213,39 @@ def test_weights_are_found_by_ids():
     file = table("w.csv", {"id": [0, 1, 1], "weight": [1, 2, 3]})
     with pytest.raises(UsageError, match="several rows of 1"):
         read_by_name(file, "weight")
+
+
+def test_rows_of_features_are_named_by_their_ids_and_matched_by_them():
+    np.save("x.npy", features())
+    column = {"id": [example + 1 for example in ORDER], "seen": [word(e) for e in ORDER]}
+    named = read_features(
+        "x.npy", label_column="seen", labels_from=table("y.csv", column)
+    ).train
+    assert named.names() == [f"id {row + 1}" for row in named.ids.tolist()]
+    ids = [f"{700 + example}" for example in range(len(features()))]
+    np.savez("x.npz", x=features(), y=[word(e) for e in range(len(ids))], id=ids)
+    named = read_features("x.npz").train
+    assert named.names() == [f"id {700 + row}" for row in named.ids.tolist()]
+    table("z.csv", {"id": ids[::-1], "seen": [word(int(n)) for n in ids[::-1]]})
+    labels = read_labels(Path("z.csv"), "seen", len(named), CLASSES, examples=Known.of(named))
+    assert [CLASSES[k] for k in labels.tolist()] == [
+        word(700 + row) for row in named.ids.tolist()
+    ]
+
+
+def test_ids_in_another_order_than_the_rows_are_those_that_count():
+    names = Known(range(3), ["id 2", "id 0", "id 1"], 3)
+    file = table("y.csv", {"id": [0, 1, 2], "seen": ["cat", "dog", "emu"]})
+    assert read_labels(file, "seen", 3, CLASSES, examples=names).tolist() == [2, 0, 1]
+    assert names.numbered
+
+
+def test_ids_that_tell_nothing_apart_name_no_row():
+    rows = len(features())
+    for ids in (["a"] * rows, ["", *map(str, range(1, rows))]):
+        np.savez("x.npz", x=features(), y=[word(e) for e in range(rows)], id=ids)
+        assert read_features("x.npz").train.names()[0].startswith("row ")
+    words = [f"patient {row}" for row in range(rows)]
+    np.savez("x.npz", x=features(), y=[word(e) for e in range(rows)], id=words)
+    train = read_features("x.npz").train
+    assert train.names() == [words[row] for row in train.ids.tolist()]

@@ -76,7 +76,7 @@ def test_dictionaries_bytes_and_paths_are_read(tmp_path):
 def test_unknown_columns_are_named(tmp_path):
     file = parquet(tmp_path / "train.parquet", ["a"])
     with pytest.raises(
-        UsageError, match=r"no column 'lable' \(label_column\). Did you mean 'label'"
+        UsageError, match=r"no column 'lable' \(--label-column\). Did you mean 'label'"
     ):
         read_parquet({"train": [file]}, image_column=None, label_column="lable")
     other = parquet(tmp_path / "other.parquet", ["a"], "pixels")

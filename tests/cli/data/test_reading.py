@@ -66,7 +66,7 @@ def test_broken_images_are_left_out_and_listed_and_the_others_keep_their_ids(
     if kind != "parquet":
         broken.write_bytes(broken.read_bytes()[:20])
     with pytest.raises(
-        UsageError, match=r"\b[79]\b.* cannot be read .*broken_images skip"
+        UsageError, match=r"\b[79]\b.* cannot be read .*--broken-images skip"
     ) as told:
         load(str(root))
     assert str(broken) in str(told.value)
@@ -132,7 +132,7 @@ def test_classes_that_differ_in_case_or_blanks_alone_are_told(tmp_path):
 
 def test_rows_without_a_label_are_left_out_on_request(tmp_path):
     root = table(tmp_path / "set", [0, "", "NaN", 1, 2, 0, 1, 2])
-    with pytest.raises(UsageError, match=r"no label in rows 3, 4 .*missing_labels skip"):
+    with pytest.raises(UsageError, match=r"no label in rows 3, 4 .*--missing-labels skip"):
         load(str(root))
     splits = load(str(root), reading=Reading(missing_labels="skip"))
     assert "no label in rows 3, 4 (the header is row 1): left out" in splits.notes[0]
@@ -174,12 +174,12 @@ def test_images_of_any_size_become_squares_about_their_centre_turned_upright(tmp
     exif = Image.Exif()
     exif[274] = 6  # stored lying on its side
     wide.save(root / "cat" / "5.png", exif=exif)
-    with pytest.raises(UsageError, match=r"4x12 \(width x height\); .*: image_size"):
+    with pytest.raises(UsageError, match=r"4x12 \(width x height\); .*: --image-size"):
         load(str(root))
     splits = load(str(root), reading=Reading(image_size=4))
     assert splits.train.images.shape[1:] == (1, 4, 4)
     assert by_name(splits)["cat/5.png"] == (200, "cat")
-    with pytest.raises(UsageError, match="image_size must be at least 1, got 0"):
+    with pytest.raises(UsageError, match="--image-size must be at least 1, got 0"):
         Reading(image_size=0)
 
 

@@ -162,9 +162,9 @@ def test_relative_paths_start_from_the_working_folder(monkeypatch, tmp_path):
 
 def test_columns_are_refused_where_there_are_none(tmp_path):
     class_folders(tmp_path)
-    with pytest.raises(UsageError, match=r"label_column is 'kind', but .* has no columns"):
+    with pytest.raises(UsageError, match=r"--label-column is 'kind', but .* has no columns"):
         load(str(tmp_path), label_column="kind")
-    with pytest.raises(UsageError, match="image_column is 'x', but mnist5k has no columns"):
+    with pytest.raises(UsageError, match="--image-column is 'x', but mnist5k has no columns"):
         load("mnist5k", image_column="x")
 
 

@@ -47,7 +47,7 @@ def test_wanted_columns_win_and_unknown_ones_are_named(tmp_path):
     file = table(tmp_path, "file,label,kind\na.png,cat,fine\n")
     assert read(file, label_column="kind").labels == ["fine"]
     with pytest.raises(
-        UsageError, match=r"no column 'kinds' \(label_column\). Did you mean 'kind'"
+        UsageError, match=r"no column 'kinds' \(--label-column\). Did you mean 'kind'"
     ):
         read(file, label_column="kinds")
     with pytest.raises(UsageError, match=r"Columns there: picture, label"):

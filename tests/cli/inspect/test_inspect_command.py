@@ -3,7 +3,10 @@
 import csv
 import json
 import random
+import re
 import shutil
+from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,6 +14,7 @@ import pytest
 
 from tests.hostile import changed_bytes
 from tests.trained import found, one_line, run, students
+from tutelage_cli.report.distrust import least_trusted
 
 
 def look(folder, *words):
@@ -134,7 +138,7 @@ def test_wrong_use_is_told(copy, tmp_path) -> None:
     one_line(run("inspect", copy, "--seed", "2"), "0 to 1")
     one_line(run("inspect", copy, "--top", "0"), "top", "at least 1")
     for share in ("0", "1", "nan", "-0.1"):
-        one_line(run("inspect", copy, f"--max-fpr={share}"), "max_fpr")
+        one_line(run("inspect", copy, f"--max-fpr={share}"), "--max-fpr")
     (tmp_path / "file").write_text("")
     one_line(run("inspect", copy, "--out", tmp_path / "file"), "file", "--out")
 
@@ -181,3 +185,37 @@ def test_a_look_changes_nothing_of_the_run(copy) -> None:
     look(copy)
     after = found(copy)
     assert {k: v for k, v in after.items() if not k.startswith("inspection")} == before
+
+
+def test_a_picture_opens_its_file(copy, animals) -> None:
+    told = look(copy, "--top", "2")
+    page = (copy / "inspection" / "index.html").read_text(encoding="utf-8")
+    addresses = re.findall(r'<a href="(file:[^"]+)"[^>]*><img', page)
+    files = [Path(unquote(address.removeprefix("file://"))) for address in addresses]
+    assert files == [animals / of["name"] for of in told["examples"]]
+    assert all(file.is_file() for file in files)
+
+
+def test_the_report_has_the_order_of_the_inspection(copy) -> None:
+    words = ("--arm", "margin-loss", "--seed", "0", "--by", "weight")
+    told = look(copy, *words, "--top", "24")
+    table = pq.read_table(copy / "students" / "margin-loss-seed0" / "examples.parquet")
+    names = dict(zip(table["id"].to_pylist(), table["name"].to_pylist(), strict=True))
+    report = (copy / "report.html").read_text(encoding="utf-8")
+    shown = re.findall(r'alt="Training example (\d+), labelled', report)
+    assert [names[int(number)] for number in shown] == [of["name"] for of in told["examples"]]
+    assert f"tutelage inspect RUN {' '.join(words)}" in report
+    weights = np.array([0.5, np.nan, 0.0, 0.0, 0.5])
+    assert least_trusted(weights, np.array([1.0, 0, 1, 2, 3])).tolist() == [1, 3, 2, 4, 0]
+
+
+def test_what_is_flagged_says_how_many_are_right_and_wrong(copy) -> None:
+    answer = run("inspect", copy, "--by", "loss", "--max-fpr", "0.08", "--seed", "0")
+    told = look(copy, "--by", "loss", "--max-fpr", "0.08", "--seed", "0")
+    text = " ".join(answer.out.split())
+    assert "Flagged: likely wrong" in text
+    most = 0.08 * told["labels"]
+    said = f"So of these {told['likely_wrong']} about {most:.0f} or fewer are right"
+    assert (said in text) == (told["likely_wrong"] > most)
+    assert told["flagged_right_between"] is None
+    assert told["fix"] is None

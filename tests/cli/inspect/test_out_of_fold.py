@@ -96,7 +96,7 @@ def test_seeds_are_put_together_and_all_files_say_so(folded, tmp_path) -> None:
     answer = run("inspect", folded, "--top", "4", "--out", tmp_path / "out")
     assert answer.code == 0, answer
     text = " ".join(answer.out.split())
-    for part in ("P(wrong)", "more probably wrong than right", "are wrong (90% probability)"):
+    for part in ("P(wrong)", "more probably wrong than right", "right (90% probability)"):
         assert part in text
     told = look(folded, "--out", tmp_path / "out", "--top", "1000")
     parts = [by_hand(folded, seed) for seed in (0, 1)]

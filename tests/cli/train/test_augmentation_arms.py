@@ -126,8 +126,8 @@ def test_the_learned_policy_alternates_at_the_paper_s_rate():
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--teacher", "rand-augment", "--teacher-lr", "1"], ["teacher_lr", OLA]),
-        (["--teacher", OLA, "--unroll-steps", "1"], ["unroll_steps does nothing"]),
+        (["--teacher", "rand-augment", "--teacher-lr", "1"], ["--teacher-lr", OLA]),
+        (["--teacher", OLA, "--unroll-steps", "1"], ["--unroll-steps does nothing"]),
         (["--teacher", OLA, "--metric", "expected-accuracy"], ["metric does nothing"]),
         (["--teacher", "randaugment"], ["Did you mean 'rand-augment'"]),
     ],

@@ -94,6 +94,16 @@ def test_labels_of_a_file_and_trusted_images_that_lack_a_class_are_told(tmp_path
     assert "No held-out example is of class c." in notes
 
 
+def test_held_out_examples_of_the_training_set_that_lack_a_class_are_told(tmp_path) -> None:
+    data = folder(tmp_path / "set", a=6, b=6, c=6)
+    lacking = [
+        [note for note in read_source(settings).splits.notes if "held-out example" in note]
+        for settings in (TrainSettings(str(data), held_out=n) for n in (1, 2, 3))
+    ]
+    assert lacking[0][0].startswith("No held-out example is of class ")
+    assert [len(notes) for notes in lacking] == [1, 1, 0]
+
+
 def test_trusted_tables_speak_of_the_classes_that_train_names(tmp_path) -> None:
     parts = (("train", ["1", "2", "n/a", "1"]), ("checked", ["2", "1", "2", "1"]))
     for seed, (name, labels) in enumerate(parts):

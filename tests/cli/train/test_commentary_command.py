@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.trained import content, one_line, pictures, run, same
-from tutelage.commentaries import load_commentary
+from tutelage.commentaries import load_commentary, read_card
 from tutelage.models import build_student
 from tutelage_cli.commentary import algorithms
 from tutelage_cli.commentary.learn import command_line
@@ -114,11 +114,11 @@ def test_a_seed_gives_the_same_commentary_and_another_seed_another(pets):
 WRONG = {
     "teacher": (["--teacher", "blend"], ["'blend'", "Did you mean 'blending'?"]),
     "rounds": (["--rounds", 0], ["rounds", "at least 1"]),
-    "rate": (["--teacher-lr", -1], ["teacher_lr", "above 0"]),
+    "rate": (["--teacher-lr", -1], ["--teacher-lr", "above 0"]),
     "a level of other weights": (["--level", "centred"], ["level", "curriculum"]),
     "sigma without masks": (["--sigma", 3], ["sigma", "curriculum"]),
     "student": (["--student", "rezn20"], ["'rezn20'", "resnet20"]),
-    "batch": (["--batch-size", 400], ["batch_size", "400"]),
+    "batch": (["--batch-size", 400], ["--batch-size", "400"]),
     "held out": (["--held-out", 400], ["--held-out 400", "48"]),
     "noise": (["--noise", "flip9:1"], ["flip9"]),
     "device": (["--device", "tpu"], ["'tpu'", "cuda"]),
@@ -138,6 +138,55 @@ def test_wrong_use_of_learn_is_told_in_one_line_and_leaves_nothing(pets, tmp_pat
 def test_a_commentary_that_is_there_is_not_replaced(pets):
     learnt(pets, "it", "--teacher", "loss")
     one_line(run("commentary", "learn", pets, *SHORT, "--out", "it"), "it exists", "--out")
+    learnt(pets, "it", "--teacher", "blending", "--overwrite")
+    assert read_card(Path("it"))["teacher"] == "Blending"
+    Path("other").mkdir()
+    Path("other/mine").touch()
+    words = ("commentary", "learn", pets, *SHORT, "--out", "other", "--overwrite")
+    one_line(run(*words), "other holds something that is not a commentary")
+    assert [path.name for path in Path("other").iterdir()] == ["mine"]
+
+
+def test_the_card_records_the_gain_beside_the_controls_of_a_run(pets):
+    learnt(pets, "it", "--teacher", "loss")
+    answer = run("commentary", "card", "it")
+    assert answer.code == 0, answer
+    assert "Not recorded: gain in test accuracy." in answer.out
+    words = ["--epochs", 1, "--seeds", 2, "--held-out", 9, "--batch-size", 8, "--jobs", 1]
+    words += ["--controls", "early-stopped", "--out", "run"]
+    assert run("train", pets, "--commentary", "it", *words).code == 0
+    answer = run("commentary", "card", "it", "--run", "run", "--student", "a student")
+    assert answer.code == 0, answer
+    assert "The card says all that others need." in answer.out
+    arms = content(Path("run/summary.json"))["arms"]
+    mean = {arm: sum(of["test_accuracy"] for of in arms[arm]) / 2 for arm in arms}
+    gains = read_card(Path("it"))["learnt_on"]["gains"]
+    assert gains.keys() == {"untaught", "early-stopped"}
+    for arm, gain in gains.items():
+        assert gain == pytest.approx(100 * (mean["commentary"] - mean[arm]), abs=0.01)
+    readme = Path("it/README.md").read_text(encoding="utf-8")
+    assert "| Student | a student |" in readme
+    assert "number of seeds: 2" in readme
+    answer = run("commentary", "show", "it")
+    assert "gain in test accuracy: " in answer.out
+    one_line(run("commentary", "card", "it", "--run", "nowhere"), "nowhere")
+    learnt(pets, "other", "--teacher", "loss")
+    one_line(run("commentary", "card", "other", "--run", "run"), "no run with", "--commentary")
+
+
+def test_the_commentary_of_a_run_says_what_it_gained_there(pets):
+    words = ["--epochs", 1, "--seeds", 1, "--held-out", 9, "--batch-size", 8, "--jobs", 1]
+    words += ["--controls", "none", "--teacher", "margin-loss", "--out", "run"]
+    assert run("train", pets, *words).code == 0
+    came = read_card(Path("run/commentary"))["learnt_on"]
+    arms = content(Path("run/summary.json"))["arms"]
+    gain = arms["margin-loss"][0]["test_accuracy"] - arms["untaught"][0]["test_accuracy"]
+    assert came["gains"] == {"untaught": pytest.approx(100 * gain, abs=0.01)}
+    assert came["seeds"] == [0]
+    assert came["signal"].startswith("Reversible(")
+    readme = Path("run/commentary/README.md").read_text(encoding="utf-8")
+    assert "not recorded" not in readme.lower()
+    assert "Caution: learnt along one run" in readme
 
 
 def test_images_that_do_not_fit_are_told(pets, tmp_path):

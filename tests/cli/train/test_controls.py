@@ -681,10 +681,10 @@ def test_every_arm_of_a_seed_gets_the_rate_that_the_checked_examples_choose(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--choose-lr", "0.1"], "choose_lr is 0.1; allowed: none, or two and more"),
-        (["--choose-lr", "0.1", "0.1"], "choose_lr is 0.1 0.1; allowed"),
-        (["--choose-lr", "0.1", "0"], "every number of choose_lr must be above 0"),
-        (["--choose-lr", "0.1", "0.2", "--lr", "0.3"], "lr and choose_lr both give"),
+        (["--choose-lr", "0.1"], "--choose-lr is 0.1; allowed: none, or two and more"),
+        (["--choose-lr", "0.1", "0.1"], "--choose-lr is 0.1 0.1; allowed"),
+        (["--choose-lr", "0.1", "0"], "every number of --choose-lr must be above 0"),
+        (["--choose-lr", "0.1", "0.2", "--lr", "0.3"], "--lr and --choose-lr both give"),
     ],
 )
 def test_rates_that_cannot_be_chosen_from_are_refused(pets, tmp_path, flags, message) -> None:

@@ -145,11 +145,11 @@ def test_a_commentary_and_weights_of_a_table_are_used_again_and_inspected():
     [
         (["--student", "resnet20"], "Unknown student 'resnet20' of feature vectors."),
         (["--augment", "crop"], "augment is about images, but"),
-        (["--max-length", "9"], "max_length is about texts, but"),
+        (["--max-length", "9"], "--max-length is about texts, but"),
         (["--freeze"], "freeze is about pretrained students, but"),
         (["--teacher", "curriculum"], "has features"),
         (["--noise", "human:worst"], "human"),
-        (["--label-column", "what"], "no column 'what' (label_column)"),
+        (["--label-column", "what"], "no column 'what' (--label-column)"),
     ],
 )
 def test_what_does_not_go_with_features_is_one_line(file, flags, message):
@@ -231,9 +231,9 @@ def test_one_held_out_row_under_batch_normalisation_is_one_line():
     alone = ["--batch-size", "8", "--controls", "none", "--seeds", "1", "--epochs", "1"]
     for teacher in ("margin-loss", "reweight"):
         answer = run("train", "both.npz", *alone, "--held-out", "1", "--teacher", teacher)
-        one_line(answer, "mlp", teacher, "held_out 1", "held_out 2 or more", "linear")
+        one_line(answer, "mlp", teacher, "--held-out 1", "--held-out 2 or more", "linear")
     answer = run("train", "both.npz", *QUICK, "--batch-size", "1")
-    one_line(answer, "batch_size 1", "batch_size 2 or more")
+    one_line(answer, "--batch-size 1", "--batch-size 2 or more")
 
 
 class Trap:
@@ -311,7 +311,7 @@ def test_what_is_missing_in_files_is_one_line():
     Path("odd.npz").write_bytes(b"nothing")
     one_line(run("train", "odd.npz", *QUICK), "cannot be read as")
     np.savez("odd.npz", features=np.ones((4, 2)))
-    one_line(run("train", "odd.npz", *QUICK), "none of the columns label", "label_column")
+    one_line(run("train", "odd.npz", *QUICK), "none of the columns label", "--label-column")
     np.savez("odd.npz", features=np.ones((4, 2)), labels=np.arange(3))
     one_line(run("train", "odd.npz", *QUICK), "3 values, but there are 4 rows")
     np.savez("odd.npz", features=np.ones((4, 2)), labels=np.full(4, None))
@@ -322,7 +322,7 @@ def test_what_is_missing_in_files_is_one_line():
     table = pa.table({"features": [[1.0], None], "label": ["a", "b"]})
     pq.write_table(table, "odd.parquet")
     one_line(run("train", "odd.parquet", *QUICK), "no vector of 1 numbers in row 3")
-    one_line(run("train", "y.csv", "--feature-column", "z", *QUICK), "feature_column is 'z'")
+    one_line(run("train", "y.csv", "--feature-column", "z", *QUICK), "--feature-column is 'z'")
 
 
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])

@@ -4,12 +4,13 @@ import sys
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import ClassVar
 
 import pytest
 
 from tests.trained import QUICK, lines, one_line, pictures, run, students, unchecked
+from tutelage_cli.runner import trackers
 from tutelage_cli.train import student_training, study
 from tutelage_cli.train.check import check
 from tutelage_cli.train.material import seed_material
@@ -28,7 +29,7 @@ def board(monkeypatch) -> list["Board"]:
     module = ModuleType("tensorboard")
     module.__spec__ = ModuleSpec("tensorboard", None)
     monkeypatch.setitem(sys.modules, "tensorboard", module)
-    monkeypatch.setattr(student_training, "TensorBoard", Board)
+    monkeypatch.setattr(trackers, "TensorBoard", Board)
     Board.opened.clear()
     return Board.opened
 
@@ -100,7 +101,7 @@ def test_a_stopped_run_says_how_to_go_on_with_its_curves(tmp_path, board, monkey
 
 def test_without_a_flag_nothing_is_logged(tmp_path, board, monkeypatch):
     seen = []
-    monkeypatch.setattr(study, "run_study", lambda *given: seen.append(given[-1]))
+    monkeypatch.setattr(study, "run_study", lambda *given: seen.append(given[-2]))
     pets = pictures(tmp_path / "pets")
     for flags, every in (([], 0), (["--log", "tensorboard"], 50)):
         out = tmp_path / f"run{every}"
@@ -113,17 +114,98 @@ def test_without_a_flag_nothing_is_logged(tmp_path, board, monkeypatch):
     ("flags", "parts"),
     [
         (["--log", "tensorboard"], ["tensorboard is not installed", "tutelage[train]"]),
-        (["--log", "tensorboard", "--log-every", 0], ["log_every", "at least 1", "got 0"]),
-        (["--log-every", 5], ["log_every does nothing", "--log tensorboard"]),
+        (["--log", "mlflow"], ["mlflow is not installed", "tutelage[mlflow]"]),
+        (["--log", "wandb"], ["wandb is not installed", "tutelage[wandb]"]),
+        (["--log", "tensorboard", "--log-every", 0], ["--log-every", "at least 1", "got 0"]),
+        (["--log-every", 5], ["--log-every does nothing", "--log tensorboard"]),
     ],
 )
 def test_curves_that_cannot_be_written_are_told_in_one_line(
     tmp_path, monkeypatch, flags, parts
 ):
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    for module in ("tensorboard", "mlflow", "wandb"):
+        monkeypatch.setitem(sys.modules, module, None)
     pets = pictures(tmp_path / "pets")
     one_line(run("train", pets, *QUICK, *flags, "--out", tmp_path / "run"), *parts)
     assert not (tmp_path / "run").exists()
+
+
+class WandB(ModuleType):
+    """Keeps what Weights & Biases would get."""
+
+    class Error(Exception):
+        """What it raises."""
+
+    def __init__(self) -> None:
+        super().__init__("wandb")
+        self.__spec__ = ModuleSpec("wandb", None)
+        self.runs: list[SimpleNamespace] = []
+        self.fault: Exception | None = None
+
+    def init(self, **given: object) -> SimpleNamespace:
+        """A run."""
+        if self.fault is not None:
+            raise self.fault
+        numbers: dict[int, dict[str, float]] = {}
+        run_ = SimpleNamespace(
+            **given | {"id": given["id"] or f"run{len(self.runs)}"},
+            numbers=numbers,
+            log=lambda found, step: numbers.setdefault(step, {}).update(found),
+            finished=False,
+        )
+        run_.finish = lambda: setattr(run_, "finished", True)
+        self.runs.append(run_)
+        return run_
+
+
+@pytest.fixture
+def wandb(monkeypatch) -> WandB:
+    """In place of the installed one."""
+    module = WandB()
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    return module
+
+
+def test_every_student_is_a_run_of_wandb(tmp_path, wandb):
+    pets, out = pictures(tmp_path / "pets"), tmp_path / "run"
+    flags = ["--teacher", "margin-loss", "--log", "wandb", "--log-every", 5, "--out", out]
+    assert run("train", pets, *QUICK, *flags).code == 0
+    assert [r.name for r in wandb.runs] == ["untaught, seed 0", "margin-loss, seed 0"]
+    for number, one in enumerate(wandb.runs):
+        assert (one.group, one.project, one.finished) == ("run", "tutelage", True)
+        assert list(one.numbers) == [5, 10]
+        assert {"student/loss", "epoch/test_accuracy"} <= set(one.numbers[10])
+        file = next((out / "students").glob(f"{one.name.split(',')[0]}*")) / "wandb-run"
+        assert file.read_text() == f"run{number}"
+    (out / "students" / "margin-loss-seed0" / "result.json").unlink()
+    assert run("train", "--resume", out, "--log", "wandb").code == 0
+    assert wandb.runs[-1].id == "run1"
+
+
+def test_what_wandb_refuses_is_told_in_one_line(tmp_path, wandb):
+    wandb.fault = wandb.Error("No API key configured.\nUse `wandb login` to log in.")
+    flags = ["--log", "wandb", "--out", tmp_path / "run"]
+    answer = run("train", pictures(tmp_path / "pets"), *QUICK, *flags)
+    one_line(answer, "--log wandb", "No API key", "WANDB_MODE=offline")
+
+
+def test_every_student_is_a_run_of_mlflow(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.delenv(trackers.STORE, raising=False)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    pets, out = pictures(tmp_path / "pets"), tmp_path / "run"
+    flags = ["--teacher", "margin-loss", "--log", "mlflow", "--log-every", 5, "--out", out]
+    assert run("train", pets, *QUICK, *flags).code == 0
+    client = mlflow.MlflowClient(tracking_uri=(out / "mlflow").as_uri())
+    (student,) = (
+        of
+        for of in client.search_runs([client.get_experiment_by_name("run").experiment_id])
+        if of.info.run_name == "margin-loss, seed 0"
+    )
+    points = client.get_metric_history(student.info.run_id, "epoch/test_accuracy")
+    entries = lines(out / "students" / "margin-loss-seed0")
+    assert [point.step for point in points] == [entry["step"] for entry in entries]
+    assert [point.value for point in points] == [entry["test_accuracy"] for entry in entries]
 
 
 def test_an_unknown_log_is_refused(tmp_path):

@@ -76,9 +76,9 @@ def test_a_table_with_windows_paths_gaps_and_marks_is_trained_on(tmp_path, caplo
     rows = [f"{str(f).replace('/', chr(92))},{y}" for f, y in zip(files, labels, strict=True)]
     (tmp_path / "labels.csv").write_text("file,label\n" + "\n".join(rows) + "\n")
     first = ["train", "labels.csv", *QUICK, *TRAIN, "--out", "run"]
-    one_line(run(*first), "no label in row 5", "missing_labels skip")
+    one_line(run(*first), "no label in row 5", "--missing-labels skip")
     first += ["--missing-labels", "skip"]
-    one_line(run(*first), "row 42", "label 255", "ignore_labels")
+    one_line(run(*first), "row 42", "label 255", "--ignore-labels")
     answer = run(*first, "--ignore-labels", "255", "-1")
     assert answer.code == 0, answer
     assert "no label in rows 5, 42, 43" in caplog.text
@@ -118,10 +118,10 @@ def test_the_weights_of_a_run_are_used_again_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--default-weight", "1"], "default_weight is about weights_from"),
+        (["--default-weight", "1"], "--default-weight is about --weights-from"),
         (["--weights-from", "w.csv", "--teacher", "loss"], "give one of the three"),
         (["--weights-from", "nowhere.csv"], "there is no table"),
-        (["--image-size", "0"], "image_size must be at least 1"),
+        (["--image-size", "0"], "--image-size must be at least 1"),
     ],
 )
 def test_what_makes_no_sense_is_told(tmp_path, flags, message):

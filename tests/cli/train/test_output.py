@@ -10,9 +10,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.trained import QUICK, content, run
 from tutelage_cli.commentary.display import Rounds
-from tutelage_cli.terminal import Pace, clock, listed
+from tutelage_cli.terminal import Pace, clock, listed, roughly
+from tutelage_cli.train import study
 from tutelage_cli.train.display import Display, figures
 from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.step_seconds import Work
 from tutelage_cli.train.student_training import Job
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
@@ -83,6 +85,44 @@ def test_how_long_still_is_told_once_something_is_done(monkeypatch) -> None:
     assert listed("a", "", "b") == "a; b"
 
 
+def test_a_run_begins_with_its_plan(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tutelage_cli.train.display.POLL_EVERY", 0.01)
+    jobs = [Job(tmp_path, "untaught", seed, TrainSettings(seeds=3)) for seed in range(3)]
+    plans = {
+        400.0: "3 students of 2,000 steps each: untaught; 2 at a time, about 13 min; "
+        "--seeds 1 for a first run of about 4 min",
+        20.0: "3 students of 2,000 steps each: untaught; 2 at a time, about 40 s",
+        float("nan"): "3 students of 2,000 steps each: untaught",
+    }
+    for seconds, plan in plans.items():
+        with (tmp_path / "out").open("w", encoding="utf-8") as file:
+            console = Console(file=file, width=80)
+            with Display(console).watching([dict.fromkeys(jobs, Work(2000, seconds))], 2):
+                pass
+        assert (tmp_path / "out").read_text(encoding="utf-8") == f"training {plan}\n"
+    assert [roughly(s) for s in (0.2, 89, 91, 5399, 5400)] == [
+        "about 1 s",
+        "about 89 s",
+        "about 2 min",
+        "about 90 min",
+        "about 1.5 h",
+    ]
+
+
+def test_a_teacher_with_few_steps_is_told_of_once(pets, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(study, "run_study", lambda *_: None)  # stopped
+    words = ["--teacher", "margin-loss", "focal", "--out", "run"]
+    answer = run("train", pets, *QUICK, *words)
+    said = [line for line in answer.out.splitlines() if "--teacher-every" in line]
+    assert said == [
+        "margin-loss takes 2 steps only in 10 student steps, which is little to learn from: "
+        "give more --epochs, or a smaller --teacher-every or --batch-size."
+    ]
+    enough = run("train", pets, *QUICK, *words[:-1], "other", "--epochs", "50")
+    assert "little to learn" not in enough.out
+
+
 def test_a_damaged_line_of_figures_is_left_out(copy) -> None:
     settings = TrainSettings(epochs=2)
     job = Job(copy, "margin-loss", 0, settings)
@@ -100,7 +140,7 @@ def test_a_terminal_is_told_of_every_student_and_left_as_it_was(copy, tmp_path) 
     file = (tmp_path / "tty").open("w", encoding="utf-8")
     console = Console(file=file, force_terminal=True, width=80)
     jobs = [Job(copy, arm, 0, TrainSettings(epochs=2)) for arm in ("untaught", "margin-loss")]
-    with Display(console).watching(jobs, dict.fromkeys(jobs, 10)):
+    with Display(console).watching([dict.fromkeys(jobs, Work(10, 1.0))], 2):
         pass
     file.close()
     text = (tmp_path / "tty").read_text(encoding="utf-8")
@@ -136,7 +176,7 @@ def test_a_commentary_and_the_names_are_told_as_json(pets, tmp_path) -> None:
     assert found["commentary"] == str(out)
     assert len(found["held_out_loss"]) == found["rounds"] == 2
     assert "round 2 of 2" in told.err
-    curves = EventAccumulator(str(tmp_path / "kept.curves")).Reload()
+    curves = EventAccumulator(str(tmp_path / "kept.curves" / "tensorboard")).Reload()
     points = curves.Scalars("round/held_out_loss")
     assert [point.step for point in points] == [1, 2]
     assert [point.value for point in points] == pytest.approx(found["held_out_loss"])

@@ -362,30 +362,39 @@ def test_killed_writes_leave_no_files_to_pile_up(trained, killed):
     assert found(killed).keys() == found(trained).keys()
 
 
-def test_interrupt_of_the_command_ends_with_130_and_the_run_goes_on(pets, tmp_path):
+@pytest.mark.parametrize(
+    ("ending", "more"),
+    [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGTERM, ["--quiet"])],
+)
+def test_a_signal_ends_the_command_with_130_and_the_run_goes_on(pets, tmp_path, ending, more):
     flags = [*QUICK[2:], "--epochs", 8, "--teacher", "loss"]
     out = tmp_path / "run"
-    with command("train", pets, *flags, "--out", out) as process:
+    with command("train", pets, *flags, *more, "--out", out) as process:
         wait_for(out / "students" / "untaught-seed0" / "metrics.jsonl", process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(ending)
         printed, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert errors == ""
-    assert f"tutelage train --resume {out}" in printed
+    if more:  # the result alone on stdout
+        assert printed == ""
+        assert errors == f"Stopped. Continue with: tutelage train --resume {out}\n"
+    else:
+        assert errors == ""
+        assert f"tutelage train --resume {out}" in printed
     assert run("train", "--resume", out).code == 0
     assert run("train", pets, *flags, "--out", tmp_path / "unbroken").code == 0
     assert_same_run(tmp_path / "unbroken", out)
 
 
-def test_interrupt_while_workers_start_ends_without_a_traceback(pets, tmp_path):
-    # As a terminal does it: every process of the group is interrupted, and then again.
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_workers_start_ends_without_a_traceback(pets, tmp_path, ending):
+    # As a terminal or a scheduler does it: every process of the group gets it, and then again.
     flags = [*QUICK[2:-1], 2, "--epochs", 200, "--teacher", "loss"]
     out = tmp_path / "run"
     with command("train", pets, *flags, "--out", out) as process:
         wait_for(out / "settings.json", process)
         for seconds in (1, 2):
             time.sleep(seconds)
-            os.killpg(process.pid, signal.SIGINT)
+            os.killpg(process.pid, ending)
         printed, errors = process.communicate(timeout=60)
     assert "Traceback" not in errors
     assert process.returncode == 130

@@ -366,7 +366,7 @@ def test_teacher_that_could_never_learn_is_told(pets, tmp_path):
     flags = ["--epochs", "1", "--batch-size", "20", "--teacher", "margin-loss"]
     rest = ["--seeds", "1", "--held-out", "9", "--jobs", "1"]
     answer = run("train", pets, *rest, *flags, "--out", tmp_path / "run")
-    one_line(answer, "2", "5", "teacher_every")
+    one_line(answer, "2", "5", "--teacher-every")
     assert not (tmp_path / "run").exists()
 
 

@@ -113,7 +113,9 @@ def test_sources_that_do_not_fit_are_one_line():
     table, array = texts("data.csv", "abc" * 20), vectors("data.npz", "abc" * 20)
     other = texts("other.csv", "abd", 100)
     one_line(run("train", table, *TRAIN, "--held-out-from", other), "a class 'd', which data")
-    one_line(run("train", table, *TRAIN, "--test-from", other), "test_from", "has a class 'd'")
+    one_line(
+        run("train", table, *TRAIN, "--test-from", other), "--test-from", "has a class 'd'"
+    )
     plain = texts("plain.csv", "abc", 100, column="of")
     one_line(run("train", table, *TRAIN, "--test-from", plain), "has no columns of texts")
     one_line(run("train", table, *TRAIN, "--test-from", array), "has no columns of texts")
@@ -144,3 +146,22 @@ def test_a_commentary_is_learnt_by_held_out_images_of_a_source_of_their_own():
         assert answer.code == 0, answer
     missing = run("commentary", "learn", data, "--held-out-from", "gone", "--out", "c")
     one_line(missing, "gone")
+
+
+def test_images_of_other_channels_are_told_or_refused(caplog):
+    grey, coloured = pictures(Path("grey")), pictures(Path("coloured"), mode="RGB", seed=3)
+    read_source(TrainSettings(str(coloured), test_from=str(grey), held_out=9))
+    said = [r.getMessage() for r in caplog.records if "channel" in r.getMessage()]
+    assert said == [
+        "--test-from grey has images of 1 channel, unlike the others of 3: the channel is "
+        "repeated."
+    ]
+    answer = run("train", grey, *TRAIN, "--held-out-from", coloured)
+    one_line(answer, "--held-out-from", "coloured has images of 3", "grey of 1", "convert")
+
+
+def test_a_test_part_of_other_channels_is_told():
+    pictures(Path("set/train"), mode="RGB")
+    pictures(Path("set/test"), seed=1)
+    notes = read_source(TrainSettings("set", held_out=9)).splits.notes
+    assert any("test has images of 1 channel, unlike the others of 3" in note for note in notes)

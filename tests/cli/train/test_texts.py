@@ -79,9 +79,9 @@ def test_weights_and_a_commentary_of_texts_are_used_again():
         (["--teacher", "curriculum"], "curriculum takes images, but pets.csv has texts"),
         (["--teacher", "rand-augment"], "augmentation takes images, but pets.csv has"),
         (["--noise", "human:worst"], "gives labels of cifar10; pets.csv has texts"),
-        (["--text-column", "words"], "no column 'words' (text_column)"),
+        (["--text-column", "words"], "no column 'words' (--text-column)"),
         (["--held-out", "48"], "pets.csv has 48 training texts; give fewer"),
-        (["--max-length", "0"], "max_length"),
+        (["--max-length", "0"], "--max-length must"),
     ],
 )
 def test_what_does_not_go_with_texts_is_one_line(flags, message):
@@ -89,7 +89,7 @@ def test_what_does_not_go_with_texts_is_one_line(flags, message):
 
 
 def test_settings_of_texts_are_refused_for_images():
-    one_line(run("train", "mnist5k", "--max-length", "9"), "max_length is about texts")
+    one_line(run("train", "mnist5k", "--max-length", "9"), "--max-length is about texts")
     one_line(run("commentary", "learn", "mnist5k", "--max-length", "9"), "is about texts")
 
 
@@ -115,7 +115,7 @@ def test_a_teacher_that_looks_at_images_is_refused():
 
 def test_a_table_of_neither_says_both_ways_to_name_a_column():
     Path("odd.csv").write_text("words,label\na,b\n", encoding="utf-8")
-    one_line(run("train", "odd.csv"), "image_column, or one of texts with text_column")
+    one_line(run("train", "odd.csv"), "--image-column, or one of texts with --text-column")
 
 
 def test_a_folder_of_transformers_is_a_student_with_tokens_of_its_own(tmp_path):

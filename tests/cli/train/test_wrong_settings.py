@@ -84,12 +84,12 @@ def test_a_wrong_value_is_told_whatever_is_missing(command, name, value):
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        ("inspect gone --max-fpr 2", ["max_fpr", "between 0 and 1"]),
+        ("inspect gone --max-fpr 2", ["--max-fpr", "between 0 and 1"]),
         ("inspect gone --top -1", ["top", "at least 1"]),
-        ("commentary show gone --image-size 0", ["image_size", "at least 1"]),
+        ("commentary show gone --image-size 0", ["--image-size", "at least 1"]),
         ("commentary export gone --size 0 4", ["size"]),
-        ("train gone --out x --log-every 0 --log tensorboard", ["log_every", "at least 1"]),
-        ("train gone --teacher margin-loss --unroll-steps 9", ["unroll_steps is 9"]),
+        ("train gone --out x --log-every 0 --log tensorboard", ["--log-every", "at least 1"]),
+        ("train gone --teacher margin-loss --unroll-steps 9", ["--unroll-steps is 9"]),
     ],
 )
 def test_so_are_the_settings_of_other_commands(words, parts):

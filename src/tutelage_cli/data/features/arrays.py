@@ -14,7 +14,14 @@ from tutelage_cli.data.columns import pick
 from tutelage_cli.data.features.numpy_files import Arrays, read_npy
 from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
 from tutelage_cli.data.label_values import literal
-from tutelage_cli.data.matching import Known, key_columns, places_of
+from tutelage_cli.data.matching import (
+    ID_COLUMNS,
+    Known,
+    Match,
+    key_columns,
+    match_of,
+    names_by_id,
+)
 from tutelage_cli.data.parquet import open_parquet, read_rows, schema_classes
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.tables import PATH_COLUMNS
@@ -37,8 +44,10 @@ class Vectors(NamedTuple):
     """float32 [N, D]"""
     label: LabelColumn
     names: tuple[str, ...]
-    """N: of their own, or the rows they stand in"""
+    """N: of their own, by their ids, or the rows they stand in"""
     where: str
+    by_id: bool = False
+    """whether they are named by their ids"""
 
 
 def checked(found: np.ndarray, where: str) -> np.ndarray:
@@ -63,9 +72,9 @@ def read_npz(file: Path, column: str | None, label: str | None) -> Mapping[str, 
     """The arrays of a ``.npz`` file."""
     arrays = Arrays(file)
     own = [name for name in arrays.names if not name.startswith(TEST)]
-    found = pick(own, column, FEATURE_COLUMNS, option="feature_column", where=str(file))
-    labels = pick(own, label, LABEL_NAMES, option="label_column", where=str(file))
-    named = next((name for name in NAME_COLUMNS if name in own), None)
+    found = pick(own, column, FEATURE_COLUMNS, option="--feature-column", where=str(file))
+    labels = pick(own, label, LABEL_NAMES, option="--label-column", where=str(file))
+    named = next((name for name in (*NAME_COLUMNS, *ID_COLUMNS) if name in own), None)
     parts = {"train": ""} | ({"test": TEST} if TEST + found in arrays.names else {})
     return {
         part: _of_arrays(arrays, before + found, before + labels, named and before + named)
@@ -84,7 +93,10 @@ def _of_arrays(arrays: Arrays, column: str, label: str, named: str | None) -> Ve
     if named is not None and named in arrays.names:
         called = arrays[named]
         _refuse_shape(called, len(values), f"array '{named}' of {file}")
-        names = tuple(distinct_names(called.tolist(), rows))
+        if named.removeprefix(TEST) in NAME_COLUMNS:
+            names = tuple(distinct_names(called.tolist(), rows))
+        else:
+            names = tuple(names_by_id(called.tolist())) or names
     return Vectors(values, labels, names, str(file))
 
 
@@ -115,9 +127,9 @@ def refuse_length(found: int, rows: int, where: str) -> None:
 
 
 def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelColumn, list[str]]:
-    """Labels, and names where there are some, from a file of their own.
+    """Labels, and names or else ids where there are some, from a file of their own.
 
-    They are found by ids where the file has some (``matching.places_of``), else row by row.
+    They are found by ids where the file has some (``matching.match_of``), else row by row.
 
     Note: raises ``UsageError`` where it is not one label for each row.
     """
@@ -129,21 +141,33 @@ def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelCol
         )
     columns = read_columns(file)
     where = str(file)
-    label = pick(list(columns), column, LABEL_NAMES, option="label_column", where=where)
+    label = pick(list(columns), column, LABEL_NAMES, option="--label-column", where=where)
     stand = rows_of(columns, where)
     named = next(iter(key_columns(columns, NAME_COLUMNS)), None)
-    found = places_of(columns, Known(range(rows), (), rows), stand, without=(label,))
+    found = match_of(columns, Known(range(rows), (), rows), stand, without=(label,))
     if found is None:
         refuse_length(len(columns[label]), rows, f"column '{label}' of {where}")
-    places = range(rows) if found is None else found
+    places = range(rows) if found is None else found.places
     typed = file.suffix.casefold() == ".parquet"
     values: Sequence[Any] = columns[label] if typed else literal(columns[label])
     names = [] if named is None else distinct_names(columns[named], stand)
+    if named is None and (ids := _ids_of(columns, found, label)) is not None:
+        names = names_by_id(ids)
     numbers = [stand.place(place)[1] for place in places]
     labels = LabelColumn(
         [values[place] for place in places], TableRows(((where, numbers),)), typed=typed
     )
     return labels, [names[place] for place in places] if names else []
+
+
+def _ids_of(
+    columns: Mapping[str, Sequence[Any]], found: Match | None, label: str
+) -> Sequence[Any] | None:
+    # those that it was matched by, else the first there are
+    if found is not None:
+        return columns[found.column]
+    keys = [key for key in key_columns(columns, ID_COLUMNS) if key != label]
+    return columns[keys[0]] if keys else None
 
 
 def vector_column(schema: Any, wanted: str | None = None) -> str | None:
@@ -195,6 +219,8 @@ def read_vectors(files: Sequence[Path], column: str | None, label: str | None) -
             "give as many in all."
         )
     names = tuple(name for part in found for name in part.names)
+    if any(part.by_id for part in found) and len(set(names)) < len(names):
+        names = ()  # ids that begin again in every file
     values = np.concatenate([part.values for part in found])
     labels = joined([part.label for part in found])
     rows = labels.rows
@@ -208,11 +234,14 @@ def _read_file(file: Path, column: str | None, label: str | None) -> tuple[Vecto
     schema, where = stored.schema_arrow, str(file)
     found = vector_column(schema, column)
     if found is None:
-        pick(schema.names, column, FEATURE_COLUMNS, option="feature_column", where=where)
-    labels = pick(schema.names, label, LABEL_NAMES, option="label_column", where=where)
+        pick(schema.names, column, FEATURE_COLUMNS, option="--feature-column", where=where)
+    labels = pick(schema.names, label, LABEL_NAMES, option="--label-column", where=where)
     if found is None or not _holds_numbers(schema.field(found).type):
         raise UsageError(f"column '{found}' of {where} holds no lists of numbers.")
-    named = next((name for name in NAME_COLUMNS if name in schema.names), None)
+    names = [name for name in NAME_COLUMNS if name in schema.names]
+    by_id = not names
+    keys = names or [k for k in key_columns(schema.names, ID_COLUMNS) if k != labels]
+    named = next(iter(keys), None)
     read = read_rows(file, stored, [found, labels, *([named] if named else [])])
     rows = TableRows.of(where, len(read))
     names = read[named].to_pylist() if named else []
@@ -220,8 +249,9 @@ def _read_file(file: Path, column: str | None, label: str | None) -> tuple[Vecto
     vectors = Vectors(
         checked(values, f"column '{found}' of {where}") if len(read) else values,
         LabelColumn(read[labels].to_pylist(), rows, schema_classes(schema, labels)),
-        tuple(distinct_names(names, rows)),
+        tuple(names_by_id(names) if by_id else distinct_names(names, rows)),
         where,
+        by_id,
     )
     return vectors, label_kind(schema.field(labels).type) if len(read) else ""
 

@@ -39,8 +39,8 @@ def holds_features(source: str, column: str | None = None) -> bool:
             return True
     if column is not None:
         raise UsageError(
-            f"feature_column is '{column}', but {source} is no .npz or Parquet file with such "
-            "a column."
+            f"--feature-column is '{column}', but {source} is no .npz or Parquet file with "
+            "such a column."
         )
     return False
 
@@ -105,7 +105,7 @@ def _npy(
     path: Path, column: str | None, label: str | None, labels_from: Path | None
 ) -> Vectors:
     if column is not None:
-        raise UsageError(f"feature_column is '{column}', but {path} has no columns.")
+        raise UsageError(f"--feature-column is '{column}', but {path} has no columns.")
     if labels_from is None:
         raise UsageError(
             f"{path} has features without labels: name a table or .npy file of them with "

@@ -94,12 +94,12 @@ def text_columns(source: str, wanted: Sequence[str] = ()) -> tuple[str, ...]:
     if wanted:
         if not files:
             raise UsageError(
-                f"text_column is {' '.join(wanted)}, but {source} is no table on disk: give a "
-                ".csv or .parquet file, or a folder of them."
+                f"--text-column is {' '.join(wanted)}, but {source} is no table on disk: give "
+                "a .csv or .parquet file, or a folder of them."
             )
         if len(wanted) > 2:
             raise UsageError(
-                f"text_column names {len(wanted)} columns; allowed: one, or two for pairs."
+                f"--text-column names {len(wanted)} columns; allowed: one, or two for pairs."
             )
         return tuple(wanted)
     if not files:
@@ -129,12 +129,12 @@ def read_own_texts(
     found = _files(path)
     tables = {split: _read(files) for split, files in found.items()}
     train, _ = choose(tables, where=str(path))
-    label = train.column(label_column, LABELS, "label_column")
+    label = train.column(label_column, LABELS, "--label-column")
     tested = next((n for n in TEST_NAMES if _has_labels(tables.get(n), label)), None)
     test = None if tested is None else tables[tested]
     train_labels, test_labels = train.labels(label), None
     if test is not None:
-        test_labels = test.labels(test.column(label, (), "label_column"))
+        test_labels = test.labels(test.column(label, (), "--label-column"))
     classes = agreed_classes(train_labels, test_labels, reading)
     codes, notes = class_numbers(train_labels, classes, reading, beside=test_labels)
     if len(classes) < 2:
@@ -159,6 +159,19 @@ def read_own_texts(
         notes += test.notes + more
     lacking = about_others(parts.train.labels, parts.test.labels, classes)
     return parts._replace(notes=notes + lacking)
+
+
+def text_files(
+    source: str, *, label_column: str | None = None
+) -> tuple[Sequence[Path], Sequence[Path] | None]:
+    """The files of the train part that ``read_own_texts`` reads, and of the test part."""
+    path = Path(source).expanduser().resolve()
+    found = _files(path)
+    train, _ = choose(found, where=str(path))
+    label = _read(train).column(label_column, LABELS, "label_column")
+    others = {name: _read(found[name]) for name in TEST_NAMES if name in found}
+    tested = next((name for name, of in others.items() if _has_labels(of, label)), None)
+    return train, None if tested is None else found[tested]
 
 
 def _files(path: Path) -> Mapping[str, Sequence[Path]]:
@@ -220,16 +233,16 @@ def _text_set(
 
 
 def _texts(table: _Table, column: str, rows: Sequence[int]) -> tuple[str, ...]:
-    values = table.values(table.column(column, (), "text_column"))
+    values = table.values(table.column(column, (), "--text-column"))
     for of in table.parts:
         if of.typed and of.kinds[column] not in ("words", ""):
             raise UsageError(
                 f"column '{column}' of {of.where} is {of.kinds[column]}; allowed: texts. Name "
-                "another column with text_column."
+                "another column with --text-column."
             )
     if odd := [row for row in rows if not isinstance(values[row], str)]:
         raise UsageError(
             f"column '{column}' of {table.rows.having('no text', odd)}; drop these rows, or "
-            "name another column with text_column."
+            "name another column with --text-column."
         )
     return tuple(values[row] for row in rows)

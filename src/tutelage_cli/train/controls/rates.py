@@ -37,7 +37,7 @@ def chosen_rate(job: Job) -> float:
     known = {lr: value for lr, value in likelihoods.items() if value is not None}
     if likelihoods and not known:
         rates = ", ".join(f"{lr:g}" for lr in likelihoods)
-        raise UsageError(f"The students of every choose_lr, {rates}, diverged: lower them.")
+        raise UsageError(f"The students of every --choose-lr, {rates}, diverged: lower them.")
     return max(known, key=lambda lr: known[lr], default=job.settings.lr)
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tutelage_cli.runner.trackers import LogName
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
     PLAIN,
@@ -26,14 +27,17 @@ CROSS_FITTED = ("cross-fitted", OUT_OF_FOLD)
 """go on from all students of folds, and may fall back on the untaught student"""
 
 
-def training_stages(run: Path, settings: TrainSettings, log_every: int = 0) -> list[list[Job]]:
+def training_stages(
+    run: Path, settings: TrainSettings, log_every: int = 0, log: LogName = "tensorboard"
+) -> list[list[Job]]:
     """All students of a run, in stages: each builds on what earlier stages left.
 
     Students of folds are jobs of their own, so that none is trained twice.
     """
     stages: list[list[Job]] = [[], [], [], [], [], []]
     for seed in range(settings.seeds):
-        jobs = {arm: Job(run, arm, seed, settings, log_every) for arm in settings.arms}
+        job = Job(run, "untaught", seed, settings, log_every, log=log)
+        jobs = {arm: job.with_arm(arm) for arm in settings.arms}
         any_of = jobs["untaught"]
         stages[0] += rate_jobs(any_of)
         if {*ON_FOLDS, *CROSS_FITTED} & set(jobs):

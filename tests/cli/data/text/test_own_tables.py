@@ -67,7 +67,7 @@ def test_a_table_with_images_or_without_known_columns_is_none_of_texts(tmp_path)
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
-        ([("a", "x"), ("b", "")], ["text"], r"no label in row 3 .*missing_labels skip"),
+        ([("a", "x"), ("b", "")], ["text"], r"no label in row 3 .*--missing-labels skip"),
         ([("a", "x"), ("b", "x")], ["text"], r"one class only \('x'\)"),
         ([], ["text"], "holds no row with a label"),
         (ROWS, ["txt"], "no column 'txt'.*Did you mean 'text'"),

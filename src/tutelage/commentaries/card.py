@@ -1,0 +1,102 @@
+"""The card of a commentary: ``README.md`` beside its weights."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tutelage.commentaries.caution import caution
+
+UNKNOWN = "not recorded"
+FACTS = {
+    "data": "Data",
+    "classes": "Classes",
+    "student": "Student",
+    "signal": "Signal",
+    "seeds": "Seeds",
+    "runs": "Runs of fresh students",
+    "gains": "Gain in test accuracy",
+    "command": "Command",
+}
+"""what a card says, in this order, by the fields of ``Provenance``"""
+
+
+def card_of(content: Mapping[str, Any]) -> str:
+    """The card as Markdown, from the content of ``commentary.json``."""
+    found = content.get("learnt_on")
+    origin: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    facts = {title: fact_of(origin, name) for name, title in FACTS.items()}
+    table = "\n".join(f"| {title} | {_cell(fact)} |" for title, fact in facts.items())
+    settings = "\n".join(f"- {k}: `{v}`" for k, v in content["settings"].items())
+    metrics = origin.get("metrics")
+    measured = [f"- {k}: {_number(v)}" for k, v in metrics.items()] if metrics else []
+    notes = "\n".join(f"{line}\n" for line in (_missing(origin), caution(content)) if line)
+    return f"""---
+tags:
+- tutelage
+- commentary
+---
+
+# Commentary: {content["teacher"]}
+
+A learned teacher for `tutelage`: what is shown of each training example, or how much it counts.
+
+| Learnt on | |
+|---|---|
+{table}
+
+{notes}
+Use it, from this folder or, where it is on the Hugging Face Hub, by its name there:
+
+    tutelage train DATA --commentary path/to/this/folder
+    tl.load_commentary("hf://USER/NAME", student)
+
+Settings:
+
+{settings or "- none"}
+
+Measured when it was learnt:
+
+{chr(10).join(measured) or "- none"}
+"""
+
+
+def fact_of(origin: Mapping[str, Any], name: str) -> str:
+    """One fact of where a commentary comes from, as text."""
+    value = origin.get(name)
+    if not value:
+        return UNKNOWN
+    if name == "gains" and isinstance(value, dict):
+        points = ", ".join(f"{_gain(gain)} over {of}" for of, gain in value.items())
+        of_what = origin.get("measured_on") or f"on what: {UNKNOWN}"
+        return f"{points}, percentage points ({of_what})"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def missing_facts(content: Mapping[str, Any]) -> list[str]:
+    """The fields of ``Provenance`` that a card should say and does not."""
+    found = content.get("learnt_on")
+    origin: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    return [name for name in FACTS if name != "command" and fact_of(origin, name) == UNKNOWN]
+
+
+def _missing(origin: Mapping[str, Any]) -> str:
+    names = missing_facts({"learnt_on": origin})
+    if not names:
+        return ""
+    return (
+        f"Not recorded: {', '.join(FACTS[name].lower() for name in names)}. Record them with "
+        "`tutelage commentary card`, or by the `Provenance` of `save_commentary`."
+    )
+
+
+def _gain(value: Any) -> str:
+    return f"{value:+.1f}" if isinstance(value, int | float) else str(value)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else str(value)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,150 @@
+"""Examples by index, of tensors, arrays or a data set, checked where they are read."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
+
+from tutelage.data.loaders import Indexed
+from tutelage.data.order import BatchRequest
+from tutelage.errors import UsageError
+from tutelage.randomness import seeded_generators
+from tutelage.types import Batch
+from tutelage.validation.shapes import described, kind
+
+PAIR = "a pair (inputs, class ids) of tensors or arrays, or a data set of such pairs"
+
+
+@dataclass(frozen=True)
+class Examples:
+    """N examples: a pair of tensors, or a data set."""
+
+    name: str
+    source: tuple[Tensor, Tensor] | Indexed
+    dtype: torch.dtype
+    """of inputs that are floating-point numbers"""
+    classes: int = 2**31
+    """number of classes: labels are below"""
+
+    @classmethod
+    def of(cls, name: str, given: Any, dtype: torch.dtype) -> "Examples":
+        """Examples from what a user gives."""
+        if isinstance(given, TensorDataset):
+            given = given.tensors
+        if isinstance(given, tuple | list) and len(given) == 2 and hasattr(given[0], "shape"):
+            inputs, labels = (_tensor(name, part) for part in given)
+            if not inputs.ndim or labels.shape[:1] != inputs.shape[:1]:
+                raise UsageError(
+                    f"{name} has inputs of shape {tuple(inputs.shape)} and labels of shape "
+                    f"{tuple(labels.shape)}; allowed: one label for each row of inputs."
+                )
+            given = inputs, labels
+        elif isinstance(given, str | Mapping | Tensor | np.ndarray) or not isinstance(
+            given, Indexed
+        ):
+            raise UsageError(f"{name} is {kind(given)}; allowed: {PAIR}, which has a length.")
+        found = cls(name, given, dtype)
+        if not len(found):
+            raise UsageError(f"{name} is empty; allowed: one example and more.")
+        return found
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether it is a pair of tensors."""
+        return isinstance(self.source, tuple)
+
+    def __len__(self) -> int:
+        return len(self.source[1] if isinstance(self.source, tuple) else self.source)
+
+    def read(self, rows: Tensor) -> Batch:
+        """The examples with these indices, which are their ids."""
+        if isinstance(self.source, tuple):
+            inputs, labels = (part[rows.to(part.device)] for part in self.source)
+        else:
+            inputs, labels = self._collated([self.source[row] for row in rows.tolist()])
+        if inputs.is_floating_point():
+            inputs = inputs.to(self.dtype)
+        self._check(inputs, labels, rows)
+        return Batch(inputs, labels.long(), rows)
+
+    def of_rows(self, rows: Tensor) -> "Examples":
+        """Some of the examples of a pair of tensors."""
+        assert isinstance(self.source, tuple)
+        inputs, labels = self.source
+        return replace(self, source=(inputs[rows], labels[rows]))
+
+    def _collated(self, found: list[Any]) -> tuple[Tensor, Tensor]:
+        try:
+            inputs, labels = default_collate([tuple(pair) for pair in found])
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UsageError(
+                f"{self.name} gives examples that make no batch: {str(error).splitlines()[0]}. "
+                "Allowed: pairs of an input, a tensor of the same shape for all, and a class "
+                "id. Give images a transform to tensors of one size."
+            ) from error
+        if not isinstance(inputs, Tensor) or not isinstance(labels, Tensor):
+            wrong = inputs if not isinstance(inputs, Tensor) else labels
+            raise UsageError(f"{self.name} gives {kind(wrong)}; allowed: {PAIR}.")
+        return inputs, labels
+
+    def _check(self, inputs: Tensor, labels: Tensor, rows: Tensor) -> None:
+        if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
+            raise UsageError(
+                f"{self.name} has labels that are {described(labels)}; allowed: class ids, a "
+                "whole number for each example."
+            )
+        if inputs.is_floating_point() and not bool(inputs.isfinite().all()):
+            row = int(rows[(~inputs.isfinite()).reshape(len(inputs), -1).any(1).cpu()][0])
+            raise UsageError(
+                f"{self.name} has inputs that are no finite numbers, first in example {row}; "
+                "leave such examples out, or fill the gaps."
+            )
+        wrong = ((labels < 0) | (labels >= self.classes)).cpu()
+        if bool(wrong.any()):
+            label, row = int(labels.cpu()[wrong][0]), int(rows[wrong][0])
+            raise UsageError(
+                f"example {row} of {self.name} has label {label}; allowed: "
+                f"0..{self.classes - 1}, as the student gives {self.classes} logits."
+            )
+
+    def batches(
+        self, requests: list[BatchRequest], device: torch.device, workers: int = 0
+    ) -> Iterator[Batch]:
+        """Batches on a device; random transforms depend on a batch's seed alone."""
+        own = torch.Generator()  # else the loader draws from torch's
+        processes = 0 if self.in_memory else workers
+        reading = _Reading(self, requests)
+        loader = DataLoader(reading, batch_size=None, num_workers=processes, generator=own)
+        for inputs, labels, ids in loader:
+            yield Batch(inputs.to(device), labels.to(device), ids.to(device))
+
+
+@dataclass(frozen=True)
+class _Reading(Dataset[tuple[Tensor, ...]]):
+    """Whole batches as a data set, for a loader's worker processes."""
+
+    examples: Examples
+    requests: list[BatchRequest]
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __getitem__(self, place: int) -> tuple[Tensor, ...]:
+        with seeded_generators() as start:
+            start(self.requests[place].seed)
+            return tuple(self.examples.read(self.requests[place].rows)[:3])
+
+
+def _tensor(name: str, part: Any) -> Tensor:
+    try:
+        return part if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part))
+    except (TypeError, ValueError) as error:
+        found = np.asarray(part)
+        raise UsageError(
+            f"{name} has an array of {found.dtype} of shape {found.shape}; allowed: numbers. "
+            "Names of classes: tutelage.sklearn.TaughtClassifier takes them."
+        ) from error

@@ -1,0 +1,170 @@
+"""The examples of a run of ``fit``: what each part is for."""
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tutelage.data.order import BatchRequest
+from tutelage.errors import UsageError, first_few
+from tutelage.fitting.examples import Examples
+from tutelage.fitting.result import FEW_STEPS
+from tutelage.fitting.split import split_checked
+from tutelage.functional.module_state import modes_kept
+from tutelage.losses.objectives import logits_of
+from tutelage.randomness import mixed_seed, seeded
+from tutelage.storage.checkpoint import digest
+from tutelage.teacher import uses_alignments
+from tutelage.teachers import Plain
+from tutelage.types import Batch
+from tutelage.validation.shapes import described, kind
+
+_READ = 6
+"""first part of the seed by which checked examples are read"""
+
+
+@dataclass(frozen=True)
+class FitParts:
+    """The examples of a run."""
+
+    train: Examples
+    held_out: Examples | None
+    """by which the teacher learns"""
+    validation: Examples | None
+    """which choose the epoch"""
+    test: Examples | None
+    checked: Tensor | None
+    """[N] labels of the checked examples"""
+    classes: int
+    device: torch.device
+
+    @classmethod
+    def of(
+        cls,
+        student: nn.Module,
+        training: Any,
+        checked: Any,
+        validation: Any,
+        test: Any,
+        teacher: nn.Module | None,
+        seed: int,
+    ) -> "FitParts":
+        """Check what a user gives, and split the checked examples."""
+        numbers = [p for p in student.parameters() if p.is_floating_point()]
+        if not any(p.requires_grad for p in numbers):
+            raise UsageError("The student has no parameter that is trained.")
+        like = numbers[0]
+        given = {"training": training, "checked": checked, "validation": validation}
+        given = {k: v for k, v in {**given, "test": test}.items() if v is not None}
+        found = _examples_of(student, given, like)
+        learns = teacher is None or any(p.requires_grad for p in teacher.parameters())
+        if learns and teacher is not None and checked is None:
+            raise UsageError(
+                f"{type(teacher).__name__} learns by checked examples, and there are none: "
+                "give checked, or teacher=tutelage.teachers.Plain()."
+            )
+        held_out, chooses, labels = None, found.get("validation"), None
+        if checked is not None:
+            inputs, labels, *_ = _read(found["checked"], len(found["checked"]), seed)
+            whole = replace(found["checked"], source=(inputs, labels))
+            teaches, rest = torch.arange(0), torch.arange(len(labels))
+            if learns or uses_alignments(teacher or Plain()):
+                teaches, rest = (rest, teaches) if chooses else split_checked(labels, seed)
+                held_out = whole.of_rows(teaches)
+            if chooses is None and len(rest):
+                chooses = whole.of_rows(rest)
+        sizes = found["training"].classes, like.device
+        parts = cls(found["training"], held_out, chooses, found.get("test"), labels, *sizes)
+        if labels is not None and len(labels.unique()) == 1:
+            warnings.warn(f"tutelage.fit: {parts.missing_classes()}", stacklevel=3)
+        return parts
+
+    def measured(self) -> dict[str, Examples]:
+        """The parts whose accuracies are reported, by name."""
+        named = {"test": self.test, "validation": self.validation, "held out": self.held_out}
+        return {name: part for name, part in named.items() if part is not None}
+
+    def marks(self) -> dict[str, Any]:
+        """What tells a run on these examples from others: lengths, and checksums of tensors."""
+        named = {
+            "training": self.train,
+            "validation": self.validation,
+            "checked": self.held_out,
+        }
+        return {
+            f"data of {name}": f"{len(part)} {digest(part.source) if part.in_memory else ''}"
+            for name, part in named.items()
+            if part is not None
+        }
+
+    def missing_classes(self) -> str:
+        """A note on classes that no checked example has; empty if there are none."""
+        there = set() if self.checked is None else set(self.checked.tolist())
+        missing = [label for label in range(self.classes) if label not in there]
+        if not there or not missing:
+            return ""
+        return (
+            f"no checked example has {first_few(missing, 10)} of the {self.classes} classes: "
+            "the teacher may take weight from all examples that have"
+        )
+
+    def notes(self, steps: int, *, learns: bool) -> tuple[str, ...]:
+        """What about a run asks for caution."""
+        found = [self.missing_classes()]
+        if learns and steps < FEW_STEPS:
+            found.append(
+                f"{steps} teacher steps are few, below {FEW_STEPS}: train for more epochs, or "
+                "with smaller batches"
+            )
+        if self.validation is None:
+            found.append("no example chose the best epoch: it is the last one")
+        return tuple(filter(None, found))
+
+
+def _examples_of(
+    student: nn.Module, given: dict[str, Any], like: Tensor
+) -> dict[str, Examples]:
+    """Examples by name, of inputs of one shape and type that the student takes."""
+    found = {k: Examples.of(k, v, like.dtype) for k, v in given.items()}
+    first = {k: _read(part, 1, 0).inputs for k, part in found.items()}
+    classes, wanted = _classes_of(student, first["training"].to(like.device)), first["training"]
+    for name, inputs in first.items():
+        if inputs.shape != wanted.shape or inputs.dtype != wanted.dtype:
+            raise UsageError(
+                f"{name} has inputs that are {described(inputs[0])}, but those of training are "
+                f"{described(wanted[0])}; allowed: the same for both."
+            )
+    found = {k: replace(part, classes=classes) for k, part in found.items()}
+    for part in found.values():
+        if part.in_memory:
+            part.read(torch.arange(len(part)))  # refuses what is wrong in them
+    return found
+
+
+def _read(examples: Examples, count: int, seed: int) -> Batch:
+    """The first examples; random transforms draw by the seed."""
+    request = BatchRequest(torch.arange(count), mixed_seed(_READ, seed), 0)
+    (batch,) = examples.batches([request], torch.device("cpu"))
+    return batch
+
+
+def _classes_of(student: nn.Module, inputs: Tensor) -> int:
+    """The number of the student's logits, by a pass on a training example."""
+    with modes_kept(student), seeded(0, inputs.device), torch.no_grad():
+        student.eval()
+        try:
+            logits = logits_of(student(inputs))
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise UsageError(
+                f"The student cannot take inputs that are {described(inputs)}: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
+        found = described(logits) if isinstance(logits, Tensor) else kind(logits)
+        raise UsageError(
+            f"The student gives {found} for one example; allowed: logits of shape (1, C), one "
+            "for each of two classes or more."
+        )
+    return logits.shape[1]

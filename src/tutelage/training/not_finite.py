@@ -1,0 +1,40 @@
+"""Why a teacher's gradient is not finite: which values were not, in data or student."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from tutelage.errors import first_few
+from tutelage.types import Batch
+
+
+def reason_of_skip(
+    held_out: Batch, batches: Sequence[Batch], params: Mapping[str, Tensor]
+) -> str:
+    """A sentence about a skipped teacher step; synchronises with the device.
+
+    Args:
+        held_out: The held-out batch.
+        batches: The training batches of the steps that the gradient is of.
+        params: Of the student after them.
+    """
+    for kind, some in (("held-out", [held_out]), ("training", batches)):
+        if ids := [number for batch in some for number in _ids(batch)]:
+            return (
+                f"NaN or infinity in the inputs of {kind} examples with the ids "
+                f"{first_few(dict.fromkeys(ids))}: leave them out, or mend them."
+            )
+    if not all(bool(p.isfinite().all()) for p in params.values()):
+        return (
+            "The student's parameters are not finite any more: it has diverged (a lower "
+            "learning rate may help), or an earlier batch held NaN."
+        )
+    return "Inputs and the student are finite: lower the teacher's or student's learning rate."
+
+
+def _ids(batch: Batch) -> list[int]:
+    # of the examples whose inputs are not finite
+    if not batch.inputs.is_floating_point():
+        return []
+    wrong = ~batch.inputs.isfinite().flatten(1).all(1)
+    return batch.ids[wrong].tolist() if bool(wrong.any()) else []

@@ -1,0 +1,1 @@
+"""``tutelage inspect --fix``: the training data again, without the labels likely wrong."""

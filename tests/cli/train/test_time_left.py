@@ -1,0 +1,107 @@
+"""The time left holds within a factor of 1.5 while a machine's load changes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tutelage_cli.train.time_left import TimeLeft
+
+POLLED = 0.5
+"""seconds"""
+SETTLED = 60.0
+"""seconds after which a change of the load is seen"""
+Stages = Sequence[Mapping[Any, float]]
+STUDENTS: Stages = [
+    {
+        (arm, seed): cost
+        for seed in range(3)
+        for arm, cost in (("plain", 60.0), ("taught", 180.0))
+    },
+    {("control", seed): 20.0 for seed in range(3)},
+]
+"""seconds of each student alone on an idle machine"""
+
+
+class Machine:
+    """Trains students beside one another, ``load(time)`` times as slowly as an idle machine."""
+
+    def __init__(self, stages: Stages, workers: int, load: Callable[[float], float]) -> None:
+        self.stages, self.workers, self.load = stages, workers, load
+        self.now = 0.0
+        self.done = {job: 0.0 for stage in stages for job in stage}
+
+    def run(self, load: float | None = None) -> bool:
+        """Work until the next poll; False at the end."""
+        for stage in self.stages:
+            open_ = sorted(
+                (job for job in stage if self.done[job] < 1),
+                key=lambda job: self.done[job] == 0,
+            )
+            if open_:
+                slowness = self.load(self.now) if load is None else load
+                for job in open_[: self.workers]:
+                    self.done[job] = min(1.0, self.done[job] + POLLED / slowness / stage[job])
+                self.now += POLLED
+                return True
+        return False
+
+    def left(self) -> float:
+        """Seconds to the end if the load stays as it is."""
+        rest = Machine(self.stages, self.workers, self.load)
+        rest.done, load = dict(self.done), self.load(self.now)
+        while rest.run(load):
+            pass
+        return rest.now
+
+
+LOADS: dict[str, tuple[Callable[[float], float], list[float]]] = {
+    "idle": (lambda _: 1.0, []),
+    "twice as slow from the start": (lambda _: 2.0, [0.0]),
+    "busy in between": (lambda t: 3.0 if 100 <= t < 300 else 1.0, [100.0, 300.0]),
+    "busier and busier": (lambda t: 1.0 + t / 300, [0.0]),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("name", LOADS)
+@pytest.mark.parametrize("expected", [1.0, 1.4])
+def test_the_time_left_holds_within_a_factor_of_one_and_a_half(name, workers, expected) -> None:
+    load, changes = LOADS[name]
+    machine = Machine(STUDENTS, workers, load)
+    costs = [{job: expected * cost for job, cost in stage.items()} for stage in STUDENTS]
+    time_left = TimeLeft(costs, workers)
+    time_left.update(machine.now, machine.done)
+    compared = 0
+    while machine.run():
+        time_left.update(machine.now, machine.done)
+        settled = all(not 0 <= machine.now - change < SETTLED for change in changes)
+        rest = machine.left() if round(machine.now / POLLED) % 20 == 0 else 0.0
+        if settled and rest > 5:
+            left = time_left.seconds()
+            assert left is not None
+            assert rest / 1.5 <= left <= 1.5 * rest, machine.now
+            compared += 1
+    assert compared > 10
+    assert time_left.seconds() == 0
+
+
+def test_steps_alone_give_a_time_once_some_are_done() -> None:
+    time_left = TimeLeft([{"a": 100.0, "b": 100.0}], 1, trust=0)
+    time_left.update(10.0, {"a": 0.0})
+    assert time_left.seconds() is None
+    time_left.update(20.0, {"a": 0.5})
+    assert time_left.seconds() == pytest.approx(30)
+
+
+def test_while_workers_start_the_expectation_stays() -> None:
+    time_left = TimeLeft([{"a": 100.0, "b": 100.0}], 2)
+    for now in (0.0, 30.0, 60.0):
+        time_left.update(now, {})
+        assert time_left.seconds() == pytest.approx(100)
+
+
+def test_what_a_resumed_run_has_done_says_nothing_of_its_speed() -> None:
+    time_left = TimeLeft([{"a": 100.0, "b": 100.0}], 1)
+    time_left.update(0.0, {"a": 1.0, "b": 0.5})
+    assert time_left.seconds() == pytest.approx(50)

@@ -1,0 +1,190 @@
+"""Commentaries on the Hugging Face Hub, which is a folder here: no network is used."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+import torch
+from huggingface_hub import errors
+from torch import nn
+
+import tutelage as tl
+from tests.trained import found, one_line, run, unchecked
+from tutelage.commentaries import pull_commentary, push_commentary, save_commentary
+from tutelage.errors import MissingExtraError, UsageError
+from tutelage.teachers import Blending, LossWeigher
+
+NAME = "user/weigher"
+
+
+class Response:
+    """What a failed request came back with."""
+
+    def __init__(self, status: int) -> None:
+        self.status_code = status
+
+
+def failure(kind: type[errors.HfHubHTTPError], status: int) -> errors.HfHubHTTPError:
+    """An error of the client, without a request."""
+    error = kind.__new__(kind)
+    Exception.__init__(error, f"{status} Client Error")
+    error.response = Response(status)  # type: ignore[assignment]
+    return error
+
+
+class Hub:
+    """The repositories, a folder each, and what is asked of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.token = root, "secret"
+        self.fault: Exception | None = None
+        self.made: list[dict[str, Any]] = []
+
+    def __call__(self, token: str | None = None) -> "Hub":
+        assert token in (None, self.token)
+        return self
+
+    def _checked(self, repo_type: str) -> None:
+        assert repo_type == "dataset"
+        if self.fault is not None:
+            raise self.fault
+
+    def create_repo(self, name, *, repo_type, private, exist_ok):
+        self._checked(repo_type)
+        assert exist_ok
+        self.made.append({"name": name, "private": private})
+        (self.root / name).mkdir(parents=True, exist_ok=True)
+        (self.root / name / ".gitattributes").touch()
+
+    def list_repo_files(self, name, *, repo_type):
+        self._checked(repo_type)
+        return [path.name for path in (self.root / name).iterdir()]
+
+    def upload_folder(self, *, repo_id, folder_path, repo_type, allow_patterns, commit_message):
+        self._checked(repo_type)
+        assert commit_message
+        for pattern in allow_patterns:
+            shutil.copy(Path(folder_path) / pattern, self.root / repo_id / pattern)
+
+    def snapshot_download(self, name, *, repo_type, revision, allow_patterns, token):
+        self._checked(repo_type)
+        assert token in (None, self.token)
+        if not (self.root / name).is_dir():
+            raise failure(errors.RepositoryNotFoundError, 404)
+        if revision not in (None, "main"):
+            raise failure(errors.RevisionNotFoundError, 404)
+        cached = self.root / "cache" / name
+        cached.mkdir(parents=True, exist_ok=True)
+        for pattern in allow_patterns:
+            if (self.root / name / pattern).is_file():
+                shutil.copy(self.root / name / pattern, cached / pattern)
+        return str(cached)
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    made = Hub(tmp_path / "hub")
+    monkeypatch.setattr(huggingface_hub, "HfApi", made)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", made.snapshot_download)
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: made.token)
+    monkeypatch.chdir(tmp_path)
+    with unchecked():
+        yield made
+
+
+@pytest.fixture
+def stored(tmp_path):
+    torch.manual_seed(0)
+    teacher = LossWeigher(width=7)
+    for p in teacher.parameters():
+        nn.init.normal_(p)
+    save_commentary(teacher, tmp_path / "weigher")
+    return tmp_path / "weigher"
+
+
+def test_what_is_pushed_comes_back_to_the_bit(hub, stored):
+    assert push_commentary(stored, NAME, private=True) == f"hf://{NAME}"
+    assert hub.made == [{"name": NAME, "private": True}]
+    assert pull_commentary(f"{NAME}@main", "mine/copy") == stored.parent / "mine" / "copy"
+    assert found(stored.parent / "mine" / "copy") == found(stored)
+    weights = tl.load_commentary(stored, nn.Module()).state_dict()
+    for place in (f"hf://{NAME}", f"hf://{NAME}@main"):
+        loaded = tl.load_commentary(place, nn.Module())
+        assert isinstance(loaded, LossWeigher)
+        for name, value in loaded.state_dict().items():
+            assert torch.equal(value, weights[name])
+
+
+@pytest.mark.usefixtures("hub")
+def test_the_command_line_pushes_and_pulls(stored):
+    answer = run("commentary", "push", stored, NAME)
+    assert answer.code == 0, answer
+    assert f'tl.load_commentary("hf://{NAME}", student)' in answer.out
+    assert "Not recorded: data, classes, student, signal, seeds" in " ".join(answer.out.split())
+    shutil.rmtree(stored)
+    answer = run("commentary", "pull", NAME)
+    assert answer.code == 0, answer
+    assert sorted(path.name for path in stored.iterdir()) == [
+        "README.md",
+        "commentary.json",
+        "weights.safetensors",
+    ]
+    one_line(run("commentary", "pull", NAME), "another commentary", "--overwrite")
+    assert run("commentary", "pull", NAME, "--overwrite").code == 0
+    Path("other").mkdir()
+    Path("other/mine").touch()
+    for words in ((), ("--overwrite",)):
+        one_line(run("commentary", "pull", NAME, "other", *words), "not a commentary")
+
+
+def test_a_new_version_is_pushed_and_something_else_is_left_alone(hub, stored):
+    push_commentary(stored, NAME)
+    save_commentary(Blending(3), stored, overwrite=True)
+    push_commentary(stored, NAME)
+    assert isinstance(tl.load_commentary(f"hf://{NAME}", nn.Module()), Blending)
+    (hub.root / "user" / "pets").mkdir()
+    (hub.root / "user" / "pets" / "train.parquet").write_text("precious")
+    before = found(hub.root / "user" / "pets")
+    with pytest.raises(UsageError, match=r"not a commentary \(train.parquet\)"):
+        push_commentary(stored, "user/pets")
+    assert {k: v for k, v in found(hub.root / "user" / "pets").items() if v} == before
+
+
+def test_what_goes_wrong_is_one_line(hub, stored):
+    one_line(run("commentary", "push", hub.root.parent, NAME), "no commentary")
+    one_line(run("commentary", "push", stored, "weigher"), "'weigher'", "user/name")
+    one_line(run("commentary", "push", stored, f"{NAME}@v1"), "revision")
+    one_line(
+        run("commentary", "pull", "user/nobody", "x"), "no data set repository user/nobody"
+    )
+    words = ("train", "mnist5k", "--commentary", f"hf://{NAME}", "--out", "x")
+    one_line(run(*words), f"tutelage commentary pull {NAME}")
+    push_commentary(stored, NAME)
+    one_line(run("commentary", "pull", f"{NAME}@v9", "x"), "no such revision")
+    (hub.root / NAME / "commentary.json").unlink()
+    shutil.rmtree(hub.root / "cache", ignore_errors=True)
+    one_line(run("commentary", "pull", NAME, "x"), f"hf://{NAME} is no commentary")
+    with pytest.raises(UsageError, match="is no commentary"):
+        tl.load_commentary(f"hf://{NAME}", nn.Module())
+    for fault in (
+        errors.LocalEntryNotFoundError("no connection,\nand not in the cache"),
+        ConnectionError("no route"),
+        errors.HTTPError("no name"),  # pyright: ignore[reportPrivateImportUsage]
+        failure(errors.HfHubHTTPError, 500),
+    ):
+        hub.fault = fault
+        one_line(run("commentary", "pull", NAME, "x"), "cannot be reached", "network")
+    hub.fault = failure(errors.HfHubHTTPError, 403)
+    one_line(run("commentary", "push", stored, NAME), "token", "HF_TOKEN")
+    hub.token = None
+    one_line(run("commentary", "push", stored, NAME), "No token", "hf auth login")
+    assert not Path("x").exists()
+
+
+def test_without_the_client_the_extra_is_named(stored, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
+    with pytest.raises(MissingExtraError, match=r"tutelage\[hub\]"):
+        pull_commentary(NAME)
+    assert isinstance(tl.load_commentary(stored, nn.Module()), LossWeigher)

@@ -1,0 +1,183 @@
+"""``TaughtClassifier`` as an estimator of scikit-learn, and in cleanlab."""
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import tutelage as tl
+from tests.trained import unchecked
+from tutelage.errors import UsageError
+
+pytest.importorskip("sklearn")
+
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+TaughtClassifier = tl.sklearn.TaughtClassifier
+NOT_EQUIVALENT = {
+    "check_sample_weight_equivalence_on_dense_data": "a weight of 2 is not the same as two "
+    "rows in other minibatches, as for scikit-learn's own SGDClassifier"
+}
+
+
+@parametrize_with_checks(
+    [TaughtClassifier(epochs=10)], expected_failed_checks=lambda _: NOT_EQUIVALENT
+)
+def test_it_is_an_estimator(estimator, check) -> None:
+    with unchecked():  # scikit-learn sets parameters to values of every type
+        check(estimator)
+
+
+def digits() -> tuple[Any, ...]:
+    """Digits by name, of which four in ten have another's; checked ones; a test set."""
+    found: Any = load_digits(return_X_y=True)
+    X, y = found[0], np.array([f"digit {label}" for label in found[1]])
+    random = np.random.default_rng(0)
+    order = random.permutation(len(X))
+    X, y = X[order], y[order]
+    wrong = random.random(500) < 0.4
+    given = np.where(wrong, random.permutation(y[:500]), y[:500])
+    return (
+        X[:500],
+        given,
+        X[500:600],
+        y[500:600],
+        X[600:900],
+        y[600:900],
+        wrong & (given != y[:500]),
+    )
+
+
+X, Y, X_CHECKED, Y_CHECKED, X_TEST, Y_TEST, WRONG = digits()
+CHECKED = {"X_checked": X_CHECKED, "y_checked": Y_CHECKED}
+
+
+def test_checked_examples_find_labels_that_are_wrong() -> None:
+    with unchecked():
+        classifier = TaughtClassifier(random_state=0).fit(X, Y, **CHECKED)
+        plain = TaughtClassifier(random_state=0).fit(X, Y)
+    weights = classifier.sample_weight_
+    assert weights.shape == (500,)
+    assert weights[WRONG].mean() < 0.5 * weights[~WRONG].mean()
+    assert plain.sample_weight_ == pytest.approx(np.ones(500))
+    assert classifier.score(X_TEST, Y_TEST) > plain.score(X_TEST, Y_TEST)
+    assert classifier.classes_.tolist() == sorted(set(Y_TEST))
+    assert set(classifier.predict(X_TEST)) <= set(classifier.classes_)
+
+
+def test_probabilities_are_the_softmax_of_the_student() -> None:
+    classifier = TaughtClassifier(random_state=0, epochs=1).fit(X, Y)
+    with torch.no_grad():
+        logits = classifier.student_(torch.as_tensor(X_TEST)).numpy()
+    expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    np.testing.assert_allclose(classifier.predict_proba(X_TEST), expected, rtol=1e-12)
+
+
+def test_the_seed_decides_and_pickle_and_clone_keep_what_they_keep() -> None:
+    one, other = (TaughtClassifier(random_state=3, epochs=2).fit(X, Y) for _ in range(2))
+    probabilities = one.predict_proba(X_TEST)
+    assert np.array_equal(probabilities, other.predict_proba(X_TEST))
+    third = TaughtClassifier(random_state=4, epochs=2).fit(X, Y)
+    assert not np.array_equal(probabilities, third.predict_proba(X_TEST))
+    stored = pickle.loads(pickle.dumps(one))
+    assert np.array_equal(stored.predict_proba(X_TEST), probabilities)
+    fresh: Any = clone(one)
+    assert fresh.get_params() == one.get_params()
+    assert not hasattr(fresh, "student_")
+
+
+def test_a_module_of_ones_own_is_trained_in_its_own_numbers() -> None:
+    def convolutional(features: int, classes: int) -> nn.Module:
+        assert (features, classes) == (64, 10)
+        images = nn.Unflatten(1, (1, 8, 8))
+        layers = nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10)
+        return nn.Sequential(images, *layers)
+
+    classifier = TaughtClassifier(convolutional, random_state=0, epochs=5, lr=0.01)
+    right = np.flatnonzero(~WRONG)
+    scaled = make_pipeline(StandardScaler(), classifier).fit(X[right], Y[right])
+    assert scaled.score(X_TEST, Y_TEST) > 0.8
+    assert next(classifier.student_.parameters()).dtype == torch.float32
+
+
+def test_given_weights_scale_the_learned_ones_and_zero_leaves_an_example_out() -> None:
+    given = np.ones(500)
+    given[:100], given[100:200] = 0, 2
+    classifier = TaughtClassifier(random_state=0, epochs=1)
+    weights = classifier.fit(X, Y, sample_weight=given).sample_weight_
+    assert (weights[:100] == 0).all()
+    np.testing.assert_allclose(weights[100:200].mean() / weights[200:].mean(), 2, rtol=0.1)
+    other = TaughtClassifier(random_state=0, epochs=1)
+    without = other.fit(X[100:], Y[100:], sample_weight=given[100:])
+    assert np.array_equal(without.predict_proba(X), classifier.predict_proba(X))
+    taught = other.fit(X, Y, **CHECKED, sample_weight=given).sample_weight_
+    assert (taught[:100] == 0).all()
+    assert 1.5 < taught[100:200].mean() / taught[200:].mean() < 2.5
+
+
+def test_a_grid_search_passes_checked_examples_on() -> None:
+    search = GridSearchCV(
+        TaughtClassifier(random_state=0, epochs=2), {"batch_size": [20, 100]}, cv=2
+    )
+    search.fit(X, Y, **CHECKED)
+    assert search.best_params_ in ({"batch_size": 20}, {"batch_size": 100})
+    assert "held out" in search.best_estimator_.result_.accuracies
+
+
+def test_cleanlab_trains_it_with_and_without_checked_examples() -> None:
+    classification = pytest.importorskip("cleanlab.classification")
+    numbers = np.searchsorted(np.unique(Y), Y)
+    for given in ({}, {**CHECKED, "y_checked": np.searchsorted(np.unique(Y), Y_CHECKED)}):
+        cleaner = classification.CleanLearning(
+            TaughtClassifier(random_state=0, epochs=5), cv_n_folds=2, verbose=False
+        )
+        cleaner.fit(X, numbers, clf_kwargs=given)
+        issues = cleaner.get_label_issues()["is_label_issue"].to_numpy()
+        assert WRONG[issues].mean() > 2 * WRONG[~issues].mean()
+        assert cleaner.predict(X_TEST).shape == (300,)
+        assert ("held out" in cleaner.clf.result_.accuracies) == bool(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"X_checked": X_CHECKED}, "Give both X_checked and y_checked"),
+        ({"X_checked": X_CHECKED[:, :5], "y_checked": Y_CHECKED}, "5 features, but .* 64"),
+        ({"X_checked": X_CHECKED, "y_checked": np.arange(100)}, "Mix of label input types"),
+        ({"sample_weight": (Y[0] == Y).astype(float)}, "labels are of one class"),
+        ({"sample_weight": -np.ones(500)}, "Negative values"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given, said) -> None:
+    with pytest.raises(ValueError, match=said):
+        TaughtClassifier(epochs=1).fit(X, Y, **given)
+
+
+def test_labels_of_checked_examples_alone_are_classes_too() -> None:
+    some = Y != "digit 3"
+    classifier = TaughtClassifier(epochs=1, random_state=0).fit(X[some], Y[some], **CHECKED)
+    assert "digit 3" in classifier.classes_
+
+
+def test_the_library_does_not_import_scikit_learn() -> None:
+    code = (
+        "import sys, tutelage as tl; tl.fit, tl.sklearn; assert 'sklearn' not in sys.modules; "
+        "tl.sklearn.TaughtClassifier; assert 'sklearn' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_unknown_name_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Other'"):
+        tl.sklearn.Other  # noqa: B018
+    assert issubclass(UsageError, ValueError)
