@@ -131,13 +131,16 @@ def test_killed_in_replacing_a_commentary_one_of_both_is_there(
     pid = os.fork()
     if pid == 0:
         commentary.replace_folder = dying
-        save_commentary(LossWeigher(width=5), tmp_path / "it")
+        try:
+            save_commentary(LossWeigher(width=5), tmp_path / "it", overwrite=True)
+        finally:
+            os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
     student = nn.Identity()
     loaded = load_commentary(tmp_path / "it", student)
     assert isinstance(loaded, LossWeigher)
     assert loaded.width == (4 if when == "before" else 5)
-    save_commentary(LossWeigher(width=6), tmp_path / "it")
+    save_commentary(LossWeigher(width=6), tmp_path / "it", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["it"]
 
 

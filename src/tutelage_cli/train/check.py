@@ -10,7 +10,6 @@ from tutelage.training.tutor import Tutor
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import TAUGHT, build_tutor, device_of
-from tutelage_cli.train.controls.folds import FOLDS
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
 from tutelage_cli.train.freeze import Notify
@@ -119,9 +118,9 @@ def _check_unroll_steps(settings: TrainSettings) -> None:
 
 def _check_controls(settings: TrainSettings, material: Material) -> None:
     named = [arm for arm in settings.arms if arm in (*ON_FOLDS, *CROSS_FITTED)]
-    if named and len(material.train) < FOLDS:
+    if named and len(material.train) < settings.folds:
         raise UsageError(
-            f"{', '.join(named)} train students on {FOLDS} folds, but there are "
+            f"{', '.join(named)} train students on {settings.folds} folds, but there are "
             f"{len(material.train)} {kind(material.train)} to train on: give --controls none, "
             "or others."
         )

@@ -65,6 +65,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "weights_from",
         "default_weight",
     ),
+    "control": ("folds", "rounds"),
     "run": ("config", "jobs", "device", "log", "log_every", "output"),
 }
 """the other flags by the name of their group"""

@@ -80,6 +80,14 @@ class TrainSettings:
     """Whether the level of the weights of margin-loss and internal-state is held: free, as in
     the paper, or centred, where the mean of a batch is taken off what their sigmoid gets."""
 
+    folds: int = 5
+    """Parts of the training set for out-of-fold predictions, each predicted by a student of the
+    others; 3 cost half as much."""
+
+    rounds: Literal[1, 2] = 2
+    """Rounds in which the students of folds continue under a corrected loss, for cross-fitted
+    and out-of-fold."""
+
     commentary: Path | None = None
     """Train with this stored commentary instead of learning a teacher."""
 
@@ -335,3 +343,5 @@ def _check_numbers(settings: TrainSettings) -> None:
     if not 0 < settings.momentum < 1:
         raise UsageError(f"--momentum must lie in (0, 1), got {settings.momentum:g}.")
     shares(given, "--decay-at")
+    if settings.folds < 2:
+        raise UsageError(f"--folds must be at least 2, got {settings.folds}.")

@@ -44,7 +44,6 @@ from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.train import report_content, student_training, worker
 from tutelage_cli.train.controls import folds, tuning
 from tutelage_cli.train.controls.folds import (
-    FOLDS,
     PARTS,
     PLAIN,
     TRIED,
@@ -69,6 +68,7 @@ THREE = [word for word in QUICK if word not in WITHOUT]
 THREE[THREE.index("--epochs") + 1] = "3"
 """three epochs of five steps, so that folds have one, and all controls"""
 WORDS = [*THREE, "--teacher", "loss", "--noise", "uniform:0.6"]
+FOLDS = 5
 RATE, DECAY, STEPS = 0.1, 5e-4, 15
 CPU = torch.device("cpu")
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -291,7 +291,7 @@ def test_early_stopped_is_the_untaught_student_after_its_best_epoch(controlled, 
 
 def of_fold(data: Any, fold: int, arm: str) -> Any:
     """A fold's student of a stage, the training rows of others and of its own."""
-    part = folds_of(data.material, 0)
+    part = folds_of(data.material, data.job)
     model = build_student("cnn", classes=3, channels=1, size=16, seed=0)
     state = checkpoint(data.job.with_arm(arm, fold).folder)["tutor"]["student"]
     model.load_state_dict(state)
@@ -310,7 +310,7 @@ def predicted(model: nn.Module, data: Any, examples: Any) -> Tensor:
 
 def test_a_fold_is_predicted_by_a_student_that_never_saw_it(data) -> None:
     train = data.material.train
-    part = folds_of(data.material, 0)
+    part = folds_of(data.material, data.job)
     assert part.bincount().tolist() == [8, 8, 8, 8, 7]
     out_of_fold = read_out_of_fold(data.job, PLAIN, data.material)
     decay = DECAY * chosen_regime(data.job).decay
@@ -326,7 +326,7 @@ def test_a_fold_is_predicted_by_a_student_that_never_saw_it(data) -> None:
 
 
 def test_the_regime_of_folds_is_the_one_that_predicts_given_labels_best(data) -> None:
-    train, part, said = data.material.train, folds_of(data.material, 0), []
+    train, part, said = data.material.train, folds_of(data.material, data.job), []
     ours, others = (part == 0).nonzero()[:, 0], (part != 0).nonzero()[:, 0]
     for place, regime in enumerate(TRIED):
         seed = fold_seed(data.job.with_arm("fold-trials", place))
@@ -367,7 +367,7 @@ def test_a_corrected_fold_goes_on_from_the_stage_before_without_its_checked_exam
         joint = p * transitions[:, train.labels].T
         believed = joint / joint.sum(1, keepdim=True)
         transitions = refined(believed, train.labels, transitions)
-    held_out = checked_folds_of(data.material, 0)
+    held_out = checked_folds_of(data.material, data.job)
     out_of_fold = read_out_of_fold(data.job, arm, data.material)
     decay = DECAY * chosen_regime(data.job).decay
 
@@ -641,7 +641,8 @@ def test_damaged_predictions_of_a_fold_are_told_in_one_line(
 
 def test_seeds_have_folds_and_choices_of_their_own(data) -> None:
     other = seed_material(read_source(data.settings), data.settings, 1)
-    assert not torch.equal(folds_of(data.material, 0), folds_of(other, 1))
+    job = replace(data.job, seed=1)
+    assert not torch.equal(folds_of(data.material, data.job), folds_of(other, job))
     job = replace(data.job, seed=1)
     assert job.with_arm(PLAIN, 0).folder != data.job.with_arm(PLAIN, 0).folder
 
@@ -748,3 +749,15 @@ def test_the_teacher_of_out_of_fold_predictions_starts_at_their_closed_form(
     order = train.ids.argsort()
     torch.testing.assert_close(own.targets()[0], start[order], rtol=0, atol=0.05)
     assert len(list((out / "folds").iterdir())) == 4 * FOLDS + len(TRIED)
+
+
+def test_fewer_folds_and_rounds_train_fewer_students(pets, tmp_path) -> None:
+    out = tmp_path / "run"
+    words = ["--controls", "cross-fitted", "--folds", "3", "--rounds", "1", "--out", out]
+    answer = run("train", pets, *WORDS, *words)
+    assert answer.code == 0, answer.err
+    names = {folder.name for folder in (out / "folds").iterdir()}
+    arms = ("folds", "tuned-folds", "corrected-folds")
+    assert names == {f"{arm}-seed0-{fold}" for arm in arms for fold in range(3)} | {
+        f"fold-trials-seed0-{place}" for place in range(len(TRIED))
+    }

@@ -31,7 +31,10 @@ def selected(monkeypatch, tmp_path, said: dict[str, Tensor], labels: Tensor = LA
     )
     by_arm = {METHODS[method]: OutOfFold(train, p, p, 1.0) for method, p in said.items()}
     monkeypatch.setattr(selection, "read_out_of_fold", lambda _, arm, __: by_arm[arm])
-    case: Any = SimpleNamespace(material=material, job=SimpleNamespace(folder=tmp_path))
+    case: Any = SimpleNamespace(
+        material=material,
+        job=SimpleNamespace(folder=tmp_path, settings=SimpleNamespace(rounds=2)),
+    )
     found = select(case)
     assert found.seconds == 4
     return found.method

@@ -57,12 +57,12 @@ def _plain(inputs: ControlInputs, fold: int | None, regime: Regime) -> TrainingP
 
 def _others(inputs: ControlInputs, fold: int | None) -> Tensor:
     """The training examples of other folds."""
-    return (folds_of(inputs.material, inputs.job.seed) != fold).nonzero()[:, 0]
+    return (folds_of(inputs.material, inputs.job) != fold).nonzero()[:, 0]
 
 
 def _checked_rows(inputs: ControlInputs) -> Tensor:
     """The checked examples of other folds; all of them where these have none."""
-    own_fold = checked_folds_of(inputs.material, inputs.job.seed) == inputs.job.fold
+    own_fold = checked_folds_of(inputs.material, inputs.job) == inputs.job.fold
     return (own_fold if bool(own_fold.all()) else ~own_fold).nonzero()[:, 0]
 
 

@@ -29,8 +29,6 @@ from tutelage_cli.train.evaluation import EVAL_BATCH_SIZE
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams
 
-FOLDS = 5
-"""parts of the training set, each predicted by a student of the others"""
 PLAIN, TUNED = "folds", "tuned-folds"
 CORRECTED, REFINED = "corrected-folds", "refined-folds"
 """students of folds: untaught ones, which go on with checked examples alone, or under the
@@ -82,10 +80,10 @@ class OutOfFold(NamedTuple):
     """of all their steps; for ``PLAIN`` also of what chose how many these are"""
 
 
-def folds_of(material: Material, seed: int) -> Tensor:
+def folds_of(material: Material, job: Job) -> Tensor:
     """The fold of each training example; the given labels are spread evenly."""
     labels = material.train.labels
-    return stratified_folds(labels, FOLDS, seed=mixed_seed(_PART, seed))
+    return stratified_folds(labels, job.settings.folds, seed=mixed_seed(_PART, job.seed))
 
 
 def trial_jobs(job: Job) -> list[Job]:
@@ -103,7 +101,7 @@ def write_trial_result(
     job: Job, tutor: Tutor, streams: Streams, material: Material, seconds: float
 ) -> None:
     """Write how well a student predicts the given labels of the first fold."""
-    own_fold = folds_of(material, job.seed) == 0
+    own_fold = folds_of(material, job) == 0
     predictions = probabilities(tutor, streams.train)[own_fold]
     likelihood = float(calibrated(predictions, material.train.labels[own_fold]).mean())
     write_json(job.folder / "result.json", {KEY: likelihood, "seconds": seconds})
@@ -133,18 +131,19 @@ def calibrated(probabilities: Tensor, labels: Tensor) -> Float[Tensor, "N"]:
     return max(tried, key=lambda each: float(each.mean()))
 
 
-def checked_folds_of(material: Material, seed: int) -> Tensor:
+def checked_folds_of(material: Material, job: Job) -> Tensor:
     """The fold of each checked example; right classes are spread evenly."""
     labels = material.held_out.labels
     if len(labels) < 2:
         return torch.zeros(len(labels), dtype=torch.int64)
-    folds = min(FOLDS, len(labels))
-    return stratified_folds(labels, folds, seed=mixed_seed(_PART, seed, FOLDS))
+    most = job.settings.folds
+    seed = mixed_seed(_PART, job.seed, most)
+    return stratified_folds(labels, min(most, len(labels)), seed=seed)
 
 
 def fold_jobs(job: Job, arm: str) -> list[Job]:
     """The students of all folds."""
-    return [job.with_arm(arm, fold) for fold in range(FOLDS)]
+    return [job.with_arm(arm, fold) for fold in range(job.settings.folds)]
 
 
 def fold_seed(job: Job) -> int:
@@ -157,7 +156,7 @@ def write_out_of_fold(
     job: Job, tutor: Tutor, streams: Streams, material: Material, seconds: float
 ) -> None:
     """Write what a fold's student predicts, and its result."""
-    own_fold = folds_of(material, job.seed) == job.fold
+    own_fold = folds_of(material, job) == job.fold
     ours = probabilities(tutor, streams.train)[own_fold].numpy()
     checked = probabilities(tutor, streams.held_out).numpy()
     content = np.array(_content_digest(material))
@@ -168,7 +167,7 @@ def write_out_of_fold(
 
 def read_out_of_fold(job: Job, arm: str, material: Material) -> OutOfFold:
     """Put together what the students of all folds predict."""
-    folds, classes = folds_of(material, job.seed), len(material.train.classes)
+    folds, classes = folds_of(material, job), len(material.train.classes)
     train, checked, seconds = torch.empty(len(folds), classes), [], 0.0
     for one in fold_jobs(job, arm):
         ours, others, took = _read(one.folder, _content_digest(material))
@@ -177,7 +176,7 @@ def read_out_of_fold(job: Job, arm: str, material: Material) -> OutOfFold:
         seconds += took
     if arm == PLAIN:
         seconds += sum(_trial(one)[1] for one in trial_jobs(job))
-    by_fold, checked_folds = torch.stack(checked), checked_folds_of(material, job.seed)
+    by_fold, checked_folds = torch.stack(checked), checked_folds_of(material, job)
     own = by_fold[checked_folds, torch.arange(len(checked_folds))]
     return OutOfFold(train, own, by_fold.mean(0), seconds)
 

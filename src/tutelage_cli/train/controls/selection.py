@@ -55,7 +55,9 @@ def select(inputs: ControlInputs) -> Selected:
     """
     material, checked = inputs.material, inputs.material.held_out.labels
     predictions = {
-        method: read_out_of_fold(inputs.job, arm, material) for method, arm in METHODS.items()
+        method: read_out_of_fold(inputs.job, arm, material)
+        for method, arm in METHODS.items()
+        if method != TWO_ROUNDS or inputs.job.settings.rounds > 1
     }
     likelihoods = {
         method: calibrated(out_of_fold.checked, checked)

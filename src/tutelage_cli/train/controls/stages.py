@@ -45,7 +45,7 @@ def training_stages(
             stages[2] += fold_jobs(any_of, PLAIN)
         if {*CROSS_FITTED} & set(jobs):
             stages[3] += fold_jobs(any_of, TUNED) + fold_jobs(any_of, CORRECTED)
-            stages[4] += fold_jobs(any_of, REFINED)
+            stages[4] += fold_jobs(any_of, REFINED) if settings.rounds > 1 else []
         for arm, job in jobs.items():
             stages[_stage(arm)].append(job)
     return [stage for stage in stages if stage]
