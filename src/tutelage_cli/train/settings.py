@@ -84,7 +84,7 @@ class TrainSettings:
     """Parts of the training set for out-of-fold predictions, each predicted by a student of the
     others; 3 cost half as much."""
 
-    rounds: Literal[1, 2] = 2
+    rounds: Literal[1, 2] = 1
     """Rounds in which the students of folds continue under a corrected loss, for cross-fitted
     and out-of-fold."""
 

@@ -67,7 +67,7 @@ WITHOUT = ["--controls", "none"]
 THREE = [word for word in QUICK if word not in WITHOUT]
 THREE[THREE.index("--epochs") + 1] = "3"
 """three epochs of five steps, so that folds have one, and all controls"""
-WORDS = [*THREE, "--teacher", "loss", "--noise", "uniform:0.6"]
+WORDS = [*THREE, "--teacher", "loss", "--noise", "uniform:0.6", "--rounds", "2"]
 FOLDS = 5
 RATE, DECAY, STEPS = 0.1, 5e-4, 15
 CPU = torch.device("cpu")
@@ -732,7 +732,9 @@ def test_the_teacher_of_out_of_fold_predictions_starts_at_their_closed_form(
 ) -> None:
     out, words = tmp_path / "run", [*THREE, *WITHOUT, "--noise", "uniform:0.6"]
     with unchecked():
-        answer = run("train", pets, *words, "--teacher", "out-of-fold", "--out", out)
+        answer = run(
+            "train", pets, *words, "--teacher", "out-of-fold", "--rounds", "2", "--out", out
+        )
     assert answer.code == 0, answer
     settings = from_plain(TrainSettings, content(out / "settings.json"))
     material = seed_material(read_source(settings), settings, 0)
