@@ -15,7 +15,7 @@ html_show_sphinx = False
 
 # Nothing is fetched where the page is read: no mathematics, fonts or icons from elsewhere.
 myst_heading_anchors = 3
-myst_enable_extensions = ["attrs_inline"]
+myst_enable_extensions = ["attrs_block", "attrs_inline"]
 
 
 autodoc_member_order = "bysource"

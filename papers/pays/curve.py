@@ -17,13 +17,14 @@ from tutelage_cli.report import styles
 
 SHOWN = (
     UNTAUGHT,
-    "checked-only",
-    "fine-tuned",
-    "pruned",
-    "forward-corrected",
     OURS,
     *LEARNED,
+    "pruned",
+    "forward-corrected",
+    "checked-only",
+    "fine-tuned",
 )
+"""colours repeat after the fifth, with other markers and dashes"""
 LEAST = 3
 """numbers of checked labels that make a curve"""
 Points = Mapping[str, Mapping[int, Sequence[float]]]
@@ -57,7 +58,7 @@ def drawn(data: str, points: Points) -> str:
         _paint(figure.subplots(), points)
         return f"Test accuracy over the number of checked labels, {data}"
 
-    return svg((5.4, 3.6), draw)
+    return svg((6.4, 3.8), draw)
 
 
 def _paint(axes: Axes, points: Points) -> None:
@@ -77,4 +78,14 @@ def _paint(axes: Axes, points: Points) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set(xlabel="checked labels", ylabel="test accuracy, %")
-    axes.legend(fontsize=6, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    handles, labels = axes.get_legend_handles_labels()
+    last = [float(np.mean(points[arm][max(points[arm])])) for arm in labels]
+    order = sorted(range(len(labels)), key=lambda place: -last[place])
+    axes.legend(  # in the order of the lines at their right end
+        [handles[place] for place in order],
+        [labels[place] for place in order],
+        fontsize=8,
+        frameon=False,
+        loc="center left",
+        bbox_to_anchor=(1, 0.5),
+    )
