@@ -376,7 +376,7 @@ def test_help_shows_examples_defaults_units_and_every_setting():
         assert name == "data" or re.search(f"--{name.replace('_', '-')},? ", shown), name
     for text in (
         "(default: 12)",
-        "(default: margin-loss internal-state)",
+        "(default: margin-loss)",
         "(default: 0.1)",
         "Images per student step",
         "RATE in 0..1",

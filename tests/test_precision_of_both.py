@@ -78,7 +78,7 @@ def hypergradient(
     )
     assert tutor.teacher_updater is not None
 
-    def keep(grad: dict[str, Tensor]) -> None:
+    def keep(grad: dict[str, Tensor], *_: object) -> None:
         assert {k: g.dtype for k, g in grad.items()}.keys() == dict(
             made.named_parameters()
         ).keys()

@@ -32,11 +32,13 @@ from tutelage_cli.train.duplicates import Contents, contents_of, without_copies
 from tutelage_cli.train.freeze import Notify, frozen_features
 from tutelage_cli.train.held_out import align_classes
 from tutelage_cli.train.parts import Parts, check_kind, kind_of, read_data, read_other_source
-from tutelage_cli.train.settings import TrainSettings, needs_label_file
+from tutelage_cli.train.settings import EMBEDDED, TrainSettings, needs_label_file
 from tutelage_cli.train.texts import Data, kind, with_tokens
 
 HELD_OUT = 500
 """default number of held-out examples; at most a fifth of the training set"""
+FEW = 20
+"""the same of the embedded digits"""
 CROPPED = 4
 """pixels of padding before a random crop"""
 CURVE_IMAGES = 2000
@@ -201,7 +203,8 @@ def _rows_of(source: Source, settings: TrainSettings, seed: int) -> tuple[Tensor
     classes = len(train.classes)
     chosen, rest = torch.arange(0), torch.arange(len(train))
     if source.trusted is None:
-        size = settings.held_out or max(1, min(HELD_OUT, len(train) // 5))
+        most = FEW if settings.data == EMBEDDED else HELD_OUT
+        size = settings.held_out or max(1, min(most, len(train) // 5))
         require_training_examples(train, size, given=settings.held_out is not None)
         chosen, rest = balanced_rows(train.labels, size, classes, seed=seed, keep=1)
     if source.contents is not None:

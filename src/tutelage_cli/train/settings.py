@@ -47,7 +47,7 @@ class TrainSettings:
     text and a label column. Or feature vectors: a .npy file with --labels-from, a .npz file, or
     Parquet files with a column of vectors."""
 
-    teacher: tuple[str, ...] = ("margin-loss", "internal-state")
+    teacher: tuple[str, ...] = ("margin-loss",)
     """Teachers to train with, beside the untaught student: margin-loss, internal-state, loss,
     curriculum, l2t-loss; or policies of augmentation: learned-augmentation, uniform-augment,
     rand-augment, trivial-augment, auto-augment; or baselines: mentornet-dd, mentornet,
@@ -111,7 +111,8 @@ class TrainSettings:
 
     held_out: int | None = None
     """Images with right labels, class balanced, for the held-out loss; taken from the training
-    set and not trained on. If not given, 500, or a fifth of the set where that is less."""
+    set and not trained on. If not given, 500, or a fifth of the set where that is less; 20 of
+    the embedded digits."""
 
     held_out_from: str | None = None
     """A source like the data, with labels you trust: all of it is held out, in place of

@@ -23,7 +23,6 @@ from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.step_seconds import expected_work
 from tutelage_cli.train.student_training import Job
-from tutelage_cli.train.verdict import gains_over_controls
 from tutelage_cli.train.worker import STOP, as_arrays, train_one
 
 
@@ -89,6 +88,7 @@ def _default_jobs(settings: TrainSettings) -> int:
 
 def _copy_commentary(run: Path, settings: TrainSettings, summary: dict[str, Any]) -> None:
     from tutelage_cli.train.report_content import command_line
+    from tutelage_cli.train.verdict import gains_over_controls
 
     # the commentary of the first teacher that learns, with the gains of its arm
     taught = {

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-HALF_LIFE = 30.0
+HALF_LIFE = 20.0
 """seconds of work after which an observation of the speed counts half"""
 TRUSTED = 10.0
 """seconds of work that the expected speed counts as"""
