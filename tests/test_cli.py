@@ -105,10 +105,14 @@ WRONG = {
     ),
     "tap": (
         "pets",
-        ["--tap", "pol"],
+        ["--tap", "pol", "--teacher", "internal-state"],
         ["'pol'", "Did you mean 'pool'?", "conv1, bn1, conv2, bn2, pool", "fc"],
     ),
-    "tap of unknown width": ("pets", ["--tap", "bn1"], ["'bn1'", "--tap"]),
+    "tap of unknown width": (
+        "pets",
+        ["--tap", "bn1", "--teacher", "internal-state"],
+        ["'bn1'", "--tap"],
+    ),
     "a tap that nothing looks at": (
         "pets",
         ["--tap", "pool", "--teacher", "margin-loss"],
