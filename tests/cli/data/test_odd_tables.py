@@ -54,7 +54,9 @@ def test_a_column_name_that_stands_twice_is_refused_wherever_a_table_is_read(
 
 def test_names_that_differ_in_case_alone_are_not_guessed_among(tmp_path):
     file = write(tmp_path / "a.csv", "text,label,Label\na,0,1\n")
-    with pytest.raises(UsageError, match="'label' and 'Label'; name one of them with --label-c"):
+    with pytest.raises(
+        UsageError, match="'label' and 'Label'; name one of them with --label-c"
+    ):
         read_own_texts(str(file), ("text",))
     assert read_csv(write(file, "text,label,,\na,0,,\n"))["label"] == ["0"]  # of a spreadsheet
 
