@@ -37,7 +37,7 @@ checked examples. Cells that have run are not run again.
 
 Examples:
   python -m papers pays
-  python -m papers pays --cells mnist5k-flip20.4-20 --seeds 5"""
+  python -m papers pays --cells mnist5k-flip2-0.4-20 --seeds 5"""
 
 
 @dataclass(frozen=True)

@@ -101,10 +101,10 @@ def test_what_was_loaded_onto_another_device_moves_to_the_students(signal) -> No
         tutor.step(next(batches), next(batches))
     there.load_state_dict(tutor.state_dict())
     state = there.state_dict()
-    for kept in ("loss_sum", "weightless", "start", "window", "pending", "learner"):
+    for kept in ("loss_sum", "weightless", "start", "window", "pending", "teacher_updater"):
         assert all(tensor.is_meta for tensor in tensors_in(state[kept])), kept
     assert state["start"] or state["pending"]
-    assert state["learner"]["estimates"]
+    assert state["teacher_updater"]["estimates"]
 
 
 def test_a_teacher_that_goes_on_with_fewer_looks_a_step_steps_at_once() -> None:

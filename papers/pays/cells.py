@@ -42,7 +42,7 @@ class Cell(NamedTuple):
     def name(self) -> str:
         """What its files are called."""
         data = self.data.replace("/", "-")
-        return f"{data}-{self.noise.replace(':', '')}-{self.checked}{self.kind}"
+        return f"{data}-{self.noise.replace(':', '-')}-{self.checked}{self.kind}"
 
     @property
     def words(self) -> list[str]:

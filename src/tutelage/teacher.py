@@ -56,7 +56,7 @@ class Teacher(nn.Module):
         return as_lesson(batch)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - a hook
-        """Call ``weigh``; ones where the teacher has none.
+        """The weight of each row.
 
         Args:
             lesson: What the student saw.
@@ -80,7 +80,7 @@ class Teacher(nn.Module):
         return observation.losses
 
     def log_prob(self, lesson: Lesson, observation: Observation) -> Tensor:
-        """Call ``log_prob``.
+        """The log-probability of each example's actions.
 
         A teacher that samples in ``prepare`` sets ``Lesson.log_prob``; of one that samples in
         both they are added up. Examples' actions are drawn independently of one another.
@@ -98,7 +98,7 @@ class Teacher(nn.Module):
         raise NotImplementedError
 
     def entropy(self) -> Tensor:
-        """Call ``entropy``.
+        """The entropy of what is sampled.
 
         Returns:
             A scalar.

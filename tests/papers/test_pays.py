@@ -66,7 +66,7 @@ def test_a_cell_is_one_run_of_the_command_line_and_is_not_run_again(
     kept = json.loads(first)
     assert {*kept["arms"]} >= {*LEARNED, *OTHERS, OURS}
     assert all(len(found) == 2 for found in kept["arms"].values())
-    summary = tmp_path / "runs" / "pays" / "mnist5k-flip20.4-20" / "summary.json"
+    summary = tmp_path / "runs" / "pays" / "mnist5k-flip2-0.4-20" / "summary.json"
     written = summary.stat().st_mtime_ns
     assert run_cells([], 2, 1, tmp_path)[0].read_bytes() == first
     assert summary.stat().st_mtime_ns == written
@@ -86,14 +86,14 @@ def test_a_curve_needs_three_numbers_of_checked_labels(tmp_path) -> None:
     folder = tmp_path / "results" / "pays"
     folder.mkdir(parents=True)
     for checked in (20, 50):
-        file = folder / f"mnist5k-flip20.4-{checked}.json"
+        file = folder / f"mnist5k-flip2-0.4-{checked}.json"
         file.write_text(json.dumps({"arms": ARMS}), encoding="utf-8")
     assert curve.curves(tmp_path) == {}
-    (folder / "mnist5k-flip20.4-500.json").write_text(json.dumps({"arms": ARMS}), "utf-8")
+    (folder / "mnist5k-flip2-0.4-500.json").write_text(json.dumps({"arms": ARMS}), "utf-8")
     (points,) = curve.curves(tmp_path).values()
     assert points["pruned"] == {n: pytest.approx([70, 20, 20]) for n in (20, 50, 500)}
     curve.write_curves(tmp_path)
-    text = (folder / "mnist5k-flip20.4.svg").read_text(encoding="utf-8")
+    text = (folder / "mnist5k-flip2-0.4.svg").read_text(encoding="utf-8")
     for shown in ("checked labels", "500", *LEARNED, "forward-corrected"):
         assert shown in text
 
@@ -103,4 +103,4 @@ def test_what_cannot_run_is_told_in_one_line(tmp_path, monkeypatch) -> None:
     one_line(run_papers("pays", "--seeds", "1", "--out", tmp_path), "seeds is 1")
     one_line(run_papers("pays", "--cells", "x", "--out", tmp_path), "Unknown cell 'x'")
     with pytest.raises(UsageError, match="set TUTELAGE_DATA"):
-        run_cells(["cifar10-humanworst-20"], 2, 1, tmp_path)
+        run_cells(["cifar10-human-worst-20"], 2, 1, tmp_path)

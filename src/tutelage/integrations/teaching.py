@@ -100,13 +100,13 @@ class Teaching:
         """The state of the teacher and its optimiser."""
         optimizer = self.teacher_optimizer
         learner = {} if optimizer is None else {"optimizer": optimizer.state_dict()}
-        return {"teacher": self.teacher.state_dict(), "learner": learner}
+        return {"teacher": self.teacher.state_dict(), "teacher_updater": learner}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of ``state_dict``."""
         load_module(self.teacher, state["teacher"], "teacher")
-        if self.teacher_optimizer is not None and "optimizer" in state["learner"]:
-            self.teacher_optimizer.load_state_dict(state["learner"]["optimizer"])
+        if self.teacher_optimizer is not None and "optimizer" in state["teacher_updater"]:
+            self.teacher_optimizer.load_state_dict(state["teacher_updater"]["optimizer"])
 
     def step(
         self,

@@ -222,7 +222,7 @@ class TeacherUpdater:
         return {
             "optimizer": self.optimizer.state_dict(),
             "skipped": self.skipped,
-            "looked": self._has_estimated,
+            "has_estimated": self._has_estimated,
             "estimates": [[e.grad, e.held_out_loss, dict(e.facts)] for e in self.estimates],
         }
 
@@ -231,7 +231,7 @@ class TeacherUpdater:
         self.optimizer.load_state_dict(state["optimizer"])
         self.skipped = state["skipped"]
         self._windows = 0
-        self._has_estimated = state.get("looked", True)  # a state of an older version lacks it
+        self._has_estimated = state["has_estimated"]
         device = next(self.teacher.parameters()).device
         self.estimates = [
             Estimate(moved_to(device, grad), loss.to(device), facts)

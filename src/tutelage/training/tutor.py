@@ -382,7 +382,7 @@ class Tutor:
             "student": state_of(self.student),
             "optimizer": optimizer_state_of(self.optimizer, self.student),
             "teacher": state_of(self.teacher),
-            "learner": {} if updater is None else updater.state_dict(),
+            "teacher_updater": {} if updater is None else updater.state_dict(),
             "steps": self.steps,
             "best_accuracy": self.best_accuracy,
             **self._running_loss.state_dict(),
@@ -399,7 +399,7 @@ class Tutor:
         load_optimizer_state(self.optimizer, state["optimizer"])
         load_state(self.teacher, state["teacher"], "teacher")
         if self.teacher_updater is not None:
-            self.teacher_updater.load_state_dict(state["learner"])
+            self.teacher_updater.load_state_dict(state["teacher_updater"])
         self.steps = state["steps"]
         self.best_accuracy = state["best_accuracy"]
         self._running_loss.load_state_dict(state)

@@ -83,7 +83,9 @@ def check(args: Inspect) -> None:
         raise UsageError(f"There is no run or table {args.run}.")
     if args.fix is None:
         if args.fix_by != Inspect.fix_by:
-            raise UsageError(f"--fix-by {args.fix_by} is about --fix: name a new folder with it.")
+            raise UsageError(
+                f"--fix-by {args.fix_by} is about --fix: name a new folder with it."
+            )
         return
     if args.run.is_file():
         raise UsageError(

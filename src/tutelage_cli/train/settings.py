@@ -50,8 +50,8 @@ class TrainSettings:
     teacher: tuple[str, ...] = ("margin-loss",)
     """Teachers to train with, beside the untaught student: margin-loss, internal-state, loss,
     curriculum, l2t-loss; or policies of augmentation: learned-augmentation, uniform-augment,
-    rand-augment, trivial-augment, auto-augment; or baselines: mentornet-dd, mentornet,
-    reweight, self-paced, focal, gce."""
+    rand-augment, trivial-augment, auto-augment; or out-of-fold, which starts at the targets of
+    cross-fitted; or baselines: mentornet-dd, mentornet, reweight, self-paced, focal, gce."""
 
     controls: tuple[str, ...] = (ALL,)
     """What to compare teaching with: all, none, or some of checked-only, fine-tuned,
@@ -77,16 +77,17 @@ class TrainSettings:
     input of the last linear layer."""
 
     level: Literal["free", "centred"] = "free"
-    """Whether the level of the weights of margin-loss and internal-state is held: free, as in
-    the paper, or centred, where the mean of a batch is taken off what their sigmoid gets."""
+    """The weights of margin-loss and internal-state are a sigmoid of logits: free, as in the
+    paper, or centred, with the mean of the batch subtracted from the logits."""
 
     folds: int = 5
     """Parts of the training set for out-of-fold predictions, each predicted by a student of the
-    others; 3 cost half as much."""
+    others, for pruned, forward-corrected and cross-fitted; 3 cost less and are less accurate
+    than 5."""
 
     rounds: Literal[1, 2] = 1
-    """Rounds in which the students of folds continue under a corrected loss, for cross-fitted
-    and out-of-fold."""
+    """How often the students of folds are trained further, with the loss corrected by the
+    transitions between labels that were estimated before; for cross-fitted and out-of-fold."""
 
     commentary: Path | None = None
     """Train with this stored commentary instead of learning a teacher."""
@@ -287,7 +288,7 @@ def _check_labels(settings: TrainSettings) -> None:
         return
     if noise.startswith("human:"):
         raise UsageError(
-            f"--noise {noise} and --labels-from {file} both give the labels: leave one away."
+            f"--noise {noise} and --labels-from {file} both give the labels: give only one."
         )
     if settings.label_column is None and not needs_label_file(settings):
         raise UsageError(f"--labels-from {file} needs --label-column: the name of a column.")
@@ -321,7 +322,7 @@ def _check_rates(settings: TrainSettings) -> None:
             f"--choose-lr is {listed}; allowed: none, or two and more that differ."
         )
     if rates and settings.lr != TrainSettings.lr:
-        raise UsageError("--lr and --choose-lr both give the learning rate: leave one away.")
+        raise UsageError("--lr and --choose-lr both give the learning rate: give only one.")
 
 
 def _check_use(settings: TrainSettings) -> None:

@@ -48,7 +48,7 @@ WRONG = {
     "train cifar100 --noise human:worst": ["human:worst", "cifar100"],
     "train mnist --noise hierarchical:0.2": ["hierarchical:0.2", "mnist"],
     "train cifar10 --labels-from no.csv": ["--label-column"],
-    "train cifar10 --noise human:worst --labels-from no.csv": ["leave one away"],
+    "train cifar10 --noise human:worst --labels-from no.csv": ["give only one"],
     "train cifar10 --lr inf": ["lr", "finite", "inf"],
     "commentary learn cifar10 --student cnm": ["'cnm'", "Did you mean 'cnn'?"],
     "commentary learn mnist --noise human:worst": ["human:worst", "mnist"],
