@@ -64,7 +64,7 @@ def drawn(data: str, points: Points) -> str:
 def _paint(axes: Axes, points: Points) -> None:
     lines: Mapping[str, Any] = styles.arm_styles(SHOWN)
     counts = sorted(points[UNTAUGHT])
-    for arm in SHOWN:
+    for arm in filter(points.get, SHOWN):
         at = sorted(points[arm])
         values = [np.array(points[arm][n]) for n in at]
         mean = [float(v.mean()) for v in values]
