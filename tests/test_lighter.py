@@ -13,7 +13,7 @@ from tutelage.randomness import mixed_seed
 from tutelage.signals import Lookahead
 from tutelage.teachers import Copies, LossWeigher, Together, WorstCase, WorstCaseSoft
 from tutelage.training.forward import Record, apply_weights, prepare_lesson
-from tutelage.training.skip_rows import rows_that_matter
+from tutelage.training.skip_rows import rows_above_share
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, Observation
 
@@ -109,14 +109,14 @@ def _descended(tutor: Tutor, logits: Tensor) -> Tensor:
 
 def test_rows_of_least_mass_are_dropped_and_two_are_always_kept() -> None:
     mass = torch.tensor([4.0, 0.5, 3.0, 0.5, 2.0])
-    rows, left_out = rows_that_matter(mass, 0.1)
+    rows, left_out = rows_above_share(mass, 0.1)
     assert rows.tolist() == [0, 2, 4]
     assert left_out.item() == pytest.approx(0.1)
-    assert rows_that_matter(mass, 0.099)[0].tolist() == [0, 2, 3, 4]
-    assert rows_that_matter(mass, 1.0)[0].tolist() == [0, 2]
-    assert len(rows_that_matter(torch.zeros(5), 0.1)[0]) == 2
+    assert rows_above_share(mass, 0.099)[0].tolist() == [0, 2, 3, 4]
+    assert rows_above_share(mass, 1.0)[0].tolist() == [0, 2]
+    assert len(rows_above_share(torch.zeros(5), 0.1)[0]) == 2
     broken = mass.index_fill(0, torch.tensor([1]), torch.nan)
-    assert len(rows_that_matter(broken, 0.5)[0]) == 5
+    assert len(rows_above_share(broken, 0.5)[0]) == 5
 
 
 def test_batch_normalisation_counts_all_rows_once() -> None:

@@ -142,7 +142,7 @@ def test_small_numbers_add_up_over_many_steps_in_half_precision() -> None:
 
 
 def test_steps_in_half_precision_are_not_undone() -> None:
-    with pytest.raises(ValueError, match="Undoing 2 steps"):
+    with pytest.raises(ValueError, match="Reversing 2 steps"):
         hypergradient("loss weigher", Reversible(2), (torch.bfloat16, torch.float32))
 
 

@@ -103,7 +103,7 @@ STEPS = 4
 REFUSED: dict[Any, Any] = {
     (Spectral, SIGNALS[name]): (UnsupportedStudentError, "a hypergradient would be off")
     for name in SIGNALS
-} | {(ByBuffer, SIGNALS["reversible"]): (InexactWindowError, "Undoing 2 steps is off")}
+} | {(ByBuffer, SIGNALS["reversible"]): (InexactWindowError, "Reversing 2 steps is off")}
 
 
 def rows_of(step: int) -> Batch:

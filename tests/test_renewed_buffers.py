@@ -219,10 +219,10 @@ SIGNALS = [
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_teachers_buffers_are_renewed_once_by_each_step_that_it_teaches(signal, deep) -> None:
     teacher = Renews(deep=deep)
-    plain_between = getattr(signal, "evaluate_on", "") == "plain"
-    settings = {"teacher_every": 2} if plain_between else {}
+    untaught_between = getattr(signal, "evaluate_on", "") == "plain"
+    settings = {"teacher_every": 2} if untaught_between else {}
     tutor = stepped(tutor_of(fresh(Body), teacher, signal, **settings), 4)
-    taught = 2 if plain_between else 4
+    taught = 2 if untaught_between else 4
     assert float(teacher.weighed) == float(teacher.prepared) == taught
     prediction_lesson(tutor.problem, rows_of(0))
     assert float(teacher.prepared) == taught

@@ -235,7 +235,7 @@ class BilevelProblem:
         theta = leaves(state.params)
         loss = self.held_out_loss(state._replace(params=theta), teacher, held_out)
         student, own = grads_of_both(loss, theta, teacher)
-        everywhere = self.processes
+        processes = self.processes
         return HeldOutLoss(
-            everywhere.all_reduce(loss.detach()), everywhere.all_reduce_params(student), own
+            processes.all_reduce(loss.detach()), processes.all_reduce_params(student), own
         )

@@ -15,7 +15,7 @@ TUTORIALS = [DOCS / "start.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 START = DOCS / "methods" / "index.md"
 NO_METHODS = {
     *("PAPER_SURFACE", "SURFACE", "Draw", "UnlessChanged", "for_other_classes", "predicted"),
-    *("Combining", "FromStart", "OneStep", "Signal", "Undoing", "WholeRun"),
+    *("Combining", "FromStart", "OneStep", "Signal", "ReconstructsStart", "WholeRun"),
     *("Linearised", "Product"),
     *("only_weighs", "products"),
 }

@@ -94,7 +94,7 @@ def test_a_curve_needs_three_numbers_of_checked_labels(tmp_path) -> None:
     assert points["pruned"] == {n: pytest.approx([70, 20, 20]) for n in (20, 50, 500)}
     curve.write_curves(tmp_path)
     text = (folder / "mnist5k-flip2-0.4.svg").read_text(encoding="utf-8")
-    for shown in ("checked labels", "500", *LEARNED, "forward-corrected"):
+    for shown in ("checked labels", "500", *LEARNED, "pruned"):
         assert shown in text
 
 

@@ -112,7 +112,7 @@ def drift(momentum: float, steps: int) -> float:
 @pytest.mark.parametrize(("momentum", "steps"), [(0.9, 200), (0.5, 50), (0.5, 200)])
 def test_a_window_too_long_to_be_undone_in_single_precision_is_refused(momentum, steps) -> None:
     params = {"t": torch.zeros(3)}
-    with pytest.raises(ValueError, match=f"Undoing {steps} steps.*fewer steps"):
+    with pytest.raises(ValueError, match=f"Reversing {steps} steps.*fewer steps"):
         require_little_drift([sine(momentum)] * steps, params)
 
 

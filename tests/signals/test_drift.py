@@ -91,7 +91,9 @@ TAKEN = {
 @pytest.mark.parametrize("run", REFUSED)
 def test_a_window_that_curvature_spoils_is_refused_at_the_first_look(run) -> None:
     tutor = tutor_for(REFUSED[run], Reversible(REFUSED[run].steps))
-    with pytest.raises(InexactWindowError, match=r"Undoing .* Look back over about \d+ steps"):
+    with pytest.raises(
+        InexactWindowError, match=r"Reversing .* Look back over about \d+ steps"
+    ):
         take(tutor, REFUSED[run])
     assert not learnt(tutor).any()
 
@@ -135,7 +137,9 @@ def test_a_later_window_is_left_out_counted_and_warned_of(caplog) -> None:
     take(tutor, steep)
     assert tutor.skipped_teacher_steps == 2
     assert torch.equal(learnt(tutor), before)
-    warnings = [r.getMessage() for r in caplog.records if "Undoing 13 steps" in r.getMessage()]
+    warnings = [
+        r.getMessage() for r in caplog.records if "Reversing 13 steps" in r.getMessage()
+    ]
     assert len(warnings) == 1
     assert "This teacher step is skipped" in warnings[0]
     again = tutor_for(run, Reversible(run.steps))

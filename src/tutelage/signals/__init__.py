@@ -3,7 +3,14 @@
 from tutelage.signals import products
 from tutelage.signals.implicit import Implicit
 from tutelage.signals.lookahead import Lookahead
-from tutelage.signals.protocol import Combining, FromStart, OneStep, Signal, Undoing, WholeRun
+from tutelage.signals.protocol import (
+    Combining,
+    FromStart,
+    OneStep,
+    ReconstructsStart,
+    Signal,
+    WholeRun,
+)
 from tutelage.signals.replayed import Replayed
 from tutelage.signals.reversible import Reversible
 from tutelage.signals.rewards import GradientAlignment, NextStepLoss
@@ -21,11 +28,11 @@ __all__ = [
     "Neumann",
     "NextStepLoss",
     "OneStep",
+    "ReconstructsStart",
     "Replayed",
     "Reversible",
     "Score",
     "Signal",
-    "Undoing",
     "Unrolled",
     "WholeRun",
     "products",

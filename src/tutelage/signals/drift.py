@@ -148,7 +148,7 @@ def require_little_drift(steps: Sequence[Step], params: Params) -> None:
         most = int(math.log(WORST_DRIFT / precision) / each) if precision < WORST_DRIFT else 0
         fewer = f"Look back over fewer steps, {most} at most, train" if most else "Train"
         raise ValueError(
-            f"Undoing {len(steps)} steps would amplify rounding to about "
+            f"Reversing {len(steps)} steps would amplify rounding to about "
             f"{growth * precision:.0e}, above {WORST_DRIFT:.0e}. {fewer} in float64, or use "
             "Replayed, or Reversible(exact=True) for a whole run."
         )
@@ -231,9 +231,9 @@ def require_undone(estimate: Estimate, undone: UndoneWindow, end: StudentState) 
     far = undone.off() > FAR * undone.amplified()
     cause = f"{CHANGED} If nothing was changed, rounding" if far else "rounding"
     raise InexactWindowError(
-        f"Undoing {steps} steps is off by about {error:.0e}, above {WORST_ERROR:.0e}: {cause} "
-        f"grows by the loss's curvature. {fewer} the learning rate, train in float64, or use "
-        "Replayed, or Reversible(exact=True) for a whole run.",
+        f"Reversing {steps} steps is off by about {error:.0e}, above {WORST_ERROR:.0e}: "
+        f"{cause} grows by the loss's curvature. {fewer} the learning rate, train in float64, or "
+        "use Replayed, or Reversible(exact=True) for a whole run.",
         estimate._replace(grad=nothing),
         end,
     )

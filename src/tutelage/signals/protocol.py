@@ -75,7 +75,7 @@ class OneStep(Protocol):
 
 
 @runtime_checkable
-class Undoing(Protocol):
+class ReconstructsStart(Protocol):
     """A signal that reconstructs the window's start from its end."""
 
     keeps_entries: ClassVar[bool]

@@ -224,9 +224,9 @@ class Reversible:
         if gradient is not None and isinstance(history, FloatHistory):
             require_reached(gradient, steps[0])
             velocity = UndoneVelocity.of(state.params, history.velocity, steps[0], gradient)
-        total, everywhere = plus(total, last), problem.processes
-        parts = everywhere.all_reduce(torch.stack([*terms, _length(last)]).sum())
-        left = parts / _length(everywhere.all_reduce_params(total))
+        total, processes = plus(total, last), problem.processes
+        parts = processes.all_reduce(torch.stack([*terms, _length(last)]).sum())
+        left = parts / _length(processes.all_reduce_params(total))
         undone = UndoneWindow(
             steps, None, state.params, end.params, lengths, d_theta, left, velocity
         )

@@ -67,12 +67,13 @@ class Neumann:
                 curvature = float(inner(before, image)) / float(inner(before, before))
                 raise FloatingPointError(
                     f"The Neumann series diverges: term {number + 1} is {grown**0.5:.3g} times "
-                    f"as long as the first with scale={self.scale:g}. {_cure(curvature)}"
+                    f"as long as the first with scale={self.scale:g}. "
+                    f"{_divergence_hint(curvature)}"
                 )
         return {k: self.scale * t for k, t in total.items()}
 
 
-def _cure(curvature: float) -> str:
+def _divergence_hint(curvature: float) -> str:
     """What makes a diverging Neumann series converge."""
     if not math.isfinite(curvature):
         return f"The curvature along it is {curvature}: the student's gradient is not finite."
@@ -123,7 +124,7 @@ class ConjugateGradient:
                 met = curvature / float(inner(direction, direction))
                 raise FloatingPointError(
                     f"Conjugate gradients met curvature {met:.3g} at step {number + 1}, with "
-                    f"damping={self.damping:g}. {self._cure(met)}"
+                    f"damping={self.damping:g}. {self._divergence_hint(met)}"
                 )
             x = plus(x, direction, size / curvature)
             residual = plus(residual, image, -size / curvature)
@@ -132,7 +133,7 @@ class ConjugateGradient:
             size = smaller
         return x
 
-    def _cure(self, curvature: float) -> str:
+    def _divergence_hint(self, curvature: float) -> str:
         return (
             f"The Hessian is not positive. Raise damping above {self.damping - curvature:.3g}. "
             "A Neumann series diverges there, too."

@@ -78,9 +78,9 @@ class Unrolled:
         start = _leaf(start)
         loss, end = _run(problem, teacher, start, steps, held_out)
         student, own = grads_of_both(loss, start.params, teacher)
-        everywhere = problem.processes
-        held_out_loss = everywhere.all_reduce(loss.detach())
-        return HeldOutLoss(held_out_loss, everywhere.all_reduce_params(student), own), end
+        processes = problem.processes
+        held_out_loss = processes.all_reduce(loss.detach())
+        return HeldOutLoss(held_out_loss, processes.all_reduce_params(student), own), end
 
 
 def _leaf(start: StudentState) -> StudentState:

@@ -69,7 +69,7 @@ class Copies(Teacher):
 
     def prepare(self, batch: Batch) -> Lesson:
         """Copy and augment."""
-        fresh = self._stay(batch) if self.offline else self._drawn(batch)
+        fresh = self._stored_copies(batch) if self.offline else self._drawn(batch)
         inputs = torch.cat([batch.inputs, fresh]) if self.include_original else fresh
         return repeated(batch, self.k)._replace(inputs=inputs)
 
@@ -83,7 +83,7 @@ class Copies(Teacher):
         seed = mixed_seed(_ONLINE, batch.seed)
         return self.augment(torch.cat([batch.inputs] * self._made), seed=seed)
 
-    def _stay(self, batch: Batch) -> Tensor:
+    def _stored_copies(self, batch: Batch) -> Tensor:
         if not self._made:
             return batch.inputs[:0]
         rows = zip(batch.ids.tolist(), batch.inputs, strict=True)

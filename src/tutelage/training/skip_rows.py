@@ -62,7 +62,7 @@ def forward_or_skip_rows(
         problem, batch, lesson, Observation(losses, logits, {}, step.progress)
     )
     (pull,) = torch.autograd.grad(forward_pass.loss, logits)
-    rows, left_out = rows_that_matter(pull.flatten(1).norm(dim=1), share)
+    rows, left_out = rows_above_share(pull.flatten(1).norm(dim=1), share)
     with (
         replay_context(batch, problem.local_seed(batch.seed + 1)),
         on_state(problem.student.module, before),
@@ -76,7 +76,7 @@ def forward_or_skip_rows(
     )
 
 
-def rows_that_matter(
+def rows_above_share(
     mass: Float[Tensor, "L"], drop_below: float
 ) -> tuple[Int64[Tensor, "M"], Float[Tensor, ""]]:
     """All rows but the smallest ones that together have at most a share of the mass."""

@@ -82,7 +82,7 @@ class TeacherUpdater:
         self.estimates: list[Estimate] = []
         self._has_estimated = self._warned = False
         self._windows = 0
-        if self.plain_between and every < 2:
+        if self.untaught_between and every < 2:
             raise ValueError(
                 "evaluate_on='plain' needs steps without the teacher between those with it: "
                 "give teacher_every=2 or more."
@@ -104,7 +104,7 @@ class TeacherUpdater:
         return self.one_step is not None and self.one_step.evaluate_on != "held-out"
 
     @property
-    def plain_between(self) -> bool:
+    def untaught_between(self) -> bool:
         """Whether steps outside the window are taken without the teacher."""
         return self.one_step is not None and self.one_step.evaluate_on == "plain"
 

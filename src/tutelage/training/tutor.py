@@ -233,7 +233,7 @@ class Tutor:
 
     def _step_outside_window(self, batch: Batch, held_out: Batch | None) -> Record:
         problem, student_step = self.problem, self._student_step
-        if self.teacher_updater is not None and self.teacher_updater.plain_between:
+        if self.teacher_updater is not None and self.teacher_updater.untaught_between:
             problem = replace(problem, teacher=Plain())
         teacher = problem.teacher
         keep = reads_rows(teacher) or has_memory(teacher) or not student_step.reproducible

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import cloned, moved_to
-from tutelage.signals import Signal, Undoing
+from tutelage.signals import ReconstructsStart, Signal
 from tutelage.signals.drift import entries_of
 from tutelage.training.plain_state import (
     state_from_list,
@@ -48,7 +48,7 @@ class WindowBuffer:
         """Copy what the signal needs of the student before the first step."""
         if signal.keeps_start:
             self.start = student.snapshot()
-        if isinstance(signal, Undoing):
+        if isinstance(signal, ReconstructsStart):
             params, buffers, slots = student.state()
             self.entries, self.buffers = entries_of(params), cloned(buffers)
             self.velocity = entries_of(slots.get("momentum_buffer", {}))

@@ -95,13 +95,13 @@ def distinct_names(column: Sequence[Any], rows: TableRows) -> list[str]:
     """What a column calls examples, backslashes of paths as slashes."""
     missing = [row for row, text in enumerate(column) if text is None or not str(text).strip()]
     if missing:
-        raise UsageError(f"{rows.having('no name', missing)}; name these examples.")
+        raise UsageError(f"{rows.rows_with('no name', missing)}; name these examples.")
     names = [str(text).replace("\\", "/") for text in column]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         of = [row for row, name in enumerate(names) if name == twice[0]]
         raise UsageError(
-            f"{rows.having(f'several rows of {twice[0]}', of)}; keep one for each example."
+            f"{rows.rows_with(f'several rows of {twice[0]}', of)}; keep one for each example."
         )
     return names
 

@@ -123,7 +123,7 @@ def encode(
     missing = [row for row, value in looked_at if is_missing(value)]
     if missing:
         raise UsageError(
-            f"{rows.having('no label', missing)}; label these rows or remove them, or leave "
+            f"{rows.rows_with('no label', missing)}; label these rows or remove them, or leave "
             "them out: --missing-labels skip."
         )
     codes = torch.full((len(values),), -1, dtype=torch.int64)

@@ -127,5 +127,5 @@ def class_numbers(
         rows=column.rows,
         of=of,
     )
-    notes = (f"{column.rows.having('no label', without)}: left out.",) if without else ()
+    notes = (f"{column.rows.rows_with('no label', without)}: left out.",) if without else ()
     return codes, notes

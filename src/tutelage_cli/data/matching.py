@@ -238,7 +238,8 @@ def _by_ids(
         return None
     if odd := [row for row, number in enumerate(numbers) if number is None]:
         raise UsageError(
-            f"column '{column}' of {rows.having('no id', odd)}: give each row one, {_WAY_OUT}."
+            f"column '{column}' of {rows.rows_with('no id', odd)}: give each row one, "
+            f"{_WAY_OUT}."
         )
     _refuse_twice(column, [str(number) for number in numbers], rows, "id")
     place = {number: row for row, number in enumerate(numbers) if number is not None}
@@ -271,13 +272,13 @@ def _other_ids(column: str, place: Mapping[int, int], of: Known, rows: TableRows
 
 def _refuse_twice(column: str, texts: Sequence[str], rows: TableRows, what: str) -> None:
     if missing := [row for row, text in enumerate(texts) if not text]:
-        raise UsageError(f"{rows.having(f'no {what}', missing)}; {what} these examples.")
+        raise UsageError(f"{rows.rows_with(f'no {what}', missing)}; {what} these examples.")
     twice = next((text for text, count in Counter(texts).items() if count > 1), None)
     if twice is not None:
         of = [row for row, text in enumerate(texts) if text == twice]
         told = f"several rows of {twice}" if what == "name" else f"several rows of id {twice}"
         raise UsageError(
-            f"{rows.having(told, of)} (column '{column}'); keep one for each example."
+            f"{rows.rows_with(told, of)} (column '{column}'); keep one for each example."
         )
 
 

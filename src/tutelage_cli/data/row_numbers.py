@@ -52,7 +52,7 @@ class TableRows:
         file, row = self.place(example)
         return f"{listed([row])} of {file}"
 
-    def having(self, what: str, examples: Sequence[int]) -> str:
+    def rows_with(self, what: str, examples: Sequence[int]) -> str:
         """Say what some rows have."""
         found: dict[str, list[int]] = {}
         for file, row in map(self.place, examples):

@@ -117,11 +117,11 @@ def _names(column: Sequence[Any] | None, rows: TableRows, trained: np.ndarray) -
         return [called[row] for row in trained.tolist()]
     names = [_text(column[row]) for row in trained.tolist()]
     if missing := [row for row in trained.tolist() if not _text(column[row]).strip()]:
-        raise UsageError(f"{rows.having('no name', missing)}; name these examples.")
+        raise UsageError(f"{rows.rows_with('no name', missing)}; name these examples.")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         of = [row for row in trained.tolist() if _text(column[row]) == twice[0]]
         raise UsageError(
-            f"{rows.having(f'example {twice[0]:.50} twice', of)}; keep one row for each."
+            f"{rows.rows_with(f'example {twice[0]:.50} twice', of)}; keep one row for each."
         )
     return names
 
@@ -161,10 +161,10 @@ def _of_rows(
 ) -> list[str]:
     notes = []
     if lacking := np.flatnonzero(~labelled).tolist():
-        notes.append(f"{rows.having('no label', lacking)}: left out.")
+        notes.append(f"{rows.rows_with('no label', lacking)}: left out.")
     marks = [_text(value).strip() for value in columns.get(HELD_OUT_COLUMN, ())]
     if any(marks) and (silent := [row for row, mark in enumerate(marks) if not mark]):
-        rows_text = rows.having(f"nothing under {HELD_OUT_COLUMN}", silent)
+        rows_text = rows.rows_with(f"nothing under {HELD_OUT_COLUMN}", silent)
         notes.append(f"{rows_text}: taken as trained on.")
     return notes
 

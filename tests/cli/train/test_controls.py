@@ -48,7 +48,7 @@ from tutelage_cli.train.controls.folds import (
     PLAIN,
     TRIED,
     checked_folds_of,
-    chosen_regime,
+    chosen_settings,
     conditioned,
     fold_seed,
     folds_of,
@@ -313,7 +313,7 @@ def test_a_fold_is_predicted_by_a_student_that_never_saw_it(data) -> None:
     part = folds_of(data.material, data.job)
     assert part.bincount().tolist() == [8, 8, 8, 8, 7]
     out_of_fold = read_out_of_fold(data.job, PLAIN, data.material)
-    decay = DECAY * chosen_regime(data.job).decay
+    decay = DECAY * chosen_settings(data.job).decay
     for fold in range(FOLDS):
         others = train.rows((part != fold).nonzero()[:, 0])
         ours = (part == fold).nonzero()[:, 0]
@@ -341,7 +341,7 @@ def test_the_regime_of_folds_is_the_one_that_predicts_given_labels_best(data) ->
         ]
         said.append(-float(min(at_temperatures)))
     best = max(range(len(said)), key=said.__getitem__)
-    assert chosen_regime(data.job) == TRIED[best]
+    assert chosen_settings(data.job) == TRIED[best]
     stored = content(data.job.with_arm("fold-trials", best).folder / "result.json")
     assert stored["log_likelihood"] == pytest.approx(said[best], abs=1e-4)
 
@@ -369,7 +369,7 @@ def test_a_corrected_fold_goes_on_from_the_stage_before_without_its_checked_exam
         transitions = refined(believed, train.labels, transitions)
     held_out = checked_folds_of(data.material, data.job)
     out_of_fold = read_out_of_fold(data.job, arm, data.material)
-    decay = DECAY * chosen_regime(data.job).decay
+    decay = DECAY * chosen_settings(data.job).decay
 
     def loss(logits: Tensor, column: Tensor) -> Tensor:
         return -(logits.softmax(1) * column).sum(1).log().mean()
@@ -553,16 +553,18 @@ def test_two_processes_train_the_same_controls_as_one(controlled, pets, tmp_path
 
 def test_a_regime_of_folds_that_diverges_is_not_chosen(pets, tmp_path, monkeypatch) -> None:
     words = [*WORDS, "--controls", "pruned", "--out", tmp_path / "run"]
-    monkeypatch.setattr(folds, "TRIED", (folds.Regime(1, 1e9), folds.Regime(1 / 3, 1)))
+    monkeypatch.setattr(
+        folds, "TRIED", (folds.FoldSettings(1, 1e9), folds.FoldSettings(1 / 3, 1))
+    )
     answer = run("train", pets, *words)
     assert answer.code == 0, answer
     settings = from_plain(TrainSettings, content(tmp_path / "run" / "settings.json"))
     job = Job(tmp_path / "run", "untaught", 0, settings)
-    assert chosen_regime(job) == folds.Regime(1 / 3, 1)
+    assert chosen_settings(job) == folds.FoldSettings(1 / 3, 1)
     for file in (tmp_path / "run" / "folds").glob("fold-trials-*/result.json"):
         file.write_text(json.dumps(content(file) | {"log_likelihood": None}), "utf-8")
     with pytest.raises(UsageError, match="All untaught students of a fold of seed 0 diverged"):
-        chosen_regime(job)
+        chosen_settings(job)
 
 
 def test_only_the_controls_that_are_named_are_trained_and_what_they_need(

@@ -33,10 +33,10 @@ class DoubleBackward(Product):
         with autocast_to(step.batch.autocast, loss.device):
             attached = reached_grad(loss, theta, create_graph=True)
         problem.student.require_second_derivatives(attached)
-        everywhere, own = problem.processes, detached(attached)
-        gradient = all_reduce_gradients(everywhere, own, {k: theta[k] for k in step.settings})
+        processes, own = problem.processes, detached(attached)
+        gradient = all_reduce_gradients(processes, own, {k: theta[k] for k in step.settings})
         student = problem.student
-        return GradientGraph(attached, theta, teacher, buffers, gradient, everywhere, student)
+        return GradientGraph(attached, theta, teacher, buffers, gradient, processes, student)
 
 
 @dataclass(frozen=True)

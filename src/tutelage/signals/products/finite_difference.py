@@ -51,9 +51,9 @@ class FiniteDifference(Product):
         theta = {k: wide(p.detach()) for k, p in state.params.items()}  # not in half
         phi = detached(teacher)
         moved = leaves({k: theta[k] for k in step.settings})
-        everywhere = problem.processes
-        here = all_reduce_gradients(everywhere, reached_grad(loss(moved, phi), moved), moved)
-        return Differences(self, loss, theta, phi, here, buffers, everywhere)
+        processes = problem.processes
+        here = all_reduce_gradients(processes, reached_grad(loss(moved, phi), moved), moved)
+        return Differences(self, loss, theta, phi, here, buffers, processes)
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ class ForwardOverReverse(Product):
         # the gradient of what the step moves; it may depend on what an earlier step moved
         theta, phi = detached(state.params), detached(teacher)
         moved = leaves({k: theta[k] for k in step.settings})
-        everywhere = problem.processes
-        here = all_reduce_gradients(everywhere, reached_grad(loss(moved, phi), moved), moved)
-        return AlongDirections(loss, theta, phi, here, buffers, everywhere)
+        processes = problem.processes
+        here = all_reduce_gradients(processes, reached_grad(loss(moved, phi), moved), moved)
+        return AlongDirections(loss, theta, phi, here, buffers, processes)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def checked(found: np.ndarray, where: str) -> np.ndarray:
     odd = np.flatnonzero(~np.asarray(fine)).tolist()
     if odd:
         what = "NaN, infinity or numbers beyond single precision"
-        said = TableRows.of(where, len(found)).having(what, odd)
+        said = TableRows.of(where, len(found)).rows_with(what, odd)
         raise UsageError(f"{said}: drop these rows, or put numbers in.")
     return np.ascontiguousarray(found, dtype=np.float32)
 
@@ -263,8 +263,8 @@ def _stacked(column: Any, rows: TableRows) -> np.ndarray:
     other = [row for row, count in enumerate(counts) if count != width or count is None]
     if other:
         raise UsageError(
-            f"{rows.having(f'no vector of {width} numbers', other)}, as other rows have: give "
-            "as many numbers in all."
+            f"{rows.rows_with(f'no vector of {width} numbers', other)}, as other rows have: "
+            "give as many numbers in all."
         )
     flat = pc.list_flatten(column).to_numpy(zero_copy_only=False)
     return flat.reshape(len(counts), width)

@@ -242,7 +242,7 @@ def _texts(table: _Table, column: str, rows: Sequence[int]) -> tuple[str, ...]:
             )
     if odd := [row for row in rows if not isinstance(values[row], str)]:
         raise UsageError(
-            f"column '{column}' of {table.rows.having('no text', odd)}; drop these rows, or "
+            f"column '{column}' of {table.rows.rows_with('no text', odd)}; drop these rows, or "
             "name another column with --text-column."
         )
     return tuple(values[row] for row in rows)

@@ -17,9 +17,9 @@ from tutelage_cli.train.controls.folds import (
     REFINED,
     TRIALS,
     TUNED,
-    Regime,
+    FoldSettings,
     checked_folds_of,
-    chosen_regime,
+    chosen_settings,
     fold_seed,
     folds_of,
     read_out_of_fold,
@@ -41,14 +41,14 @@ LONGEST_ROUND = 1 / 3
 
 
 def _untaught(inputs: ControlInputs) -> TrainingPlan:
-    return _plain(inputs, inputs.job.fold, chosen_regime(inputs.job))
+    return _plain(inputs, inputs.job.fold, chosen_settings(inputs.job))
 
 
 def _of_trial(inputs: ControlInputs) -> TrainingPlan:
     return _plain(inputs, 0, tried_by(inputs.job))
 
 
-def _plain(inputs: ControlInputs, fold: int | None, regime: Regime) -> TrainingPlan:
+def _plain(inputs: ControlInputs, fold: int | None, regime: FoldSettings) -> TrainingPlan:
     train = inputs.material.train.rows(_others(inputs, fold))
     return _plan(
         inputs, batches_like(inputs.streams.train, train), example_index(train, None), regime
@@ -78,7 +78,7 @@ def _tuned(inputs: ControlInputs) -> TrainingPlan:
 def _corrected(inputs: ControlInputs) -> TrainingPlan:
     rows, transitions = _others(inputs, inputs.job.fold), _transitions(inputs)
     batches, index, objective = corrected(inputs, transitions, rows, _checked_rows(inputs))
-    regime = chosen_regime(inputs.job)
+    regime = chosen_settings(inputs.job)
     regime = regime._replace(share=min(LONGEST_ROUND, regime.share))
     return _continued(inputs, _plan(inputs, batches, index, regime, objective))
 
@@ -97,7 +97,7 @@ def _plan(
     inputs: ControlInputs,
     batches: BatchSource,
     index: ExampleIndex,
-    regime: Regime | None,
+    regime: FoldSettings | None,
     objective: Objective = cross_entropy,
 ) -> TrainingPlan:
     """Train in parts, between which the learning rate decays however short they are.

@@ -40,7 +40,7 @@ TRIALS = "fold-trials"
 """untaught students of the first fold, one for each of ``TRIED``"""
 
 
-class Regime(NamedTuple):
+class FoldSettings(NamedTuple):
     """How a stage of students of folds trains."""
 
     share: float
@@ -49,7 +49,7 @@ class Regime(NamedTuple):
     """times the run's weight decay"""
 
 
-TRIED = (Regime(1 / 6, 1), Regime(1 / 3, 1), Regime(1 / 3, 30))
+TRIED = (FoldSettings(1 / 6, 1), FoldSettings(1 / 3, 1), FoldSettings(1 / 3, 30))
 """of which the one is chosen whose student predicts given labels of the first fold best"""
 PARTS = 6
 """pieces of their training between which the learning rate decays and progress is saved"""
@@ -91,7 +91,7 @@ def trial_jobs(job: Job) -> list[Job]:
     return [job.with_arm(TRIALS, place) for place in range(len(TRIED))]
 
 
-def tried_by(job: Job) -> Regime:
+def tried_by(job: Job) -> FoldSettings:
     """How a student of ``TRIALS`` trains."""
     assert job.fold is not None
     return TRIED[job.fold]
@@ -107,7 +107,7 @@ def write_trial_result(
     write_json(job.folder / "result.json", {KEY: likelihood, "seconds": seconds})
 
 
-def chosen_regime(job: Job) -> Regime:
+def chosen_settings(job: Job) -> FoldSettings:
     """The regime whose student predicts given labels best, the first of those alike."""
     likelihoods = {tried_by(one): _trial(one)[0] for one in trial_jobs(job)}
     if max(likelihoods.values()) == -math.inf:
