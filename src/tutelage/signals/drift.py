@@ -232,8 +232,8 @@ def require_undone(estimate: Estimate, undone: UndoneWindow, end: StudentState) 
     cause = f"{CHANGED} If nothing was changed, rounding" if far else "rounding"
     raise InexactWindowError(
         f"Reversing {steps} steps is off by about {error:.0e}, above {WORST_ERROR:.0e}: "
-        f"{cause} grows by the loss's curvature. {fewer} the learning rate, train in float64, or "
-        "use Replayed, or Reversible(exact=True) for a whole run.",
+        f"{cause} grows by the loss's curvature. {fewer} the learning rate, train in float64, "
+        "or use Replayed, or Reversible(exact=True) for a whole run.",
         estimate._replace(grad=nothing),
         end,
     )
