@@ -14,11 +14,13 @@ from torch.optim import SGD, Adam
 from torch.utils.data import Dataset, TensorDataset
 
 import tutelage as tl
+from tests.trained import unchecked
 from tutelage.data.order import shuffled
 from tutelage.errors import UsageError
 from tutelage.fitting.fit_loop import _Settings
 from tutelage.fitting.split import split_checked
 from tutelage.training.forward import Record
+from tutelage.training.teacher_update import TeacherUpdater
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.train.arms import TAUGHT
@@ -383,3 +385,89 @@ def test_defaults_are_those_of_the_application(tmp_path) -> None:
         job = Job(tmp_path, "untaught", 0, TrainSettings(epochs=epochs))
         rates = [learning_rate(job.settings, epoch) for epoch in range(epochs)]
         assert [settings.lr * own.decay(epoch) for epoch in range(epochs)] == rates
+
+
+@pytest.mark.parametrize(
+    "kind", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint64], ids=str
+)
+def test_class_ids_of_every_whole_type_are_the_same(kind) -> None:
+    (inputs, labels), (held, right) = TRAINING, CHECKED
+    found = run((inputs, labels.to(kind)), (held, right.to(kind)), epochs=2)
+    assert same(found, run(epochs=2))
+
+
+def test_inputs_that_carry_a_graph_are_detached() -> None:
+    leaf = TRAINING[0].clone().requires_grad_()
+    found = run((leaf * 1.0, TRAINING[1]), (CHECKED[0].clone().requires_grad_(), CHECKED[1]))
+    assert leaf.grad is None
+    assert same(found, run())
+
+
+def test_whole_numbers_of_any_library_are_taken_and_others_refused() -> None:
+    with unchecked():
+        assert same(run(seed=np.int64(3), epochs=np.int64(2)), run(seed=3, epochs=2))
+    for setting in ({"seed": 1.5}, {"epochs": 2.5}, {"seed": 2**70}, {"batch_size": "8"}):
+        with unchecked(), pytest.raises(UsageError, match="allowed: "):
+            run(**setting)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"optimizer": lambda p: SGD(p, 0.01, 0.9, weight_decay=5e-4)},
+        {"optimizer": lambda p: SGD(p, 0.1, 0.8, weight_decay=5e-4)},
+        {"signal": tl.Lookahead()},
+    ],
+    ids=["learning rate", "momentum", "signal"],
+)
+def test_a_folder_of_another_run_is_refused_by_what_differs(other, tmp_path) -> None:
+    run(folder=tmp_path, epochs=2)
+    with pytest.raises(UsageError, match=r"is of another run: its (optimizer settings|signal)"):
+        run(folder=tmp_path, epochs=2, **other)
+
+
+def test_a_folder_that_is_a_file_is_refused_before_training(tmp_path) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    with pytest.raises(UsageError, match="is a file"):
+        run(folder=file)
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"student": nn.Linear(3, 3).bfloat16()},
+        {"student": nn.Linear(3, 3), "optimizer": lambda p: SGD(p, 0.1, momentum=0.01)},
+    ],
+    ids=["bfloat16", "little momentum"],
+)
+def test_the_default_signal_fits_the_student_and_its_optimiser(settings) -> None:
+    assert run(**settings).teacher_steps > 0
+
+
+@pytest.mark.parametrize("evaluate_on", ["next", "plain"])
+def test_a_teacher_step_that_waits_is_not_counted(evaluate_on, monkeypatch) -> None:
+    taken = []
+    step = TeacherUpdater._step
+    monkeypatch.setattr(
+        TeacherUpdater, "_step", lambda self, *args: taken.append(1) or step(self, *args)
+    )
+    signal = tl.Lookahead(evaluate_on=evaluate_on)
+    found = run(signal=signal, epochs=1, teacher_every=4)
+    assert found.teacher_steps == len(taken) == found.history[-1]["teacher_steps"]
+
+
+def test_another_default_type_changes_nothing() -> None:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = run(student=network().float(), epochs=2)
+    finally:
+        torch.set_default_dtype(before)
+    assert found.weights.dtype == torch.float32
+
+
+def test_batch_normalisation_of_one_example_is_refused() -> None:
+    with pytest.raises(UsageError, match="batch normalisation, which needs two examples"):
+        run(checked=(CHECKED[0][:2], torch.ones(2, dtype=torch.long)))

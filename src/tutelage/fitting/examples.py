@@ -66,6 +66,7 @@ class Examples:
             inputs, labels = (part[rows.to(part.device)] for part in self.source)
         else:
             inputs, labels = self._collated([self.source[row] for row in rows.tolist()])
+        inputs, labels = inputs.detach(), labels.detach()
         if inputs.is_floating_point():
             inputs = inputs.to(self.dtype)
         self._check(inputs, labels, rows)
@@ -103,9 +104,10 @@ class Examples:
                 f"{self.name} has inputs that are no finite numbers, first in example {row}; "
                 "leave such examples out, or fill the gaps."
             )
-        wrong = ((labels < 0) | (labels >= self.classes)).cpu()
+        ids = labels.long().cpu()  # narrow types do not hold the number of classes
+        wrong = (ids < 0) | (ids >= self.classes)
         if bool(wrong.any()):
-            label, row = int(labels.cpu()[wrong][0]), int(rows[wrong][0])
+            label, row = int(ids[wrong][0]), int(rows[wrong][0])
             raise UsageError(
                 f"example {row} of {self.name} has label {label}; allowed: "
                 f"0..{self.classes - 1}, as the student gives {self.classes} logits."

@@ -1,6 +1,7 @@
 """``fit``: a student of the user's own, trained under a teacher from start to end."""
 
 import math
+import operator
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +31,8 @@ from tutelage.training.tutor import Tutor
 from tutelage.validation.ranges import at_least_one, not_negative, shares
 from tutelage.validation.shapes import kind
 
+LEAST_MOMENTUM = 0.5
+"""with less, reversing two steps loses too much of their precision"""
 EVAL_SIZE = 500
 """examples in a batch without gradients"""
 
@@ -46,6 +49,8 @@ class _Settings:
     seed: int
 
     def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "teacher_every", "seed"):
+            object.__setattr__(self, name, _whole(name, getattr(self, name)))
         at_least_one(self, "epochs", "batch_size", "teacher_every")
         not_negative(self, "teacher_lr")
         shares(self, "decay_at")
@@ -54,6 +59,16 @@ class _Settings:
         """The factor of the learning rate; the first epoch has the whole rate."""
         passed = sum(epoch >= max(1, int(share * self.epochs)) for share in self.decay_at)
         return 0.1**passed
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        found = operator.index(value)
+    except TypeError as error:
+        raise UsageError(f"{name} is {value!r}; allowed: a whole number.") from error
+    if not -(2**63) <= found < 2**63:
+        raise UsageError(f"{name} is {value}; allowed: numbers of 64 bits.")
+    return found
 
 
 def fit(
@@ -107,13 +122,14 @@ def fit(
             ``tutelage.teachers``. ``Plain()`` is the same training untaught.
         teacher_lr: Learning rate of the teacher's Adam.
         teacher_every: Student steps between two teacher steps.
-        signal: Estimates the teacher's gradient; None: ``Reversible(2)``, or ``Unrolled(2)``
-            for an optimiser that is not SGD with momentum.
+        signal: Estimates the teacher's gradient; None: ``Reversible(2)`` for SGD with a
+            momentum of 0.5 and more in float32 or float64, else ``Unrolled(2)``.
         seed: Of the split, of orders, of random transforms, of dropout and of the teacher's
             start. The student's own first weights are the caller's.
         workers: Processes that read a data set; the result does not depend on it.
         folder: Where a checkpoint is kept after each epoch; a run that it holds continues, if
-            settings and tensors are the same. Of a data set the length alone is compared.
+            settings, optimiser, signal and tensors are the same. Of a data set the length
+            alone is compared, of a teacher its class.
         progress: Write a line to stderr after each epoch.
 
     Returns:
@@ -124,7 +140,7 @@ def fit(
     another run.
     """
     settings = _Settings(epochs, batch_size, tuple(decay_at), teacher_lr, teacher_every, seed)
-    parts = FitParts.of(student, training, checked, validation, test, teacher, seed)
+    parts = FitParts.of(student, training, checked, validation, test, teacher, settings.seed)
     tutor = _tutor(student, parts, settings, optimizer, teacher, signal)
     rates = [group["lr"] for group in tutor.optimizer.param_groups]
     checkpoint = _checkpoint(folder, settings, parts, tutor)
@@ -180,8 +196,10 @@ def _tutor(
     teacher.to(parts.device)
     learnt = [p for p in teacher.parameters() if p.requires_grad]
     reversible = isinstance(made, SGD) and all(
-        g["momentum"] and not g["nesterov"] and not g["dampening"] for g in made.param_groups
+        g["momentum"] >= LEAST_MOMENTUM and not g["nesterov"] and not g["dampening"]
+        for g in made.param_groups
     )
+    reversible &= all(p.dtype in (torch.float32, torch.float64) for p in moving)
     default = Reversible(2) if reversible else Unrolled(2)
     return Tutor(
         student,
@@ -200,7 +218,18 @@ def _checkpoint(
 ) -> Checkpoint:
     if folder is None:
         return Checkpoint(None, {})
-    names = {name: type(getattr(tutor, name)).__name__ for name in ("teacher", "optimizer")}
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise UsageError(f"folder {folder} is a file; allowed: a folder, or a new name.")
+    updater = tutor.teacher_updater
+    names = {
+        "teacher": type(tutor.teacher).__name__,
+        "optimizer": type(tutor.optimizer).__name__,
+        "optimizer settings": str([
+            {k: v for k, v in sorted(group.items()) if k not in ("params", "initial_lr")}
+            for group in tutor.optimizer.param_groups
+        ]),
+        "signal": "none" if updater is None else repr(updater.signal),
+    }
     return Checkpoint(Path(folder), asdict(settings) | parts.marks() | names)
 
 
@@ -208,7 +237,7 @@ def _train_epoch(
     tutor: Tutor, parts: FitParts, settings: _Settings, epoch: int, workers: int
 ) -> tuple[float, Tensor]:
     tutor.student.train()
-    weights = torch.zeros(2, len(parts.train), device=parts.device)  # sums, and their numbers
+    sums = torch.zeros(2, len(parts.train), dtype=torch.float32, device=parts.device)
     loss, size = torch.zeros((), device=parts.device), settings.batch_size
     requests = list(shuffled(torch.arange(len(parts.train)), size, settings.seed, epoch))
     for batch in parts.train.batches(requests, parts.device, workers):
@@ -218,14 +247,15 @@ def _train_epoch(
             (held_out,) = parts.held_out.batches([drawn], parts.device)
         record = tutor.step(batch, held_out)
         share = record.weights / nonzero(record.weights.mean())
-        weights.index_add_(1, record.ids, torch.stack([share, torch.ones_like(share)]).float())
+        counted = torch.stack([share, torch.ones_like(share)]).float()
+        sums.index_add_(1, record.ids, counted)
         loss += record.loss / len(requests)
     if not math.isfinite(loss):
         raise UsageError(
             f"The student diverged in epoch {epoch + 1}: its loss is {float(loss)}. Lower the "
             "learning rate by optimizer=, and scale inputs to about -1..1."
         )
-    return float(loss), (weights[0] / weights[1].clamp(min=1)).cpu()
+    return float(loss), (sums[0] / sums[1].clamp(min=1)).cpu()
 
 
 def _finish_epoch(
@@ -266,7 +296,9 @@ def _measure(tutor: Tutor, examples: Examples) -> tuple[float, float]:
 
 def _teacher_steps(tutor: Tutor) -> int:
     updater = tutor.teacher_updater
-    return 0 if updater is None else tutor.steps // updater.every - updater.skipped
+    if updater is None:
+        return 0
+    return tutor.steps // updater.every - updater.skipped - tutor.awaits_next_step
 
 
 def _line(entry: dict[str, float | int], epochs: int, seconds: float) -> str:

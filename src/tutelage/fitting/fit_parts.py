@@ -14,6 +14,7 @@ from tutelage.fitting.result import FEW_STEPS
 from tutelage.fitting.split import split_checked
 from tutelage.functional.module_state import modes_kept
 from tutelage.losses.objectives import logits_of
+from tutelage.per_example.units import uses_batch_statistics
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.storage.checkpoint import digest
 from tutelage.teacher import uses_alignments
@@ -77,6 +78,13 @@ class FitParts:
                 chooses = whole.of_rows(rest)
         sizes = found["training"].classes, like.device
         parts = cls(found["training"], held_out, chooses, found.get("test"), labels, *sizes)
+        fewest = min(len(part) for part in (parts.train, held_out) if part is not None)
+        if fewest < 2 and any(map(uses_batch_statistics, student.modules())):
+            raise UsageError(
+                "The student has batch normalisation, which needs two examples and more in a "
+                f"batch, and there is {fewest} to train on or to teach by: give more, or "
+                "another normalisation."
+            )
         if labels is not None and len(labels.unique()) == 1:
             warnings.warn(f"tutelage.fit: {parts.missing_classes()}", stacklevel=3)
         return parts

@@ -45,7 +45,8 @@ class Checkpoint:
     def save(self, tutor: Tutor, state: FitState) -> None:
         """Replace the file."""
         if self.folder is not None:
-            content = with_checksum("tutor", tutor.state_dict()) | vars(state)
+            parts = {"tutor": tutor.state_dict(), "epochs": dict(vars(state))}
+            content = with_checksum("state", parts)
             save_checkpoint(self.folder / FILE, content | {"run": dict(self.run)})
 
     def resume(self, tutor: Tutor) -> FitState:
@@ -61,6 +62,8 @@ class Checkpoint:
                     f"{file} is of another run: its {name} is {there.get(name)}, here "
                     f"{self.run[name]}. {remedy}"
                 )
-            tutor.load_state_dict(check_checksum("tutor", found))
-            weights = found["weights"].cpu()
-            return FitState(found["history"], found["best_epoch"], found["best"], weights)
+            parts = check_checksum("state", found)
+            tutor.load_state_dict(parts["tutor"])
+            state = FitState(**parts["epochs"])
+            state.weights = state.weights.cpu()
+            return state

@@ -124,6 +124,8 @@ def _again(steps: int, arity: int, width: int) -> tuple[int, int]:
 
 def bytes_of(budget: str, device: torch.device) -> int:
     """A budget in bytes: a number with a unit, or a percentage of what is free."""
+    if not isinstance(budget, str):
+        raise UsageError(f"budget is {budget!r}; allowed: text, such as '500 MB' or '25%'.")
     found = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z%]+)\s*", budget)
     unit = "" if found is None else found[2].lower()
     try:

@@ -46,8 +46,8 @@ class Replayed:
     sqrt(T) steps); Engstrom et al. 2025 (lazy k-ary tree).
 
     Raises:
-        ValueError: If ``steps`` is below 1, ``memory`` is not one of the above, or both it and
-            ``budget`` are given.
+        ValueError: If ``steps`` is below 1, ``memory`` is not one of the above, or another
+            than ``"sqrt"`` is given beside ``budget``.
     """
 
     steps: int

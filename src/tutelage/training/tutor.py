@@ -189,6 +189,11 @@ class Tutor:
         return 0 if self.teacher_updater is None else self.teacher_updater.skipped
 
     @property
+    def awaits_next_step(self) -> bool:
+        """Whether a teacher step waits for the loss of the next student step."""
+        return self._window.pending is not None
+
+    @property
     def progress(self) -> Progress:
         """How far the student's training has come."""
         fraction = 0.0 if self.total_steps is None else self.steps / self.total_steps

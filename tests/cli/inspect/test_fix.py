@@ -275,3 +275,12 @@ def test_what_cannot_be_fixed_is_said_in_one_line():
     Image.new("L", (16, 16)).save(file)
     one_line(run("inspect", "run", *LOOK, "--fix", "f"), "has changed since", "cat/00.png")
     assert not Path("f").exists()
+
+
+def test_labels_that_were_corrected_since_the_run_are_not_undone():
+    table("t.csv", {"text": texts(), "label": GIVEN})
+    trained("t.csv")
+    corrected = ["dog" if label != "dog" else "cat" for label in GIVEN[:3]]
+    table("t.csv", {"text": texts(), "label": [*corrected, *GIVEN[3:]]})
+    one_line(run("inspect", "run", *LOOK, "--fix", "f"), "changed since the run", "train anew")
+    assert not Path("f").exists()

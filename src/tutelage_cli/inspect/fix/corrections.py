@@ -60,6 +60,8 @@ def corrected(labels: Labels, settings: TrainSettings, by: FixBy) -> Corrected:
     places = _places(labels, train, settings.data)
     _refuse_several(labels)
     codes = {name: code for code, name in enumerate(train.classes)}
+    if settings.labels_from is None:
+        _refuse_other_labels(labels, train.labels[places], codes)
     new, left = train.labels.clone(), torch.ones(len(train), dtype=torch.bool)
     new[places] = torch.tensor([_code(codes, name) for name in labels.given])
     replaced = kept = 0
@@ -106,6 +108,18 @@ def _places(labels: Labels, train: Data, source: str) -> Tensor:
             "with --data, or train anew."
         )
     return torch.tensor(places)
+
+
+def _refuse_other_labels(labels: Labels, there: Tensor, codes: dict[str, int]) -> None:
+    # those of the source, which are right where the run added noise
+    were = labels.given if labels.true is None else labels.true
+    now = zip(labels.names, were, there.tolist(), strict=True)
+    changed = [name for name, label, code in now if _code(codes, label) != code]
+    if changed:
+        raise UsageError(
+            f"The labels of {len(changed)} examples have changed since the run "
+            f"({first_few(changed)}): train anew, or name a copy as it was with --data."
+        )
 
 
 def _refuse_several(labels: Labels) -> None:
