@@ -204,7 +204,9 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(tmp_path) -> None:
     run(epochs=1, folder=tmp_path)
     file = tmp_path / "fit.pt"
     content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 255
+    middle = len(content) // 2
+    for place in range(middle, middle + 256):  # more than is left between two entries
+        content[place] ^= 255
     file.write_bytes(content)
     with pytest.raises(
         UsageError, match=r"fit\.pt is damaged.*Delete it to begin anew"
