@@ -473,3 +473,30 @@ def test_another_default_type_changes_nothing() -> None:
 def test_batch_normalisation_of_one_example_is_refused() -> None:
     with pytest.raises(UsageError, match="batch normalisation, which needs two examples"):
         run(checked=(CHECKED[0][:2], torch.ones(2, dtype=torch.long)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"signal": tl.Lookahead},
+        {"signal": "lookahead"},
+        {"teacher": "margin-loss"},
+        {"teacher": tl.teachers.Plain},
+        {"optimizer": SGD([torch.zeros(1)], 0.1)},
+        {"training": ([[1.0, 2.0, 3.0]], [0])},
+    ],
+    ids=str,
+)
+def test_what_is_of_another_kind_is_refused_in_one_line(wrong) -> None:
+    with unchecked(), pytest.raises(UsageError, match="allowed: ") as told:
+        run(**wrong)
+    assert "\n" not in str(told.value)
+
+
+def test_a_student_that_gives_no_logits_is_refused_in_one_line() -> None:
+    class Pair(nn.Linear):
+        def forward(self, input: Tensor) -> Any:  # noqa: A002 - as torch names it
+            return {"scores": super().forward(input)}
+
+    with unchecked(), pytest.raises(UsageError, match=r"The student (gives|cannot take)"):
+        run(student=Pair(3, 3))

@@ -43,6 +43,8 @@ class Examples:
                     f"{tuple(labels.shape)}; allowed: one label for each row of inputs."
                 )
             given = inputs, labels
+        elif isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], list):
+            raise UsageError(f"{name} is a pair of lists; allowed: {PAIR}.")
         elif isinstance(given, str | Mapping | Tensor | np.ndarray) or not isinstance(
             given, Indexed
         ):

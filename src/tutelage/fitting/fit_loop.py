@@ -139,6 +139,7 @@ def fit(
     are none of the student's classes, where the student diverges, and where the folder holds
     another run.
     """
+    _require_kinds(teacher, signal, optimizer)
     settings = _Settings(epochs, batch_size, tuple(decay_at), teacher_lr, teacher_every, seed)
     parts = FitParts.of(student, training, checked, validation, test, teacher, settings.seed)
     tutor = _tutor(student, parts, settings, optimizer, teacher, signal)
@@ -170,6 +171,18 @@ def fit(
         steps,
         parts.notes(steps, learns=tutor.teacher_updater is not None),
     )
+
+
+def _require_kinds(teacher: object, signal: object, optimizer: object) -> None:
+    found = {"teacher": (teacher, nn.Module), "signal": (signal, Signal)}
+    for name, (given, allowed) in found.items():
+        if given is not None and (isinstance(given, type) or not isinstance(given, allowed)):
+            raise UsageError(f"{name} is {given!r}; allowed: an instance, or None.")
+    if optimizer is not None and (isinstance(optimizer, Optimizer) or not callable(optimizer)):
+        raise UsageError(
+            f"optimizer is {kind(optimizer)}; allowed: a function from a list of parameters to "
+            "a torch.optim optimiser, such as lambda p: torch.optim.SGD(p, 0.1, 0.9)."
+        )
 
 
 def _tutor(

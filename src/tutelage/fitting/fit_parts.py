@@ -164,7 +164,7 @@ def _classes_of(student: nn.Module, inputs: Tensor) -> int:
         student.eval()
         try:
             logits = logits_of(student(inputs))
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
             raise UsageError(
                 f"The student cannot take inputs that are {described(inputs)}: "
                 f"{str(error).splitlines()[0]}"

@@ -50,6 +50,8 @@ def fix(args: Inspect, inspection: Inspection) -> Fixed:
             train = command_line(write_fixed(fresh, out, settings, data))
             facts = {"run": str(args.run), "fix_by": args.fix_by, "by": inspection.labels.by}
             write_json(fresh / FACTS, facts | data.counts._asdict() | {"train": train})
+            if out.is_symlink():
+                raise UsageError(f"--fix {out} is a link: name the folder itself.")
             if out.exists() and any(out.iterdir()) and not _same(fresh, out):
                 require_free(out, earlier=False)
             replace_folder(fresh, out)
