@@ -495,7 +495,7 @@ def test_what_is_of_another_kind_is_refused_in_one_line(wrong) -> None:
 
 def test_a_student_that_gives_no_logits_is_refused_in_one_line() -> None:
     class Pair(nn.Linear):
-        def forward(self, input: Tensor) -> Any:  # noqa: A002 - as torch names it
+        def forward(self, input: Tensor) -> Any:
             return {"scores": super().forward(input)}
 
     with unchecked(), pytest.raises(UsageError, match=r"The student (gives|cannot take)"):
