@@ -292,8 +292,6 @@ def main() -> None:
     torch.set_num_threads(1)
     results = []
     for cell in asked.cells:
-        if cell not in CELLS:
-            raise UsageError(f"Unknown cell '{cell}'. {nearest(cell, CELLS)}")
         of = read_cell(cell, asked.rows, asked.encoder)
         for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
             rows = measure(of, asked.checked, seed, asked.epochs)
@@ -317,6 +315,8 @@ def main() -> None:
 
 def read_cell(cell: str, rows: int | None, encoder: Path | None) -> Examples:
     """The examples of a cell."""
+    if cell not in CELLS:
+        raise UsageError(f"Unknown cell '{cell}'. {nearest(cell, CELLS)}")
     data, noise = CELLS[cell]
     count = ROWS[data] if rows is None else rows
     if data == "mnist5k":

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from tests.cases import D, InputWeigher, Shifter, stream
-from tutelage.hooks import prepare, weigh
 from tutelage.losses.objectives import Normalise
 from tutelage.teacher import acts_at_test, is_deep, normalise_of, taps_of, uses_progress
 from tutelage.teachers import Curriculum, LossWeigher, Plain, Together
+from tutelage.teachers.hook_calls import prepare, weigh
 from tutelage.types import Batch, Lesson, Observation, Params, Progress, as_lesson
 
 

@@ -21,13 +21,13 @@ from tutelage.functional.replay_context import (
 )
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import detached, grads_of_both, leaves, reached_grad
-from tutelage.hooks import grade, prepare, weigh
 from tutelage.losses.objectives import Objective, logits_of, losses_of, weighted_loss
 from tutelage.losses.reduction import counted_mean, counts_of, held_out_counts
 from tutelage.losses.targets import apply_to_labelled, with_classes
 from tutelage.precision import autocast_to, wide
 from tutelage.randomness import mixed_seed
 from tutelage.teacher import acts_at_test, implements, normalise_of, taps_of, weighs_deeply
+from tutelage.teachers.hook_calls import grade, prepare, weigh
 from tutelage.types import (
     Batch,
     HeldOutLoss,

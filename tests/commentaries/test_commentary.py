@@ -30,7 +30,6 @@ from tutelage.commentaries import (
 from tutelage.errors import UsageError
 from tutelage.functional.replay_context import replay_context
 from tutelage.functional.student import tapped
-from tutelage.hooks import prepare, weigh
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
 from tutelage.teacher import acts_at_test, is_deep, normalise_of, taps_of, uses_progress
 from tutelage.teachers import (
@@ -61,6 +60,7 @@ from tutelage.teachers import (
     SupportWeights,
     Together,
 )
+from tutelage.teachers.hook_calls import prepare, weigh
 from tutelage.types import Batch, Lesson, Observation, Progress
 
 C, SIZE = 3, 16

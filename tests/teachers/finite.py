@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.functional.replay_context import replay_context
-from tutelage.hooks import prepare
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.signals import Implicit, Signal, Unrolled
 from tutelage.teacher import acts_at_test
 from tutelage.teachers import Plain
+from tutelage.teachers.hook_calls import prepare
 from tutelage.training.teacher_buffers import memory_of
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate

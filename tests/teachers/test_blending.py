@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from tests.cases import InputWeigher
 from tests.teachers.finite import assert_exact, direct_term, train
 from tutelage.functional.replay_context import replay_context
-from tutelage.hooks import prepare
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teacher import acts_at_test
 from tutelage.teachers import Blending, LossWeigher, Mixup, RandomBlending, Shuffled, Together
+from tutelage.teachers.hook_calls import prepare
 from tutelage.types import Batch, Lesson
 
 D, C = 8, 3

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from tests.teachers.finite import assert_exact, direct_term, train
 from tutelage.errors import UsageError
 from tutelage.functional.replay_context import replay_context
-from tutelage.hooks import prepare, weigh
 from tutelage.models import MaskUNet
 from tutelage.signals import Implicit, Lookahead, Unrolled
 from tutelage.signals.solvers import Neumann
 from tutelage.teacher import acts_at_test
 from tutelage.teachers import AttentionMask, LossWeigher, Permuted, Plain, RandomMask, Together
 from tutelage.teachers.attention_mask import expected_place, gaussian
+from tutelage.teachers.hook_calls import prepare, weigh
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.functional.replay_context import replay_context
-from tutelage.hooks import prepare
 from tutelage.losses.objectives import Auxiliary, cross_entropy
 from tutelage.signals import Unrolled
 from tutelage.teachers import (
@@ -24,6 +23,7 @@ from tutelage.teachers import (
     SupportWeights,
 )
 from tutelage.teachers.attention_mask import expected_place
+from tutelage.teachers.hook_calls import prepare
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Progress, as_lesson
 

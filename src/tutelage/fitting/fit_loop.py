@@ -33,6 +33,11 @@ from tutelage.validation.shapes import kind
 
 LEAST_MOMENTUM = 0.5
 """with less, reversing two steps loses too much of their precision"""
+OPTIMIZER = (
+    "a function from a list of parameters to a torch.optim optimiser, such as "
+    "lambda p: torch.optim.SGD(p, 0.1, 0.9)"
+)
+"""what the argument of this name is allowed to be"""
 EVAL_SIZE = 500
 """examples in a batch without gradients"""
 
@@ -146,7 +151,7 @@ def fit(
     rates = [group["lr"] for group in tutor.optimizer.param_groups]
     checkpoint = _checkpoint(folder, settings, parts, tutor)
     state = checkpoint.resume(tutor)
-    for epoch in range(len(state.history), epochs):
+    for epoch in range(len(state.history), settings.epochs):
         start = time.monotonic()
         for group, rate in zip(tutor.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * settings.decay(epoch)
@@ -179,10 +184,7 @@ def _require_kinds(teacher: object, signal: object, optimizer: object) -> None:
         if given is not None and (isinstance(given, type) or not isinstance(given, allowed)):
             raise UsageError(f"{name} is {given!r}; allowed: an instance, or None.")
     if optimizer is not None and (isinstance(optimizer, Optimizer) or not callable(optimizer)):
-        raise UsageError(
-            f"optimizer is {kind(optimizer)}; allowed: a function from a list of parameters to "
-            "a torch.optim optimiser, such as lambda p: torch.optim.SGD(p, 0.1, 0.9)."
-        )
+        raise UsageError(f"optimizer is {kind(optimizer)}; allowed: {OPTIMIZER}.")
 
 
 def _tutor(
@@ -196,10 +198,7 @@ def _tutor(
     moving = [p for p in student.parameters() if p.requires_grad]
     made = SGD(moving, 0.1, 0.9, weight_decay=5e-4) if optimizer is None else optimizer(moving)
     if not isinstance(made, Optimizer):
-        raise UsageError(
-            f"optimizer gives {kind(made)}; allowed: a function from a list of parameters to a "
-            "torch.optim optimiser, such as lambda p: torch.optim.SGD(p, 0.1, 0.9)."
-        )
+        raise UsageError(f"optimizer gives {kind(made)}; allowed: {OPTIMIZER}.")
     if teacher is None:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(settings.seed)

@@ -145,9 +145,10 @@ def _examples_of(
                 f"{described(wanted[0])}; allowed: the same for both."
             )
     found = {k: replace(part, classes=classes) for k, part in found.items()}
-    for part in found.values():
+    for name, part in found.items():
         if part.in_memory:
             part.read(torch.arange(len(part)))  # refuses what is wrong in them
+            found[name] = replace(part, sound=True)
     return found
 
 

@@ -11,14 +11,14 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.replay_context import replay_context
 from tutelage.functional.trees import named_grad, plus
-from tutelage.hooks import entropy
-from tutelage.hooks import log_prob as call_log_prob
 from tutelage.losses.reduction import counts_of, nonzero
 from tutelage.losses.targets import apply_to_labelled_examples
 from tutelage.precision import wide
 from tutelage.signals.dots import observe_step
 from tutelage.signals.protocol import EvaluateOn
 from tutelage.teacher import acts_at_test, implements
+from tutelage.teachers.hook_calls import entropy
+from tutelage.teachers.hook_calls import log_prob as call_log_prob
 from tutelage.types import (
     Batch,
     Estimate,

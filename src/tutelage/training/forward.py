@@ -20,11 +20,11 @@ from tutelage.functional.replay_context import (
 )
 from tutelage.functional.student import tapped
 from tutelage.functional.trees import detached
-from tutelage.hooks import prepare
 from tutelage.losses.objectives import logits_of, losses_of
 from tutelage.precision import FULL, autocast_to
 from tutelage.signals.dots import exact_dots
 from tutelage.teacher import acts_at_test, implements, is_deep, taps_of
+from tutelage.teachers.hook_calls import prepare
 from tutelage.types import (
     Batch,
     Lesson,
