@@ -25,6 +25,7 @@ from tutelage.errors import MissingExtraError, UsageError
 from tutelage.storage.atomic_files import write_atomically
 from tutelage.storage.checkpoint import name_damaged_file
 from tutelage.storage.json_files import as_json, environment, write_json
+from tutelage_cli.interrupts import delayed
 from tutelage_cli.runner.workers import keep_loaded
 
 
@@ -189,7 +190,7 @@ def _results(calls: list[Any], workers: int, backend: str) -> list[Any]:
     if backend == "ray":
         return list(joblib.Parallel(**options)(calls))
     parallel = joblib.Parallel(**options, backend="loky", initializer=keep_loaded)
-    with _interrupts_ignored():  # workers inherit that: Ctrl-C is for the process that asked
+    with delayed():  # workers inherit the mask: Ctrl-C is for the process that started them
         parallel.__enter__()
         if workers > 1:
             parallel(joblib.delayed(int)() for _ in range(workers))
@@ -197,18 +198,6 @@ def _results(calls: list[Any], workers: int, backend: str) -> list[Any]:
         return list(parallel(calls))
     finally:
         parallel.__exit__(None, None, None)
-
-
-@contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

@@ -3,12 +3,13 @@
 Exit codes: 0, 2 for wrong use, and 130 where Ctrl-C or SIGTERM stopped the command.
 """
 
+import signal
 import sys
 from importlib.metadata import version
 from importlib.util import find_spec
 
 from tutelage.errors import interrupted
-from tutelage_cli.interrupts import handling, raise_interrupt
+from tutelage_cli.interrupts import ENDING, handling, raise_interrupt
 
 WRONG_USE, STOPPED = 2, 130
 """exit codes"""
@@ -33,7 +34,9 @@ MODULES = {
 
 
 def main() -> int:
-    """Run the command line."""
+    """Run the command line as a process that ends with it."""
+    for number in ENDING:  # after the command there is nothing left to stop
+        signal.signal(number, signal.SIG_IGN)
     try:
         with handling(raise_interrupt):
             return _main()

@@ -165,7 +165,3 @@ def list_names(args: List) -> int:
         "students_of_features": list(HEADS),
     })
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import joblib
 from tutelage.commentaries.commentary import rewrite_card
 from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
-from tutelage_cli.interrupts import handling
+from tutelage_cli.interrupts import delayed, handling
 from tutelage_cli.runner.run_folder import sweep
 from tutelage_cli.runner.trackers import LogName, prepare_log
 from tutelage_cli.runner.workers import keep_loaded
@@ -68,8 +67,7 @@ def run_study(
 def _train_all(stages: list[list[Job]], source: Source, n_jobs: int) -> bool:
     arrays = as_arrays(source)
     parallel = joblib.Parallel(n_jobs=n_jobs, initializer=keep_loaded)
-    # Workers inherit the mask: an interrupt is for the run's own process.
-    with handling(signal.SIG_IGN):
+    with delayed():  # workers inherit the mask: an interrupt is for the run's own process
         parallel.__enter__()
         if n_jobs > 1:
             parallel(joblib.delayed(int)() for _ in range(n_jobs))

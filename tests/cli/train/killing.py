@@ -51,7 +51,7 @@ def forked(words: Sequence[str], number: int) -> int:
 
 def processes(words: Sequence[str], _: int) -> int:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tutelage_cli.cli", *words],
+        [sys.executable, "-m", "tutelage", *words],
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )

@@ -324,7 +324,7 @@ def python(*words: object, **options: Any) -> subprocess.Popen[str]:
 @contextlib.contextmanager
 def command(*words: object) -> Iterator[subprocess.Popen[str]]:
     """The command line in a process group that does not outlive the block."""
-    with python("-m", "tutelage_cli.cli", *words) as process:
+    with python("-m", "tutelage", *words) as process:
         try:
             yield process
         finally:
@@ -385,15 +385,16 @@ def test_a_signal_ends_the_command_with_130_and_the_run_goes_on(pets, tmp_path, 
     assert_same_run(tmp_path / "unbroken", out)
 
 
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_workers_start_ends_without_a_traceback(pets, tmp_path, ending):
-    # As a terminal or a scheduler does it: every process of the group gets it, and then again.
+def test_a_signal_while_workers_start_ends_without_a_traceback(pets, tmp_path, ending, times):
+    # As a terminal or a scheduler does it: every process of the group gets it.
     flags = [*QUICK[2:-1], 2, "--epochs", 200, "--teacher", "loss"]
     out = tmp_path / "run"
     with command("train", pets, *flags, "--out", out) as process:
         wait_for(out / "settings.json", process)
-        for seconds in (1, 2):
-            time.sleep(seconds)
+        for _ in range(times):
+            time.sleep(1)
             os.killpg(process.pid, ending)
         printed, errors = process.communicate(timeout=60)
     assert "Traceback" not in errors
