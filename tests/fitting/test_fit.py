@@ -17,7 +17,7 @@ import tutelage as tl
 from tests.trained import unchecked
 from tutelage.data.order import shuffled
 from tutelage.errors import UsageError
-from tutelage.fitting.fit_loop import _Settings
+from tutelage.fitting.settings import FitSettings
 from tutelage.fitting.split import split_checked
 from tutelage.training.forward import Record
 from tutelage.training.teacher_update import TeacherUpdater
@@ -53,7 +53,8 @@ def network(seed: int = 0, width: int = 16) -> nn.Module:
 
 
 def run(training: Any = TRAINING, checked: Any = CHECKED, **settings: Any) -> tl.FitResult:
-    settings = {"epochs": 6, "batch_size": 20, **settings}
+    teacher = None if checked is None else "margin-loss"
+    settings = {"epochs": 6, "batch_size": 20, "teacher": teacher, **settings}
     return tl.fit(settings.pop("student", network()), training, checked, **settings)
 
 
@@ -379,11 +380,11 @@ def test_progress_is_a_line_an_epoch_on_stderr(capsys) -> None:
 def test_defaults_are_those_of_the_application(tmp_path) -> None:
     settings, taught = TrainSettings(), TAUGHT["margin-loss"]
     defaults = {name: p.default for name, p in signature(tl.fit).parameters.items()}
-    for name in ("epochs", "batch_size", "decay_at"):
+    for name in ("epochs", "batch_size", "decay_at", "folds"):
         assert defaults[name] == getattr(settings, name)
     assert (defaults["teacher_lr"], defaults["teacher_every"]) == (taught.lr, taught.every)
     for epochs in (1, 3, 12):
-        own = _Settings(epochs, 1, settings.decay_at, 0.0, 1, 0)
+        own = FitSettings(epochs, 1, settings.decay_at, 0.0, 1, 0, 2)
         job = Job(tmp_path, "untaught", 0, TrainSettings(epochs=epochs))
         rates = [learning_rate(job.settings, epoch) for epoch in range(epochs)]
         assert [settings.lr * own.decay(epoch) for epoch in range(epochs)] == rates
@@ -480,7 +481,7 @@ def test_batch_normalisation_of_one_example_is_refused() -> None:
     [
         {"signal": tl.Lookahead},
         {"signal": "lookahead"},
-        {"teacher": "margin-loss"},
+        {"teacher": "margin"},
         {"teacher": tl.teachers.Plain},
         {"optimizer": SGD([torch.zeros(1)], 0.1)},
         {"training": ([[1.0, 2.0, 3.0]], [0])},

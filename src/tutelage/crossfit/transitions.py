@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tutelage.crossfit.checks import require_labels, require_probabilities
 from tutelage.errors import UsageError
+from tutelage.losses.objectives import cross_entropy
 from tutelage.precision import wide
 from tutelage.validation.shapes import described, is_none_of
 
@@ -168,3 +169,24 @@ class ForwardCorrected:
             bool [B].
         """
         return is_none_of(targets, self.ignored)
+
+
+@dataclass(frozen=True, eq=False)
+class GoldLossCorrected:
+    """Forward correction of given labels, cross entropy of checked ones.
+
+    A checked label c is written as C + c, where there are C classes.
+
+    Source: Hendrycks et al. 2018, Using Trusted Data to Train Deep Networks on Labels Corrupted
+    by Severe Noise, algorithm 1.
+    """
+
+    given: ForwardCorrected
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """One loss per example."""
+        classes = logits.shape[1]
+        checked = targets >= classes
+        given = self.given(logits, targets.where(~checked, 0))
+        right = cross_entropy(logits, (targets - classes).where(checked, 0))
+        return right.where(checked, given)

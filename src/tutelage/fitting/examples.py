@@ -130,6 +130,35 @@ class Examples:
             yield Batch(inputs.to(device), labels.to(device), ids.to(device))
 
 
+@dataclass(frozen=True, kw_only=True)
+class JoinedExamples(Examples):
+    """Examples under other targets, and H more of the same kind after them."""
+
+    more: Examples
+    targets: Tensor
+    """[N + H] or [N + H, C], on the CPU"""
+
+    @classmethod
+    def join(cls, first: Examples, more: Examples, targets: Tensor) -> "JoinedExamples":
+        """N examples and H more, under the targets of all."""
+        return cls(**vars(first), more=more, targets=targets)
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self.more)
+
+    def read(self, rows: Tensor) -> Batch:
+        """The examples with these indices; those of ``more`` come last."""
+        count = super().__len__()
+        of_first = rows < count
+        parts = [super().read(rows[of_first])] if bool(of_first.any()) else []
+        if not bool(of_first.all()):
+            parts.append(self.more.read(rows[~of_first] - count))
+        device = parts[0].inputs.device
+        inputs = torch.cat([part.inputs.to(device) for part in parts])
+        places = torch.cat([rows[of_first], rows[~of_first]])
+        return Batch(inputs, self.targets[places].to(device), places)
+
+
 @dataclass(frozen=True)
 class _Reading(Dataset[tuple[Tensor, ...]]):
     """Whole batches as a data set, for a loader's worker processes."""

@@ -1,13 +1,12 @@
 """``fit``: a student of the user's own, trained under a teacher from start to end."""
 
 import math
-import operator
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,22 +14,25 @@ from torch.optim import SGD, Adam, Optimizer
 
 from tutelage.data.order import batch_count, in_order, random_rows, shuffled
 from tutelage.errors import UsageError
-from tutelage.fitting.examples import Examples
+from tutelage.fitting.cross_fitting import EVAL_SIZE, CrossFitting
+from tutelage.fitting.examples import Examples, JoinedExamples
 from tutelage.fitting.fit_parts import FitParts
 from tutelage.fitting.fit_state import Checkpoint, FitState
 from tutelage.fitting.result import FitResult
+from tutelage.fitting.settings import FitSettings
 from tutelage.functional.module_state import modes_kept
 from tutelage.functional.portable_state import load_state, state_of
 from tutelage.losses.objectives import cross_entropy, logits_of
 from tutelage.losses.reduction import nonzero
 from tutelage.losses.targets import correct_predictions
 from tutelage.signals import Reversible, Signal, Unrolled
-from tutelage.teachers import MarginLoss, Plain
+from tutelage.teachers import GivenWeights, MarginLoss, Plain
 from tutelage.training.forward import prediction_lesson
 from tutelage.training.tutor import Tutor
-from tutelage.validation.ranges import at_least_one, not_negative, shares
 from tutelage.validation.shapes import kind
 
+MARGIN_LOSS = "margin-loss"
+"""the teacher that is made where this is given"""
 LEAST_MOMENTUM = 0.5
 """with less, reversing two steps loses too much of their precision"""
 OPTIMIZER = (
@@ -38,42 +40,6 @@ OPTIMIZER = (
     "lambda p: torch.optim.SGD(p, 0.1, 0.9)"
 )
 """what the argument of this name is allowed to be"""
-EVAL_SIZE = 500
-"""examples in a batch without gradients"""
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """The numbers that determine a run."""
-
-    epochs: int
-    batch_size: int
-    decay_at: tuple[float, ...]
-    teacher_lr: float
-    teacher_every: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "teacher_every", "seed"):
-            object.__setattr__(self, name, _whole(name, getattr(self, name)))
-        at_least_one(self, "epochs", "batch_size", "teacher_every")
-        not_negative(self, "teacher_lr")
-        shares(self, "decay_at")
-
-    def decay(self, epoch: int) -> float:
-        """The factor of the learning rate; the first epoch has the whole rate."""
-        passed = sum(epoch >= max(1, int(share * self.epochs)) for share in self.decay_at)
-        return 0.1**passed
-
-
-def _whole(name: str, value: Any) -> int:
-    try:
-        found = operator.index(value)
-    except TypeError as error:
-        raise UsageError(f"{name} is {value!r}; allowed: a whole number.") from error
-    if not -(2**63) <= found < 2**63:
-        raise UsageError(f"{name} is {value}; allowed: numbers of 64 bits.")
-    return found
 
 
 def fit(
@@ -87,26 +53,35 @@ def fit(
     batch_size: int = 100,
     optimizer: Callable[[list[nn.Parameter]], Optimizer] | None = None,
     decay_at: Sequence[float] = (2 / 3, 5 / 6),
-    teacher: nn.Module | None = None,
+    folds: int = 5,
+    teacher: nn.Module | Literal["margin-loss"] | None = None,
     teacher_lr: float = 0.02,
     teacher_every: int = 5,
     signal: Signal | None = None,
+    weights: Tensor | None = None,
     seed: int = 0,
     workers: int = 0,
     folder: str | Path | None = None,
     progress: bool = False,
 ) -> FitResult:
-    """Train a classifier on labels that may be wrong, taught by a few that are checked.
+    """Train a classifier on labels that may be wrong, with the help of a few that are checked.
 
     Examples are a pair (inputs [N, ...], class ids [N]) of tensors or arrays, or a data set
     with a length that gives (input, class id). The student is trained where it is, on its own
     device, in the numbers of its parameters.
 
-    **The best epoch is chosen by examples that the teacher does not learn by**: without
-    ``validation`` a quarter of the checked examples of each class, drawn by the seed, at least
-    one of a class that has two. The teacher learns by the others. With a teacher that learns
-    nothing all checked examples choose. It is the epoch of the highest accuracy, and among
-    equals that of the lowest loss.
+    **Without a teacher by cross-fitting**, the arm ``cross-fitted`` of ``tutelage train``.
+    Copies of the student are trained on all folds but one, allow for the class transitions that
+    the checked examples show, and predict the fold that they did not see. The student is then
+    trained on the checked examples and, in place of the given labels, on the posterior of each
+    right class. It costs at most 4.8 times the plain training, and gained more than the
+    teachers in most cases that were measured. Without ``validation`` the last epoch counts.
+
+    **With a teacher the best epoch is chosen by examples that the teacher does not learn by**:
+    without ``validation`` a quarter of the checked examples of each class, drawn by the seed,
+    at least one of a class that has two. The teacher learns by the others. With a teacher that
+    learns nothing all checked examples choose. It is the epoch of the highest accuracy, and
+    among equals that of the lowest loss.
 
     Defaults are those of ``tutelage train``, but for the level of the teacher's weights, which
     is ``"centred"``: over a short run a free level often drifts to where all weights are alike.
@@ -114,8 +89,7 @@ def fit(
     Args:
         student: Gives logits [B, C]; trained in place.
         training: N examples, whose labels may be wrong; example i has the id i.
-        checked: Examples with right labels that are not trained on; read once. None: plain
-            training, without a teacher.
+        checked: H examples with right labels; read once. None: plain training.
         test: Examples with right labels for the report; read at the end alone.
         validation: Examples with right labels that choose the best epoch.
         epochs: Passes over the training set.
@@ -123,33 +97,53 @@ def fit(
         optimizer: From the student's trainable parameters to its optimiser; None:
             ``SGD(lr=0.1, momentum=0.9, weight_decay=5e-4)``.
         decay_at: Shares of the run after which the learning rate is divided by ten.
-        teacher: None: ``MarginLoss(student, classes, level="centred")`` of
-            ``tutelage.teachers``. ``Plain()`` is the same training untaught.
+        folds: Of cross-fitting, 2..N.
+        teacher: None: cross-fitting. ``"margin-loss"``: ``MarginLoss(student, classes,
+            level="centred")`` of ``tutelage.teachers``. ``Plain()`` is plain training.
         teacher_lr: Learning rate of the teacher's Adam.
         teacher_every: Student steps between two teacher steps.
         signal: Estimates the teacher's gradient; None: ``Reversible(2)`` for SGD with a
             momentum of 0.5 and more in float32 or float64, else ``Unrolled(2)``.
-        seed: Of the split, of orders, of random transforms, of dropout and of the teacher's
-            start. The student's own first weights are the caller's.
+        weights: Factors [N] of the training examples' losses, 0 and above; not with a teacher.
+            Checked examples have their mean.
+        seed: Of folds and the split, of orders, of random transforms, of dropout and of the
+            teacher's start. The student's own first weights are the caller's.
         workers: Processes that read a data set; the result does not depend on it.
-        folder: Where a checkpoint is kept after each epoch; a run that it holds continues, if
-            settings, optimiser, signal and tensors are the same. Of a data set the length
-            alone is compared, of a teacher its class.
-        progress: Write a line to stderr after each epoch.
+        folder: Where a checkpoint is kept after each fold and epoch; a run that it holds
+            continues, if settings, optimiser, signal and tensors are the same. Of a data set
+            the length alone is compared, of a teacher its class.
+        progress: Write a line to stderr after each fold and epoch.
 
     Returns:
         The student of the best epoch, the weight of every example, the history and a report.
 
     Note: raises ``UsageError`` where examples have unlike shapes, no rows, NaN, or labels that
-    are none of the student's classes, where the student diverges, and where the folder holds
-    another run.
+    are none of the student's classes, where the student diverges or cannot be copied for the
+    folds, and where the folder holds another run.
     """
-    _require_kinds(teacher, signal, optimizer)
-    settings = _Settings(epochs, batch_size, tuple(decay_at), teacher_lr, teacher_every, seed)
-    parts = FitParts.of(student, training, checked, validation, test, teacher, settings.seed)
-    tutor = _tutor(student, parts, settings, optimizer, teacher, signal)
+    _require_kinds(teacher, signal, optimizer, weights)
+    numbers = tuple(decay_at), teacher_lr, teacher_every, seed, folds
+    settings = FitSettings(epochs, batch_size, *numbers)
+    parts = FitParts.of(
+        student,
+        training,
+        checked,
+        validation,
+        test,
+        Plain() if teacher is None and checked is None else teacher,
+        settings.seed,
+    )
+    optimizer = optimizer or _default_optimizer
+    tutor = _tutor(student, parts, settings, optimizer, teacher, signal, weights)
     rates = [group["lr"] for group in tutor.optimizer.param_groups]
     checkpoint = _checkpoint(folder, settings, parts, tutor)
+    cross_fitted = None
+    if parts.included is not None:
+        cross_fitted = CrossFitting(
+            student, optimizer, tutor.teacher, parts, settings, checkpoint, workers, progress
+        ).labels()
+        joined = JoinedExamples.join(parts.train, parts.included, cross_fitted.targets)
+        parts = replace(parts, train=joined)
     state = checkpoint.resume(tutor)
     for epoch in range(len(state.history), settings.epochs):
         start = time.monotonic()
@@ -166,7 +160,8 @@ def fit(
     measured = parts.measured().items()
     accuracies = {name: (_measure(tutor, part)[0], len(part)) for name, part in measured}
     steps = _teacher_steps(tutor)
-    return FitResult(
+    notes = parts.notes(steps, learns=tutor.teacher_updater is not None)
+    found = FitResult(
         student,
         tutor.teacher,
         state.weights,
@@ -174,15 +169,33 @@ def fit(
         state.best_epoch,
         accuracies,
         steps,
-        parts.notes(steps, learns=tutor.teacher_updater is not None),
+        notes,
     )
+    return found if cross_fitted is None else found.cross_fitted_by(cross_fitted)
 
 
-def _require_kinds(teacher: object, signal: object, optimizer: object) -> None:
+def _default_optimizer(parameters: list[nn.Parameter]) -> Optimizer:
+    return SGD(parameters, 0.1, 0.9, weight_decay=5e-4)
+
+
+def _require_kinds(teacher: object, signal: object, optimizer: object, weights: object) -> None:
     found = {"teacher": (teacher, nn.Module), "signal": (signal, Signal)}
     for name, (given, allowed) in found.items():
-        if given is not None and (isinstance(given, type) or not isinstance(given, allowed)):
-            raise UsageError(f"{name} is {given!r}; allowed: an instance, or None.")
+        if given is None or (name == "teacher" and given == MARGIN_LOSS):
+            continue
+        if isinstance(given, type) or not isinstance(given, allowed):
+            others = f'"{MARGIN_LOSS}", None' if name == "teacher" else "None"
+            raise UsageError(f"{name} is {given!r}; allowed: an instance, or {others}.")
+    if teacher is None and signal is not None:
+        raise UsageError(
+            "signal estimates a teacher's gradient, and cross-fitting has no teacher; give "
+            f'one, such as teacher="{MARGIN_LOSS}", or no signal.'
+        )
+    if teacher is not None and weights is not None:
+        raise UsageError(
+            "weights and teacher are both given; allowed: one of them. "
+            "tutelage.teachers.GivenWeights is a teacher of given weights."
+        )
     if optimizer is not None and (isinstance(optimizer, Optimizer) or not callable(optimizer)):
         raise UsageError(f"optimizer is {kind(optimizer)}; allowed: {OPTIMIZER}.")
 
@@ -190,21 +203,23 @@ def _require_kinds(teacher: object, signal: object, optimizer: object) -> None:
 def _tutor(
     student: nn.Module,
     parts: FitParts,
-    settings: _Settings,
-    optimizer: Callable[[list[nn.Parameter]], Optimizer] | None,
-    teacher: nn.Module | None,
+    settings: FitSettings,
+    optimizer: Callable[[list[nn.Parameter]], Optimizer],
+    teacher: nn.Module | str | None,
     signal: Signal | None,
+    weights: Tensor | None,
 ) -> Tutor:
     moving = [p for p in student.parameters() if p.requires_grad]
-    made = SGD(moving, 0.1, 0.9, weight_decay=5e-4) if optimizer is None else optimizer(moving)
+    made = optimizer(moving)
     if not isinstance(made, Optimizer):
         raise UsageError(f"optimizer gives {kind(made)}; allowed: {OPTIMIZER}.")
-    if teacher is None:
+    if isinstance(teacher, str):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(settings.seed)
-            teacher = Plain()
-            if parts.held_out is not None:
-                teacher = MarginLoss(student, parts.classes, level="centred")
+            teacher = MarginLoss(student, parts.classes, level="centred")
+    count, more = len(parts.train), 0 if parts.included is None else len(parts.included)
+    if teacher is None:
+        teacher = Plain() if weights is None else _given_weights(weights, count, more)
     teacher.to(parts.device)
     learnt = [p for p in teacher.parameters() if p.requires_grad]
     reversible = isinstance(made, SGD) and all(
@@ -220,13 +235,24 @@ def _tutor(
         Adam(learnt, settings.teacher_lr) if learnt else None,
         signal=(signal or default) if learnt else None,
         teacher_every=settings.teacher_every,
-        total_steps=settings.epochs * batch_count(len(parts.train), settings.batch_size),
+        total_steps=settings.epochs * batch_count(count + more, settings.batch_size),
         seed=settings.seed,
     )
 
 
+def _given_weights(weights: Any, count: int, more: int) -> GivenWeights:
+    found = torch.as_tensor(weights)
+    if found.shape != (count,):
+        raise UsageError(
+            f"weights have shape {tuple(found.shape)} for {count} training examples; allowed: "
+            f"({count},)."
+        )
+    found = torch.cat([found, found.double().mean().to(found).expand(more)])
+    return GivenWeights(torch.arange(count + more), found)
+
+
 def _checkpoint(
-    folder: str | Path | None, settings: _Settings, parts: FitParts, tutor: Tutor
+    folder: str | Path | None, settings: FitSettings, parts: FitParts, tutor: Tutor
 ) -> Checkpoint:
     if folder is None:
         return Checkpoint(None, {})
@@ -246,7 +272,7 @@ def _checkpoint(
 
 
 def _train_epoch(
-    tutor: Tutor, parts: FitParts, settings: _Settings, epoch: int, workers: int
+    tutor: Tutor, parts: FitParts, settings: FitSettings, epoch: int, workers: int
 ) -> tuple[float, Tensor]:
     tutor.student.train()
     sums = torch.zeros(2, len(parts.train), dtype=torch.float32, device=parts.device)

@@ -18,7 +18,6 @@ from tutelage.per_example.units import uses_batch_statistics
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.storage.checkpoint import digest
 from tutelage.teacher import uses_alignments
-from tutelage.teachers import Plain
 from tutelage.types import Batch
 from tutelage.validation.shapes import described, kind
 
@@ -37,7 +36,9 @@ class FitParts:
     """which choose the epoch"""
     test: Examples | None
     checked: Tensor | None
-    """[N] labels of the checked examples"""
+    """[H] labels of the checked examples"""
+    included: Examples | None
+    """the checked examples where the student is trained on them"""
     classes: int
     device: torch.device
 
@@ -49,7 +50,7 @@ class FitParts:
         checked: Any,
         validation: Any,
         test: Any,
-        teacher: nn.Module | None,
+        teacher: nn.Module | str | None,
         seed: int,
     ) -> "FitParts":
         """Check what a user gives, and split the checked examples."""
@@ -60,24 +61,22 @@ class FitParts:
         given = {"training": training, "checked": checked, "validation": validation}
         given = {k: v for k, v in {**given, "test": test}.items() if v is not None}
         found = _examples_of(student, given, like)
-        learns = teacher is None or any(p.requires_grad for p in teacher.parameters())
-        if learns and teacher is not None and checked is None:
-            raise UsageError(
-                f"{type(teacher).__name__} learns by checked examples, and there are none: "
-                "give checked, or teacher=tutelage.teachers.Plain()."
-            )
-        held_out, chooses, labels = None, found.get("validation"), None
+        learns = _learns(teacher, checked)
+        held_out, chooses, labels, included = None, found.get("validation"), None, None
         if checked is not None:
             inputs, labels, *_ = _read(found["checked"], len(found["checked"]), seed)
             whole = replace(found["checked"], source=(inputs, labels))
             teaches, rest = torch.arange(0), torch.arange(len(labels))
-            if learns or uses_alignments(teacher or Plain()):
+            if teacher is None:
+                included, rest = whole, rest[:0]
+            elif learns or (isinstance(teacher, nn.Module) and uses_alignments(teacher)):
                 teaches, rest = (rest, teaches) if chooses else split_checked(labels, seed)
                 held_out = whole.of_rows(teaches)
             if chooses is None and len(rest):
                 chooses = whole.of_rows(rest)
         sizes = found["training"].classes, like.device
-        parts = cls(found["training"], held_out, chooses, found.get("test"), labels, *sizes)
+        used = found["training"], held_out, chooses, found.get("test"), labels, included
+        parts = cls(*used, *sizes)
         fewest = min(len(part) for part in (parts.train, held_out) if part is not None)
         if fewest < 2 and any(map(uses_batch_statistics, student.modules())):
             raise UsageError(
@@ -99,7 +98,7 @@ class FitParts:
         named = {
             "training": self.train,
             "validation": self.validation,
-            "checked": self.held_out,
+            "checked": self.held_out or self.included,
         }
         return {
             f"data of {name}": f"{len(part)} {digest(part.source) if part.in_memory else ''}"
@@ -113,9 +112,12 @@ class FitParts:
         missing = [label for label in range(self.classes) if label not in there]
         if not there or not missing:
             return ""
+        result = "the teacher may take weight from all examples that have"
+        if self.included is not None:
+            result = "their labels are taken to be wrong as often as those of other classes"
         return (
             f"no checked example has {first_few(missing, 10)} of the {self.classes} classes: "
-            "the teacher may take weight from all examples that have"
+            f"{result}"
         )
 
     def notes(self, steps: int, *, learns: bool) -> tuple[str, ...]:
@@ -126,9 +128,23 @@ class FitParts:
                 f"{steps} teacher steps are few, below {FEW_STEPS}: train for more epochs, or "
                 "with smaller batches"
             )
-        if self.validation is None:
+        if self.validation is None and self.included is None:
             found.append("no example chose the best epoch: it is the last one")
         return tuple(filter(None, found))
+
+
+def _learns(teacher: nn.Module | str | None, checked: Any) -> bool:
+    """Whether a teacher learns; without checked examples it cannot."""
+    learns = isinstance(teacher, str) or (
+        teacher is not None and any(p.requires_grad for p in teacher.parameters())
+    )
+    if learns and checked is None:
+        name = teacher if isinstance(teacher, str) else type(teacher).__name__
+        raise UsageError(
+            f"{name} learns by checked examples, and there are none: give checked, or "
+            "teacher=tutelage.teachers.Plain()."
+        )
+    return learns
 
 
 def _examples_of(

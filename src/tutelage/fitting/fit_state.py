@@ -1,6 +1,7 @@
 """A run of ``fit`` between two epochs, and its checkpoint."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tutelage.training.tutor import Tutor
 
 FILE = "fit.pt"
 """the checkpoint in a run's folder"""
+REMEDY = "Delete it to begin anew, or give another folder."
 
 
 @dataclass
@@ -51,19 +53,46 @@ class Checkpoint:
 
     def resume(self, tutor: Tutor) -> FitState:
         """Load the tutor's state and return the run's; a new one where there is no file."""
-        if self.folder is None or not (file := self.folder / FILE).exists():
+        if self.folder is None or not (self.folder / FILE).exists():
             return FitState()
-        remedy = "Delete it to begin anew, or give another folder."
-        with name_damaged_file(file, remedy):
-            found = load_checkpoint(file, tutor.problem.student.device)
-            there = found["run"]
-            for name in (name for name in self.run if there.get(name) != self.run[name]):
-                raise UsageError(
-                    f"{file} is of another run: its {name} is {there.get(name)}, here "
-                    f"{self.run[name]}. {remedy}"
-                )
-            parts = check_checksum("state", found)
+        parts = self._read(FILE, tutor.problem.student.device)
+        with self._named(FILE):
             tutor.load_state_dict(parts["tutor"])
             state = FitState(**parts["epochs"])
-            state.weights = state.weights.cpu()
-            return state
+        state.weights = state.weights.cpu()
+        return state
+
+    def part(
+        self, name: str, device: torch.device, make: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """A part of the run that is done once: read from its file where there is one."""
+        if self.folder is None:
+            return make()
+        file = f"{name}.pt"
+        if not (self.folder / file).exists():
+            content = with_checksum("state", make())
+            save_checkpoint(self.folder / file, content | {"run": dict(self.run)})
+        return self._read(file, device)
+
+    def remove(self, *names: str) -> None:
+        """Delete parts that the run no longer needs."""
+        for file in (f"{name}.pt" for name in names):
+            if self.folder is not None:
+                (self.folder / file).unlink(missing_ok=True)
+
+    def _read(self, name: str, device: torch.device) -> dict[str, Any]:
+        assert self.folder is not None
+        file = self.folder / name
+        with self._named(name):
+            found = load_checkpoint(file, device)
+            there = found["run"]
+            for key in (key for key in self.run if there.get(key) != self.run[key]):
+                raise UsageError(
+                    f"{file} is of another run: its {key} is {there.get(key)}, here "
+                    f"{self.run[key]}. {REMEDY}"
+                )
+            return check_checksum("state", found)
+
+    def _named(self, name: str) -> AbstractContextManager[None]:
+        assert self.folder is not None
+        return name_damaged_file(self.folder / name, REMEDY)

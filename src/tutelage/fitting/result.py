@@ -1,11 +1,28 @@
 """What ``fit`` gives: the student, the weight of every example, and a report."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
 FEW_STEPS = 50
 """teacher steps below which a run is said to be short"""
+WHICH = {"checked": ", by students that were not trained on them"}
+"""what is added to the line of a part"""
+
+
+class CrossFittedLabels(NamedTuple):
+    """What a student is trained on in place of N given labels, and with H checked ones."""
+
+    targets: Float[Tensor, "N+H C"]
+    """posteriors of the right classes; of the checked examples these classes"""
+    right: Float[Tensor, "N"]
+    """the probability that the given label is right"""
+    accuracy: float
+    """on the checked examples, of students that were not trained on them"""
+    note: str
+    """what asks for caution; empty if nothing does"""
 
 
 @dataclass(frozen=True)
@@ -17,8 +34,9 @@ class FitResult:
     teacher: nn.Module
     """as it was at the end"""
     weights: Tensor
-    """[N] float32: how much each training example counted in the best epoch, over the mean of
-    its batch: 1 is the average; by index in the training set"""
+    """[N] float32, by index in the training set. Of a taught run: how much each example counted
+    in the best epoch, over the mean of its batch: 1 is the average. Of a cross-fitted run: the
+    probability that the given label is right"""
     history: list[dict[str, float | int]]
     """one entry an epoch: ``epoch``, ``train_loss``, ``teacher_steps``, and where examples
     choose the epoch ``validation_accuracy`` in 0..1 and ``validation_loss`` in nats"""
@@ -26,12 +44,27 @@ class FitResult:
     """from 1; the last one where no examples choose"""
     accuracies: dict[str, tuple[float, int]]
     """share of correct predictions, and of how many examples, by part: ``test``,
-    ``validation`` (chose the epoch), ``held out`` (the teacher learned by them)"""
+    ``validation`` (chose the epoch), ``held out`` (the teacher learned by them), ``checked``
+    (of the students of folds, each on those it was not trained on)"""
     teacher_steps: int
     """steps of the teacher's optimiser, those skipped for a gradient that is not finite left
     out"""
     notes: tuple[str, ...] = ()
     """what about the run asks for caution"""
+    targets: Tensor | None = None
+    """[N, C]: what the student was trained on in place of the given labels, where that was
+    something else"""
+
+    def cross_fitted_by(self, labels: CrossFittedLabels) -> "FitResult":
+        """The result of a student that was trained on cross-fitted labels."""
+        count, total = len(labels.right), len(labels.targets)
+        return replace(
+            self,
+            weights=labels.right,
+            accuracies={**self.accuracies, "checked": (labels.accuracy, total - count)},
+            notes=(*self.notes, *filter(None, [labels.note])),
+            targets=labels.targets[:count],
+        )
 
     def report(self) -> str:
         """Say in a few lines what came out, and what asks for caution.
@@ -40,15 +73,20 @@ class FitResult:
             Lines of text.
         """
         low = float((self.weights < 0.5).float().mean())
-        lines = [f"epoch {self.best_epoch} of {len(self.history)} is the best"]
+        chosen = "validation_accuracy" in self.history[-1]
+        which = "is the best" if chosen else "counts, the last one"
+        lines = [f"epoch {self.best_epoch} of {len(self.history)} {which}"]
         lines += [
-            f"{part}: {share:.1%} of {count} examples correct"
+            f"{part}: {share:.1%} of {count} examples correct" + WHICH.get(part, "")
             for part, (share, count) in self.accuracies.items()
         ]
-        lines += [
-            f"{low:.1%} of {len(self.weights)} training examples have a weight below 0.5 "
-            "(the mean is 1)",
-            f"{self.teacher_steps} teacher steps",
-            *(f"caution: {note}" for note in self.notes),
-        ]
+        if self.targets is None:
+            lines += [
+                f"{low:.1%} of {len(self.weights)} training examples have a weight below 0.5 "
+                "(the mean is 1)",
+                f"{self.teacher_steps} teacher steps",
+            ]
+        else:
+            lines.append(f"{low:.1%} of {len(self.weights)} given labels are probably wrong")
+        lines += [f"caution: {note}" for note in self.notes]
         return "\n".join(lines)

@@ -11,8 +11,6 @@ from torch.optim import SGD
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.fitting import fit
 from tutelage.models.heads import mlp
-from tutelage.teachers import GivenWeights, MarginLoss
-from tutelage.types import Lesson, Observation
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -29,9 +27,9 @@ _ROWS = 1000
 class TaughtClassifier(ClassifierMixin, BaseEstimator):
     """A neural network that learns from labels with errors, by a few checked ones.
 
-    ``fit(X, y, X_checked, y_checked)`` trains by ``tutelage.fit``, with the teacher
-    ``tutelage.teachers.MarginLoss``. Without checked examples it is plain training, in which
-    all examples count the same or by ``sample_weight``, and the last epoch counts. Where
+    ``fit(X, y, X_checked, y_checked)`` trains by ``tutelage.fit``, with its cross-fitting.
+    Without checked examples it is plain training, in which all examples count the same or by
+    ``sample_weight``. The last epoch counts. Where
     scikit-learn or cleanlab calls ``fit``, checked examples are passed on as parameters of it:
     ``GridSearchCV(...).fit(X, y, X_checked=..., y_checked=...)``,
     ``CleanLearning(...).fit(X, y, clf_kwargs={"X_checked": ..., "y_checked": ...})``.
@@ -44,11 +42,13 @@ class TaughtClassifier(ClassifierMixin, BaseEstimator):
         epochs: Passes over the training set.
         batch_size: Examples in a step.
         lr: Learning rate of SGD with momentum 0.9 and weight decay 5e-4.
+        folds: Of cross-fitting, 2 and above.
         random_state: Seed, generator or None, as elsewhere in scikit-learn.
 
     Attributes:
         classes_: Labels [C], sorted: those of y and of y_checked.
-        sample_weight_: How much each example of X counted in the best epoch [N]; 1 is the mean.
+        sample_weight_: The probability that each label of y is right [N]; without checked
+            examples how much it counted, where 1 is the mean. 0 where ``sample_weight`` is.
         student_: The trained module.
         result_: The ``tutelage.FitResult``, with the history and a report.
         n_features_in_: D.
@@ -61,12 +61,14 @@ class TaughtClassifier(ClassifierMixin, BaseEstimator):
         epochs: int = 30,
         batch_size: int = 32,
         lr: float = 0.05,
+        folds: int = 5,
         random_state: Any = None,
     ) -> None:
         self.module = module
         self.epochs = epochs
         self.batch_size = batch_size
         self.lr = lr
+        self.folds = folds
         self.random_state = random_state
 
     def fit(
@@ -111,10 +113,8 @@ class TaughtClassifier(ClassifierMixin, BaseEstimator):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             student = self._module(X[kept])
-            teacher = GivenWeights(torch.arange(len(weights)), weights)
             if X_checked is not None:
                 checked = X_checked, np.searchsorted(self.classes_, y_checked)
-                teacher = _Scaled(student, len(self.classes_), teacher)
         self.result_ = fit(
             student,
             (X[kept], np.searchsorted(self.classes_, y[kept])),
@@ -122,7 +122,8 @@ class TaughtClassifier(ClassifierMixin, BaseEstimator):
             epochs=self.epochs,
             batch_size=self.batch_size,
             optimizer=lambda p: SGD(p, self.lr, 0.9, weight_decay=5e-4),
-            teacher=teacher,
+            folds=min(self.folds, len(weights)),
+            weights=weights,
             seed=seed,
         )
         self.student_ = self.result_.student
@@ -164,17 +165,6 @@ class TaughtClassifier(ClassifierMixin, BaseEstimator):
         """
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(1)]
-
-
-class _Scaled(MarginLoss):
-    """Learned weights times given ones."""
-
-    def __init__(self, student: nn.Module, classes: int, given: GivenWeights) -> None:
-        super().__init__(student, classes, level="centred")
-        self.given = given
-
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        return super().weigh(lesson, observation) * self.given.weigh(lesson, observation)
 
 
 class _Standardise(nn.Module):

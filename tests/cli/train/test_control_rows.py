@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from tutelage.crossfit import ForwardCorrected
+from tutelage.crossfit.transitions import GoldLossCorrected
 from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.controls.rows import (
     Repeated,
     Targeted,
-    WithChecked,
     batches_like,
     concatenated,
 )
@@ -88,7 +88,7 @@ def test_given_labels_are_corrected_and_checked_ones_are_not() -> None:
     generator = np.random.default_rng(0)
     logits = generator.normal(size=(4, 3))
     transitions = generator.dirichlet(np.ones(3), size=3)
-    loss = WithChecked(ForwardCorrected(torch.tensor(transitions)))
+    loss = GoldLossCorrected(ForwardCorrected(torch.tensor(transitions)))
     found = loss(torch.tensor(logits), torch.tensor([2, 0, 3 + 1, 3 + 2]))
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     mixed = p @ transitions

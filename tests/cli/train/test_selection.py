@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tutelage.crossfit.likelihoods import calibrated, worse
 from tutelage_cli.train.controls import plans, selection
-from tutelage_cli.train.controls.folds import OutOfFold, calibrated
-from tutelage_cli.train.controls.selection import METHODS, Selected, select, worse
+from tutelage_cli.train.controls.folds import OutOfFold
+from tutelage_cli.train.controls.selection import METHODS, Selected, select
 
 LABELS = torch.arange(24) % 3
 

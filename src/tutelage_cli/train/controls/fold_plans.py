@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from tutelage.crossfit.fold_settings import LONGEST_ROUND, FoldSettings
 from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
@@ -17,7 +18,6 @@ from tutelage_cli.train.controls.folds import (
     REFINED,
     TRIALS,
     TUNED,
-    FoldSettings,
     checked_folds_of,
     chosen_settings,
     fold_seed,
@@ -36,8 +36,6 @@ from tutelage_cli.train.plan import BatchSource, TrainingPlan
 TUNED_RATE, TUNED_STEPS = 0.1, 1 / 16
 """of the run's learning rate and of its steps: how the tuned students of folds go on, the
 middle of what is tried for fine-tuning"""
-LONGEST_ROUND = 1 / 3
-"""of the run's steps: students of folds that go on need no more"""
 
 
 def _untaught(inputs: ControlInputs) -> TrainingPlan:

@@ -17,6 +17,8 @@ from tutelage.crossfit import (
     refined_transitions,
     stratified_folds,
 )
+from tutelage.crossfit.fold_settings import SHRINKAGE, TRIED, FoldSettings
+from tutelage.crossfit.likelihoods import calibrated
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import logits_of
 from tutelage.randomness import mixed_seed
@@ -40,29 +42,12 @@ TRIALS = "fold-trials"
 """untaught students of the first fold, one for each of ``TRIED``"""
 
 
-class FoldSettings(NamedTuple):
-    """How a stage of students of folds trains."""
-
-    share: float
-    """of the run's steps"""
-    decay: float
-    """times the run's weight decay"""
-
-
-TRIED = (FoldSettings(1 / 6, 1), FoldSettings(1 / 3, 1), FoldSettings(1 / 3, 30))
-"""of which the one is chosen whose student predicts given labels of the first fold best"""
 PARTS = 6
 """pieces of their training between which the learning rate decays and progress is saved"""
 PREDICTIONS = "out-of-fold.npz"
-SHRINKAGE = 0.3
-"""of transitions towards the identity, for students of folds, which go on from trained ones"""
 LEAST_SINGULAR = 0.25
 """the least singular value of transitions that fresh students are corrected by"""
 KEY = "log_likelihood"
-MIN_PROBABILITY = 1e-6
-"""the least probability that a logarithm is taken of"""
-TEMPERATURES = tuple(10 ** (power / 20) for power in range(-20, 21))
-"""0.1 to 10, of which the best is taken before predictions are compared"""
 _PART = 12
 """keeps the seeds of these folds apart from others"""
 
@@ -116,19 +101,6 @@ def chosen_settings(job: Job) -> FoldSettings:
             f"{job.settings.lr:g})."
         )
     return max(likelihoods, key=likelihoods.__getitem__)
-
-
-def calibrated(probabilities: Tensor, labels: Tensor) -> Float[Tensor, "N"]:
-    """Log-likelihoods of labels under the temperature that suits them best.
-
-    What counts is then which class is likelier, not how sure a student is.
-    """
-    logits = probabilities.double().clamp(min=MIN_PROBABILITY).log()
-    tried = [
-        (logits / temperature).log_softmax(1).gather(1, labels[:, None])[:, 0]
-        for temperature in TEMPERATURES
-    ]
-    return max(tried, key=lambda each: float(each.mean()))
 
 
 def checked_folds_of(material: Material, job: Job) -> Tensor:

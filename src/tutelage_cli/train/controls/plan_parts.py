@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 
 from tutelage.crossfit import ForwardCorrected
+from tutelage.crossfit.transitions import GoldLossCorrected
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.train.arms import build_tutor
 from tutelage_cli.train.controls.rows import (
     Repeated,
     Targeted,
-    WithChecked,
     batches_like,
     concatenated,
 )
@@ -82,4 +82,4 @@ def corrected(
     checked = checked if checked_rows is None else checked[checked_rows]
     batches, index = with_checked(inputs, rows, checked_rows)
     targets = torch.cat([given, len(transitions) + checked])
-    return Targeted(batches, targets), index, WithChecked(ForwardCorrected(transitions))
+    return Targeted(batches, targets), index, GoldLossCorrected(ForwardCorrected(transitions))

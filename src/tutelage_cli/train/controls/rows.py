@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tutelage.crossfit import ForwardCorrected
 from tutelage.data.order import BatchRequest
-from tutelage.losses.objectives import cross_entropy
 from tutelage.types import Batch
 from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.features.feature_batches import FeatureBatches
@@ -112,22 +110,3 @@ class Repeated:
                     return
                 yield batch
                 place += 1
-
-
-@dataclass(frozen=True, eq=False)
-class WithChecked:
-    """Forward correction of given labels, cross entropy of checked ones: gold loss correction.
-
-    Source: Hendrycks et al. 2018, Using Trusted Data to Train Deep Networks on Labels Corrupted
-    by Severe Noise, algorithm 1.
-    """
-
-    given: ForwardCorrected
-
-    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """One loss per example."""
-        classes = logits.shape[1]
-        checked = targets >= classes
-        given = self.given(logits, targets.where(~checked, 0))
-        right = cross_entropy(logits, (targets - classes).where(checked, 0))
-        return right.where(checked, given)

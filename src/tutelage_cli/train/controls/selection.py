@@ -5,6 +5,7 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
+from tutelage.crossfit.likelihoods import calibrated, worse
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
@@ -12,7 +13,6 @@ from tutelage_cli.train.controls.folds import (
     REFINED,
     TUNED,
     OutOfFold,
-    calibrated,
     read_out_of_fold,
     refined_by,
     transitions_of,
@@ -78,12 +78,6 @@ def select(inputs: ControlInputs) -> Selected:
 def _last_not_worse(likelihoods: dict[str, Tensor]) -> str:
     chosen, *later = likelihoods
     for method in later:
-        if len(likelihoods[method]) < 2 or not worse(likelihoods[method], likelihoods[chosen]):
+        if not worse(likelihoods[method], likelihoods[chosen]):
             chosen = method
     return chosen
-
-
-def worse(one: Float[Tensor, "H"], other: Float[Tensor, "H"]) -> bool:
-    """Whether the first is lower by more than two standard errors of the differences."""
-    gains = one - other
-    return float(gains.mean()) < -2 * float(gains.std()) / len(gains) ** 0.5

@@ -1,0 +1,33 @@
+"""Log-likelihoods by which predictions are compared."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+MIN_PROBABILITY = 1e-6
+"""the least probability that a logarithm is taken of"""
+TEMPERATURES = tuple(10 ** (power / 20) for power in range(-20, 21))
+"""0.1 to 10, of which the best is taken before predictions are compared"""
+
+
+def calibrated(probabilities: Tensor, labels: Tensor) -> Float[Tensor, "N"]:
+    """Log-likelihoods of labels under the temperature that suits them best.
+
+    What counts is then which class is likelier, not how sure a student is.
+    """
+    logits = probabilities.double().clamp(min=MIN_PROBABILITY).log()
+    tried = [
+        (logits / temperature).log_softmax(1).gather(1, labels[:, None])[:, 0]
+        for temperature in TEMPERATURES
+    ]
+    return max(tried, key=lambda each: float(each.mean()))
+
+
+def worse(one: Float[Tensor, "H"], other: Float[Tensor, "H"]) -> bool:
+    """Whether the first is lower by more than two standard errors of the paired differences.
+
+    A single pair, which has no spread, shows nothing.
+    """
+    if len(one) < 2:
+        return False
+    gains = one - other
+    return float(gains.mean()) < -2 * float(gains.std()) / len(gains) ** 0.5

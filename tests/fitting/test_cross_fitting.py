@@ -1,0 +1,251 @@
+"""``fit`` without a teacher: folds, targets, fallback, resuming."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW
+from torch.utils.data import TensorDataset
+
+import tutelage as tl
+from tests.fitting.test_fit import CHECKED, TEST, TRAINING, WRONG, network, run, same
+from tests.trained import unchecked
+from tutelage.errors import UsageError
+from tutelage.fitting import cross_fitting
+from tutelage.fitting.cross_fitting import CrossFitting
+
+FOLDS, TRIALS = 3, 3
+CLASSES = 3
+
+
+def cross_fitted(training: Any = TRAINING, checked: Any = CHECKED, **settings: Any) -> Any:
+    return run(training, checked, **{"teacher": None, "folds": FOLDS, **settings})
+
+
+def test_it_finds_wrong_labels_and_the_student_gains() -> None:
+    found = cross_fitted(test=TEST, epochs=20)
+    plain = run(test=TEST, epochs=20, teacher=tl.teachers.Plain())
+    assert found.accuracies["test"][0] > plain.accuracies["test"][0]
+    share, count = found.accuracies["checked"]
+    assert share > 0.6
+    assert count == len(CHECKED[1])
+    assert float(found.weights[WRONG].mean()) < 0.5 * float(found.weights[~WRONG].mean())
+    assert found.targets.shape == (len(WRONG), CLASSES)
+    torch.testing.assert_close(found.targets.sum(1), torch.ones(len(WRONG)))
+    own = found.targets.gather(1, TRAINING[1][:, None])[:, 0]
+    torch.testing.assert_close(found.weights, own)
+    share = float((found.weights < 0.5).float().mean())
+    lines = found.report().splitlines()
+    assert lines[0] == "epoch 20 of 20 counts, the last one"
+    assert f"{share:.1%} of 240 given labels are probably wrong" in lines
+    assert "teacher" not in found.report()
+
+
+def test_no_student_predicts_what_it_was_trained_on(monkeypatch) -> None:
+    trained, train, predicted = {}, CrossFitting._train, CrossFitting._predicted
+    seen: list[tuple[int, int]] = []
+
+    def training(self: CrossFitting, examples: Any, rows: Tensor, *args: Any) -> nn.Module:
+        student = train(self, examples, rows, *args)
+        before = trained.get(args[0], set()) if len(args) == 5 else set()
+        trained[id(student)] = trained[args[0]] = before | set(rows.tolist())
+        kept.append(student)
+        return student
+
+    def predicting(self: CrossFitting, student: nn.Module, examples: Any, rows: Tensor) -> Any:
+        checked = len(examples) == len(CHECKED[1])
+        known = {row - len(WRONG) for row in trained[id(student)]} if checked else None
+        if known is None:
+            assert not trained[id(student)] & set(rows.tolist())
+        else:
+            seen.append((len([row for row in known if row >= 0]), len(rows)))
+        return predicted(self, student, examples, rows)
+
+    kept: list[nn.Module] = []
+    monkeypatch.setattr(CrossFitting, "_train", training)
+    monkeypatch.setattr(CrossFitting, "_predicted", predicting)
+    cross_fitted()
+    # plain students see no checked example, corrected ones those of the other folds
+    assert seen[:FOLDS] == [(0, 40)] * FOLDS
+    assert sorted(known for known, _ in seen[FOLDS:]) == [26, 27, 27]
+    assert len(kept) == TRIALS + 2 * FOLDS
+
+
+def test_checked_examples_are_predicted_by_students_of_other_folds(monkeypatch) -> None:
+    # a student that knows the checked examples of its training says so: the accuracy that is
+    # reported has to be that of ignorance
+    def knowing(self: CrossFitting, examples: Any, rows: Tensor, *args: Any) -> nn.Module:
+        del self, examples, args
+        student = network()
+        setattr(student, "known", rows[rows >= len(WRONG)] - len(WRONG))  # noqa: B010
+        return student
+
+    def predicting(self: CrossFitting, student: nn.Module, examples: Any, rows: Tensor) -> Any:
+        del self
+        p = torch.full((len(rows), CLASSES), 1 / CLASSES)
+        if len(examples) == len(CHECKED[1]):
+            p[:, 0] += 0.01
+            known: Any = student.known
+            p[known] = nn.functional.one_hot(CHECKED[1], CLASSES)[known].float()
+        return p / p.sum(1, keepdim=True)
+
+    monkeypatch.setattr(CrossFitting, "_train", knowing)
+    monkeypatch.setattr(CrossFitting, "_predicted", predicting)
+    share = float((CHECKED[1] == 0).double().mean())
+    assert cross_fitted(epochs=1).accuracies["checked"][0] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("stops", [(0,), (2, 5), (7, 8), (4, 8, 10)], ids=str)
+def test_a_run_that_is_stopped_goes_on_as_if_it_had_not(stops, tmp_path, monkeypatch) -> None:
+    train, step, calls = CrossFitting._train, tl.Tutor.step, []
+    limit = [0]
+
+    class StoppedError(Exception):
+        pass
+
+    def training(self: CrossFitting, *args: Any) -> nn.Module:
+        if len(calls) == limit[0]:
+            raise StoppedError
+        calls.append(args)
+        return train(self, *args)
+
+    def stepping(self: tl.Tutor, *args: Any) -> Any:
+        if limit[0] > TRIALS + 2 * FOLDS and self.total_steps is not None and self.steps > 20:
+            raise StoppedError
+        return step(self, *args)
+
+    unbroken = cross_fitted()
+    monkeypatch.setattr(CrossFitting, "_train", training)
+    monkeypatch.setattr(tl.Tutor, "step", stepping)
+    for stop in stops:
+        limit[0] = stop
+        with pytest.raises(StoppedError):
+            cross_fitted(folder=tmp_path)
+    monkeypatch.setattr(tl.Tutor, "step", step)
+    limit[0] = 99
+    assert same(cross_fitted(folder=tmp_path), unbroken)
+    # folds that were done are not trained again; trials are one part
+    assert len(calls) <= TRIALS + 2 * FOLDS + sum(stop for stop in stops if stop <= TRIALS)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["cross-fitted.pt", "fit.pt"]
+    calls.clear()
+    assert same(cross_fitted(folder=tmp_path), unbroken)
+    assert not calls
+    with pytest.raises(UsageError, match="is of another run: its seed is 0, here 1"):
+        cross_fitted(folder=tmp_path, seed=1)
+    (tmp_path / "cross-fitted.pt").write_bytes(b"none")
+    with pytest.raises(UsageError, match=r"cross-fitted\.pt is damaged"):
+        cross_fitted(folder=tmp_path)
+
+
+def test_a_data_set_gives_what_tensors_give() -> None:
+    expected = cross_fitted()
+    data = TensorDataset(*TRAINING), TensorDataset(*CHECKED)
+    assert same(cross_fitted(*data), expected)
+    assert same(cross_fitted(*data, workers=2), expected)
+    lists = [(x, int(y)) for x, y in zip(*TRAINING, strict=True)]
+    assert same(cross_fitted(lists), expected)
+
+
+def test_the_seed_decides_and_nothing_else_is_drawn_from() -> None:
+    def dropping() -> nn.Module:
+        return nn.Sequential(nn.Dropout(0.3), network())
+
+    before = torch.random.get_rng_state()
+    one = cross_fitted(student=dropping(), seed=3)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.rand(7)
+    assert same(cross_fitted(student=dropping(), seed=3), one)
+    assert not same(cross_fitted(student=dropping(), seed=4), one)
+
+
+def test_students_of_folds_start_from_the_student_that_is_given(monkeypatch) -> None:
+    starts, copied = [], cross_fitting.copied
+
+    def copying(student: nn.Module) -> nn.Module:
+        found = copied(student)
+        starts.append(deepcopy(found.state_dict()))
+        return found
+
+    monkeypatch.setattr(cross_fitting, "copied", copying)
+    student = network(seed=5)
+    expected = deepcopy(student.state_dict())
+    cross_fitted(student=student)
+    assert len(starts) == TRIALS + 2 * FOLDS
+    for start in starts:
+        assert all(torch.equal(start[name], expected[name]) for name in expected)
+
+
+def test_the_given_labels_are_trained_on_where_correction_is_shown_to_be_worse(
+    monkeypatch,
+) -> None:
+    monkeypatch.setattr(cross_fitting, "worse", lambda *_: True)
+    found = cross_fitted()
+    assert torch.equal(found.targets, nn.functional.one_hot(TRAINING[1], CLASSES).float())
+    assert "worse than plain ones" in found.report()
+    monkeypatch.undo()
+    assert "worse" not in cross_fitted().report()
+
+
+def test_a_single_checked_example_and_classes_without_any() -> None:
+    with pytest.warns(UserWarning, match="as those of other classes"):
+        found = cross_fitted(checked=(CHECKED[0][:1], CHECKED[1][:1]), epochs=2)
+    assert found.accuracies["checked"][1] == 1
+    assert bool(found.targets.isfinite().all())
+
+
+def test_examples_that_choose_the_epoch_do() -> None:
+    found = cross_fitted(validation=TEST)
+    best = max(found.history, key=lambda e: (e["validation_accuracy"], -e["validation_loss"]))
+    assert found.best_epoch == best["epoch"]
+    assert f"epoch {found.best_epoch} of 6 is the best" in found.report()
+
+
+def test_weights_count_in_folds_and_in_the_end() -> None:
+    none = torch.ones(len(WRONG)).where(~WRONG, 0.0)
+    weighted = cross_fitted(weights=none, test=TEST, epochs=20)
+    assert (
+        weighted.accuracies["test"][0]
+        >= cross_fitted(test=TEST, epochs=20).accuracies["test"][0]
+    )
+    assert same(cross_fitted(weights=torch.ones(len(WRONG))), cross_fitted())
+    assert not same(cross_fitted(weights=none + 0.5), cross_fitted())
+    plain = run(checked=None, teacher=None, weights=none)
+    assert torch.equal(plain.weights > 0, ~WRONG)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"folds": 1}, r"folds is 1; allowed: 2\.\.240"),
+        ({"folds": 241}, r"folds is 241; allowed: 2\.\.240"),
+        ({"folds": 2.5}, "folds is 2.5; allowed: a whole number"),
+        ({"signal": tl.Lookahead()}, "cross-fitting has no teacher; give one"),
+        ({"weights": torch.ones(3)}, r"weights have shape \(3,\) for 240 training"),
+        ({"weights": -torch.ones(240)}, "a weight is -1; allowed: 0 and above"),
+        ({"weights": torch.ones(240), "teacher": tl.teachers.Plain()}, "are both given"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(settings, message) -> None:
+    with unchecked(), pytest.raises(UsageError, match=message) as error:
+        cross_fitted(**settings)
+    assert "\n" not in str(error.value)
+
+
+def test_a_student_that_cannot_be_copied_is_refused_with_the_way_out() -> None:
+    student = network()
+    setattr(student, "cache", torch.ones(1, requires_grad=True) * 2)  # noqa: B010 - no leaf
+    with pytest.raises(UsageError, match=r'cannot be copied.*teacher="margin-loss"'):
+        cross_fitted(student=student)
+    assert run(student=student, epochs=1).best_epoch == 1
+
+
+def test_a_student_that_diverges_is_refused() -> None:
+    with pytest.raises(UsageError, match="diverged"):
+        cross_fitted(optimizer=lambda p: SGD(p, 1e12))
+
+
+def test_optimisers_of_any_kind_train_the_folds() -> None:
+    found = cross_fitted(optimizer=lambda p: AdamW(p, 1e-2), test=TEST, epochs=10)
+    assert found.accuracies["test"][0] > 0.7
