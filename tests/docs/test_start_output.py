@@ -12,7 +12,7 @@ pytest.importorskip("sklearn")
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?%?")
 ACCURACIES = 3.0
-"""points by which another machine's rounding may move an accuracy after 720 steps"""
+"""points by which another machine's rounding may move an accuracy after some thousand steps"""
 
 
 def test_the_example_of_fit_prints_its_report(capsys) -> None:
@@ -25,6 +25,6 @@ def test_the_example_of_fit_prints_its_report(capsys) -> None:
         exec(compile(data + lines, "start.md", "exec"), {})
     out = capsys.readouterr().out
     assert NUMBER.sub("0", out) == NUMBER.sub("0", printed)
-    for name in ("test", "held out"):
+    for name in ("test", "checked"):
         found, said = (float(re.findall(rf"{name}: ([\d.]+)%", t)[0]) for t in (out, printed))
         assert found == pytest.approx(said, abs=ACCURACIES)

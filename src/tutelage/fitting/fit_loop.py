@@ -74,7 +74,7 @@ def fit(
     Copies of the student are trained on all folds but one, allow for the class transitions that
     the checked examples show, and predict the fold that they did not see. The student is then
     trained on the checked examples and, in place of the given labels, on the posterior of each
-    right class. It costs at most 4.8 times the plain training, and gained more than the
+    right class. It costs some five times the plain training, and gained more than the
     teachers in most cases that were measured. Without ``validation`` the last epoch counts.
 
     **With a teacher the best epoch is chosen by examples that the teacher does not learn by**:
