@@ -38,6 +38,7 @@ CONTROLS = {
     "fine-tuned": "none; the untaught student, then trained on the checked examples",
     "checked-included": "none; trained on the checked examples beside the others",
     "early-stopped": "none; the untaught student after its best epoch by the checked examples",
+    "regularised": "none; the length and weight decay that predict given labels best",
     "pruned": "none; without the labels that confident learning finds, checked ones included",
     "forward-corrected": "none; gold loss correction (GLC), checked examples included",
     "cross-fitted": "none; out-of-fold predictions as targets, checked examples included",

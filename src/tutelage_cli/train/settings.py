@@ -55,8 +55,9 @@ class TrainSettings:
 
     controls: tuple[str, ...] = (ALL,)
     """What to compare teaching with: all, none, or some of checked-only, fine-tuned,
-    checked-included, early-stopped, pruned, forward-corrected, cross-fitted. They are students
-    of the same held-out labels without a teacher; the verdict is against the best of them."""
+    checked-included, early-stopped, regularised, pruned, forward-corrected, cross-fitted. They
+    are students without a teacher, most of them of the same held-out labels; the verdict is
+    against the best of them."""
 
     student: str | None = None
     """Network to train. Of images: cnn (the default of grey ones), cnn4, resnet8 (of colour

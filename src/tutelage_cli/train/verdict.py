@@ -14,6 +14,7 @@ ADVICE = {
     "fine-tuned": "Fine-tune",
     "checked-included": "Include the checked examples",
     "early-stopped": "Stop early",
+    "regularised": "Regularise",
     "pruned": "Prune",
     "forward-corrected": "Correct",
     "cross-fitted": "Cross-fit",

@@ -165,7 +165,7 @@ def test_every_control_is_an_arm_in_one_table_and_report(controlled) -> None:
 
 def test_every_final_student_takes_as_many_steps_as_the_untaught_one(controlled) -> None:
     for arm in CONTROLS:
-        if arm not in ("fine-tuned", "early-stopped"):
+        if arm not in ("fine-tuned", "early-stopped", "regularised"):
             last = history(controlled / "students" / f"{arm}-seed0")[-1]
             assert (last["epoch"], last["step"]) == (3, STEPS)
     for fold in range(FOLDS):
@@ -183,8 +183,9 @@ def test_what_a_control_builds_on_counts_in_its_seconds(controlled) -> None:
     for arm in ("pruned", "forward-corrected"):
         assert seconds("students", f"{arm}-seed0") > of_folds("folds") > 0
     kinds = ("folds", "tuned-folds", "corrected-folds", "refined-folds")
-    every = sum(map(of_folds, kinds))
-    every += sum(seconds("folds", f"fold-trials-seed0-{k}") for k in range(len(TRIED)))
+    trials = sum(seconds("folds", f"fold-trials-seed0-{k}") for k in range(len(TRIED)))
+    assert seconds("students", "regularised-seed0") > trials > 0
+    every = sum(map(of_folds, kinds)) + trials
     assert seconds("students", "cross-fitted-seed0") > every
     untaught = seconds("students", "untaught-seed0")
     assert seconds("students", "fine-tuned-seed0") > untaught
@@ -199,7 +200,7 @@ def test_held_out_examples_of_students_that_were_trained_on_them_are_no_measure(
         for folder in (controlled / "students").iterdir()
         if (folder / "held-out.parquet").exists()
     }
-    assert kept == {"untaught", "loss", "early-stopped"}
+    assert kept == {"untaught", "loss", "early-stopped", "regularised"}
 
 
 def test_checked_only_is_plain_training_on_the_checked_examples(controlled, data) -> None:
@@ -344,6 +345,21 @@ def test_the_regime_of_folds_is_the_one_that_predicts_given_labels_best(data) ->
     assert chosen_settings(data.job) == TRIED[best]
     stored = content(data.job.with_arm("fold-trials", best).folder / "result.json")
     assert stored["log_likelihood"] == pytest.approx(said[best], abs=1e-4)
+
+
+def test_regularised_trains_on_all_given_labels_as_the_best_trial_does(
+    controlled, data
+) -> None:
+    train, regime = data.material.train, chosen_settings(data.job)
+    model = by_hand(
+        new(),
+        batches(data, train),
+        train.labels,
+        F.cross_entropy,
+        rates=rates_of_a_fold(),
+        decay=DECAY * regime.decay,
+    )
+    assert_trained(controlled, "regularised", model)
 
 
 def refined(p: Tensor, given: Tensor, rough: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from tutelage.crossfit.fold_settings import LONGEST_ROUND, FoldSettings
@@ -24,6 +25,7 @@ from tutelage_cli.train.controls.folds import (
     folds_of,
     read_out_of_fold,
     refined_by,
+    seconds_of_trials,
     transitions_of,
     tried_by,
 )
@@ -32,24 +34,39 @@ from tutelage_cli.train.controls.rows import Repeated, batches_like
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
 from tutelage_cli.train.plan import BatchSource, TrainingPlan
+from tutelage_cli.train.train_state import TrainState
 
 TUNED_RATE, TUNED_STEPS = 0.1, 1 / 16
 """of the run's learning rate and of its steps: how the tuned students of folds go on, the
 middle of what is tried for fine-tuning"""
 
 
+def regularised(inputs: ControlInputs) -> TrainingPlan:
+    """The training of the students of folds, on all examples."""
+    job, rows = inputs.job, torch.arange(len(inputs.material.train))
+    plan = _plain(inputs, rows, chosen_settings(job), job.seed)
+    return replace(plan, start=TrainState(seconds=seconds_of_trials(job)))
+
+
 def _untaught(inputs: ControlInputs) -> TrainingPlan:
-    return _plain(inputs, inputs.job.fold, chosen_settings(inputs.job))
+    rows = _others(inputs, inputs.job.fold)
+    return _plain(inputs, rows, chosen_settings(inputs.job), fold_seed(inputs.job))
 
 
 def _of_trial(inputs: ControlInputs) -> TrainingPlan:
-    return _plain(inputs, 0, tried_by(inputs.job))
+    return _plain(inputs, _others(inputs, 0), tried_by(inputs.job), fold_seed(inputs.job))
 
 
-def _plain(inputs: ControlInputs, fold: int | None, regime: FoldSettings) -> TrainingPlan:
-    train = inputs.material.train.rows(_others(inputs, fold))
+def _plain(
+    inputs: ControlInputs, rows: Tensor, regime: FoldSettings, seed: int
+) -> TrainingPlan:
+    train = inputs.material.train.rows(rows)
     return _plan(
-        inputs, batches_like(inputs.streams.train, train), example_index(train, None), regime
+        inputs,
+        batches_like(inputs.streams.train, train),
+        example_index(train, None),
+        regime,
+        seed=seed,
     )
 
 
@@ -97,12 +114,15 @@ def _plan(
     index: ExampleIndex,
     regime: FoldSettings | None,
     objective: Objective = cross_entropy,
+    *,
+    seed: int | None = None,
 ) -> TrainingPlan:
     """Train in parts, between which the learning rate decays however short they are.
 
     Without a regime: for the batches of the feed, which are the first part.
     """
-    settings, seed = replace(inputs.job.settings, epochs=PARTS), fold_seed(inputs.job)
+    settings = replace(inputs.job.settings, epochs=PARTS)
+    seed = fold_seed(inputs.job) if seed is None else seed
     if regime is not None:
         steps = regime.share * len(batches) * inputs.job.settings.epochs
         batches = Repeated(batches, max(1, round(steps / PARTS)))

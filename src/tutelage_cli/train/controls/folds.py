@@ -103,6 +103,11 @@ def chosen_settings(job: Job) -> FoldSettings:
     return max(likelihoods, key=likelihoods.__getitem__)
 
 
+def seconds_of_trials(job: Job) -> float:
+    """Seconds of all students that settings were chosen by."""
+    return sum(_trial(one)[1] for one in trial_jobs(job))
+
+
 def checked_folds_of(material: Material, job: Job) -> Tensor:
     """The fold of each checked example; right classes are spread evenly."""
     labels = material.held_out.labels
@@ -147,7 +152,7 @@ def read_out_of_fold(job: Job, arm: str, material: Material) -> OutOfFold:
         checked.append(others)
         seconds += took
     if arm == PLAIN:
-        seconds += sum(_trial(one)[1] for one in trial_jobs(job))
+        seconds += seconds_of_trials(job)
     by_fold, checked_folds = torch.stack(checked), checked_folds_of(material, job)
     own = by_fold[checked_folds, torch.arange(len(checked_folds))]
     return OutOfFold(train, own, by_fold.mean(0), seconds)

@@ -13,7 +13,7 @@ from tutelage.functional.portable_state import load_state
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage.teachers import OutOfFoldTargets
 from tutelage_cli.train.arms import build_tutor, device_of
-from tutelage_cli.train.controls.fold_plans import FOLD_PLANS
+from tutelage_cli.train.controls.fold_plans import FOLD_PLANS, regularised
 from tutelage_cli.train.controls.folds import (
     PLAIN,
     conditioned,
@@ -212,6 +212,7 @@ PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
     "fine-tuned": _fine_tuned,
     "checked-included": _checked_included,
     "early-stopped": _early_stopped,
+    "regularised": regularised,
     "pruned": _pruned,
     "forward-corrected": _forward_corrected,
     "cross-fitted": _cross_fitted,

@@ -5,6 +5,7 @@ from pathlib import Path
 from tutelage_cli.runner.trackers import LogName
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
+    PARTS,
     PLAIN,
     REFINED,
     TRIALS,
@@ -21,6 +22,8 @@ from tutelage_cli.train.settings import TrainSettings
 
 ON_UNTAUGHT = ("fine-tuned", "early-stopped")
 """controls that go on from the untaught student"""
+ON_TRIALS = ("regularised",)
+"""controls that train as the best of the trials of a fold"""
 ON_FOLDS = ("pruned", "forward-corrected")
 """controls that go on from what untaught students of folds predict"""
 CROSS_FITTED = ("cross-fitted", OUT_OF_FOLD)
@@ -40,8 +43,9 @@ def training_stages(
         jobs = {arm: job.with_arm(arm) for arm in settings.arms}
         any_of = jobs["untaught"]
         stages[0] += rate_jobs(any_of)
-        if {*ON_FOLDS, *CROSS_FITTED} & set(jobs):
+        if {*ON_TRIALS, *ON_FOLDS, *CROSS_FITTED} & set(jobs):
             stages[1] += trial_jobs(any_of)
+        if {*ON_FOLDS, *CROSS_FITTED} & set(jobs):
             stages[2] += fold_jobs(any_of, PLAIN)
         if {*CROSS_FITTED} & set(jobs):
             stages[3] += fold_jobs(any_of, TUNED) + fold_jobs(any_of, CORRECTED)
@@ -56,14 +60,14 @@ def _stage(arm: str) -> int:
         return 5
     if arm in ON_FOLDS:
         return 3
-    return 2 if arm in ON_UNTAUGHT else 1
+    return 2 if arm in ON_UNTAUGHT + ON_TRIALS else 1
 
 
 def steps_of(job: Job, length: int) -> int:
     """How many steps a student takes, about; for what is shown while it trains."""
     if job.arm == TRIALS:
         return max(1, round(0.8 * tried_by(job).share * length * job.settings.epochs))
-    if job.arm in (PLAIN, CORRECTED, REFINED):  # how long is not chosen yet
+    if job.arm in (PLAIN, CORRECTED, REFINED, *ON_TRIALS):  # how long is not chosen yet
         return max(1, round(0.8 * TRIED[1].share * length * job.settings.epochs))
     if job.arm in ON_UNTAUGHT or job.arm == TUNED:
         return max(1, length * job.settings.epochs // 10)
@@ -75,6 +79,8 @@ def epochs_of(job: Job) -> tuple[int, int]:
     epochs = job.settings.epochs
     if job.arm == "early-stopped":
         return 1, epochs
+    if job.arm in ON_TRIALS:
+        return PARTS, PARTS
     if job.arm == "cross-fitted":  # it may come to fine-tuning
         return epochs, epochs + 1
     return (epochs + 1, epochs + 1) if job.arm == "fine-tuned" else (epochs, epochs)
