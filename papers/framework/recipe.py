@@ -69,6 +69,8 @@ class Recipe:
     table: str = ""  # the table of the paper's numbers below; nothing where it prints none
     printed: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     """arm and metric, to the row and column of ``table``"""
+    printed_as: Mapping[str, str] = field(default_factory=dict)
+    """a metric of the claims, to the one for which the paper prints numbers instead"""
     plots: tuple[Plot | Panel, ...] = ()  # what the figure shows, two beside one another
     prepare: Callable[[Any], object] = nothing
     """called with the settings before any job: reads the data once, so that it is cached, or

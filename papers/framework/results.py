@@ -9,10 +9,11 @@ from papers.framework.args import SCALES
 from papers.framework.jobs import Failure, finished
 from papers.framework.paper_tables import PAPERS, notes_on, printed
 from papers.framework.plan import Plan
+from papers.framework.power import judged_with_power, printed_effect
 from papers.framework.recipe import Panel, Recipe
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_json
-from tutelage_cli.claims import RULE, UNDECIDED, Arms, Claim, combined_verdict, evaluate
+from tutelage_cli.claims import RULE, UNDECIDED, Arms, combined_verdict, evaluate
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.intervals import mean_interval
 
@@ -52,6 +53,7 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
     series = {
         a: {s: _column(plan, records, a, "series", s) for s in lines} for a in recipe.arms
     }
+    seconds = round(sum(record["seconds"] for record in found), 1)
     return {
         "recipe": recipe.name,
         "scale": plan.scale,
@@ -62,14 +64,14 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
         "arms": arms,
         "metrics": dict(recipe.metrics),
         "printed": _printed(recipe),
-        **_verdicts(recipe.claims, arms, plan.scale),
+        **_verdicts(recipe, arms, plan.scale, seconds / plan.seeds),
         "failed": [failure._asdict() for failure in failures],
         "settings": to_plain(plan.settings),
         "changed": dict(plan.changed),
         "notes": [*notes_on(recipe.name), *recipe.notes],
         "hardware": sorted({record["hardware"] for record in found}),
         "versions": _versions(found),
-        "seconds": round(sum(record["seconds"] for record in found), 1),
+        "seconds": seconds,
         "series": {a: {s: v for s, v in of.items() if any(v)} for a, of in series.items()},
         "plots": [plot._asdict() for plot in recipe.plots],
         "drawings": _drawings(plan, records),
@@ -100,18 +102,35 @@ def _printed(recipe: Recipe) -> list[dict[str, Any]]:
     ]
 
 
-def _verdicts(claims: Sequence[Claim], arms: Arms, scale: str) -> dict[str, Any]:
+def evaluated(content: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
+    """A stored result with the verdicts on the recipe's claims by the present rules."""
+    arms, scale, seeds = content["arms"], content["scale"], len(content["seeds"])
+    try:
+        return {**content, **_verdicts(recipe, arms, scale, content["seconds"] / seeds)}
+    except KeyError as error:
+        raise UsageError(
+            f"The result of {recipe.name}, scale {scale}, has no {error}, which a claim names; "
+            f"run it again: python -m papers reproduce {recipe.name} --scale {scale}."
+        ) from error
+
+
+def _verdicts(recipe: Recipe, arms: Arms, scale: str, seconds: float) -> dict[str, Any]:
+    # seconds: of all arms' jobs with one seed
     verdicts = []
-    for claim in claims:
-        judged = [evaluate(comparison, arms) for comparison in claim.comparisons]
-        if scale == "smoke":
-            judged = [j._replace(verdict=UNDECIDED, why="smoke scale") for j in judged]
-        verdict = combined_verdict([j.verdict for j in judged])
-        each = [j._asdict() for j in judged]
+    for claim in recipe.claims:
+        each = []
+        for comparison in claim.comparisons:
+            judged = evaluate(comparison, arms)
+            effect = printed_effect(recipe, comparison)
+            if scale == "smoke":
+                unknown = {"verdict": UNDECIDED, "why": "smoke scale", "needed": None}
+                each.append(judged._asdict() | unknown)
+            else:
+                each.append(judged_with_power(judged, effect, seconds))
         verdicts.append({
             "text": claim.text,
             "of_paper": claim.of_paper,
-            "verdict": verdict,
+            "verdict": combined_verdict([judged["verdict"] for judged in each]),
             "comparisons": each,
         })
     papers = [claim for claim in verdicts if claim["of_paper"]] or verdicts
