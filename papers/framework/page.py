@@ -62,8 +62,8 @@ def page(contents: Sequence[Mapping[str, Any]]) -> str:
     """The page as text."""
     overview = ["| recipe | scale | paper | n | verdict |", "|---|---|---|---|---|"]
     overview += [_line(content) for content in contents]
-    table = [line for content in contents for line in claim_rows(content, _link(content))]
-    claims = _table(CLAIMS_HEADER, table)
+    lines = [line for content in contents for line in claim_rows(content, _link(content))]
+    claims = _table(CLAIMS_HEADER, [(*w[:3], f"**{w[3]}**", *w[4:]) for w in lines])
     parts = [HEAD.rstrip(), "\n".join(overview), CLAIMS, *counts(contents), "\n".join(claims)]
     return "\n\n".join([*parts, *map(_section, contents)]) + "\n"
 
