@@ -11,10 +11,16 @@ from rich.table import Column, Table
 
 from papers.catalogue import RECIPES, load_recipe
 from papers.framework.args import Reproduce, check, check_word
+from papers.framework.hours import planned_hours
 from tutelage.errors import UsageError
 from tutelage_cli.cli import FLAT, STOPPED, exit_code_of
-from tutelage_cli.terminal import Output, say, say_table
+from tutelage_cli.terminal import DASH, Output, say, say_table
 
+LISTED = (
+    "Minutes: of three seeds; smoke and mini on two CPU cores, gpu and paper on one GPU. "
+    "Hours: of scale hours on two CPU cores; a dash where that decides none of the claims "
+    "undecided at mini: python -m papers claims shows what they would take."
+)
 FAILED = 1
 """the exit code where jobs failed"""
 REPRODUCE_HELP = """Check a paper's claim: run its arms with several seeds and compare.
@@ -26,6 +32,7 @@ is missing when the same command is given again.
 Examples:
   python -m papers list
   python -m papers reproduce gar-splits --scale mini --seeds 3
+  python -m papers reproduce mmel-copies --scale hours
   python -m papers reproduce gar-splits --set epochs=5 --out shorter
   python -m papers reproduce gar-splits --backend ray"""
 
@@ -180,14 +187,23 @@ def claims(args: Claims) -> int:
 def list_recipes(args: List) -> int:
     """Print the recipes there are."""
     console, known = args.output.result(), [load_recipe(name) for name in RECIPES]
-    recipes = Table(Column("Recipe", no_wrap=True), "What it checks", "Minutes")
+    planned = {name: planned_hours(name) for name in RECIPES}
+    recipes = Table(Column("Recipe", no_wrap=True), "What it checks", "Minutes", "Hours")
     for name, recipe in zip(RECIPES, known, strict=True):
         minutes = ", ".join(f"{scale} {time:g}" for scale, time in recipe.minutes.items())
-        recipes.add_row(name, f"{recipe.title} ({recipe.where})", minutes)
+        plan = planned[name]
+        hours = DASH if plan is None else f"{plan.hours:g} ({plan.seeds} seeds)"
+        recipes.add_row(name, f"{recipe.title} ({recipe.where})", minutes, hours)
     console.print(recipes)
+    say(console, LISTED)
     args.output.document({
         "recipes": {
-            name: {"title": r.title, "where": r.where, "minutes": dict(r.minutes)}
+            name: {
+                "title": r.title,
+                "where": r.where,
+                "minutes": dict(r.minutes),
+                "hours": (plan := planned[name]) and {"seeds": plan.seeds, "hours": plan.hours},
+            }
             for name, r in zip(RECIPES, known, strict=True)
         }
     })
