@@ -233,7 +233,7 @@ def reason(judged: Mapping[str, Any]) -> str:
     low, high = number(judged["low"]), number(judged["high"])
     why = f"; {judged['why']}" if judged["why"] else ""
     if judged["needed"] is not None:
-        why += f"; would take {needs(judged)}"
+        why += f"; what it would take: {needs(judged)}"
     return (
         f"difference {number(judged['mean'])}, 90% interval [{low}, {high}], "
         f"one-sided p = {judged['p']:.2g}, n = {judged['n']}{why}"

@@ -25,12 +25,13 @@ POWER_RULE = (
     "For an undecided comparison: the seeds, with those that ran, with which its test finds "
     f"an effect with {POWER:.0%} power, by the noncentral t distribution and the spread of the "
     f"differences seen; and the hours that all arms take with as many seeds on {CORES} CPU "
-    "cores, by the seconds that their jobs took. The effect is the paper's: the difference of "
+    "cores, or on the GPU that they ran on, by the seconds that their jobs took. The effect is the paper's: the difference of "
     "its printed numbers, less the margin. It is the one seen here, which is as uncertain as "
     "its interval, where the paper prints none, or where the seeds that ran would have found "
     "the paper's with that power and did not. In brackets: the seeds at the ends of the 90% "
     "interval of the spread, which few seeds leave wide. A claim needs what the most demanding "
-    f"of its undecided comparisons needs. With more than {MOST_SEEDS:,} seeds or {MOST_HOURS} "
+    "of its undecided comparisons needs, and several together have less power than each. With "
+    f"more than {MOST_SEEDS:,} seeds or {MOST_HOURS} "
     "hours it cannot be decided here, nor with any number of seeds where each gave the same "
     "difference, or where the difference to find is 0."
 )
@@ -66,7 +67,7 @@ def needed(judged: ComparisonResult, effect: float | None, seconds: float) -> Ne
     Args:
         judged: The comparison and its test.
         effect: The paper's effect; None where it prints none.
-        seconds: CPU seconds that all arms take with one seed.
+        seconds: What all arms take with one seed.
     """
     if judged.verdict != UNDECIDED or judged.mean is None or judged.spread is None:
         return None
@@ -77,13 +78,14 @@ def needed(judged: ComparisonResult, effect: float | None, seconds: float) -> Ne
             chosen, source = effect, PAPERS
     low, high = spread_interval(judged.spread, judged.n)
     seeds, fewest, most = (values_needed(chosen, s) for s in (judged.spread, low, high))
-    hours = None if seeds is None else hours_of(seeds, seconds)
+    hours = None if seeds is None else seeds * seconds / 3600
     return Needed(chosen, source, effect, seeds, fewest, most, hours)
 
 
-def hours_of(seeds: int, seconds: float) -> float:
-    """Hours of as many seeds where one takes these seconds of jobs."""
-    return seeds * seconds / CORES / 3600
+def seconds_per_seed(content: Mapping[str, Any]) -> float:
+    """What all arms of a result take with one seed: two jobs at a time, on a GPU one."""
+    on_cpu = all(name.startswith("CPU") for name in content["hardware"])
+    return content["seconds"] / len(content["seeds"]) / (CORES if on_cpu else 1)
 
 
 def judged_with_power(

@@ -9,11 +9,11 @@ from papers.framework.args import SCALES
 from papers.framework.jobs import Failure, finished
 from papers.framework.paper_tables import PAPERS, notes_on, printed
 from papers.framework.plan import Plan
-from papers.framework.power import judged_with_power, printed_effect
+from papers.framework.power import judged_with_power, printed_effect, seconds_per_seed
 from papers.framework.recipe import Panel, Recipe
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_json
-from tutelage_cli.claims import RULE, UNDECIDED, Arms, combined_verdict, evaluate
+from tutelage_cli.claims import RULE, UNDECIDED, combined_verdict, evaluate
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.intervals import mean_interval
 
@@ -53,8 +53,7 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
     series = {
         a: {s: _column(plan, records, a, "series", s) for s in lines} for a in recipe.arms
     }
-    seconds = round(sum(record["seconds"] for record in found), 1)
-    return {
+    content = {
         "recipe": recipe.name,
         "scale": plan.scale,
         "title": recipe.title,
@@ -64,18 +63,20 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
         "arms": arms,
         "metrics": dict(recipe.metrics),
         "printed": _printed(recipe),
-        **_verdicts(recipe, arms, plan.scale, seconds / plan.seeds),
+        "claim": {},
+        "claims": [],
         "failed": [failure._asdict() for failure in failures],
         "settings": to_plain(plan.settings),
         "changed": dict(plan.changed),
         "notes": [*notes_on(recipe.name), *recipe.notes],
         "hardware": sorted({record["hardware"] for record in found}),
         "versions": _versions(found),
-        "seconds": seconds,
+        "seconds": round(sum(record["seconds"] for record in found), 1),
         "series": {a: {s: v for s, v in of.items() if any(v)} for a, of in series.items()},
         "plots": [plot._asdict() for plot in recipe.plots],
         "drawings": _drawings(plan, records),
     }
+    return evaluated(content, recipe)
 
 
 def _column(
@@ -103,10 +104,10 @@ def _printed(recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def evaluated(content: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """A stored result with the verdicts on the recipe's claims by the present rules."""
-    arms, scale, seeds = content["arms"], content["scale"], len(content["seeds"])
+    """A result with the verdicts on the recipe's claims by the present rules."""
+    scale = content["scale"]
     try:
-        return {**content, **_verdicts(recipe, arms, scale, content["seconds"] / seeds)}
+        return {**content, **_verdicts(recipe, content)}
     except KeyError as error:
         raise UsageError(
             f"The result of {recipe.name}, scale {scale}, has no {error}, which a claim names; "
@@ -114,13 +115,12 @@ def evaluated(content: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
         ) from error
 
 
-def _verdicts(recipe: Recipe, arms: Arms, scale: str, seconds: float) -> dict[str, Any]:
-    # seconds: of all arms' jobs with one seed
-    verdicts = []
+def _verdicts(recipe: Recipe, content: Mapping[str, Any]) -> dict[str, Any]:
+    scale, seconds, verdicts = content["scale"], seconds_per_seed(content), []
     for claim in recipe.claims:
         each = []
         for comparison in claim.comparisons:
-            judged = evaluate(comparison, arms)
+            judged = evaluate(comparison, content["arms"])
             effect = printed_effect(recipe, comparison)
             if scale == "smoke":
                 unknown = {"verdict": UNDECIDED, "why": "smoke scale", "needed": None}

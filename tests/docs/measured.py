@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from papers.framework.power import judged_with_power
+from papers.framework.power import CORES, judged_with_power
 from tutelage_cli.claims import FAILS, HOLDS, Comparison, ComparisonResult, evaluate
 
 ROOT = Path(__file__).parents[2]
@@ -187,7 +187,7 @@ def _row(gain: Gain) -> str:
 
 def _would_take(judged: ComparisonResult, file: str) -> str:
     taken = content(ROOT / "results" / "mini" / f"{file}.json").get("seconds", 0.0)
-    found = judged_with_power(judged, None, taken / judged.n)
+    found = judged_with_power(judged, None, taken / judged.n / CORES)
     seeds = found["needed"]["seeds"]
     return found["verdict"] + (f" ({seeds:,} seeds)" if seeds else "")
 

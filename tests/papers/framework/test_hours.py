@@ -10,7 +10,7 @@ from papers.framework.args import HOURS, Reproduce
 from papers.framework.hours import Hours, planned_hours
 from papers.framework.paper_tables import package_data
 from papers.framework.plan import Plan, plan
-from papers.framework.power import MOST_PLANNED, affordable_seeds, hours_of, open_claims
+from papers.framework.power import MOST_PLANNED, affordable_seeds, open_claims, seconds_per_seed
 from papers.framework.results import stored
 from tests.papers.framework.tiny import RECIPE, Settings, recipe
 from tests.trained import one_line, run_papers
@@ -46,8 +46,7 @@ def test_the_planned_seeds_are_those_that_the_published_results_need(name):
     else:
         seeds, needed = affordable_seeds(content), None
         if seeds is not None:
-            taken = hours_of(seeds, content["seconds"] / len(content["seeds"]))
-            needed = Hours(seeds, round(taken, 2))
+            needed = Hours(seeds, round(seeds * seconds_per_seed(content) / 3600, 2))
         assert planned == needed, "see papers/framework/hours.yaml"
 
 

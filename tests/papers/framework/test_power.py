@@ -17,6 +17,7 @@ from papers.framework.power import (
     judged_with_power,
     needed,
     printed_effect,
+    seconds_per_seed,
 )
 from papers.framework.results import evaluated, stored
 from tests.papers.framework.tiny import recipe
@@ -55,7 +56,7 @@ def test_the_papers_effect_is_what_is_to_be_found():
     assert fewest is not None
     assert most is not None
     assert fewest < seeds < most
-    assert hours == pytest.approx(seeds * 60 / 7200)
+    assert hours == pytest.approx(seeds * 60 / 3600)
 
 
 @pytest.mark.parametrize("printed", [None, 5.0])
@@ -211,3 +212,9 @@ def test_claims_are_evaluated_again_from_the_stored_numbers(place):
 @pytest.mark.usefixtures("place")
 def test_a_folder_without_results_costs_one_line():
     one_line(run_papers("claims"), "no result", "reproduce", "--out")
+
+
+def test_two_jobs_run_at_a_time_on_cores_and_one_on_a_card():
+    content = {"seconds": 600.0, "seeds": [0, 1, 2], "hardware": ["CPU (x), one thread"]}
+    assert seconds_per_seed(content) == 100.0
+    assert seconds_per_seed(content | {"hardware": ["NVIDIA H200"]}) == 200.0
