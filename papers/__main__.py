@@ -14,12 +14,12 @@ from papers.framework.args import Reproduce, check, check_word
 from papers.framework.hours import planned_hours
 from tutelage.errors import UsageError
 from tutelage_cli.cli import FLAT, STOPPED, exit_code_of
-from tutelage_cli.terminal import DASH, Output, say, say_table
+from tutelage_cli.terminal import Output, say, say_table
 
 LISTED = (
     "Minutes: of three seeds; smoke and mini on two CPU cores, gpu and paper on one GPU. "
-    "Hours: of scale hours on two CPU cores; a dash where that decides none of the claims "
-    "undecided at mini: python -m papers claims shows what they would take."
+    "The scale hours: on two CPU cores; only recipes with claims that are undecided at mini and "
+    "that it decides have it: python -m papers claims shows what the others would take."
 )
 FAILED = 1
 """the exit code where jobs failed"""
@@ -188,12 +188,12 @@ def list_recipes(args: List) -> int:
     """Print the recipes there are."""
     console, known = args.output.result(), [load_recipe(name) for name in RECIPES]
     planned = {name: planned_hours(name) for name in RECIPES}
-    recipes = Table(Column("Recipe", no_wrap=True), "What it checks", "Minutes", "Hours")
+    recipes = Table(Column("Recipe", no_wrap=True), "What it checks", "Minutes")
     for name, recipe in zip(RECIPES, known, strict=True):
         minutes = ", ".join(f"{scale} {time:g}" for scale, time in recipe.minutes.items())
         plan = planned[name]
-        hours = DASH if plan is None else f"{plan.hours:g} ({plan.seeds} seeds)"
-        recipes.add_row(name, f"{recipe.title} ({recipe.where})", minutes, hours)
+        hours = f"\nhours: {plan.hours:g} h, {plan.seeds} seeds" if plan else ""
+        recipes.add_row(name, f"{recipe.title} ({recipe.where})", minutes + hours)
     console.print(recipes)
     say(console, LISTED)
     args.output.document({

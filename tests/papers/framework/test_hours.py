@@ -105,4 +105,4 @@ def test_the_listing_shows_planned_hours_and_seeds():
     shown = " ".join(run_papers("list").out.split())
     planned = planned_hours("mmel-copies")
     assert planned is not None
-    assert f"{planned.hours:g} ({planned.seeds}" in shown
+    assert f"hours: {planned.hours:g} h, {planned.seeds} seeds" in shown
