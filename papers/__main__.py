@@ -18,8 +18,8 @@ from tutelage_cli.terminal import Output, say, say_table
 
 LISTED = (
     "Minutes: of three seeds; smoke and mini on two CPU cores, gpu and paper on one GPU. "
-    "The scale hours: on two CPU cores; only recipes with claims that are undecided at mini and "
-    "that it decides have it: python -m papers claims shows what the others would take."
+    "The scale hours is for two CPU cores; recipes have it where it decides claims that are "
+    "undecided at mini: python -m papers claims shows what the others would take."
 )
 FAILED = 1
 """the exit code where jobs failed"""
