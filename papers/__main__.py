@@ -11,25 +11,39 @@ from rich.table import Column, Table
 
 from papers.catalogue import RECIPES, load_recipe
 from papers.framework.args import Reproduce, check, check_word
+from papers.framework.hours import planned_hours
 from tutelage.errors import UsageError
 from tutelage_cli.cli import FLAT, STOPPED, exit_code_of
-from tutelage_cli.terminal import Output, say
+from tutelage_cli.terminal import Output, say, say_table
 
+LISTED = (
+    "Minutes: of three seeds; smoke and mini on two CPU cores, gpu and paper on one GPU. "
+    "The scale hours is for two CPU cores; recipes have it where it decides claims that are "
+    "undecided at mini: python -m papers claims shows what the others would take."
+)
 FAILED = 1
 """the exit code where jobs failed"""
 REPRODUCE_HELP = """Check a paper's claim: run its arms with several seeds and compare.
 
 Prints the paper's numbers, ours, and a verdict: holds, does not hold,
-undecided. A run that was stopped goes on with what is missing when the same
-command is given again.
+undecided, cannot be decided here. A run that was stopped goes on with what
+is missing when the same command is given again.
 
 Examples:
   python -m papers list
   python -m papers reproduce gar-splits --scale mini --seeds 3
+  python -m papers reproduce mmel-copies --scale hours
   python -m papers reproduce gar-splits --set epochs=5 --out shorter
   python -m papers reproduce gar-splits --backend ray"""
 
+CLAIMS_HELP = """Print every claim of the stored results, and what would decide it.
 
+What would decide an undecided claim: the seeds with which its test finds the
+paper's effect with 80% power, and the hours that they take on two CPU cores.
+
+Examples:
+  python -m papers claims
+  python -m papers claims --undecided"""
 PAYS_HELP = """Compare taught students with controls that use the same checked labels.
 
 Each cell is one run of tutelage train: a data set, its noise, and a number of
@@ -60,6 +74,23 @@ class Pays:
 
 
 @dataclass(frozen=True)
+class Claims:
+    """Arguments of ``python -m papers claims``."""
+
+    undecided: bool = False
+    """Only those that are undecided or cannot be decided here."""
+
+    evaluate: bool = False
+    """Evaluate the claims again from the stored numbers, and write results and page: after a
+    change of a claim or of a rule."""
+
+    out: Path = Path()
+    """Folder of results/ and docs/results.md; by default the current one."""
+
+    output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
+
+
+@dataclass(frozen=True)
 class List:
     """List the recipes there are."""
 
@@ -72,18 +103,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code_of(lambda: _command(_parse(words)), "papers")
 
 
-def _parse(words: Sequence[str]) -> Reproduce | Pays | List:
+def _parse(words: Sequence[str]) -> Reproduce | Claims | Pays | List:
     commands = (
         Annotated[Reproduce, tyro.conf.subcommand("reproduce", description=REPRODUCE_HELP)]
+        | Annotated[Claims, tyro.conf.subcommand("claims", description=CLAIMS_HELP)]
         | Annotated[Pays, tyro.conf.subcommand("pays", description=PAYS_HELP)]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
     )
     return tyro.cli(commands, prog="python -m papers", args=words, config=FLAT)
 
 
-def _command(args: Reproduce | Pays | List) -> int:
+def _command(args: Reproduce | Claims | Pays | List) -> int:
     if isinstance(args, Pays):
         return pays(args)
+    if isinstance(args, Claims):
+        return claims(args)
     return list_recipes(args) if isinstance(args, List) else reproduce(args)
 
 
@@ -120,17 +154,56 @@ def reproduce(args: Reproduce) -> int:
     return FAILED if found.failures else 0
 
 
+def claims(args: Claims) -> int:
+    """Print the claims of the stored results, evaluated again if wanted."""
+    from papers.framework.page import CLAIMS_HEADER, claim_rows, counts, write_page
+    from papers.framework.power import POWER_RULE, open_claims
+    from papers.framework.results import evaluated, store, stored
+
+    contents = stored(args.out)
+    if not contents:
+        raise UsageError(
+            f"{args.out / 'results'} holds no result; python -m papers reproduce makes one, "
+            "and --out names another folder."
+        )
+    if args.evaluate:
+        contents = [evaluated(c, load_recipe(c["recipe"])) for c in contents]
+        for content in contents:
+            store(args.out, content)
+        write_page(args.out)
+    summary = counts(contents)
+    if args.undecided:
+        contents = [{**c, "claims": open_claims(c)} for c in contents]
+    console = args.output.result()
+    rows = [row for content in contents for row in claim_rows(content, content["recipe"])]
+    say_table(console, CLAIMS_HEADER, rows)
+    for line in (*summary, POWER_RULE):
+        say(console, f"\n{line}")
+    parts = ("recipe", "scale", "claims")
+    args.output.document({"results": [{part: c[part] for part in parts} for c in contents]})
+    return 0
+
+
 def list_recipes(args: List) -> int:
     """Print the recipes there are."""
     console, known = args.output.result(), [load_recipe(name) for name in RECIPES]
+    planned = {name: planned_hours(name) for name in RECIPES}
     recipes = Table(Column("Recipe", no_wrap=True), "What it checks", "Minutes")
     for name, recipe in zip(RECIPES, known, strict=True):
         minutes = ", ".join(f"{scale} {time:g}" for scale, time in recipe.minutes.items())
-        recipes.add_row(name, f"{recipe.title} ({recipe.where})", minutes)
+        plan = planned[name]
+        hours = f"\nhours: {plan.hours:g} h, {plan.seeds} seeds" if plan else ""
+        recipes.add_row(name, f"{recipe.title} ({recipe.where})", minutes + hours)
     console.print(recipes)
+    say(console, LISTED)
     args.output.document({
         "recipes": {
-            name: {"title": r.title, "where": r.where, "minutes": dict(r.minutes)}
+            name: {
+                "title": r.title,
+                "where": r.where,
+                "minutes": dict(r.minutes),
+                "hours": (plan := planned[name]) and {"seeds": plan.seeds, "hours": plan.hours},
+            }
             for name, r in zip(RECIPES, known, strict=True)
         }
     })

@@ -24,7 +24,7 @@ from papers.fan2021interactions.reweighting import (
     train,
     train_settings_of,
 )
-from papers.fan2021interactions.tables import BEST, CLEAN, METRICS
+from papers.fan2021interactions.tables import BEST, CLEAN, METRICS, PRINTED_AS
 from papers.framework.recipe import Outcome, Recipe, below, curves, expectation
 from papers.students import endless
 from tutelage.errors import UsageError
@@ -185,6 +185,7 @@ def _recipe(
         ),
         table="Table 1",
         printed={(arm, "chosen_error"): (row, column) for arm, column in ROWS.items()},
+        printed_as=PRINTED_AS,
         plots=(curves("Test error", "%", METHODS, "test error"),),
         prepare=partial(
             check_arms, {arm: methods[0] for arm, methods in METHODS.items() if methods}

@@ -17,6 +17,8 @@ METRICS = {
 }
 BEST = {"best_error": "least test error of any epoch, chosen on the test images, %"}
 """as some report it; honest only beside the other two"""
+PRINTED_AS = {"error": "chosen_error"}
+"""claims are about the error at the end; the tables on right labels print the chosen epoch's"""
 CLEAN: Mapping[str, Settings] = {
     "smoke": Settings(
         student="resnet8",
@@ -86,6 +88,7 @@ def table_recipe(
         paper="l2tdi",
         arms=tuple(methods),
         metrics=metrics,
+        printed_as=PRINTED_AS,
         run=partial(measured, methods, metrics),
         plots=(curves("Test error", "%", methods, "test error"),),
         prepare=partial(check_arms, methods),

@@ -10,9 +10,11 @@ import tyro
 from tutelage.errors import UsageError, nearest
 from tutelage_cli.terminal import Output
 
+HOURS = "hours"
 SCALES = {
     "smoke": "two steps on a handful of examples: shows that it runs, decides nothing",
     "mini": "minutes on two CPU cores, real data",
+    HOURS: "up to three hours on two CPU cores: mini with the seeds that undecided claims need",
     "gpu": "inside ten minutes on one H100-class card",
     "paper": "the paper's own settings",
 }
@@ -31,11 +33,13 @@ class Reproduce:
     """Which one; `python -m papers list` shows them."""
 
     scale: str = "mini"
-    """smoke (two steps), mini (minutes on two CPU cores), gpu (inside ten minutes on one
-    H100-class card) or paper (the paper's own settings)."""
+    """smoke (two steps), mini (minutes on two CPU cores), hours (up to three hours on these,
+    with the seeds that undecided claims need), gpu (inside ten minutes on one H100-class card)
+    or paper (the paper's own settings)."""
 
-    seeds: int = 3
-    """How often every arm runs, with seeds 0, 1, ...; the same for every arm."""
+    seeds: int | None = None
+    """How often every arm runs, with seeds 0, 1, ...; the same for every arm. If not given, 3,
+    and at scale hours what `python -m papers list` shows."""
 
     out: Path = Path()
     """Folder that gets results/, docs/results.md, and runs/reproduce/ with the finished jobs;

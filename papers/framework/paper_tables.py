@@ -1,4 +1,4 @@
-"""The numbers that the papers print, and notes on what differs, as data of the package."""
+"""The papers' printed numbers, notes on what differs, and other data of the package."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -49,16 +49,17 @@ def _cells(paper: str, table: str) -> dict[tuple[str, str], Mapping[str, Any]]:
 
 
 def _records() -> list[Mapping[str, Any]]:
-    return _read("paper_tables.yaml")["records"]
+    return package_data("paper_tables.yaml")["records"]
 
 
 def notes_on(recipe: str) -> list[str]:
     """What differs from the paper in a recipe, or is not said there; a sentence each."""
-    return _read("notes.yaml").get(recipe, [])
+    return package_data("notes.yaml").get(recipe, [])
 
 
 @cache
-def _read(name: str) -> Mapping[str, Any]:
+def package_data(name: str) -> Mapping[str, Any]:
+    """The content of a YAML file of this package."""
     file = resources.files("papers.framework").joinpath(name)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where it exists
     return yaml.load(file.read_text("utf-8"), Loader=loader)

@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 import torch
 import yaml
 
-from papers.framework.args import Reproduce
+from papers.framework.args import HOURS, Reproduce
+from papers.framework.hours import planned_hours
 from papers.framework.recipe import Recipe
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import environment
 from tutelage_cli.config.settings_files import changed as replaced
 from tutelage_cli.config.settings_files import to_plain
 
+SEEDS = 3  # where none are given and the scale plans none
 DECIDING = ("tutelage", "torch")  # packages whose release decides what a job measures
 
 
@@ -50,7 +52,10 @@ class Plan(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Where finished jobs lie: another folder for every change of what decides them."""
+        """Where finished jobs lie: another folder for every change of what decides them.
+
+        Jobs of the scale hours with mini's settings are mini's, with more seeds.
+        """
         decides = {
             "settings": to_plain(self.settings),
             "device": self.device,
@@ -58,7 +63,8 @@ class Plan(NamedTuple):
         }
         key = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:10]
         runs = self.root.absolute() / "runs" / "reproduce"  # workers may run elsewhere
-        return runs / self.scale / f"{self.recipe.name}-{key}"
+        same = self.scale == HOURS and self.settings == self.recipe.settings["mini"]
+        return runs / ("mini" if same else self.scale) / f"{self.recipe.name}-{key}"
 
     @property
     def jobs(self) -> list[Job]:
@@ -69,7 +75,7 @@ class Plan(NamedTuple):
 
 def plan(recipe: Recipe, args: Reproduce) -> Plan:
     """What was args, as jobs."""
-    base = recipe.settings[args.scale]
+    base, seeds = _at_scale(recipe, args.scale)
     given = dict(_pair(text) for text in args.set)
     settings = replaced(base, given, "--set")
     before = to_plain(base)
@@ -80,7 +86,20 @@ def plan(recipe: Recipe, args: Reproduce) -> Plan:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     root = args.out.expanduser()
-    return Plan(recipe, args.scale, settings, changed, args.seeds, device, root)
+    return Plan(recipe, args.scale, settings, changed, args.seeds or seeds, device, root)
+
+
+def _at_scale(recipe: Recipe, scale: str) -> tuple[Any, int]:
+    # settings, and seeds where none are given
+    if scale != HOURS:
+        return recipe.settings[scale], SEEDS
+    planned = planned_hours(recipe.name)
+    if planned is None:
+        raise UsageError(
+            f"{recipe.name} has no scale {HOURS}: none of its claims is both undecided at mini "
+            "and decided by three hours; python -m papers claims shows what each would take."
+        )
+    return recipe.settings.get(HOURS, recipe.settings["mini"]), planned.seeds
 
 
 def _pair(text: str) -> tuple[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from papers.framework.args import SCALES
+from papers.framework.args import HOURS, SCALES
 from papers.framework.drawings import Drawing
 from papers.framework.paper_tables import PAPERS, printed
 from tutelage_cli.claims import Claim, Comparison, Measure
@@ -60,7 +60,8 @@ class Recipe:
     where: str  # the paper's table or figure, as in ``"Table 1, Figure 2"``
     arms: tuple[str, ...]
     metrics: Mapping[str, str]  # what each metric is, with its unit
-    settings: Mapping[str, Any]  # a frozen dataclass by scale
+    settings: Mapping[str, Any]
+    """a frozen dataclass by scale; at the scale hours mini's, where it has none of its own"""
     minutes: Mapping[str, float]
     """expected for three seeds by scale: smoke and mini on two CPU cores with nothing else to
     do, gpu and paper on one H100-class card"""
@@ -69,6 +70,8 @@ class Recipe:
     table: str = ""  # the table of the paper's numbers below; nothing where it prints none
     printed: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     """arm and metric, to the row and column of ``table``"""
+    printed_as: Mapping[str, str] = field(default_factory=dict)
+    """a metric of the claims, to the one for which the paper prints numbers instead"""
     plots: tuple[Plot | Panel, ...] = ()  # what the figure shows, two beside one another
     prepare: Callable[[Any], object] = nothing
     """called with the settings before any job: reads the data once, so that it is cached, or
@@ -84,9 +87,10 @@ class Recipe:
             printed(self.paper, self.table, row, column)
 
     def _check_scales(self) -> None:
-        for given in (self.settings, self.minutes):
-            if set(given) != set(SCALES):
-                raise ValueError(f"{self.name}: scales {set(given)}; needed: {set(SCALES)}.")
+        needed = set(SCALES) - {HOURS}
+        for given in (self.settings.keys() - {HOURS}, self.minutes.keys()):
+            if given != needed:
+                raise ValueError(f"{self.name}: scales {set(given)}; needed: {needed}.")
 
     def _check_names(self) -> None:
         if odd := [arm for arm in self.arms if not re.fullmatch(r"[\w.+-]+", arm)]:

@@ -9,10 +9,11 @@ from papers.framework.args import SCALES
 from papers.framework.jobs import Failure, finished
 from papers.framework.paper_tables import PAPERS, notes_on, printed
 from papers.framework.plan import Plan
+from papers.framework.power import judged_with_power, printed_effect, seconds_per_seed
 from papers.framework.recipe import Panel, Recipe
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_json
-from tutelage_cli.claims import RULE, UNDECIDED, Arms, Claim, combined_verdict, evaluate
+from tutelage_cli.claims import RULE, UNDECIDED, combined_verdict, evaluate
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.intervals import mean_interval
 
@@ -52,7 +53,7 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
     series = {
         a: {s: _column(plan, records, a, "series", s) for s in lines} for a in recipe.arms
     }
-    return {
+    content = {
         "recipe": recipe.name,
         "scale": plan.scale,
         "title": recipe.title,
@@ -62,7 +63,8 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
         "arms": arms,
         "metrics": dict(recipe.metrics),
         "printed": _printed(recipe),
-        **_verdicts(recipe.claims, arms, plan.scale),
+        "claim": {},
+        "claims": [],
         "failed": [failure._asdict() for failure in failures],
         "settings": to_plain(plan.settings),
         "changed": dict(plan.changed),
@@ -74,6 +76,7 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
         "plots": [plot._asdict() for plot in recipe.plots],
         "drawings": _drawings(plan, records),
     }
+    return evaluated(content, recipe)
 
 
 def _column(
@@ -100,18 +103,34 @@ def _printed(recipe: Recipe) -> list[dict[str, Any]]:
     ]
 
 
-def _verdicts(claims: Sequence[Claim], arms: Arms, scale: str) -> dict[str, Any]:
-    verdicts = []
-    for claim in claims:
-        judged = [evaluate(comparison, arms) for comparison in claim.comparisons]
-        if scale == "smoke":
-            judged = [j._replace(verdict=UNDECIDED, why="smoke scale") for j in judged]
-        verdict = combined_verdict([j.verdict for j in judged])
-        each = [j._asdict() for j in judged]
+def evaluated(content: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
+    """A result with the verdicts on the recipe's claims by the present rules."""
+    scale = content["scale"]
+    try:
+        return {**content, **_verdicts(recipe, content)}
+    except KeyError as error:
+        raise UsageError(
+            f"The result of {recipe.name}, scale {scale}, has no {error}, which a claim names; "
+            f"run it again: python -m papers reproduce {recipe.name} --scale {scale}."
+        ) from error
+
+
+def _verdicts(recipe: Recipe, content: Mapping[str, Any]) -> dict[str, Any]:
+    scale, seconds, verdicts = content["scale"], seconds_per_seed(content), []
+    for claim in recipe.claims:
+        each = []
+        for comparison in claim.comparisons:
+            judged = evaluate(comparison, content["arms"])
+            effect = printed_effect(recipe, comparison)
+            if scale == "smoke":
+                unknown = {"verdict": UNDECIDED, "why": "smoke scale", "needed": None}
+                each.append(judged._asdict() | unknown)
+            else:
+                each.append(judged_with_power(judged, effect, seconds))
         verdicts.append({
             "text": claim.text,
             "of_paper": claim.of_paper,
-            "verdict": verdict,
+            "verdict": combined_verdict([judged["verdict"] for judged in each]),
             "comparisons": each,
         })
     papers = [claim for claim in verdicts if claim["of_paper"]] or verdicts

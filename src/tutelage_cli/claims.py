@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 from tutelage_cli.intervals import mean_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+UNDECIDABLE = "cannot be decided here"
+"""the verdict on what is undecided and needs more seeds or hours than a bound"""
 RULE = (
     "Every comparison is tested over seeds: a one-sided t-test, paired by seed, at the 5% "
     "level. It holds where the 90% interval of the mean difference lies on the claimed side, "
@@ -72,6 +74,8 @@ class ComparisonResult(NamedTuple):
     high: float | None
     p: float | None
     """one-sided: chance of such a mean, or a larger one, where there is no difference"""
+    spread: float | None
+    """sample standard deviation of the differences"""
     why: str
     """why it is undecided; otherwise empty"""
 
@@ -84,8 +88,8 @@ def evaluate(comparison: Comparison, arms: Arms) -> ComparisonResult:
     if len(rows) < 2 or lost:
         why = f"{lost} seeds without a finite number" if lost else "one seed cannot tell chance"
         said = comparison.text, comparison.measures, UNDECIDED, len(rows)
-        return ComparisonResult(*said, None, None, None, None, why)
-    return _tested(comparison, [_difference(comparison, row) for row in rows])
+        return ComparisonResult(*said, None, None, None, None, None, why)
+    return _tested(comparison, [difference(comparison, row) for row in rows])
 
 
 def _tested(comparison: Comparison, differences: Sequence[float]) -> ComparisonResult:
@@ -93,17 +97,22 @@ def _tested(comparison: Comparison, differences: Sequence[float]) -> ComparisonR
     verdict = HOLDS if found.above else FAILS if found.below else UNDECIDED
     why = "the interval holds zero" if verdict == UNDECIDED else ""
     said = comparison.text, comparison.measures, verdict, found.n
-    return ComparisonResult(*said, found.mean, found.low, found.high, found.p, why)
+    return ComparisonResult(
+        *said, found.mean, found.low, found.high, found.p, found.spread, why
+    )
 
 
 def combined_verdict(verdicts: Sequence[str]) -> str:
     """The verdict on several comparisons that all have to hold."""
     if FAILS in verdicts:
         return FAILS
+    if UNDECIDABLE in verdicts:
+        return UNDECIDABLE
     return HOLDS if set(verdicts) == {HOLDS} else UNDECIDED
 
 
-def _difference(comparison: Comparison, row: Sequence[float]) -> float:
+def difference(comparison: Comparison, row: Sequence[float]) -> float:
+    """The difference of measured numbers in the claimed direction, less the margin."""
     other = row[1] if isinstance(comparison.other, tuple) else comparison.other
     gain = row[0] - other if comparison.side == "above" else other - row[0]
     return gain - comparison.margin

@@ -1,15 +1,21 @@
-"""The statistical rule of all verdicts: the 90% interval of a mean difference."""
+"""The statistical rule of all verdicts: the 90% interval of a mean difference; its power."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
+from scipy.stats import chi2, nct
 from scipy.stats import t as student_t
 
 from tutelage.errors import UsageError
 
 LEVEL = 0.9
 """confidence level of all verdicts: 5% on each side"""
+POWER = 0.8
+"""chance of finding an effect with which numbers of values are planned"""
+MOST_VALUES = 1_000_000
+"""values that are planned at most"""
 
 
 class Interval(NamedTuple):
@@ -21,6 +27,8 @@ class Interval(NamedTuple):
     high: float
     p: float
     """one-sided: chance of such a mean, or a larger one, where the true one is 0"""
+    spread: float
+    """sample standard deviation of the values"""
 
     @property
     def above(self) -> bool:
@@ -41,8 +49,40 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     n = len(values)
     if n < 2:
         raise UsageError(f"{n} values give no interval; allowed: 2 and above, better 5.")
-    mean, error = fmean(values), stdev(values) / n**0.5
+    mean, spread = fmean(values), stdev(values)
+    error = spread / n**0.5
     reach = float(student_t.ppf((1 + level) / 2, n - 1)) * error
     same = 0.0 if mean > 0 else 1.0
     p = float(student_t.sf(mean / error, n - 1)) if error > 0 else same
-    return Interval(n, mean, mean - reach, mean + reach, p)
+    return Interval(n, mean, mean - reach, mean + reach, p, spread)
+
+
+def power(effect: float, spread: float, n: int) -> float:
+    """Chance that the 90% interval of n values lies above 0, by the noncentral t distribution.
+
+    Args:
+        effect: True mean of the values.
+        spread: Their true standard deviation, in the unit of ``effect``.
+        n: How many there are, 2 or more.
+    """
+    if spread == 0:
+        return float(effect > 0)
+    bound = student_t.ppf((1 + LEVEL) / 2, n - 1)
+    return float(nct.sf(bound, n - 1, effect / spread * n**0.5))
+
+
+def values_needed(effect: float, spread: float) -> int | None:
+    """The smallest number of values whose interval finds an effect with a chance of 80%.
+
+    The effect may lie on either side of 0. None where a million values are too few.
+    """
+    counts = range(2, MOST_VALUES + 1)
+    place = bisect_left(counts, POWER, key=lambda n: power(abs(effect), spread, n))
+    return counts[place] if place < len(counts) else None
+
+
+def spread_interval(spread: float, n: int, level: float = LEVEL) -> tuple[float, float]:
+    """Confidence interval of the standard deviation of n normal values."""
+    sides = ((1 + level) / 2, (1 - level) / 2)
+    low, high = (spread * ((n - 1) / float(chi2.ppf(side, n - 1))) ** 0.5 for side in sides)
+    return low, high

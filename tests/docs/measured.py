@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from tutelage_cli.claims import FAILS, HOLDS, Comparison, evaluate
+from papers.framework.power import CORES, judged_with_power
+from tutelage_cli.claims import FAILS, HOLDS, Comparison, ComparisonResult, evaluate
 
 ROOT = Path(__file__).parents[2]
 SAID = {HOLDS: "**better**", FAILS: "**worse**"}
@@ -179,9 +180,16 @@ def _row(gain: Gain) -> str:
         ),
         f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]".replace("-", "−"),
         f"{judged.n}",
-        SAID.get(judged.verdict, "undecided"),
+        SAID.get(judged.verdict) or _would_take(judged, gain.file),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _would_take(judged: ComparisonResult, file: str) -> str:
+    taken = content(ROOT / "results" / "mini" / f"{file}.json").get("seconds", 0.0)
+    found = judged_with_power(judged, None, taken / judged.n / CORES)
+    seeds = found["needed"]["seeds"]
+    return found["verdict"] + (f" ({seeds:,} seeds)" if seeds else "")
 
 
 def _spread(values: Sequence[float], percent: float) -> str:

@@ -1,0 +1,141 @@
+"""What it would take to decide an undecided comparison: seeds, and hours on two cores."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from papers.framework.paper_tables import printed
+from papers.framework.recipe import Recipe
+from tutelage_cli.claims import (
+    FAILS,
+    HOLDS,
+    UNDECIDABLE,
+    UNDECIDED,
+    Comparison,
+    ComparisonResult,
+    difference,
+)
+from tutelage_cli.intervals import POWER, spread_interval, values_needed
+
+MOST_SEEDS, MOST_HOURS = 1000, 72
+"""beyond either a comparison cannot be decided here"""
+MOST_PLANNED = 3  # hours of a recipe at the scale ``hours``
+CORES = 2  # that hours are counted on, a job on each
+PAPERS, SEEN = "the paper's", "seen here"
+POWER_RULE = (
+    "For an undecided comparison: the seeds, with those that ran, with which its test finds "
+    f"an effect with {POWER:.0%} power, by the noncentral t distribution and the spread of the "
+    f"differences seen; and the hours that all arms take with as many seeds on {CORES} CPU "
+    "cores, or on the GPU that they ran on, by the seconds that their jobs took. The effect is "
+    "the paper's: the difference of its printed numbers, less the margin. It is the one seen "
+    "here, which is as uncertain as its interval, where the paper prints none, or where the "
+    "seeds that ran would have found the paper's with that power and did not. In brackets: the "
+    "seeds at the ends of the 90% interval of the spread, which few seeds leave wide. A claim "
+    "needs what the most demanding of its undecided comparisons needs; several together have "
+    "less power than each. With "
+    f"more than {MOST_SEEDS:,} seeds or {MOST_HOURS} hours it cannot be decided here, nor with "
+    "any number of seeds where each gave the same difference, or where the difference to find "
+    "is 0."
+)
+
+
+class Needed(NamedTuple):
+    """The seeds and hours in which the test of a comparison finds an effect."""
+
+    effect: float
+    """in the claimed direction, less the margin"""
+    source: str
+    """``PAPERS`` or ``SEEN``"""
+    printed: float | None
+    """the paper's effect; None where it prints none"""
+    seeds: int | None
+    """None: no number up to a million"""
+    fewest: int | None
+    """seeds at the lower end of the spread's 90% interval"""
+    most: int | None
+    hours: float | None
+
+    @property
+    def affordable(self) -> bool:
+        """Whether it is within what anybody will spend."""
+        if self.seeds is None or self.hours is None:
+            return False
+        return self.seeds <= MOST_SEEDS and self.hours <= MOST_HOURS
+
+
+def needed(judged: ComparisonResult, effect: float | None, seconds: float) -> Needed | None:
+    """What would decide a comparison; None where it is decided or one seed gives no spread.
+
+    Args:
+        judged: The comparison and its test.
+        effect: The paper's effect; None where it prints none.
+        seconds: What all arms take with one seed.
+    """
+    if judged.verdict != UNDECIDED or judged.mean is None or judged.spread is None:
+        return None
+    chosen, source = judged.mean, SEEN
+    if effect is not None:
+        count = values_needed(effect, judged.spread)
+        if count is None or count > judged.n:
+            chosen, source = effect, PAPERS
+    low, high = spread_interval(judged.spread, judged.n)
+    seeds, fewest, most = (values_needed(chosen, s) for s in (judged.spread, low, high))
+    hours = None if seeds is None else seeds * seconds / 3600
+    return Needed(chosen, source, effect, seeds, fewest, most, hours)
+
+
+def seconds_per_seed(content: Mapping[str, Any]) -> float:
+    """What all arms of a result take with one seed: two jobs at a time, on a GPU one."""
+    on_cpu = all(name.startswith("CPU") for name in content["hardware"])
+    return content["seconds"] / len(content["seeds"]) / (CORES if on_cpu else 1)
+
+
+def judged_with_power(
+    judged: ComparisonResult, effect: float | None, seconds: float
+) -> dict[str, Any]:
+    """A comparison's test and what would decide it, as plain values."""
+    need = needed(judged, effect, seconds)
+    if need is not None and not need.affordable:
+        judged = judged._replace(verdict=UNDECIDABLE)
+    return {**judged._asdict(), "needed": None if need is None else need._asdict()}
+
+
+def printed_effect(recipe: Recipe, comparison: Comparison) -> float | None:
+    """The difference that the paper prints for a comparison; None where it prints none."""
+    cells = [_cell(recipe, *measure) for measure in comparison.measures]
+    if None in cells:
+        return None
+    row = [printed(recipe.paper, recipe.table, *cell).value for cell in cells if cell]
+    return round(difference(comparison, row), 10)
+
+
+def _cell(recipe: Recipe, arm: str, metric: str) -> tuple[str, str] | None:
+    other = recipe.printed_as.get(metric, metric)
+    return recipe.printed.get((arm, metric)) or recipe.printed.get((arm, other))
+
+
+def affordable_seeds(content: Mapping[str, Any]) -> int | None:
+    """The seeds that decide all claims of a result that the scale ``hours`` can decide."""
+    needs = [deciding(claim)["needed"] for claim in open_claims(content)]
+    hours = [need for need in needs if need and need["seeds"]]
+    return max((n["seeds"] for n in hours if n["hours"] <= MOST_PLANNED), default=None)
+
+
+def open_claims(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The claims of a stored result that neither hold nor do not hold."""
+    return [claim for claim in content["claims"] if claim["verdict"] not in (HOLDS, FAILS)]
+
+
+def deciding(claim: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The comparison on which a claim's verdict rests.
+
+    Of those with the claim's verdict: where it holds the least certain, where it does not the
+    most certain, and else the one that needs the most seeds.
+    """
+    of_verdict = [j for j in claim["comparisons"] if j["verdict"] == claim["verdict"]]
+    return max(of_verdict, key=_demand)
+
+
+def _demand(judged: Mapping[str, Any]) -> float:
+    if need := judged["needed"]:
+        return float(need["seeds"] or "inf")
+    return judged["p"] or 0.0
