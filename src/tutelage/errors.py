@@ -101,6 +101,15 @@ def one_line(name: str) -> str:
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], name)
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message; its type where it has none.
+
+    Args:
+        error: Of any kind.
+    """
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def first_few(items: Iterable[object], most: int = 5) -> str:
     """The first items of a list for a message, and the number of the others.
 

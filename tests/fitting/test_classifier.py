@@ -157,11 +157,26 @@ def test_cleanlab_trains_it_with_and_without_checked_examples() -> None:
         ({"X_checked": X_CHECKED, "y_checked": np.arange(100)}, "Mix of label input types"),
         ({"sample_weight": (Y[0] == Y).astype(float)}, "labels are of one class"),
         ({"sample_weight": -np.ones(500)}, "Negative values"),
+        ({"sample_weight": (np.arange(500) < 2) * 1.0, **CHECKED}, "batches of one"),
     ],
 )
 def test_what_does_not_fit_is_refused(given, said) -> None:
     with pytest.raises(ValueError, match=said):
         TaughtClassifier(epochs=1).fit(X, Y, **given)
+
+
+@pytest.mark.parametrize("folds", ["5", None, 2.5])
+def test_folds_that_are_no_number_are_refused(folds) -> None:
+    with unchecked(), pytest.raises(UsageError, match=r"folds is .*; allowed: a whole number"):
+        TaughtClassifier(epochs=1, folds=folds).fit(X, Y, **CHECKED)
+
+
+def test_there_are_no_more_folds_than_examples() -> None:
+    with unchecked():
+        few = TaughtClassifier(epochs=1, random_state=0).fit(X[:4], Y[:4], **CHECKED)
+        as_many = TaughtClassifier(epochs=1, random_state=0, folds=4)
+        expected = as_many.fit(X[:4], Y[:4], **CHECKED).sample_weight_
+    assert np.array_equal(few.sample_weight_, expected)
 
 
 def test_labels_of_checked_examples_alone_are_classes_too() -> None:

@@ -1,13 +1,15 @@
 """``fit`` without a teacher: folds, targets, fallback, resuming."""
 
+from collections.abc import Iterator
 from copy import deepcopy
+from pickle import PicklingError
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, AdamW
-from torch.utils.data import TensorDataset
+from torch.optim import LBFGS, SGD, AdamW
+from torch.utils.data import IterableDataset, TensorDataset
 
 import tutelage as tl
 from tests.fitting.test_fit import CHECKED, TEST, TRAINING, WRONG, network, run, same
@@ -249,3 +251,205 @@ def test_a_student_that_diverges_is_refused() -> None:
 def test_optimisers_of_any_kind_train_the_folds() -> None:
     found = cross_fitted(optimizer=lambda p: AdamW(p, 1e-2), test=TEST, epochs=10)
     assert found.accuracies["test"][0] > 0.7
+
+
+class Known(nn.Module):
+    """A network within a module of one's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, inputs: Tensor) -> Any:
+        return self.inner(inputs)
+
+
+class Drawing(Known):
+    """Draws in evaluation mode, too."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.inner(nn.functional.dropout(inputs, 0.5, training=True))
+
+
+class Counting(Known):
+    """Keeps more than tensors in its state."""
+
+    passes = 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.passes += 1
+        return self.inner(inputs)
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"passes": self.passes}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        self.passes = state["passes"]
+
+
+class Uncopied(Known):
+    """Cannot be copied, and does not say why."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
+        raise PicklingError
+
+
+class Tuples(Known):
+    def forward(self, inputs: Tensor) -> Any:
+        found = self.inner(inputs)
+        return found, found.sum(1)
+
+
+class Silent(Known):
+    def forward(self, inputs: Tensor) -> Any:
+        raise AssertionError(*inputs.shape[4:])
+
+
+class Endless(IterableDataset[Any]):
+    def __len__(self) -> int:
+        return len(WRONG)
+
+    def __iter__(self) -> Iterator[Any]:
+        return zip(*TRAINING, strict=True)
+
+
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16], ids=str)
+def test_another_default_type_changes_nothing(default) -> None:
+    student, expected = network(), cross_fitted(epochs=2)
+    torch.set_default_dtype(default)
+    try:
+        found = cross_fitted(student=student, epochs=2)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert same(found, expected)
+
+
+def test_under_autocast_accuracies_are_those_of_the_student() -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        found = cross_fitted(validation=TEST, test=TEST)
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        predicted = found.student(TEST[0]).argmax(1)
+    share = float((predicted == TEST[1]).double().mean())
+    assert found.accuracies["test"][0] == share
+    assert found.history[found.best_epoch - 1]["validation_accuracy"] == share
+    with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+        assert same(cross_fitted(validation=TEST), found)
+
+
+@pytest.mark.parametrize("teacher", [None, "margin-loss"], ids=str)
+def test_what_a_student_draws_in_evaluation_mode_is_of_the_seed(teacher) -> None:
+    settings = {"teacher": teacher, "validation": TEST, "epochs": 2}
+    before = torch.random.get_rng_state()
+    one = cross_fitted(student=Drawing(), **settings)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.rand(7)
+    assert same(cross_fitted(student=Drawing(), **settings), one)
+
+
+def test_a_state_may_hold_more_than_tensors() -> None:
+    assert cross_fitted(student=Counting(), epochs=1).student.passes > 0
+
+
+def test_a_single_checked_example_is_predicted_by_a_student_that_did_not_see_it(
+    monkeypatch,
+) -> None:
+    seen, train = [], CrossFitting._train
+
+    def training(self: CrossFitting, examples: Any, rows: Tensor, *args: Any) -> nn.Module:
+        seen.append(int((rows >= len(WRONG)).sum()))
+        return train(self, examples, rows, *args)
+
+    monkeypatch.setattr(CrossFitting, "_train", training)
+    with pytest.warns(UserWarning, match="no checked example has"):
+        cross_fitted(checked=(CHECKED[0][:1], CHECKED[1][:1]), epochs=1)
+    assert seen[-FOLDS:] == [0, 1, 1]  # its own fold is the first
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool, torch.uint8, torch.float64])
+def test_weights_of_every_type_count_the_same(kind) -> None:
+    assert same(
+        cross_fitted(weights=(~WRONG).to(kind), epochs=2),
+        cross_fitted(weights=(~WRONG).float(), epochs=2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "said"),
+    [
+        (
+            {"weights": torch.ones(240)},
+            {"weights": torch.arange(240.0)},
+            "its teacher is",
+        ),
+        ({}, {"student": network(width=8)}, "its student is Sequential"),
+    ],
+    ids=["weights", "student"],
+)
+def test_a_folder_of_other_weights_or_of_another_student_is_refused(
+    first, then, said, tmp_path
+) -> None:
+    cross_fitted(folder=tmp_path, epochs=1, **first)
+    with pytest.raises(UsageError, match=f"is of another run: {said}"):
+        cross_fitted(folder=tmp_path, epochs=1, **then)
+
+
+OWN = network()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optimizer": lambda _: SGD(OWN.parameters(), 0.1), "student": OWN}, "copies of the"),
+        ({"optimizer": lambda p: LBFGS(p)}, "gives a LBFGS, whose steps call a closure"),
+        ({"weights": torch.zeros(240)}, "weights are all 0"),
+        ({"weights": ["one"] * 240}, "weights are a list: .*; allowed: 240 numbers"),
+        ({"weights": torch.ones(240, dtype=torch.complex64)}, "weights are complex"),
+        ({"batch_size": 1}, "there are batches of one"),
+        ({"training": TensorDataset(*(part[:3] for part in TRAINING)), "folds": 2}, "of one"),
+        ({"training": TensorDataset(TRAINING[0])}, "training has 1 tensors or arrays"),
+        ({"training": (*TRAINING, TRAINING[1])}, "training has 3 tensors or arrays"),
+        ({"training": Endless()}, "training is a Endless; .*by index"),
+        ({"training": (TRAINING[0], TRAINING[1] - 100)}, "label -100; allowed: 0 and above"),
+        ({"student": Tuples()}, "The student gives a tuple for one example"),
+        ({"student": Silent()}, "cannot take inputs that are .*: AssertionError"),
+        ({"student": Uncopied()}, "Uncopied cannot be copied: PicklingError"),
+        ({"workers": -1}, "workers is -1; allowed: 0 and above"),
+        ({"workers": "2"}, "workers is '2'; allowed: a whole number"),
+        ({"decay_at": 0.5}, "decay_at is 0.5; allowed: a sequence"),
+        ({"decay_at": "ab"}, "decay_at is .*; allowed: a sequence"),
+        ({"folder": 3}, "folder is 3; allowed: a path"),
+        ({"folder": "/proc/none"}, "folder /proc/none cannot be written to"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_what_does_not_fit_is_refused_before_training(settings, message, monkeypatch) -> None:
+    monkeypatch.setattr(tl.Tutor, "step", None)
+    with unchecked(), pytest.raises(UsageError, match=message) as error:
+        cross_fitted(**settings)
+    assert "\n" not in str(error.value)
+
+
+def test_another_default_device_is_refused_with_the_way_out() -> None:
+    student = network()
+    with torch.device("meta"):
+        with pytest.raises(UsageError, match=r"default device is meta.*torch\.device\(.cpu.\)"):
+            cross_fitted(student=student)
+        with torch.device("cpu"):
+            found = cross_fitted(student=student, epochs=1)
+    assert same(found, cross_fitted(epochs=1))
+
+
+def test_batches_of_one_picture_are_trained_on_where_batch_normalisation_takes_them() -> None:
+    def convolutional() -> nn.Sequential:
+        layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(64, 3)
+        return nn.Sequential(*layers)
+
+    pictures = torch.rand(9, 1, 6, 6), torch.arange(9) % 3
+    student = convolutional()
+    before = deepcopy(student[1].state_dict())
+    for _ in range(2):  # the pass that finds out leaves the student as it was
+        with pytest.raises(UsageError, match="folds is 10"):
+            tl.fit(student, pictures, pictures, batch_size=1, folds=10)
+    assert all(torch.equal(before[k], v) for k, v in student[1].state_dict().items())
+    found = tl.fit(student, pictures, pictures, batch_size=1, epochs=1, folds=2)
+    assert found.best_epoch == 1

@@ -20,7 +20,7 @@ from tutelage.commentaries.weights import (
     require_finite,
     unpacked_weights,
 )
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, first_line
 from tutelage.storage.atomic_files import write_atomically
 from tutelage.storage.json_files import environment, write_error, write_json
 from tutelage.storage.replace_folder import fresh_folder, replace_folder
@@ -194,8 +194,8 @@ def load_commentary(
     except UsageError as error:
         raise UsageError(f"The commentary {folder} does not fit: {error}") from error
     except DAMAGE_ERRORS as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(f"The commentary {folder} is damaged: {reason}") from error
+        said = f"The commentary {folder} is damaged: {first_line(error)}"
+        raise UsageError(said) from error
 
 
 def _require_sides(settings: Mapping[str, Any], sides: Sequence[int] | None) -> None:

@@ -28,6 +28,8 @@ def stratified_folds(labels: Tensor, folds: int = 5, *, seed: int) -> Int64[Tens
         raise UsageError(
             f"labels are {described(labels)}; allowed: whole numbers of shape [N]."
         )
+    if len(labels) < 2:
+        raise UsageError(f"{len(labels)} examples make no folds; allowed: two and more.")
     if not 2 <= folds <= len(labels):
         raise UsageError(
             f"folds is {folds}; allowed: 2..{len(labels)}, the number of examples."

@@ -1,10 +1,12 @@
 """Cross-fitting for ``fit``: what to train on in place of the given labels."""
 
+import copy
 import math
+import pickle
 import sys
 import time
 from collections.abc import Callable, Iterator
-from copy import deepcopy
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,16 +27,17 @@ from tutelage.crossfit.fold_settings import LONGEST_ROUND, SHRINKAGE, TRIED, Fol
 from tutelage.crossfit.likelihoods import calibrated, worse
 from tutelage.crossfit.transitions import GoldLossCorrected
 from tutelage.data.order import BatchRequest, batch_count, in_order, shuffled
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, first_line
 from tutelage.fitting.examples import Examples, JoinedExamples
-from tutelage.fitting.fit_parts import FitParts
+from tutelage.fitting.fit_parts import REFUSED, FitParts
 from tutelage.fitting.fit_state import Checkpoint
 from tutelage.fitting.result import CrossFittedLabels
 from tutelage.fitting.settings import FitSettings
 from tutelage.functional.module_state import modes_kept
 from tutelage.functional.portable_state import load_state, state_of
 from tutelage.losses.objectives import Objective, cross_entropy, logits_of
-from tutelage.randomness import mixed_seed
+from tutelage.precision import autocast_now, autocast_to
+from tutelage.randomness import mixed_seed, seeded
 from tutelage.training.tutor import Tutor
 
 EVAL_SIZE = 500
@@ -42,6 +45,12 @@ EVAL_SIZE = 500
 _FOLD = 7
 """first part of the seeds of folds and their students"""
 CPU = torch.device("cpu")
+OTHERS = (
+    "optimizer gives an optimiser of other parameters than those that it is called with, and "
+    "cross-fitting trains copies of the student; allowed: a function of its argument, which "
+    "lists the parameters as student.parameters() does, such as "
+    'lambda p: torch.optim.SGD([{"params": p[:2], "lr": 0.01}, {"params": p[2:]}], 0.1).'
+)
 RESULT = "cross-fitted"
 """the file with the targets, in a run's folder"""
 WORSE = (
@@ -155,14 +164,16 @@ class CrossFitting:
         self, folds: Tensor, own_fold: Tensor, given: Tensor, regime: FoldSettings
     ) -> float:
         rows = (folds != 0).nonzero()[:, 0]
-        student = self._train(self.parts.train, rows, 0, regime, f"trial of {regime}")
+        name = f"trial of {regime.share:.0%} of the steps, weight decay times {regime.decay:g}"
+        student = self._train(self.parts.train, rows, 0, regime, name)
         p = self._predicted(student, self.parts.train, own_fold)
         return float(calibrated(p, given[own_fold]).mean()) if _finite(p) else -math.inf
 
     def _stage(
         self, stage: str, folds: Tensor, make: Callable[[int], dict[str, Any]]
     ) -> _Predictions:
-        train, found = torch.empty(len(folds), self.parts.classes), list[dict[str, Any]]()
+        train = torch.empty(len(folds), self.parts.classes, dtype=torch.float32)
+        found = list[dict[str, Any]]()
         for fold in range(self._folds):
             name = f"{stage}-{fold}"
             found.append(self.checkpoint.part(name, CPU, lambda fold=fold: make(fold)))
@@ -187,9 +198,7 @@ class CrossFitting:
         start: dict[str, Any],
     ) -> dict[str, Any]:
         classes = self.parts.classes
-        known = checked_folds == fold
-        known = known if bool(known.all()) else ~known
-        rows = torch.cat([folds != fold, known]).nonzero()[:, 0]
+        rows = torch.cat([folds != fold, checked_folds != fold]).nonzero()[:, 0]
         targets = torch.cat([given, classes + self._checked_labels()])
         joined = JoinedExamples.join(self.parts.train, self._checked, targets)
         student = self._train(
@@ -229,7 +238,10 @@ class CrossFitting:
         if start is not None:
             load_state(student, start, "student")
         student.train()
-        made = self.optimizer([p for p in student.parameters() if p.requires_grad])
+        moving = [p for p in student.parameters() if p.requires_grad]
+        made = self.optimizer(moving)
+        if not {p for group in made.param_groups for p in group["params"]} <= set(moving):
+            raise UsageError(OTHERS)
         rates = [group["lr"] for group in made.param_groups]
         for group in made.param_groups:
             if "weight_decay" in group:
@@ -256,8 +268,7 @@ class CrossFitting:
             request._replace(rows=rows[request.rows])
             for request in in_order(len(rows), EVAL_SIZE, self.settings.seed)
         ]
-        with modes_kept(student):
-            student.eval()
+        with evaluated(student, self.settings.seed, self.parts.device):
             found = [
                 logits_of(student(batch.inputs)).float().softmax(1).cpu()
                 for batch in examples.batches(requests, self.parts.device, self.workers)
@@ -265,14 +276,29 @@ class CrossFitting:
         return torch.cat(found)
 
 
+@contextmanager
+def evaluated(student: nn.Module, seed: int, device: torch.device) -> Iterator[None]:
+    """Evaluation mode inside, and own draws of a student that draws there.
+
+    Autocast does not keep casts of weights, which would be used after these have moved on.
+    """
+    with (
+        modes_kept(student),
+        seeded(seed, device),
+        autocast_to(autocast_now(device), device),
+    ):
+        student.eval()
+        yield
+
+
 def copied(student: nn.Module) -> nn.Module:
     """A copy of a student, which is trained in its place."""
     try:
-        return deepcopy(student)
-    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        return copy.deepcopy(student)
+    except (*REFUSED, copy.Error, pickle.PickleError) as error:
         raise UsageError(
             f"Cross-fitting trains copies of the student, and {type(student).__name__} cannot "
-            f"be copied: {str(error).splitlines()[0]}. Give a teacher, such as "
+            f"be copied: {first_line(error)}. Give a teacher, such as "
             'teacher="margin-loss", which needs no copies.'
         ) from error
 

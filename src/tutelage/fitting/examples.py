@@ -1,22 +1,31 @@
 """Examples by index, of tensors, arrays or a data set, checked where they are read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    TensorDataset,
+    default_collate,
+)
 
 from tutelage.data.loaders import Indexed
 from tutelage.data.order import BatchRequest
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, first_line
 from tutelage.randomness import seeded_generators
 from tutelage.types import Batch
 from tutelage.validation.shapes import described, kind
 
+UNKNOWN = 2**31
+"""in place of the number of classes until the student's logits are known"""
 PAIR = "a pair (inputs, class ids) of tensors or arrays, or a data set of such pairs"
+NOT_INDEXED = str, Mapping, Tensor, np.ndarray, IterableDataset
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,7 @@ class Examples:
     source: tuple[Tensor, Tensor] | Indexed
     dtype: torch.dtype
     """of inputs that are floating-point numbers"""
-    classes: int = 2**31
+    classes: int = UNKNOWN
     """number of classes: labels are below"""
     sound: bool = False
     """whether all of them were read and checked"""
@@ -35,23 +44,7 @@ class Examples:
     @classmethod
     def of(cls, name: str, given: Any, dtype: torch.dtype) -> "Examples":
         """Examples from what a user gives."""
-        if isinstance(given, TensorDataset):
-            given = given.tensors
-        if isinstance(given, tuple | list) and len(given) == 2 and hasattr(given[0], "shape"):
-            inputs, labels = (_tensor(name, part) for part in given)
-            if not inputs.ndim or labels.shape[:1] != inputs.shape[:1]:
-                raise UsageError(
-                    f"{name} has inputs of shape {tuple(inputs.shape)} and labels of shape "
-                    f"{tuple(labels.shape)}; allowed: one label for each row of inputs."
-                )
-            given = inputs, labels
-        elif isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], list):
-            raise UsageError(f"{name} is a pair of lists; allowed: {PAIR}.")
-        elif isinstance(given, str | Mapping | Tensor | np.ndarray) or not isinstance(
-            given, Indexed
-        ):
-            raise UsageError(f"{name} is {kind(given)}; allowed: {PAIR}, which has a length.")
-        found = cls(name, given, dtype)
+        found = cls(name, _source(name, given), dtype)
         if not len(found):
             raise UsageError(f"{name} is empty; allowed: one example and more.")
         return found
@@ -88,7 +81,7 @@ class Examples:
             inputs, labels = default_collate([tuple(pair) for pair in found])
         except (TypeError, ValueError, RuntimeError) as error:
             raise UsageError(
-                f"{self.name} gives examples that make no batch: {str(error).splitlines()[0]}. "
+                f"{self.name} gives examples that make no batch: {first_line(error)}. "
                 "Allowed: pairs of an input, a tensor of the same shape for all, and a class "
                 "id. Give images a transform to tensors of one size."
             ) from error
@@ -113,9 +106,11 @@ class Examples:
         wrong = (ids < 0) | (ids >= self.classes)
         if bool(wrong.any()):
             label, row = int(ids[wrong][0]), int(rows[wrong][0])
+            allowed = f"0..{self.classes - 1}, as the student gives {self.classes} logits"
+            if self.classes == UNKNOWN:
+                allowed = "0 and above, below the number of the student's logits"
             raise UsageError(
-                f"example {row} of {self.name} has label {label}; allowed: "
-                f"0..{self.classes - 1}, as the student gives {self.classes} logits."
+                f"example {row} of {self.name} has label {label}; allowed: {allowed}."
             )
 
     def batches(
@@ -173,6 +168,34 @@ class _Reading(Dataset[tuple[Tensor, ...]]):
         with seeded_generators() as start:
             start(self.requests[place].seed)
             return tuple(self.examples.read(self.requests[place].rows)[:3])
+
+
+def _source(name: str, given: Any) -> tuple[Tensor, Tensor] | Indexed:
+    if isinstance(given, TensorDataset):
+        given = given.tensors
+    if isinstance(given, NOT_INDEXED) or not isinstance(given, Indexed):
+        raise UsageError(
+            f"{name} is {kind(given)}; allowed: {PAIR}, by index and with a length."
+        )
+    if not isinstance(given, tuple | list):
+        return given
+    if any(hasattr(part, "shape") for part in given):
+        return _pair(name, given)
+    if len(given) == 2 and isinstance(given[0], list):
+        raise UsageError(f"{name} is a pair of lists; allowed: {PAIR}.")
+    return list(given)
+
+
+def _pair(name: str, given: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    if len(given) != 2 or not hasattr(given[0], "shape"):
+        raise UsageError(f"{name} has {len(given)} tensors or arrays; allowed: {PAIR}.")
+    inputs, labels = (_tensor(name, part) for part in given)
+    if not inputs.ndim or labels.shape[:1] != inputs.shape[:1]:
+        raise UsageError(
+            f"{name} has inputs of shape {tuple(inputs.shape)} and labels of shape "
+            f"{tuple(labels.shape)}; allowed: one label for each row of inputs."
+        )
+    return inputs, labels
 
 
 def _tensor(name: str, part: Any) -> Tensor:

@@ -1,10 +1,13 @@
 """``fit``: a student of the user's own, trained under a teacher from start to end."""
 
 import math
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import asdict, replace
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,19 +16,20 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from tutelage.data.order import batch_count, in_order, random_rows, shuffled
-from tutelage.errors import UsageError
-from tutelage.fitting.cross_fitting import EVAL_SIZE, CrossFitting
+from tutelage.errors import UsageError, first_line
+from tutelage.fitting.cross_fitting import EVAL_SIZE, CrossFitting, evaluated
 from tutelage.fitting.examples import Examples, JoinedExamples
 from tutelage.fitting.fit_parts import FitParts
 from tutelage.fitting.fit_state import Checkpoint, FitState
 from tutelage.fitting.result import FitResult
-from tutelage.fitting.settings import FitSettings
-from tutelage.functional.module_state import modes_kept
+from tutelage.fitting.settings import FitSettings, not_below_zero
+from tutelage.functional.differentiable import original
 from tutelage.functional.portable_state import load_state, state_of
 from tutelage.losses.objectives import cross_entropy, logits_of
 from tutelage.losses.reduction import nonzero
 from tutelage.losses.targets import correct_predictions
 from tutelage.signals import Reversible, Signal, Unrolled
+from tutelage.storage.checkpoint import digest
 from tutelage.teachers import GivenWeights, MarginLoss, Plain
 from tutelage.training.forward import prediction_lesson
 from tutelage.training.tutor import Tutor
@@ -74,8 +78,9 @@ def fit(
     Copies of the student are trained on all folds but one, allow for the class transitions that
     the checked examples show, and predict the fold that they did not see. The student is then
     trained on the checked examples and, in place of the given labels, on the posterior of each
-    right class. It costs some five times the plain training, and gained more than the
-    teachers in most cases that were measured. Without ``validation`` the last epoch counts.
+    right class. With five folds it costs some five times the plain training, and gained more
+    than the teachers in most cases that were measured. Without ``validation`` the last epoch
+    counts.
 
     **With a teacher the best epoch is chosen by examples that the teacher does not learn by**:
     without ``validation`` a quarter of the checked examples of each class, drawn by the seed,
@@ -94,8 +99,9 @@ def fit(
         validation: Examples with right labels that choose the best epoch.
         epochs: Passes over the training set.
         batch_size: Examples in a student step; held-out batches are as large.
-        optimizer: From the student's trainable parameters to its optimiser; None:
-            ``SGD(lr=0.1, momentum=0.9, weight_decay=5e-4)``.
+        optimizer: From a list of trainable parameters, in the order of
+            ``student.parameters()``, to their optimiser; None: ``SGD(lr=0.1, momentum=0.9,
+            weight_decay=5e-4)``. Cross-fitting calls it for the student and for each copy.
         decay_at: Shares of the run after which the learning rate is divided by ten.
         folds: Of cross-fitting, 2..N.
         teacher: None: cross-fitting. ``"margin-loss"``: ``MarginLoss(student, classes,
@@ -111,7 +117,8 @@ def fit(
         workers: Processes that read a data set; the result does not depend on it.
         folder: Where a checkpoint is kept after each fold and epoch; a run that it holds
             continues, if settings, optimiser, signal and tensors are the same. Of a data set
-            the length alone is compared, of a teacher its class.
+            the length alone is compared, of a teacher its class, of the student its class and
+            the shapes of its parameters.
         progress: Write a line to stderr after each fold and epoch.
 
     Returns:
@@ -119,10 +126,14 @@ def fit(
 
     Note: raises ``UsageError`` where examples have unlike shapes, no rows, NaN, or labels that
     are none of the student's classes, where the student diverges or cannot be copied for the
-    folds, and where the folder holds another run.
+    folds, where the folder holds another run or cannot be written to, and where torch's default
+    device is not the CPU. Where the disk is full it is an ``OSError`` that names the file.
     """
     _require_kinds(teacher, signal, optimizer, weights)
-    numbers = tuple(decay_at), teacher_lr, teacher_every, seed, folds
+    _require_numbers_on_cpu()
+    workers = not_below_zero("workers", workers)
+    shares = tuple(decay_at) if isinstance(decay_at, Iterable) else decay_at
+    numbers = shares, teacher_lr, teacher_every, seed, folds
     settings = FitSettings(epochs, batch_size, *numbers)
     parts = FitParts.of(
         student,
@@ -131,7 +142,7 @@ def fit(
         validation,
         test,
         Plain() if teacher is None and checked is None else teacher,
-        settings.seed,
+        settings,
     )
     optimizer = optimizer or _default_optimizer
     tutor = _tutor(student, parts, settings, optimizer, teacher, signal, weights)
@@ -200,6 +211,15 @@ def _require_kinds(teacher: object, signal: object, optimizer: object, weights: 
         raise UsageError(f"optimizer is {kind(optimizer)}; allowed: {OPTIMIZER}.")
 
 
+def _require_numbers_on_cpu() -> None:
+    device = torch.get_default_device()
+    if device.type != "cpu":
+        raise UsageError(
+            f"torch's default device is {device}; allowed: the CPU, where orders are drawn. "
+            'Call tl.fit inside "with torch.device("cpu"):"; the student stays where it is.'
+        )
+
+
 def _tutor(
     student: nn.Module,
     parts: FitParts,
@@ -213,6 +233,11 @@ def _tutor(
     made = optimizer(moving)
     if not isinstance(made, Optimizer):
         raise UsageError(f"optimizer gives {kind(made)}; allowed: {OPTIMIZER}.")
+    steps = signature(made.step).parameters.values()
+    if any(part.name == "closure" and part.default is Parameter.empty for part in steps):
+        raise UsageError(
+            f"optimizer gives {kind(made)}, whose steps call a closure; allowed: {OPTIMIZER}."
+        )
     if isinstance(teacher, str):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(settings.seed)
@@ -241,14 +266,38 @@ def _tutor(
 
 
 def _given_weights(weights: Any, count: int, more: int) -> GivenWeights:
-    found = torch.as_tensor(weights)
+    try:
+        found = torch.as_tensor(weights).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"weights are {kind(weights)}: {first_line(error)}; allowed: {count} numbers."
+        ) from error
     if found.shape != (count,):
         raise UsageError(
             f"weights have shape {tuple(found.shape)} for {count} training examples; allowed: "
             f"({count},)."
         )
-    found = torch.cat([found, found.double().mean().to(found).expand(more)])
+    if found.is_complex() or not bool((found != 0).any()):
+        wrong = "complex" if found.is_complex() else "all 0"
+        raise UsageError(f"weights are {wrong}; allowed: numbers of 0 and above, one above 0.")
+    found = found.double()
+    found = torch.cat([found, found.mean().expand(more)])
     return GivenWeights(torch.arange(count + more), found)
+
+
+def _require_folder(folder: str | Path) -> None:
+    """Make the folder; refuse what files cannot be written to."""
+    if not isinstance(folder, str | os.PathLike):
+        raise UsageError(f"folder is {folder!r}; allowed: a path.")
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise UsageError(f"folder {folder} is a file; allowed: a folder, or a new name.")
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(folder, os.W_OK) else "it is read-only"
+    except OSError as error:
+        reason = error.strerror or first_line(error)
+    if reason:
+        raise UsageError(f"folder {folder} cannot be written to ({reason}); give another one.")
 
 
 def _checkpoint(
@@ -256,11 +305,13 @@ def _checkpoint(
 ) -> Checkpoint:
     if folder is None:
         return Checkpoint(None, {})
-    if Path(folder).exists() and not Path(folder).is_dir():
-        raise UsageError(f"folder {folder} is a file; allowed: a folder, or a new name.")
-    updater = tutor.teacher_updater
+    _require_folder(folder)
+    updater, teacher, student = tutor.teacher_updater, tutor.teacher, original(tutor.student)
+    shapes = {name: list(p.shape) for name, p in student.named_parameters()}
+    given = f" {digest(teacher.weights)}" if isinstance(teacher, GivenWeights) else ""
     names = {
-        "teacher": type(tutor.teacher).__name__,
+        "student": f"{type(student).__name__} with parameters {digest(shapes)}",
+        "teacher": type(teacher).__name__ + given,
         "optimizer": type(tutor.optimizer).__name__,
         "optimizer settings": str([
             {k: v for k, v in sorted(group.items()) if k not in ("params", "initial_lr")}
@@ -276,7 +327,8 @@ def _train_epoch(
 ) -> tuple[float, Tensor]:
     tutor.student.train()
     sums = torch.zeros(2, len(parts.train), dtype=torch.float32, device=parts.device)
-    loss, size = torch.zeros((), device=parts.device), settings.batch_size
+    loss = torch.zeros((), dtype=torch.float32, device=parts.device)
+    size = settings.batch_size
     requests = list(shuffled(torch.arange(len(parts.train)), size, settings.seed, epoch))
     for batch in parts.train.batches(requests, parts.device, workers):
         held_out = None
@@ -310,7 +362,7 @@ def _finish_epoch(
     state.history.append(entry)
     if better:
         state.best_epoch, state.weights = len(state.history), weights
-        state.best = {k: v.detach().clone() for k, v in state_of(tutor.student).items()}
+        state.best = deepcopy(dict(state_of(tutor.student)))
 
 
 def _rank(entry: dict[str, float | int]) -> tuple[float, float]:
@@ -323,8 +375,7 @@ def _measure(tutor: Tutor, examples: Examples) -> tuple[float, float]:
     """Share of correct predictions, and mean loss, the student in evaluation mode."""
     student, right, loss = tutor.student, 0, 0.0
     requests = list(in_order(len(examples), EVAL_SIZE, tutor.seed))
-    with modes_kept(student):
-        student.eval()
+    with evaluated(student, tutor.seed, tutor.problem.student.device):
         for batch in examples.batches(requests, tutor.problem.student.device):
             logits = logits_of(student(prediction_lesson(tutor.problem, batch).inputs))
             right += int(correct_predictions(logits, batch.targets).sum())

@@ -1,5 +1,6 @@
 """The examples of a run of ``fit``: what each part is for."""
 
+import math
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.data.order import BatchRequest
-from tutelage.errors import UsageError, first_few
+from tutelage.errors import UsageError, first_few, first_line
 from tutelage.fitting.examples import Examples
 from tutelage.fitting.result import FEW_STEPS
+from tutelage.fitting.settings import FitSettings
 from tutelage.fitting.split import split_checked
-from tutelage.functional.module_state import modes_kept
-from tutelage.losses.objectives import logits_of
+from tutelage.functional.module_state import modes_kept, on_state, state_of
 from tutelage.per_example.units import uses_batch_statistics
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.storage.checkpoint import digest
@@ -21,6 +22,15 @@ from tutelage.teacher import uses_alignments
 from tutelage.types import Batch
 from tutelage.validation.shapes import described, kind
 
+REFUSED = (
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""what a student raises that cannot take its inputs"""
 _READ = 6
 """first part of the seed by which checked examples are read"""
 
@@ -51,7 +61,7 @@ class FitParts:
         validation: Any,
         test: Any,
         teacher: nn.Module | str | None,
-        seed: int,
+        settings: FitSettings,
     ) -> "FitParts":
         """Check what a user gives, and split the checked examples."""
         numbers = [p for p in student.parameters() if p.is_floating_point()]
@@ -64,6 +74,7 @@ class FitParts:
         learns = _learns(teacher, checked)
         held_out, chooses, labels, included = None, found.get("validation"), None, None
         if checked is not None:
+            seed = settings.seed
             inputs, labels, *_ = _read(found["checked"], len(found["checked"]), seed)
             whole = replace(found["checked"], source=(inputs, labels))
             teaches, rest = torch.arange(0), torch.arange(len(labels))
@@ -77,16 +88,25 @@ class FitParts:
         sizes = found["training"].classes, like.device
         used = found["training"], held_out, chooses, found.get("test"), labels, included
         parts = cls(*used, *sizes)
-        fewest = min(len(part) for part in (parts.train, held_out) if part is not None)
-        if fewest < 2 and any(map(uses_batch_statistics, student.modules())):
+        if parts.fewest_in_a_batch(settings) == 1 and not _trains_on_one(student, parts.train):
             raise UsageError(
                 "The student has batch normalisation, which needs two examples and more in a "
-                f"batch, and there is {fewest} to train on or to teach by: give more, or "
-                "another normalisation."
+                "batch, and there are batches of one to train on or to teach by: give more "
+                "examples or a larger batch_size, or another normalisation."
             )
         if labels is not None and len(labels.unique()) == 1:
             warnings.warn(f"tutelage.fit: {parts.missing_classes()}", stacklevel=3)
         return parts
+
+    def fewest_in_a_batch(self, settings: FitSettings) -> int:
+        """The size of the smallest batch that is trained on or taught by."""
+        count, folds = len(self.train), settings.folds
+        fewest = [count, settings.batch_size]
+        if self.held_out is not None:
+            fewest.append(len(self.held_out))
+        if self.included is not None and 2 <= folds <= count:  # others are refused
+            fewest.append(count - math.ceil(count / folds))
+        return min(fewest)
 
     def measured(self) -> dict[str, Examples]:
         """The parts whose accuracies are reported, by name."""
@@ -175,16 +195,32 @@ def _read(examples: Examples, count: int, seed: int) -> Batch:
     return batch
 
 
+def _trains_on_one(student: nn.Module, examples: Examples) -> bool:
+    """Whether a pass in training mode takes a single example, as of large pictures."""
+    if not any(map(uses_batch_statistics, student.modules())):
+        return True
+    device = next(student.parameters()).device
+    inputs = _read(examples, 1, 0).inputs.to(device)
+    kept = on_state(student, state_of(student)), modes_kept(student), seeded(0, device)
+    with kept[0], kept[1], kept[2], torch.no_grad():
+        student.train()
+        try:
+            student(inputs)
+        except ValueError:
+            return False
+    return True
+
+
 def _classes_of(student: nn.Module, inputs: Tensor) -> int:
     """The number of the student's logits, by a pass on a training example."""
     with modes_kept(student), seeded(0, inputs.device), torch.no_grad():
         student.eval()
         try:
-            logits = logits_of(student(inputs))
-        except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+            logits = student(inputs)
+        except REFUSED as error:
             raise UsageError(
                 f"The student cannot take inputs that are {described(inputs)}: "
-                f"{str(error).splitlines()[0]}"
+                f"{first_line(error)}"
             ) from error
     if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
         found = described(logits) if isinstance(logits, Tensor) else kind(logits)

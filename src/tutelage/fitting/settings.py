@@ -2,6 +2,7 @@
 
 import operator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from tutelage.errors import UsageError
@@ -22,7 +23,11 @@ class FitSettings:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "teacher_every", "seed", "folds"):
-            object.__setattr__(self, name, _whole(name, getattr(self, name)))
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
+        if not isinstance(self.decay_at, tuple) or not all(map(_real, self.decay_at)):
+            raise UsageError(
+                f"decay_at is {self.decay_at!r}; allowed: a sequence of shares in (0, 1]."
+            )
         at_least_one(self, "epochs", "batch_size", "teacher_every")
         not_negative(self, "teacher_lr")
         shares(self, "decay_at")
@@ -37,7 +42,15 @@ class FitSettings:
         return 0.1 ** sum(share >= max(place, 1e-9) for place in self.decay_at)
 
 
-def _whole(name: str, value: Any) -> int:
+def not_below_zero(name: str, value: Any) -> int:
+    """A setting as a whole number of 0 and above."""
+    if (found := whole(name, value)) < 0:
+        raise UsageError(f"{name} is {found}; allowed: 0 and above.")
+    return found
+
+
+def whole(name: str, value: Any) -> int:
+    """A setting as a whole number of 64 bits; anything else is refused."""
     try:
         found = operator.index(value)
     except TypeError as error:
@@ -45,3 +58,7 @@ def _whole(name: str, value: Any) -> int:
     if not -(2**63) <= found < 2**63:
         raise UsageError(f"{name} is {value}; allowed: numbers of 64 bits.")
     return found
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, Real)

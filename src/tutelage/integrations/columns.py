@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tutelage.errors import UnsupportedStudentError, UsageError
+from tutelage.errors import UnsupportedStudentError, UsageError, first_line
 from tutelage.functional.module_state import modes_kept
 from tutelage.integrations.trainer_loss import TrainerLoss as TrainerLoss
 from tutelage.randomness import seeded
@@ -101,7 +101,7 @@ def logits_without_labels(
         if before.shape == found.shape and torch.allclose(before, found, 1e-2, 1e-2):
             return found
     except ValueError as error:
-        why = str(error).splitlines()[0]
+        why = first_line(error)
     raise UnsupportedStudentError(
         f"{type(model).__name__} is not to be called without its labels, as a student is "
         f"({why}): teach it in a loop of your own, as an encoder and decoder."

@@ -10,6 +10,7 @@ from torch.optim import SGD
 
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.fitting import fit
+from tutelage.fitting.settings import whole
 from tutelage.models.heads import mlp
 
 try:
@@ -42,7 +43,7 @@ class TaughtClassifier(ClassifierMixin, BaseEstimator):
         epochs: Passes over the training set.
         batch_size: Examples in a step.
         lr: Learning rate of SGD with momentum 0.9 and weight decay 5e-4.
-        folds: Of cross-fitting, 2 and above.
+        folds: Of cross-fitting, 2 and above; as many as examples where there are fewer.
         random_state: Seed, generator or None, as elsewhere in scikit-learn.
 
     Attributes:
@@ -84,7 +85,7 @@ class TaughtClassifier(ClassifierMixin, BaseEstimator):
         Args:
             X: Features [N, D].
             y: Labels [N], numbers or strings.
-            X_checked: Features of examples with right labels, which are not trained on.
+            X_checked: Features of examples with right labels, which are trained on, too.
             y_checked: Those labels.
             sample_weight: Factors [N] of the examples' weights; those of 0 are left out.
 
@@ -122,7 +123,7 @@ class TaughtClassifier(ClassifierMixin, BaseEstimator):
             epochs=self.epochs,
             batch_size=self.batch_size,
             optimizer=lambda p: SGD(p, self.lr, 0.9, weight_decay=5e-4),
-            folds=min(self.folds, len(weights)),
+            folds=min(whole("folds", self.folds), len(weights)),
             weights=weights,
             seed=seed,
         )
