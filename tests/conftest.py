@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests import type_checks
+
 torch.set_num_threads(1)
+type_checks.cheaper()
 
 
 @pytest.fixture(scope="session", autouse=True)

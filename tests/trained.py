@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jaxtyping
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 import torch
 from PIL import Image
 from torch import Tensor
@@ -89,25 +88,11 @@ def one_line(answer: Answer, *parts: object) -> None:
 @contextlib.contextmanager
 def unchecked() -> Iterator[None]:
     """Without the type checks that pytest puts around every function, as users run it."""
-    checked = jaxtyping.jaxtyped
-
-    def outermost(*, typechecker: Any) -> Callable[[Any], Any]:
-        """Put checks around what is imported now; a function in a function is made anew by
-        every call, and to put them around it takes a millisecond."""
-
-        def decorate(made: Any) -> Any:
-            inner = "<locals>" in getattr(made, "__qualname__", "")
-            return made if inner else checked(made, typechecker=typechecker)
-
-        return decorate
-
     jaxtyping.config.update("jaxtyping_disable", True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jaxtyping, "jaxtyped", outermost)
-        try:
-            yield
-        finally:
-            jaxtyping.config.update("jaxtyping_disable", False)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def found(folder: Path) -> dict[str, bytes]:
