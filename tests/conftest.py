@@ -55,6 +55,7 @@ def _without_waiting_for_the_disk() -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     """Let garbage collections, which memory tests wait for, pass over all that is imported."""
+    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # the first imports torch._dynamo
     gc.collect()
     gc.freeze()
 
