@@ -44,10 +44,12 @@ class Benchmark:
 def rows_of(benchmark: Benchmark, cases: Sequence[str], rounds: int) -> Iterator[list[Row]]:
     """Measure cases one after the other, and print each as it ends."""
     torch.set_num_threads(1)
-    gc.freeze()  # a collection before every measurement need not go through what is imported
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in cases:
+            # the collection before every measurement need not go through what was there before
+            gc.collect()
+            gc.freeze()
             rows = benchmark.measure(case, rounds)
             print(case, *map(benchmark.line, rows), sep="\n  ", flush=True)
             yield rows

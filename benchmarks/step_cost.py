@@ -55,7 +55,7 @@ CASES = {
         Taught("resnet20", "margin-loss", 5, 2),
     )
 }
-ROWS, HELD_OUT, THINNED = size(100, 10), size(500, 10), size(1, 20)
+ROWS, HELD_OUT, THINNED = size(100, 4), size(500, 10), size(1, 50)
 
 
 def tutors(case: Taught) -> tuple[Tutor, Tutor, list[Batch], list[Batch]]:

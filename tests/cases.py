@@ -1,8 +1,9 @@
 """One table of awkward students, and the optimisers they meet: every signal sees them all."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from itertools import product
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -253,6 +254,18 @@ def watched(
                 group["lr"] = rates(number)
         tutor.step(next(batches), next(batches) if tutor.wants_held_out else None)
     return seen.calls[0]
+
+
+def in_turn(*tables: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Combinations for a test: all of all tables but the last, whose values take turns.
+
+    Every pair of values still meets where two of the other tables have as many as the last.
+    """
+    *others, last = map(list, tables)
+    return [
+        (*(value for _, value in one), last[sum(place for place, _ in one) % len(last)])
+        for one in product(*(list(enumerate(table)) for table in others))
+    ]
 
 
 def close(got: Params, want: Params, tolerance: float) -> None:

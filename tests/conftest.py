@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests import type_checks
+
 torch.set_num_threads(1)
+type_checks.cheaper()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,8 +42,20 @@ def _memory_of_students_in_passing() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _without_waiting_for_the_disk() -> Iterator[None]:
+    """Nothing is forced to the disk: a killed process loses nothing by it, a power cut would.
+
+    ``fstat`` refuses what is no open file, as ``fsync`` does.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
 def pytest_collection_finish() -> None:
     """Let garbage collections, which memory tests wait for, pass over all that is imported."""
+    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # the first imports torch._dynamo
     gc.collect()
     gc.freeze()
 

@@ -20,12 +20,13 @@ def wide_resnet(norm: Callable[[int], nn.Module]) -> nn.Module:
     Returns:
         The student, of ten classes.
     """
-    ends = [(16, 64), (64, 64), (64, 128), (128, 128), (128, 256), (256, 256)]
+    w = size(64, 16)
+    ends = [(16, w), (w, w), (w, 2 * w), (2 * w, 2 * w), (2 * w, 4 * w), (4 * w, 4 * w)]
     blocks = [Block(a, b, norm) for a, b in ends]
-    blocks[0] = First(16, 64, norm)
+    blocks[0] = First(16, w, norm)
     stem = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), norm(16), nn.ReLU()]
     return nn.Sequential(
-        *stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 10)
+        *stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * w, 10)
     )
 
 
@@ -71,7 +72,7 @@ class Transformer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(1000, 128), nn.Embedding(32, 128)
-        self.blocks = nn.Sequential(*[Attention(128, 4, 256) for _ in range(4)])
+        self.blocks = nn.Sequential(*[Attention(128, 4, 256) for _ in range(size(4, 2))])
         self.norm, self.head = nn.LayerNorm(128), nn.Linear(128, 10)
 
     def forward(self, x: Tensor) -> Tensor:

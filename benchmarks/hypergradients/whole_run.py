@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
+from benchmarks.command import size
 from benchmarks.hypergradients.measure import Build, Case, Once
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
@@ -23,6 +24,7 @@ from tutelage.training.loops import planned_steps
 from tutelage.types import Batch, Lesson, Observation, Params
 
 RATE = 1e-3
+HELD_OUT, PIXELS = size(64, 4), size(28, 8)
 
 
 def adam(student: nn.Module) -> Optimizer:
@@ -125,10 +127,11 @@ def run_of(steps: int, dtype: torch.dtype) -> Run:
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(32 * 49, 10),
+        nn.Linear(2 * PIXELS**2, 10),
     )
-    inputs, targets = torch.randn(steps, 8, 1, 28, 28), torch.randint(10, (steps, 8))
-    held_inputs, held_targets = torch.randn(64, 1, 28, 28), torch.randint(10, (64,))
+    inputs, targets = torch.randn(steps, 8, 1, PIXELS, PIXELS), torch.randint(10, (steps, 8))
+    held_inputs = torch.randn(HELD_OUT, 1, PIXELS, PIXELS)
+    held_targets = torch.randint(10, (HELD_OUT,))
     logits = nn.Parameter(ClassWeights().logits.detach().to(dtype))
     return Run(
         student.to(dtype),
@@ -184,14 +187,14 @@ def ours(
         What does it once.
     """
     run = run_of(steps, dtype)
-    teacher, ids = ClassWeights().to(dtype), torch.arange(64)
+    teacher, ids = ClassWeights().to(dtype), torch.arange(max(8, HELD_OUT))
     problem = BilevelProblem(
         StudentView(run.student, make(run.student)), teacher, cross_entropy
     )
     batches = [Batch(x, y, ids[:8]) for x, y in zip(run.inputs, run.targets, strict=True)]
     taken = planned_steps(problem.student, batches, 0)
     start = problem.student.snapshot()
-    held_out = Batch(run.held_inputs, run.held_targets, ids)
+    held_out = Batch(run.held_inputs, run.held_targets, ids[:HELD_OUT])
 
     def once() -> Tensor:
         phi: Params = dict(teacher.named_parameters())

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,10 @@ from tests.docs.measured import ROOT
 ALONE = os.environ | {SIZE: "small", "OMP_NUM_THREADS": "1"}
 
 
-def runs(name: str, tmp_path: Path) -> None:
+def run_all(names: Sequence[str], tmp_path: Path) -> None:
+    """Run benchmarks in one process, which imports torch and those libraries once."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", name, "--rounds", "2", "--out", str(tmp_path)],
+        [sys.executable, "-m", "benchmarks", *names, "--rounds", "2", "--out", str(tmp_path)],
         cwd=ROOT,
         env=ALONE,
         capture_output=True,
@@ -26,24 +28,24 @@ def runs(name: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    content = json.loads((tmp_path / f"{name}-cpu.json").read_text("utf-8"))
-    assert content["environment"]["torch"]
-    missing = [row["missing"] for row in content["results"] if "missing" in row]
-    refused = ("not installed", "RuntimeError: During a grad")  # vmap has no batch norm
-    assert all(why.startswith(refused) for why in missing), missing
-    assert len(content["results"]) > len(missing)
-    assert "| benchmark | way | time | change |" in (tmp_path / "table.md").read_text("utf-8")
+    written = (tmp_path / "table.md").read_text("utf-8")
+    assert "| benchmark | way | time | change |" in written
+    for name in names:
+        content = json.loads((tmp_path / f"{name}-cpu.json").read_text("utf-8"))
+        assert content["environment"]["torch"]
+        missing = [row["missing"] for row in content["results"] if "missing" in row]
+        refused = ("not installed", "RuntimeError: During a grad")  # vmap has no batch norm
+        assert all(why.startswith(refused) for why in missing), missing
+        assert len(content["results"]) > len(missing)
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name not in NEED_DATA])
-def test_a_benchmark_measures_all_its_cases(name, tmp_path) -> None:
-    runs(name, tmp_path)
+def test_every_benchmark_measures_all_its_cases(tmp_path) -> None:
+    run_all([name for name in MODULES if name not in NEED_DATA], tmp_path)
 
 
-@pytest.mark.parametrize("name", NEED_DATA)
-def test_a_benchmark_of_real_data_measures_all_its_cases(name, tmp_path, real_data) -> None:
+def test_a_benchmark_of_real_data_measures_all_its_cases(tmp_path, real_data) -> None:
     assert real_data.is_dir()
-    runs(name, tmp_path)
+    run_all(NEED_DATA, tmp_path)
 
 
 def test_the_script_for_a_card_runs_dry(tmp_path) -> None:

@@ -100,7 +100,7 @@ SIGNALS: Mapping[str, Signal | None] = {
     "NextStepLoss": NextStepLoss(evaluate_on="held-out"),
     "whole runs": None,
 }
-STEPS = 6
+STEPS = 4
 
 
 def fresh() -> tuple[nn.Module, SGD]:

@@ -8,7 +8,7 @@ from rich.console import Console
 from papers.pays import cells, curve, rows
 from papers.pays.cells import CELLS, LEARNED, Cell, run_cells
 from papers.pays.rows import OTHERS, OURS, counts, print_table, row_of, stored
-from tests.trained import one_line, run_papers
+from tests.trained import one_line, pictures, run_papers
 from tutelage.errors import UsageError
 
 
@@ -58,15 +58,17 @@ def test_cells_have_names_of_their_own_and_no_arm_of_ours_is_a_control() -> None
 def test_a_cell_is_one_run_of_the_command_line_and_is_not_run_again(
     tmp_path, monkeypatch
 ) -> None:
-    flags = ("--limit", "200", "--epochs", "1", "--batch-size", "20", "--student", "cnn")
+    flags = ("--epochs", "1", "--batch-size", "8", "--folds", "3", "--rounds", "1")
+    pictures(tmp_path / "data" / "pets")
+    monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path / "data"))
     for module in (cells, rows):
-        monkeypatch.setattr(module, "CELLS", (Cell("mnist5k", "flip2:0.4", 20, flags),))
+        monkeypatch.setattr(module, "CELLS", (Cell("pets", "flip2:0.4", 9, flags),))
     files = run_cells([], 2, 1, tmp_path)
     first = files[0].read_bytes()
     kept = json.loads(first)
     assert {*kept["arms"]} >= {*LEARNED, *OTHERS, OURS}
     assert all(len(found) == 2 for found in kept["arms"].values())
-    summary = tmp_path / "runs" / "pays" / "mnist5k-flip2-0.4-20" / "summary.json"
+    summary = tmp_path / "runs" / "pays" / "pets-flip2-0.4-9" / "summary.json"
     written = summary.stat().st_mtime_ns
     assert run_cells([], 2, 1, tmp_path)[0].read_bytes() == first
     assert summary.stat().st_mtime_ns == written

@@ -19,6 +19,7 @@ from tests.cases import (
     Seen,
     build,
     close,
+    in_turn,
     stream,
     watched,
 )
@@ -53,9 +54,9 @@ EXACT = {
 SMOOTH = {"linear", "layer norm", "scalar parameter", "tied", "dropout"}
 
 
-@pytest.mark.parametrize("memory", ["sqrt", "log", 3])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("student", STUDENTS)
+@pytest.mark.parametrize(
+    ("student", "optimizer", "memory"), in_turn(STUDENTS, OPTIMIZERS, ["sqrt", "log", 3])
+)
 def test_replayed_equals_unrolled_for_every_optimiser(student, optimizer, memory) -> None:
     module = build(student)
     teacher = teacher_for("inputs", module)
@@ -74,9 +75,7 @@ def test_replayed_equals_unrolled_for_every_teacher(student, kind) -> None:
     close(Replayed(5)(*call).grad, Unrolled(5)(*call).grad, 1e-9)
 
 
-@pytest.mark.parametrize("product", EXACT)
-@pytest.mark.parametrize("kind", TEACHERS)
-@pytest.mark.parametrize("student", STUDENTS)
+@pytest.mark.parametrize(("student", "kind", "product"), in_turn(STUDENTS, TEACHERS, EXACT))
 def test_every_exact_product_gives_the_same_hypergradient(student, kind, product) -> None:
     if kind == "shift" and student in NOT_IN_INPUTS:
         pytest.skip("token ids have no derivative in the inputs")

@@ -18,6 +18,7 @@ from tests.cases import (
     Shifter,
     build,
     close,
+    in_turn,
     stream,
     watched,
 )
@@ -83,10 +84,10 @@ def test_unrolled_equals_finite_differences_of_real_training(student, optimizer)
         assert abs(slope - want) <= 1e-6 * abs(want) + 1e-9
 
 
-@pytest.mark.parametrize("steps", [1, 2, 5])
-@pytest.mark.parametrize("optimizer", REVERSIBLE)
-@pytest.mark.parametrize("kind", TEACHERS)
-@pytest.mark.parametrize("student", STUDENTS)
+@pytest.mark.parametrize(
+    ("student", "kind", "optimizer", "steps"),
+    in_turn(STUDENTS, TEACHERS, REVERSIBLE, [1, 2, 5]),
+)
 def test_reversible_equals_unrolled(student, kind, optimizer, steps) -> None:
     module = build(student)
     teacher = teacher_for(kind, module)
@@ -98,16 +99,16 @@ def test_reversible_equals_unrolled(student, kind, optimizer, steps) -> None:
     torch.testing.assert_close(got.held_out_loss, want.held_out_loss, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("kind", TEACHERS)
-def test_lookahead_equals_one_unrolled_step(kind, optimizer) -> None:
-    for student in STUDENTS:
-        if kind == "shift" and student in NOT_IN_INPUTS:
-            continue
-        module = build(student)
-        teacher = teacher_for(kind, module)
-        call = watched(module, OPTIMIZERS[optimizer](module), teacher, steps=1, before=3)
-        close(Lookahead()(*call).grad, Unrolled(1)(*call).grad, 1e-11)
+@pytest.mark.parametrize(
+    ("student", "optimizer", "kind"), in_turn(STUDENTS, OPTIMIZERS, TEACHERS)
+)
+def test_lookahead_equals_one_unrolled_step(student, optimizer, kind) -> None:
+    if kind == "shift" and student in NOT_IN_INPUTS:
+        pytest.skip("token ids have no derivative in the inputs")
+    module = build(student)
+    teacher = teacher_for(kind, module)
+    call = watched(module, OPTIMIZERS[optimizer](module), teacher, steps=1, before=3)
+    close(Lookahead()(*call).grad, Unrolled(1)(*call).grad, 1e-11)
 
 
 RATES = {

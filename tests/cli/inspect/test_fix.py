@@ -25,7 +25,6 @@ GIVEN = [CLASSES[(row + (row < 8)) % 3] for row in range(N)]
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def vectors() -> np.ndarray:

@@ -38,10 +38,9 @@ from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import OutOfFoldTargets
 from tutelage.training.tutor import Tutor
-from tutelage_cli import report
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.train import report_content, student_training, worker
+from tutelage_cli.train import student_training, worker
 from tutelage_cli.train.controls import folds, tuning
 from tutelage_cli.train.controls.folds import (
     PARTS,
@@ -526,6 +525,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, out: Path, steps: int) -> None:
     monkeypatch.setattr(worker, "train_student", armed)
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 @pytest.mark.parametrize("every", [37, 64])
 def test_stopped_again_and_again_in_controls_is_the_unbroken_run(
     controlled, pets, tmp_path, monkeypatch, every
@@ -534,8 +534,6 @@ def test_stopped_again_and_again_in_controls_is_the_unbroken_run(
     words: list[object] = ["train", pets, *WORDS, "--out", out]
     while True:
         with monkeypatch.context() as patch:
-            patch.setattr(report_content, "run_content", lambda *_: None)
-            patch.setattr(report, "write", lambda _, path: path.write_text("report"))
             stop_after(patch, out, every)
             code = run(*words).code
         words = ["train", "--resume", out]
@@ -552,6 +550,7 @@ def test_stopped_again_and_again_in_controls_is_the_unbroken_run(
             assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_two_processes_train_the_same_controls_as_one(controlled, pets, tmp_path) -> None:
     words = [
         *WORDS[: WORDS.index("--jobs")],
@@ -634,6 +633,7 @@ def test_a_run_of_a_release_without_controls_goes_on_without_them(trained, tmp_p
     assert list(content(out / "summary.json")["arms"]) == ["untaught", *TAUGHT[1:3]]
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 @pytest.mark.parametrize("damage", ["cut", "other labels", "gone"])
 def test_damaged_predictions_of_a_fold_are_told_in_one_line(
     controlled, tmp_path, damage
@@ -665,6 +665,7 @@ def test_seeds_have_folds_and_choices_of_their_own(data) -> None:
     assert job.with_arm(PLAIN, 0).folder != data.job.with_arm(PLAIN, 0).folder
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_every_arm_of_a_seed_gets_the_rate_that_the_checked_examples_choose(
     pets, tmp_path
 ) -> None:
@@ -715,21 +716,24 @@ def full_disk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "call"),
-    [(folds, 3), (tuning, 1), (student_training, 2)],
+    ("module", "call", "control"),
+    [(folds, 3, "pruned"), (tuning, 1, "fine-tuned"), (student_training, 2, "early-stopped")],
     ids=["fold", "choice", "best"],
 )
+@pytest.mark.usefixtures("report_in_a_word")
 def test_a_full_disk_in_a_control_is_told_and_the_run_goes_on(
-    controlled, pets, tmp_path, monkeypatch, module, call
+    pets, tmp_path, monkeypatch, module, call, control
 ) -> None:
-    out = tmp_path / "run"
+    unbroken, out = tmp_path / "unbroken", tmp_path / "run"
+    words = [*WORDS, "--controls", control]
+    assert run("train", pets, *words, "--out", unbroken).code == 0
     name = "save_checkpoint" if module is student_training else "write_json"
     monkeypatch.setattr(module, name, at_call(getattr(module, name), call, full_disk))
-    one_line(run("train", pets, *WORDS, "--out", out), "No space left on device", out)
+    one_line(run("train", pets, *words, "--out", out), "No space left on device", out)
     monkeypatch.undo()
     assert run("train", "--resume", out).code == 0
-    assert_same_run(controlled, out)
-    assert found(out).keys() == found(controlled).keys()
+    assert_same_run(unbroken, out)
+    assert found(out).keys() == found(unbroken).keys()
 
 
 def test_what_a_control_distrusts_can_be_inspected(controlled, tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,12 @@ from tests.trained import (
 )
 from tutelage.commentaries import commentary
 from tutelage_cli import report
-from tutelage_cli.train import evaluation, report_content, study
+from tutelage_cli.train import evaluation, study
 
 LEARN = ["--steps", "2", "--rounds", "2", "--batch-size", "8", "--held-out", "9"]
 
 
-@pytest.fixture(autouse=True)
-def _report_in_a_word() -> Iterator[None]:
-    """Drawing the report takes longer than a quick run, and other tests look at it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_content, "run_content", lambda *_: None)
-        patch.setattr(report, "write", lambda _, path: path.write_text("report"))
-        yield
+pytestmark = pytest.mark.usefixtures("report_in_a_word")
 
 
 def no_room(*_: object, **__: object) -> None:

@@ -44,6 +44,7 @@ def test_a_pipe_gets_a_line_for_each_student_with_its_figures(copy) -> None:
     assert any("3 of 3 students; 100% of all steps" in line for line in lines)
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_quiet_prints_the_result_alone_and_json_one_document(copy) -> None:
     loud = run("train", "--resume", copy)
     quiet = run("train", "--resume", copy, "--quiet")
@@ -60,6 +61,7 @@ def test_quiet_prints_the_result_alone_and_json_one_document(copy) -> None:
     assert both.err == ""
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_lines_do_not_depend_on_the_width(copy, monkeypatch) -> None:
     told = []
     for columns in ("40", "200"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.trained import run
+from tests.trained import PLAIN, run
 from tutelage.commentaries import save_commentary
 from tutelage.teachers import LearnedAugmentation
 from tutelage.types import Batch, Observation, Progress, as_lesson
@@ -38,7 +38,19 @@ def test_a_stored_policy_trains_a_student_whatever_its_batches_are_normalised_by
 ):
     teacher = LearnedAugmentation("standard", mean=mean, std=(0.01,) * len(mean))
     save_commentary(teacher, tmp_path / "policy")
-    words = ["--epochs", 1, "--seeds", 1, "--held-out", 9, "--batch-size", 8, "--jobs", 1]
+    words = [
+        "--epochs",
+        1,
+        "--seeds",
+        1,
+        "--held-out",
+        9,
+        "--batch-size",
+        8,
+        "--jobs",
+        1,
+        *PLAIN,
+    ]
     out = ["--out", tmp_path / "run"]
     answer = run("train", pets, "--commentary", tmp_path / "policy", *words, *out)
     assert answer.code == 0, answer

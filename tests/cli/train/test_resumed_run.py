@@ -25,21 +25,14 @@ from tests.trained import (
     one_line,
     pictures,
     run,
+    unchecked,
     unfinished,
 )
 from tutelage.storage.atomic_files import write_atomically
 from tutelage.training.tutor import Tutor
-from tutelage_cli import report
-from tutelage_cli.train import report_content, student_training, study, worker
+from tutelage_cli.train import student_training, study, worker
 
-
-@pytest.fixture(autouse=True)
-def _report_in_a_word() -> Iterator[None]:
-    """Drawing the report takes longer than a quick run, and other tests look at it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_content, "run_content", lambda *_: None)
-        patch.setattr(report, "write", lambda _, path: path.write_text("report"))
-        yield
+pytestmark = pytest.mark.usefixtures("report_in_a_word")
 
 
 def in_training(monkeypatch: pytest.MonkeyPatch, target: object, name: str, to: Any) -> None:
@@ -362,14 +355,27 @@ def test_killed_writes_leave_no_files_to_pile_up(trained, killed):
     assert found(killed).keys() == found(trained).keys()
 
 
+LONGER = [*QUICK[2:], "--epochs", 8, "--teacher", "loss"]
+
+
+@pytest.fixture(scope="module")
+def unbroken(pets, tmp_path_factory) -> Path:
+    """The run that a signal ends, without one; not to be changed."""
+    out = tmp_path_factory.mktemp("runs") / "unbroken"
+    with unchecked():
+        assert run("train", pets, *LONGER, "--out", out).code == 0
+    return out
+
+
 @pytest.mark.parametrize(
     ("ending", "more"),
     [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGTERM, ["--quiet"])],
 )
-def test_a_signal_ends_the_command_with_130_and_the_run_goes_on(pets, tmp_path, ending, more):
-    flags = [*QUICK[2:], "--epochs", 8, "--teacher", "loss"]
+def test_a_signal_ends_the_command_with_130_and_the_run_goes_on(
+    pets, unbroken, tmp_path, ending, more
+):
     out = tmp_path / "run"
-    with command("train", pets, *flags, *more, "--out", out) as process:
+    with command("train", pets, *LONGER, *more, "--out", out) as process:
         wait_for(out / "students" / "untaught-seed0" / "metrics.jsonl", process)
         process.send_signal(ending)
         printed, errors = process.communicate(timeout=60)
@@ -381,12 +387,12 @@ def test_a_signal_ends_the_command_with_130_and_the_run_goes_on(pets, tmp_path, 
         assert errors == ""
         assert f"tutelage train --resume {out}" in printed
     assert run("train", "--resume", out).code == 0
-    assert run("train", pets, *flags, "--out", tmp_path / "unbroken").code == 0
-    assert_same_run(tmp_path / "unbroken", out)
+    assert_same_run(unbroken, out)
 
 
-@pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("ending", "times"), [(signal.SIGINT, 1), (signal.SIGINT, 2), (signal.SIGTERM, 1)]
+)
 def test_a_signal_while_workers_start_ends_without_a_traceback(pets, tmp_path, ending, times):
     # As a terminal or a scheduler does it: every process of the group gets it.
     flags = [*QUICK[2:-1], 2, "--epochs", 200, "--teacher", "loss"]
