@@ -13,6 +13,7 @@ from papers.catalogue import RECIPES, load_recipe
 from papers.framework.args import Reproduce, check, check_word
 from tutelage.errors import UsageError
 from tutelage_cli.cli import FLAT, STOPPED, exit_code_of
+from tutelage_cli.runner.workers import refuse_several_processes
 from tutelage_cli.terminal import Output, say
 
 FAILED = 1
@@ -103,6 +104,7 @@ def pays(args: Pays) -> int:
 
 def reproduce(args: Reproduce) -> int:
     """Run a recipe, or what is missing of it, and print its result."""
+    refuse_several_processes()
     check_word("recipe", args.recipe, RECIPES)
     check(args)
     progress = args.output.progress()
