@@ -22,10 +22,14 @@ def require_ray() -> Any:
 
 
 def for_nodes(patch: pytest.MonkeyPatch) -> None:
-    """Let the processes that Ray starts import this project, and start a cluster of its own."""
+    """Let the processes that Ray starts import this project, and start a cluster of its own.
+
+    Without tokens, which Ray would store in the user's home folder.
+    """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     patch.setenv("PYTHONPATH", os.pathsep.join(paths))
     patch.setenv("RAY_ADDRESS", "local")
+    patch.setenv("RAY_AUTH_MODE", "disabled")
 
 
 class Nodes:

@@ -206,8 +206,8 @@ def _connect(ray: Any) -> None:
     except (OSError, RuntimeError, ValueError) as error:
         raise UsageError(
             f"--backend ray: no connection to the Ray cluster {address or 'of this machine'} "
-            f"({last_line(error)}). Start one with ray start --head, or unset {ADDRESS} for a "
-            "local one."
+            f"({last_line(error)}). Start one with ray start --head, with the same release of "
+            f"Ray and the same RAY_AUTH_MODE as here, or unset {ADDRESS} for a local one."
         ) from error
     finally:
         if threading.current_thread() is threading.main_thread():
