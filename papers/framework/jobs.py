@@ -157,7 +157,7 @@ def run_jobs(
         with ray_tasks(plan.device) as tasks:
             results = tasks.results(run_job, calls, at_once)
         answers = [
-            _lost(job, f"{DIED}: {result.reason}") if isinstance(result, Died) else result
+            _lost(job, f"{DIED}: {result.error}") if isinstance(result, Died) else result
             for job, result in zip(jobs, results, strict=True)
         ]
         return list(_kept(jobs, answers))

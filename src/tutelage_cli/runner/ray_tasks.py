@@ -34,7 +34,8 @@ GRACE = 60.0
 class Died:
     """In place of a result: the process of a call died in every attempt."""
 
-    reason: str
+    error: str
+    """the name of Ray's error for it"""
 
 
 class RayTasks:
@@ -97,8 +98,8 @@ class RayTasks:
                     left.clear()
                     end = time.monotonic() + GRACE
         finally:
-            for task in running:
-                self._ray.cancel(task, force=True)
+            for unfinished in running:
+                self._ray.cancel(unfinished, force=True)
         return answers
 
     def _result(self, task: Any) -> Any:
@@ -110,7 +111,7 @@ class RayTasks:
             cause = error.cause  # the call's own exception, where it could be pickled
             raise cause if isinstance(cause, Exception) else error from error
         except died as error:
-            return Died(last_line(error))
+            return Died(type(error).__name__)
         except errors.RayError as error:  # an exception that cannot be pickled, a full disk
             raise UsageError(f"--backend ray: {last_line(error)}") from error
 
@@ -174,8 +175,8 @@ def _problem_with(mark: Path) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    """The end of a message of many lines."""
-    return str(error).strip().splitlines()[-1].strip()
+    """The end of an error's message of many lines; its type, where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
 
 
 @contextlib.contextmanager
@@ -184,6 +185,8 @@ def ray_tasks(device: str) -> Iterator[RayTasks]:
 
     Note: raises ``MissingExtraError`` without Ray, ``UsageError`` where there is no cluster.
     """
+    # Ray's default is to start a call without end that takes too much memory
+    os.environ.setdefault("RAY_task_oom_retries", str(RESTARTS))
     try:
         ray: Any = import_module("ray")
     except ImportError as error:
@@ -212,8 +215,9 @@ def _connect(ray: Any) -> None:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)  # Ray puts its own in its place
-    # Ray prints on stdout, where the result belongs, that a process died
-    setattr(sys.modules["ray._private.worker"], "_worker_logs_enabled", False)  # noqa: B010
+    module = sys.modules.get("ray._private.worker")
+    if module is not None:  # it prints on stdout, where the result belongs, who died
+        setattr(module, "_worker_logs_enabled", False)  # noqa: B010 - there is no public switch
 
 
 def _require_listener(address: str) -> None:

@@ -101,12 +101,16 @@ def _train_on_cluster(
     for stage in stages:
         calls = [(job, arrays) for job in stage]
         ends = tasks.results(train_on_node, calls, at_once, (run / STOP).exists)
-        died = [j.title for j, end in zip(stage, ends, strict=True) if isinstance(end, Died)]
+        died = [
+            f"{job.title} ({end.error})"
+            for job, end in zip(stage, ends, strict=True)
+            if isinstance(end, Died)
+        ]
         if died:
             raise UsageError(
-                f"A student's process died {RESTARTS + 1} times (killed, out of memory, or its "
-                f"node left?): {first_few(died)}. Go on from the checkpoints with: tutelage "
-                f"train --resume {run} --backend ray"
+                f"A student's process died {RESTARTS + 1} times (out of memory, or its node "
+                f"left?): {first_few(died)}. Go on from the checkpoints with: tutelage train "
+                f"--resume {run} --backend ray"
             )
         if not all(ends):
             return False

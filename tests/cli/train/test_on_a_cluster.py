@@ -214,11 +214,15 @@ def test_a_call_whose_process_dies_at_every_attempt_costs_no_other(tasks, monkey
 
 @pytest.mark.usefixtures("nodes")
 def test_students_that_die_at_every_attempt_are_named(pets, tmp_path, monkeypatch):
-    died = [Died("killed"), True]
+    died = [Died("NodeDiedError"), True]
     monkeypatch.setattr(RayTasks, "results", lambda *_: died)
     out = tmp_path / "run"
     answer = run("train", pets, *QUICK, "--teacher", "focal", *RAY, "--out", out)
-    one_line(answer, "untaught, seed 0", f"tutelage train --resume {out} --backend ray")
+    one_line(
+        answer,
+        "untaught, seed 0 (NodeDiedError)",
+        f"tutelage train --resume {out} --backend ray",
+    )
     assert "focal" not in answer.err
 
 
