@@ -14,6 +14,7 @@ from papers.framework.args import Reproduce, check, check_word
 from papers.framework.hours import planned_hours
 from tutelage.errors import UsageError
 from tutelage_cli.cli import FLAT, STOPPED, exit_code_of
+from tutelage_cli.runner.workers import refuse_several_processes
 from tutelage_cli.terminal import Output, say, say_table
 
 LISTED = (
@@ -137,6 +138,7 @@ def pays(args: Pays) -> int:
 
 def reproduce(args: Reproduce) -> int:
     """Run a recipe, or what is missing of it, and print its result."""
+    refuse_several_processes()
     check_word("recipe", args.recipe, RECIPES)
     check(args)
     progress = args.output.progress()

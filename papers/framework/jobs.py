@@ -1,6 +1,5 @@
 """Running one job, in whatever process it lands, and reading what it left."""
 
-import contextlib
 import json
 import math
 import multiprocessing
@@ -13,7 +12,6 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from functools import cache
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import joblib
@@ -21,11 +19,12 @@ import torch
 
 from papers.framework.plan import Job, Plan
 from papers.framework.recipe import Outcome, Run
-from tutelage.errors import MissingExtraError, UsageError
+from tutelage.errors import UsageError
 from tutelage.storage.atomic_files import write_atomically
 from tutelage.storage.checkpoint import name_damaged_file
 from tutelage.storage.json_files import as_json, environment, write_json
 from tutelage_cli.interrupts import delayed
+from tutelage_cli.runner.ray_tasks import Died, last_line, ray_tasks
 from tutelage_cli.runner.workers import keep_loaded
 
 
@@ -153,17 +152,21 @@ def run_jobs(
     plan.folder.mkdir(parents=True, exist_ok=True)
     for job in jobs:
         job.error_file.unlink(missing_ok=True)  # of an earlier attempt
+    calls = [(plan.recipe.run, job, plan.settings, plan.device) for job in jobs]
+    if backend == "ray":
+        with ray_tasks(plan.device) as tasks:
+            results = tasks.results(run_job, calls, at_once)
+        answers = [
+            _lost(job, f"{DIED}: {result.error}") if isinstance(result, Died) else result
+            for job, result in zip(jobs, results, strict=True)
+        ]
+        return list(_kept(jobs, answers))
     workers = at_once or (1 if plan.device == "cuda" else os.cpu_count() or 1)
-    call = joblib.delayed(run_job)
-    calls = [call(plan.recipe.run, job, plan.settings, plan.device) for job in jobs]
-    place = _ray(plan.device) if backend == "ray" else contextlib.nullcontext(BrokenExecutor)
-    why = DIED
-    with place as death:
-        try:
-            answers = _results(calls, min(workers, len(jobs)), backend)
-        except death as error:
-            answers, why = [], f"{DIED}: {str(error).strip().splitlines()[-1]}"
-    return list(_kept(jobs, answers or [_lost(job, why) for job in jobs]))
+    try:
+        answers = _in_processes(calls, min(workers, len(jobs)))
+    except BrokenExecutor as error:
+        answers = [_lost(job, f"{DIED}: {last_line(error)}") for job in jobs]
+    return list(_kept(jobs, answers))
 
 
 def _lost(job: Job, why: str) -> Failure:
@@ -184,37 +187,15 @@ def _kept(
             write_json(job.file, answer)
 
 
-def _results(calls: list[Any], workers: int, backend: str) -> list[Any]:
+def _in_processes(calls: Sequence[tuple[Any, ...]], workers: int) -> list[Any]:
     # one job at a time to each worker: they are long, and what is finished shall be seen
     options: dict[str, Any] = {"n_jobs": workers, "batch_size": 1, "pre_dispatch": "all"}
-    if backend == "ray":
-        return list(joblib.Parallel(**options)(calls))
     parallel = joblib.Parallel(**options, backend="loky", initializer=keep_loaded)
     with delayed():  # workers inherit the mask: Ctrl-C is for the process that started them
         parallel.__enter__()
         if workers > 1:
             parallel(joblib.delayed(int)() for _ in range(workers))
     try:
-        return list(parallel(calls))
+        return list(parallel(joblib.delayed(run_job)(*call) for call in calls))
     finally:
         parallel.__exit__(None, None, None)
-
-
-@contextlib.contextmanager
-def _ray(device: str) -> Iterator[type[BaseException]]:
-    try:
-        ray = import_module("ray")
-        register = import_module("ray.util.joblib").register_ray
-    except ImportError as error:
-        raise MissingExtraError("ray", "cluster") from error
-    ours = not ray.is_initialized()
-    if ours:
-        ray.init(log_to_driver=False, logging_level="warning", include_dashboard=False)
-    register()
-    needs = {"num_cpus": 1, "num_gpus": int(device == "cuda")}
-    try:
-        with joblib.parallel_config(backend="ray", ray_remote_args=needs):
-            yield ray.exceptions.RayError
-    finally:
-        if ours:
-            ray.shutdown()

@@ -9,6 +9,7 @@ from tutelage.errors import UsageError, require_module
 from tutelage_cli.commentary.args import Card, Export, Learn, Pull, Push, Show
 from tutelage_cli.commentary.settings import LearnSettings
 from tutelage_cli.runner.run_folder import exists, free_folder
+from tutelage_cli.runner.workers import refuse_several_processes
 from tutelage_cli.terminal import say
 from tutelage_cli.train.args import LOG_EXTRAS
 
@@ -43,6 +44,7 @@ def commentary(args: Learn | Show | Export | Card | Push | Pull) -> None:
 
 
 def _learn(args: Learn) -> None:
+    refuse_several_processes()
     settings, output = args.settings, args.output
     out = args.out or _free_folder(settings)
     if exists(out) and not args.overwrite:

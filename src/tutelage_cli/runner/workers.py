@@ -1,6 +1,9 @@
-"""Worker processes that keep what they have loaded."""
+"""Worker processes that keep what they have loaded, and the command's own, which is one."""
 
+import os
 import sys
+
+from tutelage.errors import UsageError
 
 
 def keep_loaded() -> None:
@@ -13,3 +16,14 @@ def keep_loaded() -> None:
     executor = sys.modules.get("joblib.externals.loky.process_executor")
     if executor is not None:
         setattr(executor, "_USE_PSUTIL", False)  # noqa: B010 - it has no public switch
+
+
+def refuse_several_processes() -> None:
+    """Refuse to be one of torchrun's processes, which would all write the same files."""
+    number = os.environ.get("WORLD_SIZE", "")
+    if number.isdigit() and int(number) > 1:
+        raise UsageError(
+            f"torchrun started this command {number} times (WORLD_SIZE), and every process "
+            "would write the same files. Start it once, without torchrun: tutelage train has "
+            "--jobs for several students at a time, and --backend ray for several machines."
+        )

@@ -55,6 +55,10 @@ class Train:
     log_every: int | None = None
     """Student steps between two points of a curve; 50 if not given."""
 
+    backend: Literal["processes", "ray"] = "processes"
+    """Where students are trained: processes of this machine; or ray, a Ray cluster, local where
+    RAY_ADDRESS names none. docs/cluster.md describes it."""
+
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
     @property
@@ -63,22 +67,25 @@ class Train:
         return 0 if self.log is None else self.log_every or LOGGED_EVERY
 
     @property
-    def log_flags(self) -> list[str]:
-        """The flags that log the same curves when the run is resumed."""
+    def flags_to_resume(self) -> list[str]:
+        """The flags that log the same curves, in the same place, when the run is resumed."""
         every = [] if self.log_every is None else ["--log-every", str(self.log_every)]
-        return [] if self.log is None else ["--log", self.log, *every]
+        log = [] if self.log is None else ["--log", self.log, *every]
+        return log if self.backend == "processes" else [*log, "--backend", self.backend]
 
 
-def check_log(args: Train) -> None:
-    """Check the log flags.
+def check_packages(args: Train) -> None:
+    """Check the flags of the log and of the backend.
 
-    Note: raises ``MissingExtraError`` where the log's package is not installed.
+    Note: raises ``MissingExtraError`` where the package of one is not installed.
     """
     at_least_one(ByFlag(args), "--log-every")
     if args.log_every is not None and args.log is None:
         raise UsageError("--log-every does nothing by itself: give --log tensorboard, too.")
     if args.log is not None:
         require_module(args.log, LOG_EXTRAS[args.log])
+    if args.backend == "ray":
+        require_module("ray", "cluster")
 
 
 def resume_error(run: Path) -> str:

@@ -16,15 +16,17 @@ from tutelage_cli.runner.run_folder import (
     refuse_taken,
     run_facts,
 )
+from tutelage_cli.runner.workers import refuse_several_processes
 from tutelage_cli.terminal import say
-from tutelage_cli.train.args import Train, check_log, resume_error
+from tutelage_cli.train.args import Train, check_packages, resume_error
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings
 from tutelage_cli.train.stored import stored_settings
 
 
 def train(args: Train) -> bool:
     """Run or resume a study and print its result; False if it was stopped."""
-    check_log(args)
+    refuse_several_processes()
+    check_packages(args)
     console = args.output.progress()
     if args.resume is None:
         settings = with_full_paths(args.settings)
@@ -59,6 +61,7 @@ def train(args: Train) -> bool:
             Display(console, seconds),
             args.logged_every,
             args.log or "tensorboard",
+            args.backend,
         )
     except KeyboardInterrupt:  # a second one, or one while the report is written
         summary = None
@@ -75,7 +78,7 @@ def train(args: Train) -> bool:
 
 
 def _continue_command(args: Train, run: Path) -> str:
-    return shlex.join(["tutelage", "train", "--resume", str(run), *args.log_flags])
+    return shlex.join(["tutelage", "train", "--resume", str(run), *args.flags_to_resume])
 
 
 def with_full_paths(settings: TrainSettings) -> TrainSettings:

@@ -66,7 +66,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "default_weight",
     ),
     "control": ("folds", "rounds"),
-    "run": ("config", "jobs", "device", "log", "log_every", "output"),
+    "run": ("config", "jobs", "backend", "device", "log", "log_every", "output"),
 }
 """the other flags by the name of their group"""
 

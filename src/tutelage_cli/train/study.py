@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import joblib
 
 from tutelage.commentaries.commentary import rewrite_card
+from tutelage.errors import UsageError, first_few
 from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
 from tutelage_cli.interrupts import delayed, handling
+from tutelage_cli.runner.ray_tasks import RESTARTS, Died, RayTasks, ray_tasks
 from tutelage_cli.runner.run_folder import sweep
 from tutelage_cli.runner.trackers import LogName, prepare_log
 from tutelage_cli.runner.workers import keep_loaded
@@ -22,7 +25,7 @@ from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.step_seconds import expected_work
 from tutelage_cli.train.student_training import Job
-from tutelage_cli.train.worker import STOP, as_arrays, train_one
+from tutelage_cli.train.worker import STOP, as_arrays, train_on_node, train_one
 
 
 def run_study(
@@ -32,10 +35,13 @@ def run_study(
     display: Display,
     log_every: int = 0,
     log: LogName = "tensorboard",
+    backend: str = "processes",
 ) -> dict[str, Any] | None:
     """Train all students, from their checkpoints if they have any, and write the report."""
+    device = device_of(settings).type  # nodes of a cluster may have others
+    of_jobs = replace(settings, device=device) if backend == "ray" else settings
     # workers of an earlier run in this process keep the working directory of that time
-    stages = training_stages(run.absolute(), settings, log_every, log)
+    stages = training_stages(run.absolute(), of_jobs, log_every, log)
     (run / STOP).unlink(missing_ok=True)
     sweep(run)
     if log_every:
@@ -44,10 +50,18 @@ def run_study(
     def request_stop(*_: object) -> None:
         (run / STOP).touch()
 
-    workers = min(settings.jobs or _default_jobs(settings), max(map(len, stages)))
     expected = expected_work(stages, source, settings, display.seconds)
-    with handling(request_stop), display.watching(expected, workers):
-        done = _train_all(stages, source, workers)
+    with ray_tasks(device) if backend == "ray" else nullcontext() as tasks:
+        most = settings.jobs or _default_jobs(settings)
+        if tasks is not None:
+            tasks.check_folder(run.absolute())
+            most = min(settings.jobs or tasks.slots, tasks.slots)
+        workers = min(most, max(map(len, stages)))
+        with handling(request_stop), display.watching(expected, workers):
+            if tasks is None:
+                done = _train_all(stages, source, workers)
+            else:
+                done = _train_on_cluster(tasks, stages, source, settings.jobs)
     (run / STOP).unlink(missing_ok=True)
     if not done:
         return None
@@ -78,6 +92,29 @@ def _train_all(stages: list[list[Job]], source: Source, n_jobs: int) -> bool:
         )
     finally:
         parallel.__exit__(None, None, None)
+
+
+def _train_on_cluster(
+    tasks: RayTasks, stages: list[list[Job]], source: Source, at_once: int | None
+) -> bool:
+    arrays, run = tasks.share(as_arrays(source)), stages[0][0].run
+    for stage in stages:
+        calls = [(job, arrays) for job in stage]
+        ends = tasks.results(train_on_node, calls, at_once, (run / STOP).exists)
+        died = [
+            f"{job.title} ({end.error})"
+            for job, end in zip(stage, ends, strict=True)
+            if isinstance(end, Died)
+        ]
+        if died:
+            raise UsageError(
+                f"A student's process died {RESTARTS + 1} times (out of memory, or its node "
+                f"left?): {first_few(died)}. Go on from the checkpoints with: tutelage train "
+                f"--resume {run} --backend ray"
+            )
+        if not all(ends):
+            return False
+    return True
 
 
 def _default_jobs(settings: TrainSettings) -> int:

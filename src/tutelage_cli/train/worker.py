@@ -14,6 +14,7 @@ from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.text.text_set import TextParts, TextSet
 from tutelage_cli.interrupts import ENDING
+from tutelage_cli.runner.ray_tasks import require_run
 from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.student_training import Job, train_student
 from tutelage_cli.train.texts import Data
@@ -45,8 +46,14 @@ def train_one(job: Job, plain: dict[str, Any]) -> bool:
     return train_student(job, material, stopped)
 
 
+def train_on_node(job: Job, plain: dict[str, Any]) -> bool:
+    """Train a student on a node of a cluster; False if it was stopped."""
+    require_run(job.run)
+    return train_one(job, plain)
+
+
 def as_arrays(source: Source) -> dict[str, Any]:
-    """The data as arrays, which joblib memory-maps into every worker."""
+    """The data as arrays, which the workers of a machine share."""
     plain: dict[str, Any] = {part: _plain(getattr(source.splits, part)) for part in PARTS}
     plain["given"] = None if source.given is None else source.given.numpy()
     plain["contents"] = source.contents

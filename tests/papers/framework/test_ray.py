@@ -1,14 +1,15 @@
 """The same command on a Ray cluster, here a local one."""
 
 import sys
-from pathlib import Path
-
-import pytest
 
 from papers.framework import jobs as running
 from papers.framework.jobs import Failure, finished
 from papers.framework.plan import Job
+from tests.clusters import RAY_WARNS, for_nodes, require_ray
 from tests.trained import one_line
+from tutelage_cli.runner.ray_tasks import RESTARTS
+
+pytestmark = RAY_WARNS
 
 
 def test_a_missing_ray_is_told_with_the_extra_that_brings_it(place, monkeypatch):
@@ -16,17 +17,21 @@ def test_a_missing_ray_is_told_with_the_extra_that_brings_it(place, monkeypatch)
     one_line(place.reproduce("--backend", "ray"), "ray is not installed", "tutelage[cluster]")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_ray_runs_the_jobs_and_finds_what_processes_find(place, monkeypatch):
-    pytest.importorskip("ray", reason="the extra 'cluster' is not installed")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))  # for Ray's processes
+    require_ray()
+    for_nodes(monkeypatch)
     (place.switches / "fail-gar-1").touch()
     answer = place.reproduce("--seeds", 2, "--jobs", 2, "--backend", "ray")
     assert answer.code == 1, answer
     assert "FAILED gar, seed 1: RuntimeError" in answer.out, answer.out
     assert place.ran() == sorted(f"{a}-{s}" for a in ("plain", "gar", "broken") for s in (0, 1))
     (place.switches / "fail-gar-1").unlink()
+    (place.switches / "die-gar-1").touch()
+    answer = place.reproduce("--seeds", 2, "--jobs", 2, "--backend", "ray")
+    assert answer.code == 1, answer
+    assert "FAILED gar, seed 1: its process died" in answer.out, answer.out
+    assert place.ran() == ["gar-1"] * (1 + RESTARTS)
+    (place.switches / "die-gar-1").unlink()
     answer = place.reproduce("--seeds", 2, "--jobs", 2, "--backend", "ray")
     assert answer.code == 0, answer
     assert place.ran() == ["gar-1"]
