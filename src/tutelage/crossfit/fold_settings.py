@@ -14,6 +14,9 @@ class FoldSettings(NamedTuple):
 
 TRIED = (FoldSettings(1 / 6, 1), FoldSettings(1 / 3, 1), FoldSettings(1 / 3, 30))
 """of which the one is chosen whose student predicts given labels of the first fold best"""
+STRONGER = FoldSettings(1 / 3, 100)
+"""tried besides where the given labels are trained on as they are; students that go on under
+the corrected loss with as much weight decay learn little"""
 LONGEST_ROUND = 1 / 3
 """of the run's steps: students that go on under the corrected loss need no more"""
 SHRINKAGE = 0.3

@@ -42,10 +42,11 @@ middle of what is tried for fine-tuning"""
 
 
 def regularised(inputs: ControlInputs) -> TrainingPlan:
-    """The training of the students of folds, on all examples."""
+    """Training as the student of a fold that predicts given labels best, on all examples."""
     job, rows = inputs.job, torch.arange(len(inputs.material.train))
-    plan = _plain(inputs, rows, chosen_settings(job), job.seed)
-    return replace(plan, start=TrainState(seconds=seconds_of_trials(job)))
+    plan = _plain(inputs, rows, chosen_settings(job, stronger=True), job.seed)
+    seconds = seconds_of_trials(job, stronger=True)
+    return replace(plan, start=TrainState(seconds=seconds))
 
 
 def _untaught(inputs: ControlInputs) -> TrainingPlan:

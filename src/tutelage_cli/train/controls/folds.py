@@ -17,7 +17,7 @@ from tutelage.crossfit import (
     refined_transitions,
     stratified_folds,
 )
-from tutelage.crossfit.fold_settings import SHRINKAGE, TRIED, FoldSettings
+from tutelage.crossfit.fold_settings import SHRINKAGE, STRONGER, TRIED, FoldSettings
 from tutelage.crossfit.likelihoods import calibrated
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import logits_of
@@ -39,7 +39,7 @@ refine"""
 BEFORE = {TUNED: PLAIN, CORRECTED: PLAIN, REFINED: CORRECTED}
 """whose weights the students of folds go on from"""
 TRIALS = "fold-trials"
-"""untaught students of the first fold, one for each of ``TRIED``"""
+"""untaught students of the first fold, one for each of ``TRIED``, and of ``STRONGER``"""
 
 
 PARTS = 6
@@ -71,15 +71,16 @@ def folds_of(material: Material, job: Job) -> Tensor:
     return stratified_folds(labels, job.settings.folds, seed=mixed_seed(_PART, job.seed))
 
 
-def trial_jobs(job: Job) -> list[Job]:
+def trial_jobs(job: Job, *, stronger: bool = False) -> list[Job]:
     """A student of the first fold for each regime to choose from."""
-    return [job.with_arm(TRIALS, place) for place in range(len(TRIED))]
+    count = len(TRIED) + stronger
+    return [job.with_arm(TRIALS, place) for place in range(count)]
 
 
 def tried_by(job: Job) -> FoldSettings:
     """How a student of ``TRIALS`` trains."""
     assert job.fold is not None
-    return TRIED[job.fold]
+    return (*TRIED, STRONGER)[job.fold]
 
 
 def write_trial_result(
@@ -92,9 +93,10 @@ def write_trial_result(
     write_json(job.folder / "result.json", {KEY: likelihood, "seconds": seconds})
 
 
-def chosen_settings(job: Job) -> FoldSettings:
+def chosen_settings(job: Job, *, stronger: bool = False) -> FoldSettings:
     """The regime whose student predicts given labels best, the first of those alike."""
-    likelihoods = {tried_by(one): _trial(one)[0] for one in trial_jobs(job)}
+    trials = trial_jobs(job, stronger=stronger)
+    likelihoods = {tried_by(one): _trial(one)[0] for one in trials}
     if max(likelihoods.values()) == -math.inf:
         raise UsageError(
             f"All untaught students of a fold of seed {job.seed} diverged. Lower --lr (now "
@@ -103,9 +105,9 @@ def chosen_settings(job: Job) -> FoldSettings:
     return max(likelihoods, key=likelihoods.__getitem__)
 
 
-def seconds_of_trials(job: Job) -> float:
+def seconds_of_trials(job: Job, *, stronger: bool = False) -> float:
     """Seconds of all students that settings were chosen by."""
-    return sum(_trial(one)[1] for one in trial_jobs(job))
+    return sum(_trial(one)[1] for one in trial_jobs(job, stronger=stronger))
 
 
 def checked_folds_of(material: Material, job: Job) -> Tensor:
