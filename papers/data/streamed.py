@@ -62,21 +62,21 @@ class Reader(Dataset[Batch | UsageError]):
     """int64 [N]"""
     making: Making
 
-    def __getitem__(self, ask: BatchRequest) -> Batch | UsageError:
+    def __getitem__(self, request: BatchRequest) -> Batch | UsageError:
         """Read a batch; torch's loader hands on what its sampler yields."""
-        ids = self.ids[ask.rows]
+        ids = self.ids[request.rows]
         pairs = []
         try:
             with seeded_generators() as draw_from:
-                for row, own in zip(ask.rows.tolist(), ids.tolist(), strict=True):
-                    draw_from(mixed_seed(ask.world, own))
+                for row, own in zip(request.rows.tolist(), ids.tolist(), strict=True):
+                    draw_from(mixed_seed(request.world, own))
                     pairs.append(_pair(self.examples[row], own))
             inputs = _stacked([pair[0] for pair in pairs], "inputs", ids)
             targets = _stacked([pair[1] for pair in pairs], "target", ids)
-            made = self.making(inputs, ask.seed, plain=ask.plain)
+            made = self.making(inputs, request.seed, plain=request.plain)
         except UsageError as error:
             return error
-        return Batch(made, targets, ids, ask.seed)
+        return Batch(made, targets, ids, request.seed)
 
 
 def refuse_own_generators(examples: object) -> None:
@@ -200,8 +200,8 @@ class Streamed:
 
     def draw(self, number: int) -> Batch:
         """A batch drawn uniformly, without the same example twice; read by this process."""
-        ask = random_rows(len(self.examples), self.size, self.seed, number)
-        found = self._reader[ask]
+        request = random_rows(len(self.examples), self.size, self.seed, number)
+        found = self._reader[request]
         if isinstance(found, Batch):
             return self._here(found)
         raise found

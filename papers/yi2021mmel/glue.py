@@ -164,8 +164,8 @@ class Made(NamedTuple):
     def row(self) -> str:
         """Of the paper's table."""
         method = {"hard": "MMEL-H", "soft": "MMEL-S"}[self.loss]
-        said = f"separate={self.separate} / replace={self.share:g}"
-        return f"{method} / {self.search.capitalize()} / {said}"
+        how = f"separate={self.separate} / replace={self.share:g}"
+        return f"{method} / {self.search.capitalize()} / {how}"
 
 
 MADE = {

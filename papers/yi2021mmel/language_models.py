@@ -110,8 +110,8 @@ def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:
     made.train_from_iterator(sentences, trainer)
     made.post_processor = processors.BertProcessing((SPECIAL[3], 3), (SPECIAL[2], 2))
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-    said = dict(zip(names, SPECIAL, strict=True))
-    return PreTrainedTokenizerFast(tokenizer_object=made, **said)
+    special = dict(zip(names, SPECIAL, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=made, **special)
 
 
 def learned_model(

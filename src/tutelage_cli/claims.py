@@ -87,8 +87,8 @@ def evaluate(comparison: Comparison, arms: Arms) -> ComparisonResult:
     lost = len(columns[0]) - len(rows)
     if len(rows) < 2 or lost:
         why = f"{lost} seeds without a finite number" if lost else "one seed cannot tell chance"
-        said = comparison.text, comparison.measures, UNDECIDED, len(rows)
-        return ComparisonResult(*said, None, None, None, None, None, why)
+        known_fields = comparison.text, comparison.measures, UNDECIDED, len(rows)
+        return ComparisonResult(*known_fields, None, None, None, None, None, why)
     return _tested(comparison, [difference(comparison, row) for row in rows])
 
 
@@ -96,9 +96,9 @@ def _tested(comparison: Comparison, differences: Sequence[float]) -> ComparisonR
     found = mean_interval(differences)
     verdict = HOLDS if found.above else FAILS if found.below else UNDECIDED
     why = "the interval holds zero" if verdict == UNDECIDED else ""
-    said = comparison.text, comparison.measures, verdict, found.n
+    known_fields = comparison.text, comparison.measures, verdict, found.n
     return ComparisonResult(
-        *said, found.mean, found.low, found.high, found.p, found.spread, why
+        *known_fields, found.mean, found.low, found.high, found.p, found.spread, why
     )
 
 

@@ -53,9 +53,9 @@ def test_a_class_that_it_does_not_know_is_named(tmp_path, kind):
 def test_a_class_name_of_two_lines_leaves_the_message_one(tmp_path):
     folder = stored(tmp_path / "a", Blending(3), classes=("cat", "dog", "e\nmu"))
     for classes in (("cat", "dog", "ze\nbra"), ("dog", "cat", "e\nmu")):
-        with pytest.raises(UsageError, match=r"learnt on cat, dog, e\\nmu") as told:
+        with pytest.raises(UsageError, match=r"learnt on cat, dog, e\\nmu") as raised:
             load_commentary(folder, STUDENT, classes=classes)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("make", [LossWeigher, lambda: state(label=False)])

@@ -211,9 +211,9 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(tmp_path) -> None:
     file.write_bytes(content)
     with pytest.raises(
         UsageError, match=r"fit\.pt is damaged.*Delete it to begin anew"
-    ) as told:
+    ) as raised:
         run(epochs=1, folder=tmp_path)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 class Pictures(Dataset[tuple[Any, int]]):
@@ -312,9 +312,9 @@ BEYOND[9] = 3
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(given, said) -> None:
-    with pytest.raises(UsageError, match=said) as told:
+    with pytest.raises(UsageError, match=said) as raised:
         run(**given)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -333,9 +333,9 @@ def test_pictures_that_do_not_fit_are_refused_in_one_line(given, said) -> None:
         "checked": Pictures(12, to_tensor, "L"),
         "student": convolutional(),
     }
-    with pytest.raises(UsageError, match=said) as told:
+    with pytest.raises(UsageError, match=said) as raised:
         run(**{**pictures, **given})
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_the_report_says_what_was_measured_and_what_asks_for_caution() -> None:
@@ -489,9 +489,9 @@ def test_batch_normalisation_of_one_example_is_refused() -> None:
     ids=str,
 )
 def test_what_is_of_another_kind_is_refused_in_one_line(wrong) -> None:
-    with unchecked(), pytest.raises(UsageError, match="allowed: ") as told:
+    with unchecked(), pytest.raises(UsageError, match="allowed: ") as raised:
         run(**wrong)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_student_that_gives_no_logits_is_refused_in_one_line() -> None:

@@ -194,8 +194,8 @@ def load_commentary(
     except UsageError as error:
         raise UsageError(f"The commentary {folder} does not fit: {error}") from error
     except DAMAGE_ERRORS as error:
-        said = f"The commentary {folder} is damaged: {first_line(error)}"
-        raise UsageError(said) from error
+        message = f"The commentary {folder} is damaged: {first_line(error)}"
+        raise UsageError(message) from error
 
 
 def _require_sides(settings: Mapping[str, Any], sides: Sequence[int] | None) -> None:

@@ -77,8 +77,8 @@ def require_timm_model(name: str) -> None:
         raise MissingExtraError("timm", "timm") from error
     if not timm.is_model(name):
         close = timm.list_models(f"*{name.partition('.')[0]}*")[:5]
-        said = f" Like it: {', '.join(close)}." if close else ""
-        raise UsageError(f"timm has no model {name!r}; timm.list_models() lists them.{said}")
+        hint = f" Like it: {', '.join(close)}." if close else ""
+        raise UsageError(f"timm has no model {name!r}; timm.list_models() lists them.{hint}")
 
 
 def of_timm(name: str, file: Path | None) -> Backbone:
@@ -134,7 +134,7 @@ def of_folder(folder: Path) -> Backbone:
             found: Any = AutoModelForImageClassification.from_pretrained(
                 str(folder), local_files_only=True, output_loading_info=True
             )
-            told = _preprocessor(folder)
+            config = _preprocessor(folder)
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise UsageError(f"{folder} holds no image classifier: {in_one_line(error)}") from error
     model, loaded = found
@@ -147,7 +147,7 @@ def of_folder(folder: Path) -> Backbone:
         )
     side = getattr(model.config, "image_size", None)
     sides = Sides(side, side, side) if isinstance(side, int) else Sides()
-    mean, std = (tuple(told.get(f"image_{what}", HALF)) for what in ("mean", "std"))
+    mean, std = (tuple(config.get(f"image_{what}", HALF)) for what in ("mean", "std"))
     return Backbone(_Logits(model.float()), width, str(folder), mean, std, sides)
 
 
@@ -164,8 +164,8 @@ class _Logits(nn.Module):
 
 def _preprocessor(folder: Path) -> dict[str, Any]:
     file = folder / "preprocessor_config.json"
-    told = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return told if isinstance(told, dict) else {}
+    config = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return config if isinstance(config, dict) else {}
 
 
 def _load(network: nn.Module, last: str, file: Path | None, name: str) -> None:

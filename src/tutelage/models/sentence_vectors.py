@@ -81,7 +81,7 @@ def sentence_vectors(folder: Path) -> SentenceVectors:
     try:
         with quietly():
             model: Any = AutoModel.from_pretrained(str(folder), local_files_only=True)
-        told, modules = (
+        config, modules = (
             _json(folder / "1_Pooling" / "config.json"),
             _json(folder / "modules.json"),
         )
@@ -89,7 +89,7 @@ def sentence_vectors(folder: Path) -> SentenceVectors:
         raise UsageError(f"{folder} holds no text encoder: {in_one_line(error)}") from error
     if getattr(model.config, "is_encoder_decoder", False):
         raise UsageError(f"{folder} holds an encoder-decoder; give an encoder such as BERT.")
-    poolings = [key for key, on in (told or {MEAN: True}).items() if on is True]
+    poolings = [key for key, on in (config or {MEAN: True}).items() if on is True]
     named = [key for key in poolings if key.startswith("pooling_mode_")]
     if len(named) != 1 or named[0] not in (CLS, MEAN, MAX):
         raise UsageError(

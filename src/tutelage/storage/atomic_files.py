@@ -60,8 +60,8 @@ def name_in_error(path: Path) -> Iterator[None]:
         if error.filename == str(path):
             raise
         text = " ".join(str(error).split())
-        said = _NUMBERED.match(text)  # as pyarrow has it
-        number = error.errno or (int(said[1]) if said else 0)
+        found = _NUMBERED.match(text)  # as pyarrow has it
+        number = error.errno or (int(found[1]) if found else 0)
         reason = os.strerror(number) if number else text
         raise OSError(number, reason, str(path)) from error
 

@@ -47,15 +47,15 @@ class Batches(InMemory):
         """N."""
         return len(self.images)
 
-    def batch(self, ask: BatchRequest) -> Batch:
+    def batch(self, request: BatchRequest) -> Batch:
         """One batch."""
-        chosen = self.images.rows(ask.rows)
+        chosen = self.images.rows(request.rows)
         pixels = chosen.images.to(self.device)
-        if self.augment is not None and not ask.plain:
-            pixels = self.augment(pixels, ask.seed)
+        if self.augment is not None and not request.plain:
+            pixels = self.augment(pixels, request.seed)
         inputs = normalised(pixels, self.mean, self.std)
         labels, ids = chosen.labels.to(self.device), chosen.ids.to(self.device)
-        return Batch(inputs, labels, ids, ask.seed)
+        return Batch(inputs, labels, ids, request.seed)
 
 
 def normalised(pixels: Tensor, mean: Tensor, std: Tensor) -> Tensor:

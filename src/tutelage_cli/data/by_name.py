@@ -83,9 +83,9 @@ def read_by_name(file: Path, column: str, *, lowest: float = -_HIGHEST) -> Kept:
         values.append(number)
 
     def named(other: str) -> dict[str, str]:
-        told = zip(names, columns.get(other, ()), strict=False)
+        pairs = zip(names, columns.get(other, ()), strict=False)
         return {
-            name: str(text) for name, text in told if text == text and text not in ("", None)
+            name: str(text) for name, text in pairs if text == text and text not in ("", None)
         }
 
     return Kept(dict(zip(names, values, strict=True)), named(CONTENT), named(LABEL), where)
@@ -165,15 +165,15 @@ def values_of(
         _listed(renamed, "examples whose label has changed"),
         _listed(gone, "rows whose example is gone"),
     ]
-    said = "; ".join(fault for fault in faults if fault)
-    if said and otherwise is None:
+    problems = "; ".join(fault for fault in faults if fault)
+    if problems and otherwise is None:
         raise UsageError(
-            f"{kept.where} is not about these examples of {images.name}: {said}. Say what "
+            f"{kept.where} is not about these examples of {images.name}: {problems}. Say what "
             "examples without a value of their own get, to use the others all the same."
         )
-    if said:
+    if problems:
         _LOG.warning(
-            "%s: %s; %g in place of a value of their own.", kept.where, said, otherwise
+            "%s: %s; %g in place of a value of their own.", kept.where, problems, otherwise
         )
     left_out = {*new, *redrawn, *renamed}
     found = [otherwise if n in left_out else kept.values[n] for n in names]

@@ -45,12 +45,12 @@ def gather(
             try:
                 picture = read_picture(stored, where=place, root=root)
             except BrokenImageError as error:
-                said = str(error).removesuffix(".")
+                message = str(error).removesuffix(".")
                 if reading.broken_images != "skip":
                     raise BrokenImageError(
-                        f"{said}, or leave such images out: --broken-images skip."
+                        f"{message}, or leave such images out: --broken-images skip."
                     ) from error
-                known = said.removesuffix("; replace or remove it")
+                known = message.removesuffix("; replace or remove it")
                 broken.append(known.replace(" cannot be read as an image", ""))
                 continue
             rows.append(row)
@@ -83,10 +83,10 @@ def _frame_notes(moving: list[str], where: str) -> tuple[str, ...]:
     if not moving:
         return ()
     noun = "image has" if len(moving) == 1 else "images have"
-    said = f"{len(moving)} {noun} several frames, of which the first is read, in {where}"
-    return (f"{said}: {_listed(moving)}.",)
+    message = f"{len(moving)} {noun} several frames, of which the first is read, in {where}"
+    return (f"{message}: {_listed(moving)}.",)
 
 
-def _listed(told: list[str]) -> str:
-    more = len(told) - _LISTED
-    return "; ".join(told[:_LISTED]) + (f"; and {more} more" if more > 0 else "")
+def _listed(lines: list[str]) -> str:
+    more = len(lines) - _LISTED
+    return "; ".join(lines[:_LISTED]) + (f"; and {more} more" if more > 0 else "")

@@ -25,7 +25,7 @@ class InMemory(ABC):
         """N."""
 
     @abstractmethod
-    def batch(self, ask: BatchRequest) -> Batch:
+    def batch(self, request: BatchRequest) -> Batch:
         """One batch."""
 
     def require_some(self, name: str, what: str) -> None:

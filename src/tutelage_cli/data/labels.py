@@ -40,9 +40,9 @@ def read_labels(
         declared = schema_classes(open_parquet(table).schema_arrow, label)
     elif not all(text in classes for text in values):
         values = literal(values)
-    stand = rows_of(columns, str(table))
+    table_rows = rows_of(columns, str(table))
     examples = examples or Known(range(rows), (), rows)
-    places = places_of(columns, examples, stand, without=(label,))
+    places = places_of(columns, examples, table_rows, without=(label,))
     if places is None and len(values) != rows:
         raise UsageError(
             f"{table} has {len(values)} rows, but the train split has {rows}; give one label "
@@ -50,7 +50,7 @@ def read_labels(
         )
     places = range(rows) if places is None else places
     values = [values[place] for place in places]
-    found = TableRows(((where, [stand.place(place)[1] for place in places]),))
+    found = TableRows(((where, [table_rows.place(place)[1] for place in places]),))
     lookup = ClassLookup(classes, places=True, declared=declared)
     return encode(values, classes, where=where, lookup=lookup, rows=found)
 

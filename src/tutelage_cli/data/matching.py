@@ -260,13 +260,13 @@ def _other_ids(column: str, place: Mapping[int, int], of: Known, rows: TableRows
     base = 0 if 0 in place else 1
     lacking = [number + base for number in of.ids if number + base not in place]
     extra = sorted(number for number in place if not base <= number < top + base)
-    said = [
+    faults = [
         *([f"it lacks {first_few(lacking)}"] if lacking else []),
         *([f"no example has {first_few(extra)}"] if extra else []),
     ]
     return (
         f"column '{column}' of {rows.where} holds {len(place)} ids, but not those of the "
-        f"examples, {base} to {top + base - 1}: {', and '.join(said)}. Mend them, {_WAY_OUT}."
+        f"examples, {base} to {top + base - 1}: {', and '.join(faults)}. Mend them, {_WAY_OUT}."
     )
 
 
@@ -276,9 +276,11 @@ def _refuse_twice(column: str, texts: Sequence[str], rows: TableRows, what: str)
     twice = next((text for text, count in Counter(texts).items() if count > 1), None)
     if twice is not None:
         of = [row for row, text in enumerate(texts) if text == twice]
-        told = f"several rows of {twice}" if what == "name" else f"several rows of id {twice}"
+        repeated = (
+            f"several rows of {twice}" if what == "name" else f"several rows of id {twice}"
+        )
         raise UsageError(
-            f"{rows.rows_with(told, of)} (column '{column}'); keep one for each example."
+            f"{rows.rows_with(repeated, of)} (column '{column}'); keep one for each example."
         )
 
 

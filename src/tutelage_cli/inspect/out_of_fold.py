@@ -93,7 +93,7 @@ def _table_of(run: Run, job: Job, kinds: Sequence[str]) -> ExampleTable:
         like,
         student=f"{' and '.join(kinds)}, seed {job.seed}",
         predicted=names.of(
-            torch.stack([said.train for said in each]).mean(0).argmax(1).numpy()
+            torch.stack([predictions.train for predictions in each]).mean(0).argmax(1).numpy()
         ),
         weights=np.full(len(ours), np.nan),
         held_out=None,
@@ -103,14 +103,21 @@ def _table_of(run: Run, job: Job, kinds: Sequence[str]) -> ExampleTable:
     )
     found = [
         with_probabilities(
-            like, said.train, ours.labels, said.checked, others.labels, DRAWS // len(each)
+            like,
+            predictions.train,
+            ours.labels,
+            predictions.checked,
+            others.labels,
+            DRAWS // len(each),
         )
-        for said in each
+        for predictions in each
     ]
     return replace(
         like,
         losses=np.mean([one.losses for one in found], axis=0),
-        learnt=_learnt([said.checked for said in each], others.labels, checked["loss"]),
+        learnt=_learnt(
+            [predictions.checked for predictions in each], others.labels, checked["loss"]
+        ),
         wrong=np.concatenate([one.wrong for one in found if one.wrong is not None], axis=1),
     )
 

@@ -78,9 +78,9 @@ def _most_distrusted(
     pictures = _gallery(labels, list(rows), images, files) if images is not None else ""
     if pictures:
         known = labels.true is not None
-        said = ["A dashed upper edge marks a wrong label."] if known else []
-        said += ["A picture opens its file."] if files else []
-        body = pictures + elements.paragraph(" ".join(said), style="note")
+        notes = ["A dashed upper edge marks a wrong label."] if known else []
+        notes += ["A picture opens its file."] if files else []
+        body = pictures + elements.paragraph(" ".join(notes), style="note")
     else:
         listed = [cells(labels, row) for row in rows]
         body = elements.table(title, columns(labels), listed, style="examples")

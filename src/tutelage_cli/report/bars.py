@@ -24,8 +24,14 @@ def bars(
         for name, value in values.items()
     ]
     rows = [
-        {"name": name, "value": value, "low": low, "high": high, "tooltip": f"{name}: {said}"}
-        for (name, value), (_, said) in zip(values.items(), cells, strict=True)
+        {
+            "name": name,
+            "value": value,
+            "low": low,
+            "high": high,
+            "tooltip": f"{name}: {value_text}",
+        }
+        for (name, value), (_, value_text) in zip(values.items(), cells, strict=True)
         for low, high in (ends.get(name, (value, value)),)
     ]
     header = ("name", label)

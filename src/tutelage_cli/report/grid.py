@@ -41,7 +41,7 @@ def grid(of: Grid, *, mark: str, title: str) -> str:
             "column": column,
             "value": value,
             "tooltip": tooltip(of.labels, (name, column, formats.number(value))),
-            "said": f"{value:.2f}",
+            "shown": f"{value:.2f}",
         }
         for name, line in zip(of.rows, of.values.tolist(), strict=True)
         for column, value in zip(of.columns, line, strict=True)
@@ -56,7 +56,9 @@ def grid(of: Grid, *, mark: str, title: str) -> str:
     shade = alt.FillOpacity("value:Q", legend=None, scale=scale)
     layers = [base.mark_rect(fill=BLUE).encode(fillOpacity=shade)]
     if len(of.columns) <= SAID:
-        layers.append(base.mark_text(color=INK, fontSize=9.5, aria=False).encode(text="said:N"))
+        layers.append(
+            base.mark_text(color=INK, fontSize=9.5, aria=False).encode(text="shown:N")
+        )
     wide = len(of.columns) > SAID and len(of.rows) > SAID
     chart = alt.layer(*layers, data=alt.NamedData("rows")).properties(
         width=WIDE + 80 if wide else WIDTH,

@@ -51,7 +51,9 @@ def line_chart(
     rows = [row for n, line in enumerate(lines) for row in _along(str(n), line.track)]
     header = (axes[0], *(line.name for line in lines))
     cells = _cells(lines, write)
-    hover = [{"x": x, "tooltip": tooltip(header, said)} for x, said in cells.items()]
+    hover = [
+        {"x": x, "tooltip": tooltip(header, values_text)} for x, values_text in cells.items()
+    ]
     kinds, x = Channels(lines), x_axis(axes[0], list(cells))
     y = alt.Y("low:Q", **number_axis(axes[1], _both(rows)))
     base = alt.Chart().encode(x=x)
@@ -121,8 +123,8 @@ def histogram(
         for k, (low, high) in enumerate(pairwise(ends))
     ]
     data[HOVER] = [
-        {"x": low, "x2": high, "tooltip": tooltip(header, said)}
-        for (low, high), said in zip(pairwise(ends), cells, strict=True)
+        {"x": low, "x2": high, "tooltip": tooltip(header, values_text)}
+        for (low, high), values_text in zip(pairwise(ends), cells, strict=True)
     ]
     hover = alt.Chart(alt.NamedData(HOVER), name=HOVER).mark_rect(opacity=0, aria=False)
     layers.append(hover.encode(x="x:Q", x2="x2:Q", tooltip=TOOLTIP))
@@ -189,8 +191,8 @@ def _cells(
         for line in lines
     ]
     return {
-        x: (f"{x:g}", *(said.get(x, formats.DASH) for said in found))
-        for x in sorted({x for said in found for x in said})
+        x: (f"{x:g}", *(values_text.get(x, formats.DASH) for values_text in found))
+        for x in sorted({x for values_text in found for x in values_text})
     }
 
 

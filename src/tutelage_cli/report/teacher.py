@@ -86,8 +86,10 @@ def _distrusted(content: RunContent, name: str, examples: Examples | None) -> st
         return f"<h3>{TITLE}</h3>{gallery(pictures)}{elements.paragraph(note, style='note')}"
     sentences = next((s for s in content.sentences if s.arm == name and s.items), None)
     if sentences is not None:
-        told = elements.table(TITLE, READ, [_read(s) for s in sentences.items], style="texts")
-        return told + elements.paragraph(_same_order(content, name), style="note")
+        tabulated = elements.table(
+            TITLE, READ, [_read(s) for s in sentences.items], style="texts"
+        )
+        return tabulated + elements.paragraph(_same_order(content, name), style="note")
     if examples is None:
         return ""
     rows = distrust.rows(examples, content.classes)

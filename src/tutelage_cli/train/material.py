@@ -81,7 +81,7 @@ class Material(Generic[Examples]):
 
 
 def read_source(settings: TrainSettings, notify: Notify = lambda _: None) -> Source:
-    """Read the data that the settings name, and check what they ask of it."""
+    """Read the data that the settings name, and check that the two fit."""
     require_noise(settings.noise_or_default, settings.data)
     reading = Reading(
         settings.broken_images,

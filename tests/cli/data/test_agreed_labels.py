@@ -102,11 +102,11 @@ DIFFER = {
 @pytest.mark.parametrize("name", DIFFER)
 def test_a_label_that_train_does_not_know_is_refused_with_both_files(tmp_path, name):
     write, train, test, message = DIFFER[name]
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         named(write(tmp_path / "a", train=train, test=test))
-    assert message in str(told.value)
-    assert "test." in str(told.value)
-    assert "train." in str(told.value)
+    assert message in str(raised.value)
+    assert "test." in str(raised.value)
+    assert "train." in str(raised.value)
 
 
 @pytest.mark.parametrize("texts", [True, False])

@@ -60,6 +60,6 @@ def test_long_lists_of_rows_are_cut():
 
 
 def test_a_class_name_of_two_lines_leaves_the_message_one():
-    with pytest.raises(UsageError, match=r"'c\\r\\nd', which is .*Allowed: a\\nb") as told:
+    with pytest.raises(UsageError, match=r"'c\\r\\nd', which is .*Allowed: a\\nb") as raised:
         encode(["a\nb", "c\r\nd"], ("a\nb",), where="toy")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)

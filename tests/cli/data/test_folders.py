@@ -84,10 +84,10 @@ def test_brackets_blanks_and_accents_in_paths_are_plain_letters(tmp_path):
 def test_a_class_name_of_two_lines_leaves_the_message_one(tmp_path):
     for part, name in (("train", "a\nb"), ("train", "c"), ("test", "d\ne")):
         picture(tmp_path / part / name / "1.png")
-    with pytest.raises(UsageError, match=r"class 'd\\ne', which .*Allowed: a\\nb, c") as told:
+    with pytest.raises(UsageError, match=r"class 'd\\ne', which .*Allowed: a\\nb, c") as raised:
         read_folders(tmp_path)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
     (tmp_path / "train" / "d\ne").mkdir()
-    with pytest.raises(UsageError, match=r"without images: d\\ne;") as told:
+    with pytest.raises(UsageError, match=r"without images: d\\ne;") as raised:
         read_folders(tmp_path)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)

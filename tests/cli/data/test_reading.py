@@ -67,9 +67,9 @@ def test_broken_images_are_left_out_and_listed_and_the_others_keep_their_ids(
         broken.write_bytes(broken.read_bytes()[:20])
     with pytest.raises(
         UsageError, match=r"\b[79]\b.* cannot be read .*--broken-images skip"
-    ) as told:
+    ) as raised:
         load(str(root))
-    assert str(broken) in str(told.value)
+    assert str(broken) in str(raised.value)
     for _ in range(2):  # read, and read back from the cache
         caplog.clear()
         with caplog.at_level(logging.WARNING):

@@ -44,7 +44,7 @@ class Vectors(NamedTuple):
     """float32 [N, D]"""
     label: LabelColumn
     names: tuple[str, ...]
-    """N: of their own, by their ids, or the rows they stand in"""
+    """N: of their own, by their ids, or the rows they table_rows in"""
     where: str
     by_id: bool = False
     """whether they are named by their ids"""
@@ -63,8 +63,8 @@ def checked(found: np.ndarray, where: str) -> np.ndarray:
     odd = np.flatnonzero(~np.asarray(fine)).tolist()
     if odd:
         what = "NaN, infinity or numbers beyond single precision"
-        said = TableRows.of(where, len(found)).rows_with(what, odd)
-        raise UsageError(f"{said}: drop these rows, or put numbers in.")
+        message = TableRows.of(where, len(found)).rows_with(what, odd)
+        raise UsageError(f"{message}: drop these rows, or put numbers in.")
     return np.ascontiguousarray(found, dtype=np.float32)
 
 
@@ -142,18 +142,18 @@ def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelCol
     columns = read_columns(file)
     where = str(file)
     label = pick(list(columns), column, LABEL_NAMES, option="--label-column", where=where)
-    stand = rows_of(columns, where)
+    table_rows = rows_of(columns, where)
     named = next(iter(key_columns(columns, NAME_COLUMNS)), None)
-    found = match_of(columns, Known(range(rows), (), rows), stand, without=(label,))
+    found = match_of(columns, Known(range(rows), (), rows), table_rows, without=(label,))
     if found is None:
         refuse_length(len(columns[label]), rows, f"column '{label}' of {where}")
     places = range(rows) if found is None else found.places
     typed = file.suffix.casefold() == ".parquet"
     values: Sequence[Any] = columns[label] if typed else literal(columns[label])
-    names = [] if named is None else distinct_names(columns[named], stand)
+    names = [] if named is None else distinct_names(columns[named], table_rows)
     if named is None and (ids := _ids_of(columns, found, label)) is not None:
         names = names_by_id(ids)
-    numbers = [stand.place(place)[1] for place in places]
+    numbers = [table_rows.place(place)[1] for place in places]
     labels = LabelColumn(
         [values[place] for place in places], TableRows(((where, numbers),)), typed=typed
     )

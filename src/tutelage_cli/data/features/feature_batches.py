@@ -36,10 +36,10 @@ class FeatureBatches(InMemory):
         """N."""
         return len(self.features)
 
-    def batch(self, ask: BatchRequest) -> Batch:
+    def batch(self, request: BatchRequest) -> Batch:
         """One batch."""
         chosen = self.features
-        inputs = (chosen.features[ask.rows] - self.mean) / self.std
-        columns = inputs, chosen.labels[ask.rows], chosen.ids[ask.rows]
+        inputs = (chosen.features[request.rows] - self.mean) / self.std
+        columns = inputs, chosen.labels[request.rows], chosen.ids[request.rows]
         inputs, labels, ids = (column.to(self.device) for column in columns)
-        return Batch(inputs, labels, ids, ask.seed)
+        return Batch(inputs, labels, ids, request.seed)

@@ -101,8 +101,8 @@ def _read(
     sides = columns or next((s for s in SIDES if set(s) <= set(known)), ())
     missing = sorted({*sides, label} - set(known))
     if missing or not sides:
-        said = ", ".join(missing) or "one that is known to hold texts; name it"
-        raise UsageError(f"{name} has columns {', '.join(known)}, but not {said}.")
+        lacking = ", ".join(missing) or "one that is known to hold texts; name it"
+        raise UsageError(f"{name} has columns {', '.join(known)}, but not {lacking}.")
     read = [
         read_rows(path, table, [*sides, label]).to_pydict()
         for path, table in zip(files, tables, strict=True)

@@ -31,11 +31,11 @@ class SetBatches(InMemory):
         """N."""
         return len(self.texts)
 
-    def batch(self, ask: BatchRequest) -> Batch:
+    def batch(self, request: BatchRequest) -> Batch:
         """One batch."""
-        tokens = self.texts.tokens[ask.rows].long()
+        tokens = self.texts.tokens[request.rows].long()
         longest = max(1, int(tokens[:, 2].sum(1).max()))
-        labels, ids = self.texts.labels[ask.rows], self.texts.ids[ask.rows]
+        labels, ids = self.texts.labels[request.rows], self.texts.ids[request.rows]
         columns = tokens[:, :, :longest], labels, ids
         inputs, targets, ids = (column.to(self.device) for column in columns)
-        return Batch(inputs, targets, ids, ask.seed)
+        return Batch(inputs, targets, ids, request.seed)

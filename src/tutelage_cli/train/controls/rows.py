@@ -83,10 +83,12 @@ class Targeted(InMemory):
         """N."""
         return self.inner.count
 
-    def batch(self, ask: BatchRequest) -> Batch:
+    def batch(self, request: BatchRequest) -> Batch:
         """One batch."""
-        unchanged = self.inner.batch(ask)
-        return unchanged._replace(targets=self.targets[ask.rows].to(unchanged.targets.device))
+        unchanged = self.inner.batch(request)
+        return unchanged._replace(
+            targets=self.targets[request.rows].to(unchanged.targets.device)
+        )
 
 
 @dataclass(frozen=True)
