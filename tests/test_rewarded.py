@@ -14,10 +14,10 @@ from tests.cases import B, C, build, stream
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
 from tutelage.teachers import KeepOrDrop, KeepProbability, LossWeigher
-from tutelage.training.accuracy_reward import Goal, RewardedEpisode, rewarded
+from tutelage.training.accuracy_reward import AccuracyGoal, RewardedEpisode, rewarded
 from tutelage.types import Batch, Observation, Progress, as_lesson
 
-GOAL = Goal(accuracy=0.6, steps=8, every=2)
+GOAL = AccuracyGoal(accuracy=0.6, steps=8, every=2)
 
 
 def make_student(number: int):
@@ -141,7 +141,7 @@ def test_a_teacher_step_is_reinforce_with_the_moving_average_of_rewards() -> Non
 
 def test_what_is_not_reached_is_given_up_without_reward() -> None:
     teacher = fresh()
-    goal = Goal(accuracy=1.0, steps=2)
+    goal = AccuracyGoal(accuracy=1.0, steps=2)
     record = next(episodes(teacher, SGD(teacher.parameters(), lr=0.5), goal=goal))
     assert isinstance(record, RewardedEpisode)
     assert (record.steps, record.reached, record.reward) == (2, False, 0.0)
@@ -168,10 +168,10 @@ def test_a_teacher_that_samples_nothing_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"goal": Goal(0.0, 5)}, r"accuracy is a share in \(0, 1\]"),
-        ({"goal": Goal(1.1, 5)}, "accuracy"),
-        ({"goal": Goal(0.5, 0)}, "every must lie between"),
-        ({"goal": Goal(0.5, 5, 6)}, "6 of 5"),
+        ({"goal": AccuracyGoal(0.0, 5)}, r"accuracy is a share in \(0, 1\]"),
+        ({"goal": AccuracyGoal(1.1, 5)}, "accuracy"),
+        ({"goal": AccuracyGoal(0.5, 0)}, "every must lie between"),
+        ({"goal": AccuracyGoal(0.5, 5, 6)}, "6 of 5"),
         ({"decay": 1.0}, "decay"),
     ],
 )
@@ -190,7 +190,7 @@ def test_too_few_batches_are_refused() -> None:
         rule,
         lambda n: islice(clustered(n), 3),
         HELD_OUT,
-        goal=Goal(1.0, 5),
+        goal=AccuracyGoal(1.0, 5),
         decay=0.8,
     )
     with pytest.raises(UsageError, match="5 steps, but there are batches for 3"):

@@ -32,7 +32,7 @@ from tutelage.losses.objectives import expected_error
 from tutelage.losses.probability import Focal
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import DynamicLoss, KeepOrDrop, KeepProbability, SelfPaced
-from tutelage.training.accuracy_reward import Goal, rewarded
+from tutelage.training.accuracy_reward import AccuracyGoal, rewarded
 from tutelage_cli.claims import Claim
 from tutelage_cli.train.evaluation import EVAL_BATCH_SIZE
 from tutelage_cli.train.material import open_streams
@@ -72,7 +72,7 @@ def learnt_to_keep(seed: int, settings: Episodes, device: torch.device) -> Metho
         Adam(teacher.parameters(), settings.keep_lr),
         lambda number: endless(streams.train, mixed_seed(seed, number) % 2**31),
         list(streams.held_out.whole(EVAL_BATCH_SIZE)),
-        goal=Goal(settings.goal, settings.goal_steps, settings.goal_every),
+        goal=AccuracyGoal(settings.goal, settings.goal_steps, settings.goal_every),
         decay=0.9,
         seed=seed,
     )

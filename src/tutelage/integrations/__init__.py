@@ -8,14 +8,14 @@ extra of that name, and is imported when it is first used.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tutelage.integrations.teaching import BesideStudent, Teaching
+from tutelage.integrations.teaching import Teaching, TeachingState
 
 if TYPE_CHECKING:
     from tutelage.integrations.accelerate import taught
     from tutelage.integrations.lightning import TeachingModule
     from tutelage.integrations.transformers import TeachingTrainer
 
-__all__ = ["BesideStudent", "Teaching", "TeachingModule", "TeachingTrainer", "taught"]
+__all__ = ["Teaching", "TeachingModule", "TeachingState", "TeachingTrainer", "taught"]
 
 _FRAMEWORKS = {
     "TeachingModule": "lightning",

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.integrations.checkpoint_folder import read_tutor_file
-from tutelage.integrations.teaching import BesideStudent, Teaching
+from tutelage.integrations.teaching import Teaching, TeachingState
 from tutelage.storage.checkpoint import name_damaged_file, save_checkpoint
 from tutelage.training.step_strategy import require_norm, scale_gradient
 from tutelage.training.tutor import Tutor
@@ -87,7 +87,7 @@ class CheckpointFile:
 
     def write(self, _models: object, _weights: object, folder: str) -> None:
         """Write the file into the folder of a new checkpoint."""
-        save_checkpoint(Path(folder) / self.name, BesideStudent(self.tutor).state_dict())
+        save_checkpoint(Path(folder) / self.name, TeachingState(self.tutor).state_dict())
 
     def read(self, _models: object, folder: str) -> None:
         """Find the file in the folder of a checkpoint that is about to be loaded."""
@@ -105,7 +105,7 @@ class CheckpointFile:
         if "file" in state:
             assert self.found is not None
             state = read_tutor_file(self.found)
-        BesideStudent(self.tutor).load_state_dict(state)
+        TeachingState(self.tutor).load_state_dict(state)
 
 
 def require_prepared(optimizer: object) -> AcceleratedOptimizer:

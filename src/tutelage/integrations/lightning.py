@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from tutelage.data.loaders import as_batch, without_ids
 from tutelage.distributed.groups import Group, Processes, SingleProcess
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.integrations.teaching import BesideStudent, Teaching
+from tutelage.integrations.teaching import Teaching, TeachingState
 from tutelage.training.forward import Record
 from tutelage.training.step_strategy import require_norm, scale_gradient
 from tutelage.training.tutor import Tutor
@@ -105,11 +105,11 @@ class TeachingModule(L.LightningModule):
         taken, own = self.trainer.global_step, self._own_of(self._kept)
         self._kept = None
         if own is None and before is not None and before.teacher is tutor.teacher and taken:
-            own = BesideStudent(before).state_dict() | _NO_WINDOW  # the optimiser is a new one
+            own = TeachingState(before).state_dict() | _NO_WINDOW  # the optimiser is a new one
         elif own is not None and own.get("steps") != taken:
             own = None  # the teacher is back already; the optimiser is a new one
         if own is not None:
-            BesideStudent(tutor).load_state_dict(own | {"steps": taken})
+            TeachingState(tutor).load_state_dict(own | {"steps": taken})
         tutor.steps = taken
 
     def training_step(self, loaded: Any, index: int) -> Tensor:  # noqa: ARG002 - Lightning's
@@ -155,7 +155,7 @@ class TeachingModule(L.LightningModule):
         """Save the tutor's state."""
         if self.teaching is None:
             return
-        holder = self.teaching if self.tutor is None else BesideStudent(self.tutor)
+        holder = self.teaching if self.tutor is None else TeachingState(self.tutor)
         own = holder.state_dict()
         states: list[Any] = [own] * self.trainer.world_size
         if self.trainer.world_size > 1:  # each process remembers rows of its own

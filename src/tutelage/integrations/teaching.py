@@ -134,7 +134,7 @@ class Teaching:
 
 
 @dataclass(frozen=True)
-class BesideStudent:
+class TeachingState:
     """A tutor's state without student and optimiser, which a framework keeps."""
 
     tutor: Tutor

@@ -17,7 +17,7 @@ from tutelage.integrations.columns import (
     logits_without_labels,
     stacked,
 )
-from tutelage.integrations.teaching import BesideStudent, Teaching
+from tutelage.integrations.teaching import Teaching, TeachingState
 from tutelage.integrations.trainer_loss import TrainerLoss, find_trainer_loss
 from tutelage.losses.objectives import Objective
 from tutelage.storage.checkpoint import save_checkpoint
@@ -189,7 +189,7 @@ class TeachingTrainer(Trainer):
             step_strategy=step_strategy,
         )
         if self._kept is not None:
-            BesideStudent(tutor).load_state_dict(self._kept)
+            TeachingState(tutor).load_state_dict(self._kept)
             self._kept = None
         return tutor
 
@@ -231,7 +231,7 @@ class TeachingTrainer(Trainer):
             return
         folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
         alone = self.args.save_only_model
-        state = self.teaching if alone else BesideStudent(self.tutor)
+        state = self.teaching if alone else TeachingState(self.tutor)
         save_checkpoint(self._file_in(folder), state.state_dict())
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:

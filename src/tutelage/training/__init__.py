@@ -4,14 +4,14 @@ Start with ``Tutor.step`` in ``tutor.py``, then ``step.py`` and ``forward.py``.
 """
 
 from tutelage.training import loops, meta_weight_net
-from tutelage.training.accuracy_reward import Goal, RewardedEpisode, rewarded
+from tutelage.training.accuracy_reward import AccuracyGoal, RewardedEpisode, rewarded
 from tutelage.training.forward import Record
 from tutelage.training.step_strategy import AmpStep, PlainStep, StepStrategy
 from tutelage.training.tutor import Tutor
 
 __all__ = [
+    "AccuracyGoal",
     "AmpStep",
-    "Goal",
     "PlainStep",
     "Record",
     "RewardedEpisode",

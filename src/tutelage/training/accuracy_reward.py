@@ -22,7 +22,7 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Params
 
 
-class Goal(NamedTuple):
+class AccuracyGoal(NamedTuple):
     """When an episode ends."""
 
     accuracy: float
@@ -57,7 +57,7 @@ def rewarded(
     batches: Callable[[int], Iterable[Batch]],
     held_out: Sequence[Batch],
     *,
-    goal: Goal,
+    goal: AccuracyGoal,
     decay: float,
     baseline: float | None = None,
     first: int = 0,
@@ -123,7 +123,7 @@ def rewarded(
 
 
 def _run(
-    tutor: Tutor, batches: Iterable[Batch], held_out: Sequence[Batch], goal: Goal
+    tutor: Tutor, batches: Iterable[Batch], held_out: Sequence[Batch], goal: AccuracyGoal
 ) -> tuple[Params, bool]:
     # the score of all that was sampled, and whether the goal was reached
     learner = tutor.teacher_updater
@@ -166,7 +166,7 @@ def held_out_accuracy(tutor: Tutor, held_out: Sequence[Batch]) -> float:
     return float(found.sum()) / max(len(found), 1)
 
 
-def _require_sound(goal: Goal, decay: float) -> None:
+def _require_sound(goal: AccuracyGoal, decay: float) -> None:
     if not 0 < goal.accuracy <= 1:
         raise UsageError(f"accuracy is a share in (0, 1], got {goal.accuracy}.")
     if not 1 <= goal.every <= goal.steps:

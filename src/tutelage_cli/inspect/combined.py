@@ -12,8 +12,8 @@ from tutelage_cli.inspect.example_tables import (
     OUT_OF_FOLD,
     By,
     ExampleTable,
-    doubts,
-    known_doubts,
+    issue_scores,
+    known_issue_scores,
 )
 from tutelage_cli.inspect.threshold import by_majority, p_values
 
@@ -40,7 +40,7 @@ class Labels:
     """mean over the students that were trained on it, as everywhere below"""
     losses: Float[np.ndarray, "N"]
     mean_rank: Float[np.ndarray, "N"]
-    """mean place among a student's examples by doubt: 0 the most distrusted, 1 the least; NaN
+    """mean place among a student's examples by score: 0 the largest, 1 the least; NaN
     where that is missing"""
     students: Integer[np.ndarray, "N"]
     """how many were trained on it"""
@@ -69,7 +69,7 @@ def combined(students: Sequence[ExampleTable], by: By, *, max_fpr: float, top: i
     """Put together what students say."""
     index = _index(students)
     flags = [_flags(one, by, max_fpr, top) for one in students]
-    known = [~np.isnan(doubts(one, by)) for one in students]
+    known = [~np.isnan(issue_scores(one, by)) for one in students]
     mean_rank = index.mean([_ranks(one, by) for one in students])
     wrong = None
     if by == OUT_OF_FOLD:  # a draw supposes the same in all students
@@ -170,27 +170,27 @@ def _index(students: Sequence[ExampleTable]) -> _Index:
 
 
 def _ranks(one: ExampleTable, by: By) -> Float[np.ndarray, "N"]:
-    # of equal doubts the one with the larger loss comes first
-    order = np.lexsort((-one.losses, -doubts(one, by)))
+    # of equal scores the one with the larger loss comes first
+    order = np.lexsort((-one.losses, -issue_scores(one, by)))
     places = np.empty(len(one))
     places[order] = np.arange(len(one)) / max(len(one) - 1, 1)
-    return np.where(np.isnan(doubts(one, by)), np.nan, places)
+    return np.where(np.isnan(issue_scores(one, by)), np.nan, places)
 
 
 def _flags(one: ExampleTable, by: By, max_fpr: float, top: int) -> Bool[np.ndarray, "N"]:
     if by == OUT_OF_FOLD:
-        return doubts(one, by) > LIKELY
+        return issue_scores(one, by) > LIKELY
     if one.held_out is None:
         return _ranks(one, by) * max(len(one) - 1, 1) < top - 0.5
-    scores = doubts(one, by)
-    ranked = p_values(scores, known_doubts(one.held_out, by)) <= max_fpr + 1e-12
+    scores = issue_scores(one, by)
+    ranked = p_values(scores, known_issue_scores(one.held_out, by)) <= max_fpr + 1e-12
     return ranked & ~np.isnan(scores)
 
 
 def _majority(
     flags: Sequence[np.ndarray], known: Sequence[np.ndarray], places: Sequence[np.ndarray]
 ) -> Bool[np.ndarray, "N"]:
-    # of the students that know how doubtful a label is: what is missing speaks for nothing
+    # of the students that have a score for a label: what is missing says nothing
     count = max(int(at.max()) for at in places) + 1
     known_flags = [one[present] for one, present in zip(flags, known, strict=True)]
     at = [one[present] for one, present in zip(places, known, strict=True)]

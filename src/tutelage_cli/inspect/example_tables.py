@@ -102,7 +102,7 @@ def agrees(one: ExampleTable) -> bool:
     Teachers learn to help a student on held-out examples. Some come to weigh down what looks
     wrong, some the opposite, or neither; only with the first are low weights a sign.
     """
-    weights, losses = doubts(one, "weight"), doubts(one, "loss")
+    weights, losses = issue_scores(one, "weight"), issue_scores(one, "loss")
     both = ~(np.isnan(weights) | np.isnan(losses))
     weights, losses = weights[both], losses[both]
     if min(len(np.unique(weights)), len(np.unique(losses))) < 2:
@@ -116,8 +116,8 @@ def _known(students: Sequence[ExampleTable], name: str) -> bool:
     return all(np.isfinite(getattr(of, name)).any() for of in sets)
 
 
-def doubts(of: ExampleTable | HeldOutTable, by: By) -> Float[np.ndarray, "N"]:
-    """How doubtful each label is; larger is worse."""
+def issue_scores(of: ExampleTable | HeldOutTable, by: By) -> Float[np.ndarray, "N"]:
+    """How likely each label is to be wrong, by weight, loss or folds; larger is likelier."""
     if by == OUT_OF_FOLD:
         assert isinstance(of, ExampleTable)
         assert of.wrong is not None
@@ -126,7 +126,7 @@ def doubts(of: ExampleTable | HeldOutTable, by: By) -> Float[np.ndarray, "N"]:
     return np.where(np.isnan(values), np.inf, values) if of.computed else values
 
 
-def known_doubts(of: HeldOutTable, by: By) -> Float[np.ndarray, "M"]:
-    """How doubtful those held-out examples are of which that is known."""
-    values = doubts(of, by)
+def known_issue_scores(of: HeldOutTable, by: By) -> Float[np.ndarray, "M"]:
+    """The scores of those held-out examples of which they are known."""
+    values = issue_scores(of, by)
     return values[~np.isnan(values)]

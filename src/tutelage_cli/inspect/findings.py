@@ -14,8 +14,8 @@ from tutelage_cli.inspect.example_tables import (
     By,
     ExampleTable,
     agrees,
-    doubts,
-    known_doubts,
+    issue_scores,
+    known_issue_scores,
     scores,
 )
 from tutelage_cli.inspect.out_of_fold import by_folds
@@ -52,7 +52,7 @@ class Inspection:
     quality: Quality | None
     """of the accused; None where it is not known which labels are wrong, or none is accused"""
     auroc: float
-    """chance that a wrong label is doubted more than a right one; NaN where not known"""
+    """chance that a wrong label has a larger score than a right one; NaN where not known"""
     notes: tuple[str, ...]
     """what a reader must know, a sentence or two each"""
 
@@ -87,9 +87,9 @@ def inspect_run(args: Inspect) -> Inspection:
         run=run,
         arm=arm,
         students=tuple(one.student for one in students),
-        clean=tuple(len(known_doubts(one, by)) for one in held_out_tables),
+        clean=tuple(len(known_issue_scores(one, by)) for one in held_out_tables),
         limits=tuple(
-            sign * limit(known_doubts(one, by), args.max_fpr) for one in held_out_tables
+            sign * limit(known_issue_scores(one, by), args.max_fpr) for one in held_out_tables
         ),
         max_fpr=args.max_fpr,
         labels=labels,
@@ -171,7 +171,7 @@ def _of_missing(students: Sequence[ExampleTable], by: By) -> list[str]:
         ("labels", students),
         ("held-out examples", [one.held_out for one in students if one.held_out is not None]),
     ):
-        lacking = sum(int(np.isnan(doubts(one, by)).sum()) for one in parts)
+        lacking = sum(int(np.isnan(issue_scores(one, by)).sum()) for one in parts)
         if lacking:
             notes.append(f"Of {lacking:,} {what} the {by} is missing: they count for nothing.")
     return notes
@@ -242,7 +242,7 @@ def _uncalibrated(args: Inspect, students: Sequence[ExampleTable], by: By) -> li
             "trained."
         ]
     held_out_tables = [one.held_out for one in students if one.held_out is not None]
-    fewest = min(len(known_doubts(one, by)) for one in held_out_tables)
+    fewest = min(len(known_issue_scores(one, by)) for one in held_out_tables)
     if args.max_fpr < smallest_fpr(fewest):
         return [
             f"No list of labels likely wrong: {fewest} held-out examples tell no share below "

@@ -40,13 +40,13 @@ def quality(flagged: Bool[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> Qua
     )
 
 
-def auroc(doubts: Float[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> float:
-    """The chance that a wrong label is doubted more than a right one; ties count half."""
+def auroc(issue_scores: Float[np.ndarray, "N"], wrong: Bool[np.ndarray, "N"]) -> float:
+    """The chance that a wrong label has a larger score than a right one; ties count half."""
     if wrong.all() or not wrong.any():
         return float("nan")
     from sklearn.metrics import roc_auc_score  # takes seconds, and only known truth needs it
 
-    places = np.unique(doubts, return_inverse=True)[1]  # an infinite doubt is the largest
+    places = np.unique(issue_scores, return_inverse=True)[1]  # an infinite score is the largest
     return float(roc_auc_score(wrong, places))
 
 

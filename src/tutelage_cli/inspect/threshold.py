@@ -1,16 +1,16 @@
 """The threshold beyond which a label is flagged: a conformal test against held-out examples.
 
-A student's doubt of a training label is ranked among its doubts of M held-out examples, which
-it was not trained on and whose labels are taken to be right:
+The issue score of a training label is ranked among those of M held-out examples, which the
+student was not trained on and whose labels are taken to be right:
 
-    p = (1 + number of held-out examples that are doubted as much or more) / (M + 1)
+    p = (1 + number of held-out examples with this score or a larger one) / (M + 1)
 
 A label is flagged where ``p <= max_fpr``. Were a training example with a right label, too,
 one drawn like those and not trained on, it would be flagged with at most that probability,
-whatever student, teacher and doubt are (a conformal p-value). But the student was trained on
-it: its loss is lower than it would be held out, and what is doubted less is flagged less. The
-comparison errs on the safe side. The price is missed: wrong labels that the student has learnt
-by heart look right, too. Where held-out labels are wrong themselves, the threshold is stricter.
+whatever student, teacher and score are (a conformal p-value). But the student was trained on
+it: its loss is lower than it would be held out, and a lower score is flagged less. The
+comparison errs on the safe side. The price is missed wrong labels: those that the student has
+memorised have low scores. Where held-out labels are wrong themselves, the threshold is stricter.
 
 Over seeds, a label is flagged where more than half of the students that were trained on it
 flag it. In the worst case, where these err together in the unluckiest way, that doubles the
@@ -27,10 +27,10 @@ from jaxtyping import Bool, Float, Integer
 
 
 def p_values(
-    doubts: Float[np.ndarray, "N"], clean: Float[np.ndarray, "M"]
+    issue_scores: Float[np.ndarray, "N"], clean: Float[np.ndarray, "M"]
 ) -> Float[np.ndarray, "N"]:
-    """Rank doubts among those of clean examples."""
-    below = np.searchsorted(np.sort(clean), doubts, side="left")
+    """Rank issue scores among those of clean examples."""
+    below = np.searchsorted(np.sort(clean), issue_scores, side="left")
     return (1 + len(clean) - below) / (1 + len(clean))
 
 
@@ -40,7 +40,7 @@ def smallest_fpr(clean: int) -> float:
 
 
 def limit(clean: Float[np.ndarray, "M"], max_fpr: float) -> float:
-    """The doubt beyond which a label is flagged."""
+    """The score beyond which a label is flagged."""
     allowed = int(np.floor(max_fpr * (len(clean) + 1) + 1e-9)) - 1
     return float(np.sort(clean)[len(clean) - 1 - allowed])
 

@@ -12,13 +12,13 @@ from tutelage_cli.inspect.quality import auroc, known_wrong, quality
 @pytest.mark.parametrize("seed", range(4))
 def test_shares_are_those_of_scikit_learn(seed) -> None:
     random = np.random.default_rng(seed)
-    wrong, doubts = random.random(90) < 0.3, random.integers(0, 12, 90).astype(float)
-    flagged = doubts + 4 * wrong > 9
+    wrong, issue_scores = random.random(90) < 0.3, random.integers(0, 12, 90).astype(float)
+    flagged = issue_scores + 4 * wrong > 9
     found = quality(flagged, wrong)
     precision, recall, f1, _ = precision_recall_fscore_support(wrong, flagged, average="binary")
     assert (found.precision, found.recall, found.f1) == pytest.approx((precision, recall, f1))
     assert found.false_positive_rate == pytest.approx((flagged & ~wrong).sum() / (~wrong).sum())
-    assert auroc(doubts, wrong) == pytest.approx(roc_auc_score(wrong, doubts))
+    assert auroc(issue_scores, wrong) == pytest.approx(roc_auc_score(wrong, issue_scores))
 
 
 def test_a_share_of_nothing_is_not_a_number() -> None:

@@ -9,19 +9,22 @@ from tutelage_cli.inspect.threshold import by_majority, limit, p_values, smalles
 @pytest.mark.parametrize("seed", range(5))
 def test_p_values_count_clean_examples_that_are_doubted_as_much(seed) -> None:
     random = np.random.default_rng(seed)
-    doubts, clean = random.integers(0, 9, 40).astype(float), random.integers(0, 9, 23) * 1.0
-    wanted = [(1 + sum(c >= d for c in clean)) / 24 for d in doubts]
-    np.testing.assert_allclose(p_values(doubts, clean), wanted)
+    scores, clean = (
+        random.integers(0, 9, 40).astype(float),
+        random.integers(0, 9, 23) * 1.0,
+    )
+    wanted = [(1 + sum(c >= d for c in clean)) / 24 for d in scores]
+    np.testing.assert_allclose(p_values(scores, clean), wanted)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 1 / 24, 0.5])
 @pytest.mark.parametrize("values", [9, 10**6])
 def test_the_limit_says_the_same_as_the_p_values(share, values) -> None:
     random = np.random.default_rng(values)
-    doubts = random.integers(0, values, 400).astype(float)
+    scores = random.integers(0, values, 400).astype(float)
     clean = random.integers(0, values, 23).astype(float)
-    flagged = p_values(doubts, clean) <= share + 1e-12
-    assert np.array_equal(flagged, doubts > limit(clean, share))
+    flagged = p_values(scores, clean) <= share + 1e-12
+    assert np.array_equal(flagged, scores > limit(clean, share))
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05])
@@ -37,9 +40,9 @@ def test_right_labels_like_the_clean_ones_are_accused_at_the_promised_rate(share
 
 def test_fewer_clean_examples_than_the_share_needs_accuse_nothing() -> None:
     assert smallest_fpr(99) == 0.01
-    doubts = np.full(3, np.inf)
-    assert (p_values(doubts, np.zeros(99)) <= 0.01).all()
-    assert not (p_values(doubts, np.zeros(98)) <= 0.01).any()
+    scores = np.full(3, np.inf)
+    assert (p_values(scores, np.zeros(99)) <= 0.01).all()
+    assert not (p_values(scores, np.zeros(98)) <= 0.01).any()
 
 
 def test_a_majority_is_more_than_half_of_those_who_know_the_label() -> None:
