@@ -10,7 +10,8 @@ one drawn like those and not trained on, it would be flagged with at most that p
 whatever student, teacher and score are (a conformal p-value). But the student was trained on
 it: its loss is lower than it would be held out, and a lower score is flagged less. The
 comparison errs on the safe side. The price is missed wrong labels: those that the student has
-memorised have low scores. Where held-out labels are wrong themselves, the threshold is stricter.
+memorised have low scores. Where held-out labels are wrong themselves, the threshold is
+stricter.
 
 Over seeds, a label is flagged where more than half of the students that were trained on it
 flag it. In the worst case, where these err together in the unluckiest way, that doubles the
