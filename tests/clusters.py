@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,10 @@ class Nodes:
 def two_nodes() -> Iterator[Nodes]:
     """A cluster of two nodes, which this process is connected to."""
     ray = require_ray()
-    from ray.cluster_utils import Cluster
-
+    cluster_utils = import_module("ray.cluster_utils")
     with pytest.MonkeyPatch.context() as patch:
         for_nodes(patch)
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
         try:
             nodes = Nodes(cluster)
             patch.setenv("RAY_ADDRESS", nodes.address)
