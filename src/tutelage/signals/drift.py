@@ -224,9 +224,9 @@ def require_undone(estimate: Estimate, undone: UndoneWindow, end: StudentState) 
     if error <= WORST_ERROR:
         return estimate
     steps, precision = len(undone.steps), precision_of(undone.end)
-    most = 0
-    if precision < WORST_ERROR:
-        most = max(int(steps * math.log(WORST_ERROR / precision, error / precision)), 1)
+    most, aim = 0, WORST_ERROR / 2  # processors round differently, by as much as that
+    if precision < aim:
+        most = max(int(steps * math.log(aim / precision, error / precision)), 1)
     fewer = f"Look back over about {most} steps, lower" if most else "Lower"
     far = undone.off() > FAR * undone.amplified()
     cause = f"{CHANGED} If nothing was changed, rounding" if far else "rounding"

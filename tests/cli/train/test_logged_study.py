@@ -101,7 +101,7 @@ def test_a_stopped_run_says_how_to_go_on_with_its_curves(tmp_path, board, monkey
 
 def test_without_a_flag_nothing_is_logged(tmp_path, board, monkeypatch):
     seen = []
-    monkeypatch.setattr(study, "run_study", lambda *given: seen.append(given[-2]))
+    monkeypatch.setattr(study, "run_study", lambda *given: seen.append(given[4]))
     pets = pictures(tmp_path / "pets")
     for flags, every in (([], 0), (["--log", "tensorboard"], 50)):
         out = tmp_path / f"run{every}"
