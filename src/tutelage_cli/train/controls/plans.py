@@ -16,8 +16,10 @@ from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.fold_plans import FOLD_PLANS, regularised
 from tutelage_cli.train.controls.folds import (
     PLAIN,
+    chosen_settings,
     conditioned,
     read_out_of_fold,
+    seconds_of_trials,
     transitions_of,
 )
 from tutelage_cli.train.controls.plan_parts import (
@@ -166,10 +168,16 @@ def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
         plan.start.seconds = own_seconds + selected.seconds
         return plan
     posterior, weights = _posteriors(inputs, selected)
+    decay = chosen_settings(inputs.job, stronger=True).decay
+    stronger = seconds_of_trials(inputs.job, stronger=True)
+    settings = inputs.job.settings
+    settings = replace(settings, weight_decay=decay * settings.weight_decay)
+    inputs = replace(inputs, job=replace(inputs.job, settings=settings))
     right = F.one_hot(inputs.material.held_out.labels, posterior.shape[1]).to(posterior)
     batches, index = with_checked(inputs)
     batches = Targeted(batches, torch.cat([posterior, right]))
-    return budgeted(inputs, batches, index, selected.seconds, weights=weights)
+    seconds = selected.seconds + stronger - seconds_of_trials(inputs.job)
+    return budgeted(inputs, batches, index, seconds, weights=weights)
 
 
 def _as_untaught(inputs: ControlInputs) -> TrainingPlan:

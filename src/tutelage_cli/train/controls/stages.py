@@ -44,7 +44,8 @@ def training_stages(
         any_of = jobs["untaught"]
         stages[0] += rate_jobs(any_of)
         if {*ON_TRIALS, *ON_FOLDS, *CROSS_FITTED} & set(jobs):
-            stages[1] += trial_jobs(any_of, stronger=bool({*ON_TRIALS} & set(jobs)))
+            stronger = bool({*ON_TRIALS, *CROSS_FITTED} & set(jobs))
+            stages[1] += trial_jobs(any_of, stronger=stronger)
         if {*ON_FOLDS, *CROSS_FITTED} & set(jobs):
             stages[2] += fold_jobs(any_of, PLAIN)
         if {*CROSS_FITTED} & set(jobs):
