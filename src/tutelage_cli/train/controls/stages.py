@@ -24,6 +24,8 @@ ON_UNTAUGHT = ("fine-tuned", "early-stopped")
 """controls that go on from the untaught student"""
 ON_TRIALS = ("regularised",)
 """controls that train as the best of the trials of a fold"""
+BY_STRONGER = (*ON_TRIALS, "cross-fitted")
+"""controls whose last student may have more weight decay than students of folds"""
 ON_FOLDS = ("pruned", "forward-corrected")
 """controls that go on from what untaught students of folds predict"""
 CROSS_FITTED = ("cross-fitted", OUT_OF_FOLD)
@@ -44,7 +46,7 @@ def training_stages(
         any_of = jobs["untaught"]
         stages[0] += rate_jobs(any_of)
         if {*ON_TRIALS, *ON_FOLDS, *CROSS_FITTED} & set(jobs):
-            stronger = bool({*ON_TRIALS, *CROSS_FITTED} & set(jobs))
+            stronger = bool({*BY_STRONGER} & set(jobs))
             stages[1] += trial_jobs(any_of, stronger=stronger)
         if {*ON_FOLDS, *CROSS_FITTED} & set(jobs):
             stages[2] += fold_jobs(any_of, PLAIN)
