@@ -74,7 +74,8 @@ def fit(
     with a length that gives (input, class id). The student is trained where it is, on its own
     device, in the numbers of its parameters.
 
-    **Without a teacher by cross-fitting**, the arm ``cross-fitted`` of ``tutelage train``.
+    **Without a teacher by cross-fitting**, as the arm ``cross-fitted`` of ``tutelage train``,
+    but with the optimiser's own weight decay for the student that is returned.
     Copies of the student are trained on all folds but one, allow for the class transitions that
     the checked examples show, and predict the fold that they did not see. The student is then
     trained on the checked examples and, in place of the given labels, on the posterior of each
