@@ -127,10 +127,11 @@ class CrossFitting:
         places = torch.arange(len(checked))
         own = [one.checked[checked_folds, places] for one in (plain, later)]
         likelihoods = [calibrated(one, checked) for one in own]
-        refined = refined_transitions(later.train, rough, given)
-        posterior = label_posterior(later.train, refined, given)
+        fallback = worse(likelihoods[1], likelihoods[0])
+        p = (plain if fallback else later).train
+        posterior = label_posterior(p, refined_transitions(p, rough, given), given)
         targets, note = posterior, ""
-        if worse(likelihoods[1], likelihoods[0]):
+        if fallback:
             targets, note = F.one_hot(given, self.parts.classes).to(posterior), WORSE
         right = F.one_hot(checked, self.parts.classes).to(posterior)
         return CrossFittedLabels(

@@ -34,8 +34,8 @@ class TaughtClassifier(ClassifierMixin, BaseEstimator):
     scikit-learn or cleanlab calls ``fit``, checked examples are passed on as parameters of it:
     ``GridSearchCV(...).fit(X, y, X_checked=..., y_checked=...)``,
     ``CleanLearning(...).fit(X, y, clf_kwargs={"X_checked": ..., "y_checked": ...})``.
-    scikit-learn splits parameters that have as many rows as X, so checked examples of exactly
-    that number are to be cut by one.
+    scikit-learn splits parameters that have as many rows as X: if there are exactly as many
+    checked examples, leave one out.
 
     Args:
         module: From the numbers of features and classes to an ``nn.Module`` from [B, D] to
