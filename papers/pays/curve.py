@@ -19,6 +19,7 @@ SHOWN = (
     UNTAUGHT,
     OURS,
     *LEARNED,
+    "regularised",
     "pruned",
     "forward-corrected",
     "checked-only",
