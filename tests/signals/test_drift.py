@@ -108,8 +108,9 @@ def test_a_window_that_is_taken_gives_what_double_precision_gives(run) -> None:
     assert (found[0] - found[1]).norm() < 1e-3 * found[1].norm()
 
 
-def test_the_steps_that_the_error_names_are_taken() -> None:
-    run = REFUSED["warmed up"]._replace(warm=1.0, rate=0.5)
+@pytest.mark.parametrize("steps", [11, 14, 17, 20])
+def test_the_steps_that_the_error_names_are_taken(steps) -> None:
+    run = REFUSED["warmed up"]._replace(warm=1.0, rate=0.5, steps=steps)
     with pytest.raises(InexactWindowError) as caught:
         take(tutor_for(run, Reversible(run.steps)), run)
     most = int(str(caught.value).split("Look back over about ")[1].split()[0])

@@ -224,7 +224,7 @@ def require_undone(estimate: Estimate, undone: UndoneWindow, end: StudentState) 
     if error <= WORST_ERROR:
         return estimate
     steps, precision = len(undone.steps), precision_of(undone.end)
-    most, aim = 0, WORST_ERROR / 2  # processors round differently, by as much as that
+    most, aim = 0, WORST_ERROR / 4  # rounding differs by so much from one length to another
     if precision < aim:
         most = max(int(steps * math.log(aim / precision, error / precision)), 1)
     fewer = f"Look back over about {most} steps, lower" if most else "Lower"
