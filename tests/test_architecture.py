@@ -27,7 +27,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"__main__", "sklearn"},
     ),
     "tutelage_cli": (
-        {"config", "data", "interrupts", "intervals", "report", "runner", "terminal"},
+        {"config", "data", "intervals", "report", "runner", "terminal"},
         {"claims", "train"},
         {"commentary", "inspect"},
         {"compare"},

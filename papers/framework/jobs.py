@@ -23,9 +23,8 @@ from tutelage.errors import UsageError
 from tutelage.storage.atomic_files import write_atomically
 from tutelage.storage.checkpoint import name_damaged_file
 from tutelage.storage.json_files import as_json, environment, write_json
-from tutelage_cli.interrupts import delayed
 from tutelage_cli.runner.ray_tasks import Died, last_line, ray_tasks
-from tutelage_cli.runner.workers import keep_loaded
+from tutelage_cli.runner.workers import started_workers
 
 
 class Failure(NamedTuple):
@@ -52,7 +51,7 @@ def run_job(run: Run, job: Job, settings: Any, device: str) -> dict[str, Any] | 
         outcome = run(job.arm, job.seed, settings, torch.device(device))
         record = _record(job, outcome, device, clock() - began)
         content = as_json(record)
-    except Exception as error:  # noqa: BLE001 - whatever it was, it is told with arm and seed
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is reported with arm and seed
         return _failed(job, error)
     job.folder.mkdir(parents=True, exist_ok=True)
     write_atomically(job.file, content)
@@ -189,13 +188,6 @@ def _kept(
 
 def _in_processes(calls: Sequence[tuple[Any, ...]], workers: int) -> list[Any]:
     # one job at a time to each worker: they are long, and what is finished shall be seen
-    options: dict[str, Any] = {"n_jobs": workers, "batch_size": 1, "pre_dispatch": "all"}
-    parallel = joblib.Parallel(**options, backend="loky", initializer=keep_loaded)
-    with delayed():  # workers inherit the mask: Ctrl-C is for the process that started them
-        parallel.__enter__()
-        if workers > 1:
-            parallel(joblib.delayed(int)() for _ in range(workers))
-    try:
+    options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "all", "backend": "loky"}
+    with started_workers(workers, **options) as parallel:
         return list(parallel(joblib.delayed(run_job)(*call) for call in calls))
-    finally:
-        parallel.__exit__(None, None, None)

@@ -44,7 +44,6 @@ EVAL_SIZE = 500
 """examples in a batch without gradients"""
 _FOLD = 7
 """first part of the seeds of folds and their students"""
-CPU = torch.device("cpu")
 OTHERS = (
     "optimizer gives an optimiser of other parameters than those that it is called with, and "
     "cross-fitting trains copies of the student; allowed: a function of its argument, which "
@@ -92,7 +91,7 @@ class CrossFitting:
 
     def labels(self) -> CrossFittedLabels:
         """The targets, from their file or made."""
-        kept = self.checkpoint.part(RESULT, CPU, lambda: self._made()._asdict())
+        kept = self.checkpoint.part(RESULT, lambda: self._made()._asdict())
         names = [f"{stage}-{k}" for stage in ("fold", "corrected") for k in range(self._folds)]
         self.checkpoint.remove("trials", *names)
         return CrossFittedLabels(**kept)
@@ -130,15 +129,14 @@ class CrossFitting:
         fallback = worse(likelihoods[1], likelihoods[0])
         p = (plain if fallback else later).train
         posterior = label_posterior(p, refined_transitions(p, rough, given), given)
-        targets, note = posterior, ""
-        if fallback:
-            targets, note = F.one_hot(given, self.parts.classes).to(posterior), WORSE
-        right = F.one_hot(checked, self.parts.classes).to(posterior)
+        as_given, right = (
+            F.one_hot(labels, self.parts.classes).to(posterior) for labels in (given, checked)
+        )
         return CrossFittedLabels(
-            torch.cat([targets, right]),
+            torch.cat([as_given if fallback else posterior, right]),
             posterior.gather(1, given[:, None])[:, 0],
-            float((own[bool(not note)].argmax(1) == checked).double().mean()),
-            note,
+            float((own[not fallback].argmax(1) == checked).double().mean()),
+            WORSE if fallback else "",
         )
 
     def _checked_labels(self) -> Tensor:
@@ -152,7 +150,7 @@ class CrossFitting:
         def tried() -> dict[str, Any]:
             return {"likelihoods": [self._likelihood(folds, own_fold, given, t) for t in TRIED]}
 
-        found = self.checkpoint.part("trials", CPU, tried)["likelihoods"]
+        found = self.checkpoint.part("trials", tried)["likelihoods"]
         best = max(range(len(TRIED)), key=found.__getitem__)
         if found[best] == -math.inf:
             raise UsageError(
@@ -177,7 +175,7 @@ class CrossFitting:
         found = list[dict[str, Any]]()
         for fold in range(self._folds):
             name = f"{stage}-{fold}"
-            found.append(self.checkpoint.part(name, CPU, lambda fold=fold: make(fold)))
+            found.append(self.checkpoint.part(name, lambda fold=fold: make(fold)))
             train[folds == fold] = found[-1]["train"]
         checked = torch.stack([one["checked"] for one in found])
         return _Predictions(train, checked, [one.get("student", {}) for one in found])

@@ -62,17 +62,15 @@ class Checkpoint:
         state.weights = state.weights.cpu()
         return state
 
-    def part(
-        self, name: str, device: torch.device, make: Callable[[], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """A part of the run that is done once: read from its file where there is one."""
+    def part(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """A part of the run that is done once, on the CPU: from its file where there is one."""
         if self.folder is None:
             return make()
         file = f"{name}.pt"
         if not (self.folder / file).exists():
             content = with_checksum("state", make())
             save_checkpoint(self.folder / file, content | {"run": dict(self.run)})
-        return self._read(file, device)
+        return self._read(file, torch.device("cpu"))
 
     def remove(self, *names: str) -> None:
         """Delete parts that the run no longer needs."""

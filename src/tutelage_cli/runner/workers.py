@@ -2,8 +2,28 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from tutelage.errors import UsageError
+from tutelage_cli.runner.interrupts import delayed
+
+
+@contextmanager
+def started_workers(n_jobs: int, **options: Any) -> Iterator[Any]:
+    """A ``joblib.Parallel`` whose workers run; signals that end a command pass them by."""
+    import joblib
+
+    parallel = joblib.Parallel(n_jobs=n_jobs, initializer=keep_loaded, **options)
+    with delayed():  # workers inherit the mask: an interrupt is for the command's own process
+        parallel.__enter__()
+        if n_jobs > 1:
+            parallel(joblib.delayed(int)() for _ in range(n_jobs))
+    try:
+        yield parallel
+    finally:
+        parallel.__exit__(None, None, None)
 
 
 def keep_loaded() -> None:

@@ -13,11 +13,11 @@ from tutelage.commentaries.commentary import rewrite_card
 from tutelage.errors import UsageError, first_few
 from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
-from tutelage_cli.interrupts import delayed, handling
+from tutelage_cli.runner.interrupts import handling
 from tutelage_cli.runner.ray_tasks import RESTARTS, Died, RayTasks, ray_tasks
 from tutelage_cli.runner.run_folder import sweep
 from tutelage_cli.runner.trackers import LogName, prepare_log
-from tutelage_cli.runner.workers import keep_loaded
+from tutelage_cli.runner.workers import started_workers
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.controls.stages import training_stages
 from tutelage_cli.train.display import Display
@@ -80,18 +80,11 @@ def run_study(
 
 def _train_all(stages: list[list[Job]], source: Source, n_jobs: int) -> bool:
     arrays = as_arrays(source)
-    parallel = joblib.Parallel(n_jobs=n_jobs, initializer=keep_loaded)
-    with delayed():  # workers inherit the mask: an interrupt is for the run's own process
-        parallel.__enter__()
-        if n_jobs > 1:
-            parallel(joblib.delayed(int)() for _ in range(n_jobs))
-    try:
+    with started_workers(n_jobs) as parallel:
         return all(
             all(parallel(joblib.delayed(train_one)(job, arrays) for job in stage))
             for stage in stages
         )
-    finally:
-        parallel.__exit__(None, None, None)
 
 
 def _train_on_cluster(

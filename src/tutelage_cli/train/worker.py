@@ -13,7 +13,7 @@ from torch import Tensor
 from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.text.text_set import TextParts, TextSet
-from tutelage_cli.interrupts import ENDING
+from tutelage_cli.runner.interrupts import ENDING
 from tutelage_cli.runner.ray_tasks import require_run
 from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.student_training import Job, train_student
