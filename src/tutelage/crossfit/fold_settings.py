@@ -1,6 +1,14 @@
 """How students of folds train: what is tried, and how long they go on."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from torch import Tensor
+
+from tutelage.crossfit.likelihoods import worse
+
+FEWEST = 480
+"""steps of a run, of which students of folds take shares where the run has fewer"""
 
 
 class FoldSettings(NamedTuple):
@@ -11,13 +19,43 @@ class FoldSettings(NamedTuple):
     decay: float
     """times the run's weight decay"""
 
+    def steps(self, total: int) -> int:
+        """The student's steps, of a run that has a total of steps."""
+        return max(1, min(total, round(self.share * max(FEWEST, total))))
 
-TRIED = (FoldSettings(1 / 6, 1), FoldSettings(1 / 3, 1), FoldSettings(1 / 3, 30))
+
+TRIED = tuple(
+    FoldSettings(*of) for of in ((1 / 6, 1.0), (1 / 3, 1.0), (1 / 3, 30.0), (1 / 3, 60.0))
+)
 """of which the one is chosen whose student predicts given labels of the first fold best"""
-STRONGER = FoldSettings(1 / 3, 100)
-"""tried besides by the command line, for ``regularised`` and for the weight decay of the last
-student of ``cross-fitted``; students of folds learn little under the corrected loss with it"""
-LONGEST_ROUND = 1 / 3
-"""of the run's steps, at most: students that go on under the corrected loss need no more"""
+STRONGER = FoldSettings(1 / 3, 100.0)
+"""tried besides for ``regularised``; under soft targets students collapse with it"""
+LATER_SHARE = 1 / 6
+"""of the run's steps: how long students of folds go on under the corrected loss, and how long
+fresh ones train on posteriors"""
 SHRINKAGE = 0.3
 """of transitions towards the identity, for students of folds, which go on from trained ones"""
+
+
+def corrected_settings(chosen: FoldSettings) -> FoldSettings:
+    """How students of folds go on under the corrected loss, where more decay teaches less."""
+    return FoldSettings(LATER_SHARE, max(1.0, chosen.decay / 2))
+
+
+def distilled_settings(chosen: FoldSettings) -> FoldSettings:
+    """How fresh students of folds train on posteriors."""
+    return FoldSettings(LATER_SHARE, chosen.decay)
+
+
+def best_settings(likelihoods: Mapping[FoldSettings, Tensor]) -> FoldSettings:
+    """The settings of the highest mean log-likelihood of the same examples.
+
+    Another weight decay than the run's own has to be better by two standard errors.
+    """
+
+    def mean(one: FoldSettings) -> float:
+        return float(likelihoods[one].mean())
+
+    best = max(likelihoods, key=mean)
+    own = max((one for one in likelihoods if one.decay == 1), key=mean, default=best)
+    return best if worse(likelihoods[own], likelihoods[best]) else own

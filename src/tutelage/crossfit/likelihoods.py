@@ -1,5 +1,7 @@
 """Log-likelihoods by which predictions are compared."""
 
+from collections.abc import Sequence
+
 from jaxtyping import Float
 from torch import Tensor
 
@@ -31,3 +33,12 @@ def worse(one: Float[Tensor, "H"], other: Float[Tensor, "H"]) -> bool:
         return False
     gains = one - other
     return float(gains.mean()) < -2 * float(gains.std()) / len(gains) ** 0.5
+
+
+def last_not_worse(likelihoods: Sequence[Float[Tensor, "H"]]) -> int:
+    """The place of the last that is not worse than the one chosen before it."""
+    chosen = 0
+    for place, each in enumerate(likelihoods):
+        if not worse(each, likelihoods[chosen]):
+            chosen = place
+    return chosen

@@ -1,7 +1,6 @@
 """Cross-fitting for ``fit``: what to train on in place of the given labels."""
 
 import copy
-import math
 import pickle
 import sys
 import time
@@ -23,8 +22,15 @@ from tutelage.crossfit import (
     refined_transitions,
     stratified_folds,
 )
-from tutelage.crossfit.fold_settings import LONGEST_ROUND, SHRINKAGE, TRIED, FoldSettings
-from tutelage.crossfit.likelihoods import calibrated, worse
+from tutelage.crossfit.fold_settings import (
+    SHRINKAGE,
+    TRIED,
+    FoldSettings,
+    best_settings,
+    corrected_settings,
+    distilled_settings,
+)
+from tutelage.crossfit.likelihoods import calibrated, last_not_worse
 from tutelage.crossfit.transitions import GoldLossCorrected
 from tutelage.data.order import BatchRequest, batch_count, in_order, shuffled
 from tutelage.errors import UsageError, first_line
@@ -53,7 +59,7 @@ OTHERS = (
 RESULT = "cross-fitted"
 """the file with the targets, in a run's folder"""
 WORSE = (
-    "the checked examples show the corrected students of folds to be worse than plain ones: "
+    "the checked examples show plain students of folds to be better than corrected ones: "
     "the given labels are trained on as they are, beside the checked ones"
 )
 
@@ -77,6 +83,7 @@ class CrossFitting:
     They train as those of the command line do: for a length, and with a weight decay, that
     predict given labels of the first fold best, then on under the loss that is corrected by the
     class transitions that the checked examples show, with the checked examples of other folds.
+    Fresh ones are then trained on the posteriors of the right classes by those.
     """
 
     student: nn.Module
@@ -92,7 +99,8 @@ class CrossFitting:
     def labels(self) -> CrossFittedLabels:
         """The targets, from their file or made."""
         kept = self.checkpoint.part(RESULT, lambda: self._made()._asdict())
-        names = [f"{stage}-{k}" for stage in ("fold", "corrected") for k in range(self._folds)]
+        stages = ("fold", "corrected", "distilled")
+        names = [f"{stage}-{k}" for stage in stages for k in range(self._folds)]
         self.checkpoint.remove("trials", *names)
         return CrossFittedLabels(**kept)
 
@@ -114,59 +122,88 @@ class CrossFitting:
             own_seed = mixed_seed(_FOLD, seed, self._folds)
             count = min(self._folds, len(checked))
             checked_folds = stratified_folds(checked, count, seed=own_seed)
-        regime = self._chosen(folds, given)
-        plain = self._stage("fold", folds, lambda k: self._plain(folds, k, regime))
-        rough = estimate_transitions(plain.checked.mean(0), checked, shrinkage=SHRINKAGE)
-
-        def corrected(fold: int) -> dict[str, Any]:
-            start = plain.students[fold]
-            return self._corrected(folds, checked_folds, fold, regime, rough, given, start)
-
-        later = self._stage("corrected", folds, corrected)
-        places = torch.arange(len(checked))
-        own = [one.checked[checked_folds, places] for one in (plain, later)]
-        likelihoods = [calibrated(one, checked) for one in own]
-        fallback = worse(likelihoods[1], likelihoods[0])
-        p = (plain if fallback else later).train
-        posterior = label_posterior(p, refined_transitions(p, rough, given), given)
-        as_given, right = (
-            F.one_hot(labels, self.parts.classes).to(posterior) for labels in (given, checked)
+        trial = self.checkpoint.part("trials", lambda: self._best_trial(folds, given))
+        regime = TRIED[trial["chosen"]]
+        plain = self._stage(
+            "fold", folds, lambda k: self._plain(folds, k, regime) if k else trial
         )
+        rough = estimate_transitions(plain.checked.mean(0), checked, shrinkage=SHRINKAGE)
+        as_given, right = (
+            F.one_hot(labels, self.parts.classes).to(plain.train) for labels in (given, checked)
+        )
+
+        def posterior_of(stage: _Predictions) -> Tensor:
+            refined = refined_transitions(stage.train, rough, given)
+            return label_posterior(stage.train, refined, given)
+
+        def joined(targets: Tensor) -> Examples:
+            return JoinedExamples.join(self.parts.train, self._checked, targets)
+
+        def others(fold: int) -> Tensor:
+            return torch.cat([folds != fold, checked_folds != fold]).nonzero()[:, 0]
+
+        with_given = joined(torch.cat([given, self.parts.classes + checked]))
+        transitions = rough.to(self.parts.device)
+
+        def correct(fold: int) -> dict[str, Any]:
+            student = self._train(
+                with_given,
+                others(fold),
+                fold,
+                corrected_settings(regime),
+                f"corrected fold {fold + 1} of {self._folds}",
+                GoldLossCorrected(ForwardCorrected(transitions)),
+                plain.students[fold],
+            )
+            return self._result(student, folds, fold)
+
+        corrected = self._stage("corrected", folds, correct)
+        by_posteriors = joined(torch.cat([posterior_of(corrected), right]))
+
+        later = distilled_settings(regime)
+
+        def distil(fold: int) -> dict[str, Any]:
+            name = f"distilled fold {fold + 1} of {self._folds}"
+            student = self._train(by_posteriors, others(fold), fold, later, name)
+            return self._result(student, folds, fold)
+
+        stages = plain, corrected, self._stage("distilled", folds, distil)
+        places = torch.arange(len(checked))
+        own = [stage.checked[checked_folds, places] for stage in stages]
+        kept = last_not_worse([calibrated(one, checked) for one in own])
+        posterior = posterior_of(stages[kept])
         return CrossFittedLabels(
-            torch.cat([as_given if fallback else posterior, right]),
+            torch.cat([posterior if kept else as_given, right]),
             posterior.gather(1, given[:, None])[:, 0],
-            float((own[not fallback].argmax(1) == checked).double().mean()),
-            WORSE if fallback else "",
+            float((own[kept].argmax(1) == checked).double().mean()),
+            regime.decay,
+            "" if kept else WORSE,
         )
 
     def _checked_labels(self) -> Tensor:
         assert self.parts.checked is not None
         return self.parts.checked.long().cpu()
 
-    def _chosen(self, folds: Tensor, given: Tensor) -> FoldSettings:
-        """The settings whose student predicts given labels of the first fold best."""
-        own_fold = (folds == 0).nonzero()[:, 0]
-
-        def tried() -> dict[str, Any]:
-            return {"likelihoods": [self._likelihood(folds, own_fold, given, t) for t in TRIED]}
-
-        found = self.checkpoint.part("trials", tried)["likelihoods"]
-        best = max(range(len(TRIED)), key=found.__getitem__)
-        if found[best] == -math.inf:
+    def _best_trial(self, folds: Tensor, given: Tensor) -> dict[str, Any]:
+        """The student of the first fold that predicts its given labels best."""
+        labels = given[folds == 0]
+        likelihoods = dict[FoldSettings, Tensor]()
+        found = dict[FoldSettings, dict[str, Any]]()
+        for regime in TRIED:
+            share = f"{regime.share:.0%} of the steps"
+            name = f"trial of {share}, weight decay times {regime.decay:g}"
+            student = self._trained_plainly(folds, 0, regime, name)
+            result = self._predictions(student, folds, 0)
+            if _finite(result["train"]) and _finite(result["checked"]):
+                likelihoods[regime] = calibrated(result["train"], labels)
+                found[regime] = result | {"student": state_of(student)}
+        if not found:
             raise UsageError(
                 "All students of the first fold diverged. Lower the learning rate by "
                 "optimizer=, and scale inputs to about -1..1."
             )
-        return TRIED[best]
-
-    def _likelihood(
-        self, folds: Tensor, own_fold: Tensor, given: Tensor, regime: FoldSettings
-    ) -> float:
-        rows = (folds != 0).nonzero()[:, 0]
-        name = f"trial of {regime.share:.0%} of the steps, weight decay times {regime.decay:g}"
-        student = self._train(self.parts.train, rows, 0, regime, name)
-        p = self._predicted(student, self.parts.train, own_fold)
-        return float(calibrated(p, given[own_fold]).mean()) if _finite(p) else -math.inf
+        chosen = best_settings(likelihoods)
+        return found[chosen] | {"chosen": TRIED.index(chosen)}
 
     def _stage(
         self, stage: str, folds: Tensor, make: Callable[[int], dict[str, Any]]
@@ -181,45 +218,32 @@ class CrossFitting:
         return _Predictions(train, checked, [one.get("student", {}) for one in found])
 
     def _plain(self, folds: Tensor, fold: int, regime: FoldSettings) -> dict[str, Any]:
-        rows = (folds != fold).nonzero()[:, 0]
         name = f"fold {fold + 1} of {self._folds}"
-        student = self._train(self.parts.train, rows, fold, regime, name)
+        student = self._trained_plainly(folds, fold, regime, name)
         return self._result(student, folds, fold) | {"student": state_of(student)}
 
-    def _corrected(
-        self,
-        folds: Tensor,
-        checked_folds: Tensor,
-        fold: int,
-        regime: FoldSettings,
-        transitions: Tensor,
-        given: Tensor,
-        start: dict[str, Any],
-    ) -> dict[str, Any]:
-        classes = self.parts.classes
-        rows = torch.cat([folds != fold, checked_folds != fold]).nonzero()[:, 0]
-        targets = torch.cat([given, classes + self._checked_labels()])
-        joined = JoinedExamples.join(self.parts.train, self._checked, targets)
-        student = self._train(
-            joined,
-            rows,
-            fold,
-            regime._replace(share=min(LONGEST_ROUND, regime.share)),
-            f"corrected fold {fold + 1} of {self._folds}",
-            GoldLossCorrected(ForwardCorrected(transitions.to(self.parts.device))),
-            start,
-        )
-        return self._result(student, folds, fold)
+    def _trained_plainly(
+        self, folds: Tensor, fold: int, regime: FoldSettings, name: str
+    ) -> nn.Module:
+        rows = (folds != fold).nonzero()[:, 0]
+        return self._train(self.parts.train, rows, fold, regime, name)
 
     def _result(self, student: nn.Module, folds: Tensor, fold: int) -> dict[str, Any]:
-        train = self._predicted(student, self.parts.train, (folds == fold).nonzero()[:, 0])
-        checked = self._predicted(student, self._checked, torch.arange(len(self._checked)))
-        if not _finite(train) or not _finite(checked):
+        found = self._predictions(student, folds, fold)
+        if not all(map(_finite, found.values())):
             raise UsageError(
                 f"The student of fold {fold + 1} diverged. Lower the learning rate by "
                 "optimizer=, and scale inputs to about -1..1."
             )
-        return {"train": train, "checked": checked}
+        return found
+
+    def _predictions(self, student: nn.Module, folds: Tensor, fold: int) -> dict[str, Tensor]:
+        own = (folds == fold).nonzero()[:, 0]
+        everyone = torch.arange(len(self._checked))
+        return {
+            "train": self._predicted(student, self.parts.train, own),
+            "checked": self._predicted(student, self._checked, everyone),
+        }
 
     def _train(
         self,
@@ -242,13 +266,11 @@ class CrossFitting:
         if not {p for group in made.param_groups for p in group["params"]} <= set(moving):
             raise UsageError(OTHERS)
         rates = [group["lr"] for group in made.param_groups]
-        for group in made.param_groups:
-            if "weight_decay" in group:
-                group["weight_decay"] *= regime.decay
+        scale_weight_decay(made, regime.decay)
         steps = self.settings.epochs * batch_count(
             len(self.parts.train), self.settings.batch_size
         )
-        steps = max(1, round(regime.share * steps))
+        steps = regime.steps(steps)
         seed = mixed_seed(_FOLD, self.settings.seed, fold)
         tutor = Tutor(student, made, self.teacher, objective=objective, seed=seed)
         requests = _requests(rows, self.settings.batch_size, seed, steps)
@@ -288,6 +310,13 @@ def evaluated(student: nn.Module, seed: int, device: torch.device) -> Iterator[N
     ):
         student.eval()
         yield
+
+
+def scale_weight_decay(optimizer: Optimizer, factor: float) -> None:
+    """Multiply the weight decay of every group that has one."""
+    for group in optimizer.param_groups:
+        if "weight_decay" in group:
+            group["weight_decay"] *= factor
 
 
 def copied(student: nn.Module) -> nn.Module:

@@ -17,7 +17,12 @@ from torch.optim import SGD, Adam, Optimizer
 
 from tutelage.data.order import batch_count, in_order, random_rows, shuffled
 from tutelage.errors import UsageError, first_line
-from tutelage.fitting.cross_fitting import EVAL_SIZE, CrossFitting, evaluated
+from tutelage.fitting.cross_fitting import (
+    EVAL_SIZE,
+    CrossFitting,
+    evaluated,
+    scale_weight_decay,
+)
 from tutelage.fitting.examples import Examples, JoinedExamples
 from tutelage.fitting.fit_parts import FitParts
 from tutelage.fitting.fit_state import Checkpoint, FitState
@@ -159,6 +164,7 @@ def fit(
         ).labels()
         joined = JoinedExamples.join(parts.train, parts.included, cross_fitted.targets)
         parts = replace(parts, train=joined)
+        scale_weight_decay(tutor.optimizer, cross_fitted.decay)
     state = checkpoint.resume(tutor)
     for epoch in range(len(state.history), settings.epochs):
         start = time.monotonic()

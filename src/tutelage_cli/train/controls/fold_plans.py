@@ -5,34 +5,41 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from tutelage.crossfit.fold_settings import LONGEST_ROUND, FoldSettings
+from tutelage.crossfit.fold_settings import (
+    FoldSettings,
+    corrected_settings,
+    distilled_settings,
+)
 from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.folds import (
-    BEFORE,
     CORRECTED,
+    DISTILLED,
     PARTS,
     PLAIN,
-    REFINED,
     TRIALS,
     TUNED,
     checked_folds_of,
     chosen_settings,
+    chosen_trial,
     fold_seed,
     folds_of,
+    posteriors_of,
     read_out_of_fold,
     refined_by,
     seconds_of_trials,
     transitions_of,
     tried_by,
 )
-from tutelage_cli.train.controls.plan_parts import corrected, rates_of
-from tutelage_cli.train.controls.rows import Repeated, batches_like
+from tutelage_cli.train.controls.plan_parts import corrected, rates_of, with_checked
+from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.plan import BatchSource, TrainingPlan
 from tutelage_cli.train.train_state import TrainState
 
@@ -51,7 +58,10 @@ def regularised(inputs: ControlInputs) -> TrainingPlan:
 
 def _untaught(inputs: ControlInputs) -> TrainingPlan:
     rows = _others(inputs, inputs.job.fold)
-    return _plain(inputs, rows, chosen_settings(inputs.job), fold_seed(inputs.job))
+    plan = _plain(inputs, rows, chosen_settings(inputs.job), fold_seed(inputs.job))
+    if inputs.job.fold:
+        return plan
+    return _continued(inputs, replace(plan, rates=()), chosen_trial(inputs.job))
 
 
 def _of_trial(inputs: ControlInputs) -> TrainingPlan:
@@ -88,25 +98,42 @@ def _tuned(inputs: ControlInputs) -> TrainingPlan:
     steps = round(TUNED_STEPS * len(inputs.streams.train) * inputs.job.settings.epochs)
     batches = Repeated(batches_like(inputs.streams.train, checked), max(1, steps))
     plan = _plan(inputs, batches, example_index(checked, None), None)
-    return _continued(inputs, replace(plan, rates=(TUNED_RATE * inputs.job.settings.lr,)))
+    plan = replace(plan, rates=(TUNED_RATE * inputs.job.settings.lr,))
+    return _continued(inputs, plan, _plain_job(inputs))
 
 
 def _corrected(inputs: ControlInputs) -> TrainingPlan:
-    rows, transitions = _others(inputs, inputs.job.fold), _transitions(inputs)
-    batches, index, objective = corrected(inputs, transitions, rows, _checked_rows(inputs))
-    regime = chosen_settings(inputs.job)
-    regime = regime._replace(share=min(LONGEST_ROUND, regime.share))
-    return _continued(inputs, _plan(inputs, batches, index, regime, objective))
+    """Go on from a fold's untaught student under the corrected loss."""
+    rows = _others(inputs, inputs.job.fold)
+    batches, index, objective = corrected(
+        inputs, _transitions(inputs), rows, _checked_rows(inputs)
+    )
+    regime = corrected_settings(chosen_settings(inputs.job))
+    plan = _plan(inputs, batches, index, regime, objective)
+    return _continued(inputs, plan, _plain_job(inputs))
+
+
+def _distilled(inputs: ControlInputs) -> TrainingPlan:
+    """Train on the posteriors of other folds, which students that did not see them gave."""
+    material = inputs.material
+    rows, checked = _others(inputs, inputs.job.fold), _checked_rows(inputs)
+    unseen = read_out_of_fold(inputs.job, CORRECTED, material)
+    transitions = refined_by(unseen, material, _transitions(inputs))
+    posteriors = posteriors_of(unseen, material, transitions)
+    right = F.one_hot(material.held_out.labels, posteriors.shape[1]).to(posteriors)
+    batches, index = with_checked(inputs, rows, checked)
+    batches = Targeted(batches, torch.cat([posteriors[rows], right[checked]]))
+    return _plan(inputs, batches, index, distilled_settings(chosen_settings(inputs.job)))
+
+
+def _plain_job(inputs: ControlInputs) -> Job:
+    return inputs.job.with_arm(PLAIN, inputs.job.fold)
 
 
 def _transitions(inputs: ControlInputs) -> Tensor:
-    """What label each class gets, as checked examples or, after a round, all examples show."""
+    """What label each class gets, as the checked examples show."""
     plain = read_out_of_fold(inputs.job, PLAIN, inputs.material)
-    rough = transitions_of(plain, inputs.material)
-    if inputs.job.arm != REFINED:
-        return rough
-    unseen = read_out_of_fold(inputs.job, CORRECTED, inputs.material)
-    return refined_by(unseen, inputs.material, rough, maximised=True)
+    return transitions_of(plain, inputs.material)
 
 
 def _plan(
@@ -125,7 +152,7 @@ def _plan(
     settings = replace(inputs.job.settings, epochs=PARTS)
     seed = fold_seed(inputs.job) if seed is None else seed
     if regime is not None:
-        steps = regime.share * len(batches) * inputs.job.settings.epochs
+        steps = regime.steps(len(batches) * inputs.job.settings.epochs)
         batches = Repeated(batches, max(1, round(steps / PARTS)))
         settings = replace(settings, weight_decay=regime.decay * settings.weight_decay)
     total = len(batches) * PARTS
@@ -134,9 +161,8 @@ def _plan(
     return TrainingPlan(tutor, batches, rates_of(settings), index)
 
 
-def _continued(inputs: ControlInputs, plan: TrainingPlan) -> TrainingPlan:
-    """Start from the fold's student of the stage before."""
-    before = inputs.job.with_arm(BEFORE[inputs.job.arm], inputs.job.fold)
+def _continued(inputs: ControlInputs, plan: TrainingPlan, before: Job) -> TrainingPlan:
+    """Start from where another student ended."""
     remedy = f"Delete {before.folder}, then go on with --resume."
     with name_damaged_file(before.checkpoint, remedy):
         checkpoint = load_checkpoint(before.checkpoint, device_of(inputs.job.settings))
@@ -150,6 +176,6 @@ FOLD_PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
     PLAIN: _untaught,
     TUNED: _tuned,
     CORRECTED: _corrected,
-    REFINED: _corrected,
+    DISTILLED: _distilled,
 }
 """of the students that are not evaluated, by name"""

@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +16,13 @@ from tutelage.crossfit import (
     refined_transitions,
     stratified_folds,
 )
-from tutelage.crossfit.fold_settings import SHRINKAGE, STRONGER, TRIED, FoldSettings
+from tutelage.crossfit.fold_settings import (
+    SHRINKAGE,
+    STRONGER,
+    TRIED,
+    FoldSettings,
+    best_settings,
+)
 from tutelage.crossfit.likelihoods import calibrated
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import logits_of
@@ -32,22 +37,22 @@ from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams
 
 PLAIN, TUNED = "folds", "tuned-folds"
-CORRECTED, REFINED = "corrected-folds", "refined-folds"
+CORRECTED, DISTILLED = "corrected-folds", "distilled-folds"
 """students of folds: untaught ones, which go on with checked examples alone, or under the
-forward corrected loss, and then under that loss with transitions that all training examples
-refine"""
-BEFORE = {TUNED: PLAIN, CORRECTED: PLAIN, REFINED: CORRECTED}
-"""whose weights the students of folds go on from"""
+forward corrected loss; and fresh ones, trained on the posteriors by the corrected ones"""
 TRIALS = "fold-trials"
-"""untaught students of the first fold, one for each of ``TRIED``, and of ``STRONGER``"""
-
+"""untaught students of the first fold, one for each of ``TRIED``, and of ``STRONGER``; the best
+of ``TRIED`` is the first of ``PLAIN``"""
 
 PARTS = 6
 """pieces of their training between which the learning rate decays and progress is saved"""
 PREDICTIONS = "out-of-fold.npz"
 LEAST_SINGULAR = 0.25
 """the least singular value of transitions that fresh students are corrected by"""
+LIKELIHOODS = "log-likelihoods.npy"
+"""of the given labels of the first fold, by a trial"""
 KEY = "log_likelihood"
+"""their mean"""
 _PART = 12
 """keeps the seeds of these folds apart from others"""
 
@@ -89,25 +94,36 @@ def write_trial_result(
     """Write how well a student predicts the given labels of the first fold."""
     own_fold = folds_of(material, job) == 0
     predictions = probabilities(tutor, streams.train)[own_fold]
-    likelihood = float(calibrated(predictions, material.train.labels[own_fold]).mean())
-    write_json(job.folder / "result.json", {KEY: likelihood, "seconds": seconds})
+    each = calibrated(predictions, material.train.labels[own_fold])
+    with atomic_path(job.folder / LIKELIHOODS) as part, part.open("wb") as file:
+        np.save(file, each.numpy(), allow_pickle=False)
+    write_json(job.folder / "result.json", {KEY: float(each.mean()), "seconds": seconds})
 
 
 def chosen_settings(job: Job, *, stronger: bool = False) -> FoldSettings:
-    """The regime whose student predicts given labels best, the first of those alike."""
-    trials = trial_jobs(job, stronger=stronger)
-    likelihoods = {tried_by(one): _trial(one)[0] for one in trials}
-    if max(likelihoods.values()) == -math.inf:
+    """The settings whose student predicts given labels best, as ``best_settings`` has it."""
+    likelihoods = {
+        tried_by(one): each
+        for one in trial_jobs(job, stronger=stronger)
+        if (each := _likelihoods(one)) is not None
+    }
+    if not likelihoods:
         raise UsageError(
             f"All untaught students of a fold of seed {job.seed} diverged. Lower --lr (now "
             f"{job.settings.lr:g})."
         )
-    return max(likelihoods, key=likelihoods.__getitem__)
+    return best_settings(likelihoods)
+
+
+def chosen_trial(job: Job) -> Job:
+    """The student of the first fold that trained with the chosen settings."""
+    return trial_jobs(job)[TRIED.index(chosen_settings(job))]
 
 
 def seconds_of_trials(job: Job, *, stronger: bool = False) -> float:
     """Seconds of all students that settings were chosen by."""
-    return sum(_trial(one)[1] for one in trial_jobs(job, stronger=stronger))
+    trials = trial_jobs(job, stronger=stronger)
+    return sum(_trial_result(one)["seconds"] or 0.0 for one in trials)
 
 
 def checked_folds_of(material: Material, job: Job) -> Tensor:
@@ -128,7 +144,7 @@ def fold_jobs(job: Job, arm: str) -> list[Job]:
 def fold_seed(job: Job) -> int:
     """The seed of a fold's student: of its first weights and the order of its batches."""
     assert job.fold is not None
-    return mixed_seed(_PART, job.seed, job.fold)
+    return mixed_seed(_PART, job.seed, 0 if job.arm == TRIALS else job.fold)
 
 
 def write_out_of_fold(
@@ -182,20 +198,18 @@ def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
     return identity
 
 
-def refined_by(
-    out_of_fold: OutOfFold, material: Material, rough: Tensor, *, maximised: bool
-) -> Float[Tensor, "C C"]:
-    """The transitions as all training examples show them.
+def posteriors_of(
+    out_of_fold: OutOfFold, material: Material, transitions: Float[Tensor, "C C"]
+) -> Float[Tensor, "N C"]:
+    """The posterior of the right class of each training example."""
+    return label_posterior(out_of_fold.train, transitions, material.train.labels)
 
-    They are the joint of predictions and given labels, which trusts the latter little: for
-    posteriors. Maximised, by a step of expectation maximisation from the rough ones, they are
-    nearer the truth where wrong labels depend on the class alone: for students to train with.
-    """
-    given = material.train.labels
-    posterior = (
-        label_posterior(out_of_fold.train, rough, given) if maximised else out_of_fold.train
-    )
-    return refined_transitions(posterior, rough, given)
+
+def refined_by(
+    out_of_fold: OutOfFold, material: Material, rough: Float[Tensor, "C C"]
+) -> Float[Tensor, "C C"]:
+    """The transitions by the joint of predictions and given labels of all examples."""
+    return refined_transitions(out_of_fold.train, rough, material.train.labels)
 
 
 @torch.no_grad()
@@ -206,16 +220,30 @@ def probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
     return torch.cat(logits).float().softmax(1).cpu()
 
 
-def _trial(job: Job) -> tuple[float, float]:
-    # log-likelihood of given labels, and seconds; one that diverged has none
-    file = job.folder / "result.json"
-    with name_damaged_file(file, f"Delete {job.folder}, then go on with --resume {job.run}."):
+def _likelihoods(trial: Job) -> Tensor | None:
+    # of the given labels of the first fold; None for a student that diverged
+    file = trial.folder / LIKELIHOODS
+    if _trial_result(trial)[KEY] is None:
+        return None
+    with name_damaged_file(file, _delete(trial)):
+        try:
+            return torch.from_numpy(np.load(io.BytesIO(file.read_bytes()), allow_pickle=False))
+        except OSError as error:
+            raise ValueError(str(error)) from error
+
+
+def _trial_result(trial: Job) -> dict[str, float | None]:
+    file = trial.folder / "result.json"
+    with name_damaged_file(file, _delete(trial)):
         try:
             result = json.loads(file.read_text("utf-8"))
         except OSError as error:
             raise ValueError(str(error)) from error
-        likelihood = -math.inf if result[KEY] is None else float(result[KEY])
-        return likelihood, float(result["seconds"])
+        return {KEY: result[KEY], "seconds": float(result["seconds"])}
+
+
+def _delete(trial: Job) -> str:
+    return f"Delete {trial.folder}, then go on with --resume {trial.run}."
 
 
 def _content_digest(material: Material) -> str:

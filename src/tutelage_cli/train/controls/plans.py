@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tutelage.crossfit import label_issues, label_posterior
+from tutelage.crossfit import label_issues
 from tutelage.functional.portable_state import load_state
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage.teachers import OutOfFoldTargets
@@ -18,8 +18,8 @@ from tutelage_cli.train.controls.folds import (
     PLAIN,
     chosen_settings,
     conditioned,
+    posteriors_of,
     read_out_of_fold,
-    seconds_of_trials,
     transitions_of,
 )
 from tutelage_cli.train.controls.plan_parts import (
@@ -31,10 +31,10 @@ from tutelage_cli.train.controls.plan_parts import (
 )
 from tutelage_cli.train.controls.rates import RATES
 from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
-from tutelage_cli.train.controls.selection import Selected, select
+from tutelage_cli.train.controls.selection import select
 from tutelage_cli.train.controls.tuning import Choice, ControlInputs, choose
 from tutelage_cli.train.example_history import empty_history, example_index
-from tutelage_cli.train.job import learning_rate
+from tutelage_cli.train.job import Job, learning_rate
 from tutelage_cli.train.names import OUT_OF_FOLD
 from tutelage_cli.train.plan import TrainingPlan
 from tutelage_cli.train.train_state import TrainState
@@ -167,34 +167,30 @@ def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
         own_seconds = plan.start.seconds if selected.method == "fine-tuned" else 0.0
         plan.start.seconds = own_seconds + selected.seconds
         return plan
-    posterior, weights = _posteriors(inputs, selected)
-    decay = chosen_settings(inputs.job, stronger=True).decay
-    stronger = seconds_of_trials(inputs.job, stronger=True)
-    settings = inputs.job.settings
-    settings = replace(settings, weight_decay=decay * settings.weight_decay)
-    inputs = replace(inputs, job=replace(inputs.job, settings=settings))
-    right = F.one_hot(inputs.material.held_out.labels, posterior.shape[1]).to(posterior)
+    material, given = inputs.material, inputs.material.train.labels
+    posterior = posteriors_of(selected.out_of_fold, material, selected.transitions)
+    weights = posterior.gather(1, given[:, None])[:, 0]
+    inputs = replace(inputs, job=_regularised_job(inputs.job))
+    right = F.one_hot(material.held_out.labels, posterior.shape[1]).to(posterior)
     batches, index = with_checked(inputs)
     batches = Targeted(batches, torch.cat([posterior, right]))
-    seconds = selected.seconds + stronger - seconds_of_trials(inputs.job)
-    return budgeted(inputs, batches, index, seconds, weights=weights)
+    return budgeted(inputs, batches, index, selected.seconds, weights=weights)
+
+
+def _regularised_job(job: Job) -> Job:
+    """With the weight decay of the students of folds."""
+    decay = chosen_settings(job).decay * job.settings.weight_decay
+    return replace(job, settings=replace(job.settings, weight_decay=decay))
 
 
 def _as_untaught(inputs: ControlInputs) -> TrainingPlan:
     return budgeted(inputs, inputs.streams.train, example_index(inputs.material.train, None))
 
 
-def _posteriors(inputs: ControlInputs, selected: Selected) -> tuple[Tensor, Tensor]:
-    """The posteriors of all labels, and how likely each given label is right."""
-    given = inputs.material.train.labels
-    posterior = label_posterior(selected.out_of_fold.train, selected.transitions, given)
-    return posterior, posterior.gather(1, given[:, None])[:, 0]
-
-
 def _out_of_fold(inputs: ControlInputs) -> TrainingPlan:
     """Train under a teacher of out-of-fold predictions, which starts at their closed form."""
     _, out_of_fold, transitions, seconds = select(inputs)
-    train, job = inputs.material.train, inputs.job
+    train, job = inputs.material.train, _regularised_job(inputs.job)
     teacher = OutOfFoldTargets(
         train.ids, out_of_fold.train, train.labels, transitions=transitions
     )

@@ -5,12 +5,12 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from tutelage.crossfit.likelihoods import calibrated, worse
+from tutelage.crossfit.likelihoods import calibrated, last_not_worse
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
+    DISTILLED,
     PLAIN,
-    REFINED,
     TUNED,
     OutOfFold,
     read_out_of_fold,
@@ -24,7 +24,7 @@ METHODS = {
     "untaught": PLAIN,
     "fine-tuned": TUNED,
     ONE_ROUND: CORRECTED,
-    TWO_ROUNDS: REFINED,
+    TWO_ROUNDS: DISTILLED,
 }
 """the candidates, in the order in which they use the checked examples more, and the students of
 folds that each is evaluated by"""
@@ -63,21 +63,13 @@ def select(inputs: ControlInputs) -> Selected:
         method: calibrated(out_of_fold.checked, checked)
         for method, out_of_fold in predictions.items()
     }
-    chosen = _last_not_worse(likelihoods)
+    chosen = list(likelihoods)[last_not_worse(list(likelihoods.values()))]
     rough = transitions_of(predictions["untaught"], material)
     means = {method: float(each.mean()) for method, each in likelihoods.items()}
     write_json(inputs.job.folder / SELECTED, {"method": chosen, "log_likelihood": means})
     return Selected(
         chosen,
         predictions[chosen],
-        refined_by(predictions[chosen], material, rough, maximised=False),
+        refined_by(predictions[chosen], material, rough),
         sum(out_of_fold.seconds for out_of_fold in predictions.values()),
     )
-
-
-def _last_not_worse(likelihoods: dict[str, Tensor]) -> str:
-    chosen, *later = likelihoods
-    for method in later:
-        if not worse(likelihoods[method], likelihoods[chosen]):
-            chosen = method
-    return chosen

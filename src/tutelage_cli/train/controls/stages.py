@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+from tutelage.crossfit.fold_settings import LATER_SHARE, FoldSettings
 from tutelage_cli.runner.trackers import LogName
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
+    DISTILLED,
     PARTS,
     PLAIN,
-    REFINED,
     TRIALS,
     TRIED,
     TUNED,
@@ -24,12 +25,16 @@ ON_UNTAUGHT = ("fine-tuned", "early-stopped")
 """controls that go on from the untaught student"""
 ON_TRIALS = ("regularised",)
 """controls that train as the best of the trials of a fold"""
-BY_STRONGER = (*ON_TRIALS, "cross-fitted")
-"""controls whose last student may have more weight decay than students of folds"""
 ON_FOLDS = ("pruned", "forward-corrected")
 """controls that go on from what untaught students of folds predict"""
 CROSS_FITTED = ("cross-fitted", OUT_OF_FOLD)
 """go on from all students of folds, and may fall back on the untaught student"""
+
+SHARES = {
+    **dict.fromkeys((CORRECTED, DISTILLED), LATER_SHARE),
+    **dict.fromkeys((PLAIN, *ON_TRIALS), TRIED[1].share),
+}
+"""of the run's steps, about, as how long untaught ones train is not chosen yet"""
 
 
 def training_stages(
@@ -46,13 +51,13 @@ def training_stages(
         any_of = jobs["untaught"]
         stages[0] += rate_jobs(any_of)
         if {*ON_TRIALS, *ON_FOLDS, *CROSS_FITTED} & set(jobs):
-            stronger = bool({*BY_STRONGER} & set(jobs))
+            stronger = bool({*ON_TRIALS} & set(jobs))
             stages[1] += trial_jobs(any_of, stronger=stronger)
         if {*ON_FOLDS, *CROSS_FITTED} & set(jobs):
             stages[2] += fold_jobs(any_of, PLAIN)
         if {*CROSS_FITTED} & set(jobs):
             stages[3] += fold_jobs(any_of, TUNED) + fold_jobs(any_of, CORRECTED)
-            stages[4] += fold_jobs(any_of, REFINED) if settings.rounds > 1 else []
+            stages[4] += fold_jobs(any_of, DISTILLED) if settings.rounds > 1 else []
         for arm, job in jobs.items():
             stages[_stage(arm)].append(job)
     return [stage for stage in stages if stage]
@@ -69,9 +74,12 @@ def _stage(arm: str) -> int:
 def steps_of(job: Job, length: int) -> int:
     """How many steps a student takes, about; for what is shown while it trains."""
     if job.arm == TRIALS:
-        return max(1, round(0.8 * tried_by(job).share * length * job.settings.epochs))
-    if job.arm in (PLAIN, CORRECTED, REFINED, *ON_TRIALS):  # how long is not chosen yet
-        return max(1, round(0.8 * TRIED[1].share * length * job.settings.epochs))
+        return tried_by(job).steps(round(0.8 * length * job.settings.epochs))
+    if job.arm == PLAIN and not job.fold:  # is a trial
+        return 1
+    if job.arm in SHARES:
+        share = FoldSettings(SHARES[job.arm], 1)
+        return share.steps(round(0.8 * length * job.settings.epochs))
     if job.arm in ON_UNTAUGHT or job.arm == TUNED:
         return max(1, length * job.settings.epochs // 10)
     return length * job.settings.epochs
