@@ -70,7 +70,7 @@ def test_round_0_is_corrected_by_what_the_checked_examples_show():
 
 def test_the_second_round_is_corrected_by_transitions_that_all_examples_refine():
     fits = Fits(0.6, 0.7)
-    found = fitted(fits, rounds=2)
+    found = fitted(fits, rounds=2, corrected=2)
     rest = torch.ones(N, dtype=torch.bool).index_fill(0, CHECKED, False)
     shown = estimate_transitions(0.2 + 0.4 * F.one_hot(RIGHT, C), RIGHT)
     first, second = (
@@ -174,7 +174,7 @@ def test_rounds_that_are_done_are_not_trained_again(tmp_path):
 
 
 REFUSED = {
-    "no round": (CHECKED, RIGHT, {"rounds": 0}, "rounds is 0 and corrected 2; allowed: 1"),
+    "no round": (CHECKED, RIGHT, {"rounds": 0}, "rounds is 0 and corrected 1; allowed: 1"),
     "no corrected round": (CHECKED, RIGHT, {"corrected": 0}, "corrected 0; allowed: 1"),
     "a row twice": (CHECKED.where(CHECKED != 4, 17), RIGHT, {}, "names 3 rows, 2 of them diff"),
     "none": (CHECKED[:0], RIGHT[:0], {}, "names 0 rows"),

@@ -64,7 +64,7 @@ def cross_fit(
     *,
     classes: int,
     rounds: int = 2,
-    corrected: int = 2,
+    corrected: int = 1,
     refine: bool = True,
     prior_count: float = 1.0,
     shrinkage: float = 0.0,

@@ -79,16 +79,17 @@ def fit(
     with a length that gives (input, class id). The student is trained where it is, on its own
     device, in the numbers of its parameters.
 
-    **Without a teacher by cross-fitting**, much as the arm ``cross-fitted`` of ``tutelage
-    train``. The student that is returned has the optimiser's own weight decay; there is one
-    round; and where the checked examples show the corrected students of folds to be worse
-    than plain ones, the student is trained on the given labels, beside the checked ones, with
-    a caution. Copies of the student are trained on all folds but one, allow for the class
-    transitions that the checked examples show, and predict the fold that they did not see.
-    The student is then trained on the checked examples and, in place of the given labels, on
-    the posterior over the right class of each. With five folds it costs some five times the
-    plain training, and was more accurate than ``margin-loss`` in most cases that were
-    measured. Without ``validation`` the last epoch counts.
+    **Without a teacher by cross-fitting**, as the arm ``cross-fitted`` of ``tutelage train``
+    with ``--rounds 2``. Copies of the student are trained on all folds but one, allow for the
+    class transitions that the checked examples show, and predict the fold that they did not
+    see; the posteriors of the right classes train fresh copies, which predict likewise. The
+    student is then trained on the checked examples and, in place of the given labels, on the
+    posterior over the right class of each. Where the given labels show that more weight decay
+    predicts them better, the copies and the student have it. Where the checked examples show
+    plain copies to be better, the student is trained on the given labels, beside the checked
+    ones, with a caution. With five folds it costs some five times the plain training, and was
+    more accurate than ``margin-loss`` in most cases that were measured. Without ``validation``
+    the last epoch counts.
 
     **With a teacher the best epoch is chosen by examples that the teacher does not learn by**:
     without ``validation`` a quarter of the checked examples of each class, drawn by the seed,
@@ -110,7 +111,7 @@ def fit(
         optimizer: From a list of trainable parameters, in the order of
             ``student.parameters()``, to their optimiser; None: ``SGD(lr=0.1, momentum=0.9,
             weight_decay=5e-4)``. Cross-fitting calls it for the student and for each copy,
-            and tries thirty times its weight decay, so that one above 0 is of use.
+            and tries 30 and 60 times its weight decay, so that one above 0 is of use.
         decay_at: Shares of the run after which the learning rate is divided by ten.
         folds: Of cross-fitting, 2..N.
         teacher: None: cross-fitting. ``"margin-loss"``: ``MarginLoss(student, classes,
