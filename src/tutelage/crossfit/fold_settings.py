@@ -1,11 +1,6 @@
 """How students of folds train: what is tried, and how long they go on."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
-
-from torch import Tensor
-
-from tutelage.crossfit.likelihoods import worse
 
 FEWEST = 480
 """steps of a run, of which students of folds take shares where the run has fewer"""
@@ -45,17 +40,3 @@ def corrected_settings(chosen: FoldSettings) -> FoldSettings:
 def distilled_settings(chosen: FoldSettings) -> FoldSettings:
     """How fresh students of folds train on posteriors."""
     return FoldSettings(LATER_SHARE, chosen.decay)
-
-
-def best_settings(likelihoods: Mapping[FoldSettings, Tensor]) -> FoldSettings:
-    """The settings of the highest mean log-likelihood of the same examples.
-
-    Another weight decay than the run's own has to be better by two standard errors.
-    """
-
-    def mean(one: FoldSettings) -> float:
-        return float(likelihoods[one].mean())
-
-    best = max(likelihoods, key=mean)
-    own = max((one for one in likelihoods if one.decay == 1), key=mean, default=best)
-    return best if worse(likelihoods[own], likelihoods[best]) else own

@@ -26,7 +26,6 @@ from tutelage.crossfit.fold_settings import (
     SHRINKAGE,
     TRIED,
     FoldSettings,
-    best_settings,
     corrected_settings,
     distilled_settings,
 )
@@ -187,7 +186,7 @@ class CrossFitting:
     def _best_trial(self, folds: Tensor, given: Tensor) -> dict[str, Any]:
         """The student of the first fold that predicts its given labels best."""
         labels = given[folds == 0]
-        likelihoods = dict[FoldSettings, Tensor]()
+        likelihoods = dict[FoldSettings, float]()
         found = dict[FoldSettings, dict[str, Any]]()
         for regime in TRIED:
             share = f"{regime.share:.0%} of the steps"
@@ -195,14 +194,14 @@ class CrossFitting:
             student = self._trained_plainly(folds, 0, regime, name)
             result = self._predictions(student, folds, 0)
             if _finite(result["train"]) and _finite(result["checked"]):
-                likelihoods[regime] = calibrated(result["train"], labels)
+                likelihoods[regime] = float(calibrated(result["train"], labels).mean())
                 found[regime] = result | {"student": state_of(student)}
         if not found:
             raise UsageError(
                 "All students of the first fold diverged. Lower the learning rate by "
                 "optimizer=, and scale inputs to about -1..1."
             )
-        chosen = best_settings(likelihoods)
+        chosen = max(likelihoods, key=likelihoods.__getitem__)
         return found[chosen] | {"chosen": TRIED.index(chosen)}
 
     def _stage(

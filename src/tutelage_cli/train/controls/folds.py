@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,6 @@ from tutelage.crossfit.fold_settings import (
     STRONGER,
     TRIED,
     FoldSettings,
-    best_settings,
 )
 from tutelage.crossfit.likelihoods import calibrated
 from tutelage.errors import UsageError
@@ -49,10 +49,7 @@ PARTS = 6
 PREDICTIONS = "out-of-fold.npz"
 LEAST_SINGULAR = 0.25
 """the least singular value of transitions that fresh students are corrected by"""
-LIKELIHOODS = "log-likelihoods.npy"
-"""of the given labels of the first fold, by a trial"""
 KEY = "log_likelihood"
-"""their mean"""
 _PART = 12
 """keeps the seeds of these folds apart from others"""
 
@@ -94,25 +91,20 @@ def write_trial_result(
     """Write how well a student predicts the given labels of the first fold."""
     own_fold = folds_of(material, job) == 0
     predictions = probabilities(tutor, streams.train)[own_fold]
-    each = calibrated(predictions, material.train.labels[own_fold])
-    with atomic_path(job.folder / LIKELIHOODS) as part, part.open("wb") as file:
-        np.save(file, each.numpy(), allow_pickle=False)
-    write_json(job.folder / "result.json", {KEY: float(each.mean()), "seconds": seconds})
+    likelihood = float(calibrated(predictions, material.train.labels[own_fold]).mean())
+    write_json(job.folder / "result.json", {KEY: likelihood, "seconds": seconds})
 
 
 def chosen_settings(job: Job, *, stronger: bool = False) -> FoldSettings:
-    """The settings whose student predicts given labels best, as ``best_settings`` has it."""
-    likelihoods = {
-        tried_by(one): each
-        for one in trial_jobs(job, stronger=stronger)
-        if (each := _likelihoods(one)) is not None
-    }
-    if not likelihoods:
+    """The settings whose student predicts given labels best, the first of those alike."""
+    trials = trial_jobs(job, stronger=stronger)
+    likelihoods = {tried_by(one): _trial(one)[0] for one in trials}
+    if max(likelihoods.values()) == -math.inf:
         raise UsageError(
             f"All untaught students of a fold of seed {job.seed} diverged. Lower --lr (now "
             f"{job.settings.lr:g})."
         )
-    return best_settings(likelihoods)
+    return max(likelihoods, key=likelihoods.__getitem__)
 
 
 def chosen_trial(job: Job) -> Job:
@@ -122,8 +114,7 @@ def chosen_trial(job: Job) -> Job:
 
 def seconds_of_trials(job: Job, *, stronger: bool = False) -> float:
     """Seconds of all students that settings were chosen by."""
-    trials = trial_jobs(job, stronger=stronger)
-    return sum(_trial_result(one)["seconds"] or 0.0 for one in trials)
+    return sum(_trial(one)[1] for one in trial_jobs(job, stronger=stronger))
 
 
 def checked_folds_of(material: Material, job: Job) -> Tensor:
@@ -220,30 +211,16 @@ def probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
     return torch.cat(logits).float().softmax(1).cpu()
 
 
-def _likelihoods(trial: Job) -> Tensor | None:
-    # of the given labels of the first fold; None for a student that diverged
-    file = trial.folder / LIKELIHOODS
-    if _trial_result(trial)[KEY] is None:
-        return None
-    with name_damaged_file(file, _delete(trial)):
-        try:
-            return torch.from_numpy(np.load(io.BytesIO(file.read_bytes()), allow_pickle=False))
-        except OSError as error:
-            raise ValueError(str(error)) from error
-
-
-def _trial_result(trial: Job) -> dict[str, float | None]:
-    file = trial.folder / "result.json"
-    with name_damaged_file(file, _delete(trial)):
+def _trial(job: Job) -> tuple[float, float]:
+    # log-likelihood of given labels, and seconds; one that diverged has none
+    file = job.folder / "result.json"
+    with name_damaged_file(file, f"Delete {job.folder}, then go on with --resume {job.run}."):
         try:
             result = json.loads(file.read_text("utf-8"))
         except OSError as error:
             raise ValueError(str(error)) from error
-        return {KEY: result[KEY], "seconds": float(result["seconds"])}
-
-
-def _delete(trial: Job) -> str:
-    return f"Delete {trial.folder}, then go on with --resume {trial.run}."
+        likelihood = -math.inf if result[KEY] is None else float(result[KEY])
+        return likelihood, float(result["seconds"])
 
 
 def _content_digest(material: Material) -> str:
