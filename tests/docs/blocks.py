@@ -15,7 +15,7 @@ SHORTER = (
     (re.compile(r"(?<=--seeds )\d+"), "1"),
     (re.compile(r"(?<=--student )resnet8"), "cnn"),
     (re.compile(r"(?<=--limit )\d+"), "200"),
-    (re.compile(r"(?<=--rounds )\d+"), "2"),
+    (re.compile(r"(?<=--episodes )\d+"), "2"),
     (re.compile(r"(?<=--steps )\d+"), "3"),
     (re.compile(r"(?<=^EPOCHS = )\d+", re.MULTILINE), "1"),
     (re.compile(r"(?<=^STEPS = )\d+", re.MULTILINE), "8"),
