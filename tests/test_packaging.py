@@ -136,3 +136,9 @@ def test_an_extra_that_a_message_names_brings_the_module(package: str) -> None:
         if module.replace("_", "-") not in packages_of([f"tutelage[{extra}]"])
     ]
     assert wrong == []
+
+
+def test_pages_install_from_a_checkout_as_no_index_has_the_package() -> None:
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
+    command = re.compile(r"pip install (-\S+ )*'?tutelage")
+    assert [str(page) for page in pages if command.search(page.read_text("utf-8"))] == []

@@ -15,10 +15,12 @@ SHORTER = (
     (re.compile(r"(?<=--seeds )\d+"), "1"),
     (re.compile(r"(?<=--student )resnet8"), "cnn"),
     (re.compile(r"(?<=--limit )\d+"), "200"),
-    (re.compile(r"(?<=--rounds )\d+"), "2"),
+    (re.compile(r"(?<=--episodes )\d+"), "2"),
     (re.compile(r"(?<=--steps )\d+"), "3"),
     (re.compile(r"(?<=^EPOCHS = )\d+", re.MULTILINE), "1"),
     (re.compile(r"(?<=^STEPS = )\d+", re.MULTILINE), "8"),
+    (re.compile(r"(?<=^TRAIN = )\d+", re.MULTILINE), "60"),
+    (re.compile(r"(?<=^TEST = )\d+", re.MULTILINE), "20"),
 )
 """what makes a page's run long, and what stands there when it is tested"""
 

@@ -126,6 +126,16 @@ def test_given_weights_count_and_zero_leaves_an_example_out() -> None:
     assert not np.array_equal(taught, other.fit(X, Y, **CHECKED).sample_weight_)
 
 
+def test_only_the_ratios_of_sample_weights_count_also_below_single_precision() -> None:
+    classifier = TaughtClassifier(epochs=2, random_state=0)
+    given = np.random.default_rng(0).random(500)
+    large, small = (
+        classifier.fit(X, Y, sample_weight=given * scale).predict_proba(X[:20])
+        for scale in (1.0, 2.0**-1000)
+    )
+    assert np.array_equal(large, small)
+
+
 def test_a_grid_search_passes_checked_examples_on() -> None:
     search = GridSearchCV(
         TaughtClassifier(random_state=0, epochs=2), {"batch_size": [20, 100]}, cv=2

@@ -265,6 +265,18 @@ def test_arrays_are_taken_in_the_numbers_of_the_student() -> None:
     assert same(run(*doubled), run())
 
 
+def test_arrays_of_another_byte_order_are_taken() -> None:
+    def swapped(part: Tensor) -> np.ndarray:
+        found = part.numpy()
+        return found.astype(found.dtype.newbyteorder())
+
+    pairs = [tuple(map(swapped, pair)) for pair in (TRAINING, CHECKED)]
+    assert same(run(*pairs), run())
+    weights = torch.rand(len(TRAINING[1]), generator=torch.Generator().manual_seed(0))
+    with unchecked():  # fit is annotated with tensors
+        assert same(*(run(teacher=None, weights=w) for w in (swapped(weights), weights)))
+
+
 def bad(inputs: Tensor = TRAINING[0], labels: Any = TRAINING[1]) -> tuple[Tensor, Any]:
     return inputs, labels
 

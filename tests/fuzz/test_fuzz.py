@@ -53,7 +53,7 @@ def test_a_student_that_is_trained_otherwise_is_found(monkeypatch: pytest.Monkey
     monkeypatch.setattr(PlainStep, "step", twice)
     found = tried(ENGINE, Situation(signal="lookahead", looks=2))
     assert found.word == "failed"
-    assert "recomputed, end elsewhere" in found.detail  # by the engine itself
+    assert "recomputed, ends elsewhere" in found.detail  # by the engine itself
 
 
 def test_differences_know_of_a_kink_within_them() -> None:

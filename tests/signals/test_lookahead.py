@@ -307,3 +307,16 @@ def test_restep_uses_the_students_own_optimiser_and_statistics_once() -> None:
 def test_combinations_that_mean_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="use mode='online'"):
         Lookahead(mode="restep", evaluate_on="next")
+
+
+def test_a_change_before_the_next_step_is_refused_in_words_of_one_step() -> None:
+    tutor = taught(Lookahead(evaluate_on="next"))
+    batches = stream()
+    tutor.step(next(batches))
+    assert tutor.awaits_next_step
+    tutor.student.register_forward_hook(lambda _module, _inputs, output: 2 * output)
+    with pytest.raises(
+        UnsupportedStudentError,
+        match=r"^A step .* ends elsewhere .*tutor.awaits_next_step is False",
+    ):
+        tutor.step(next(batches))

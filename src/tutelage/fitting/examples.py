@@ -200,10 +200,16 @@ def _pair(name: str, given: Sequence[Any]) -> tuple[Tensor, Tensor]:
 
 def _tensor(name: str, part: Any) -> Tensor:
     try:
-        return part if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part))
+        return part if isinstance(part, Tensor) else torch.as_tensor(native(part))
     except (TypeError, ValueError) as error:
         found = np.asarray(part)
         raise UsageError(
             f"{name} has an array of {found.dtype} of shape {found.shape}; allowed: numbers. "
             "Names of classes: tutelage.sklearn.TaughtClassifier takes them."
         ) from error
+
+
+def native(part: Any) -> np.ndarray:
+    """An array in this machine's byte order, which is all that torch takes."""
+    found = np.asarray(part)
+    return found.astype(found.dtype.newbyteorder("="), copy=False)

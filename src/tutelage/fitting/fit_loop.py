@@ -23,7 +23,7 @@ from tutelage.fitting.cross_fitting import (
     evaluated,
     scale_weight_decay,
 )
-from tutelage.fitting.examples import Examples, JoinedExamples
+from tutelage.fitting.examples import Examples, JoinedExamples, native
 from tutelage.fitting.fit_parts import FitParts
 from tutelage.fitting.fit_state import Checkpoint, FitState
 from tutelage.fitting.result import FitResult
@@ -278,7 +278,8 @@ def _tutor(
 
 def _given_weights(weights: Any, count: int, more: int) -> GivenWeights:
     try:
-        found = torch.as_tensor(weights).detach().cpu()
+        found = weights if isinstance(weights, Tensor) else torch.as_tensor(native(weights))
+        found = found.detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
             f"weights are {kind(weights)}: {first_line(error)}; allowed: {count} numbers."
@@ -292,6 +293,9 @@ def _given_weights(weights: Any, count: int, more: int) -> GivenWeights:
         wrong = "complex" if found.is_complex() else "all 0"
         raise UsageError(f"weights are {wrong}; allowed: numbers of 0 and above, one above 0.")
     found = found.double()
+    if bool((found >= 0).all()):  # only ratios count, also of numbers that float32 lacks
+        _, exponent = math.frexp(found.max())
+        found = found / 2.0 ** (exponent - 1)
     found = torch.cat([found, found.mean().expand(more)])
     return GivenWeights(torch.arange(count + more), found)
 

@@ -21,16 +21,22 @@ def require_same_end(window: Window, end: StudentState) -> None:
     """Raise if the recomputed steps end elsewhere than the real ones."""
     distance, number = distance_of_ends(window, end), len(window.steps)
     if distance > _farthest(window):
+        when = "between two of them"
+        allowed = "between two windows of the signal; Lookahead() has windows of one step"
+        fewer = " or take fewer steps"
+        if number == 1:  # Lookahead or a reward, perhaps of the next step's loss
+            when = "before the teacher step that follows it"
+            allowed = "where tutor.awaits_next_step is False"
+            fewer = ""
         raise UnsupportedStudentError(
-            f"{number} step{'s' * (number > 1)} of the student, recomputed, end elsewhere than "
-            f"its training (off by {distance:.2g} of the way): a hook, clipping or constraint "
-            "of your own changed its gradient or parameters in a step, a step used random "
-            "numbers from outside torch's generators, or the student's parameters, buffers, "
-            "plain attributes, training mode or optimiser state, the objective's own state, or "
-            "the teacher, were changed between two of them. Clip by "
-            "step_strategy=PlainStep(max_norm), and make other changes between two windows of "
-            "the signal; Lookahead() has windows of one step. If nothing was changed, rounding "
-            "grew: lower the learning rate or take fewer steps."
+            f"{f'{number} steps' if number > 1 else 'A step'} of the student, recomputed, "
+            f"end{'s' * (number == 1)} elsewhere than its training (off by {distance:.2g} of "
+            "the way): a hook, clipping or constraint of your own changed its gradient or "
+            "parameters in a step, a step used random numbers from outside torch's generators, "
+            "or the student's parameters, buffers, plain attributes, training mode or "
+            "optimiser state, the objective's own state, or the teacher, were changed "
+            f"{when}. Clip by step_strategy=PlainStep(max_norm), and make other changes "
+            f"{allowed}. If nothing was changed, rounding grew: lower the learning rate{fewer}."
         )
 
 

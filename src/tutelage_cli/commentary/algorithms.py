@@ -29,7 +29,7 @@ from tutelage_cli.train.texts import Data
 
 @runtime_checkable
 class LearningAlgorithm(Protocol):
-    """Learns a teacher in rounds, with a state dict between two."""
+    """Learns a teacher in episodes, with a state dict between two."""
 
     teacher: nn.Module
 
@@ -43,12 +43,12 @@ class LearningAlgorithm(Protocol):
         """By what it learns, as text."""
         ...
 
-    def round(self, number: int) -> Tensor:
-        """Run a round; returns its held-out loss."""
+    def episode(self, number: int) -> Tensor:
+        """Run an episode; returns its held-out loss."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """The state between two rounds."""
+        """The state between two episodes."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ class LearningAlgorithm(Protocol):
 
 
 class ManyRuns:
-    """Algorithm 1 of Raghu et al. 2021: a fresh student in each round, a teacher step after it.
+    """Algorithm 1 of Raghu et al. 2021: a fresh student in each episode, then a teacher step.
 
     Args:
         settings: What was asked.
@@ -72,7 +72,7 @@ class ManyRuns:
         self.skipped = 0
         self.signal = f"{Replayed.__name__}({settings.steps} steps, whole runs)"
 
-    def round(self, number: int) -> Tensor:
+    def episode(self, number: int) -> Tensor:
         """Train a fresh student and take a teacher step."""
         settings = self.settings
         first = number * settings.steps
@@ -119,12 +119,12 @@ class OneRun:
             self.teacher,
             Adam(self.teacher.parameters(), settings.teacher_lr_or_default),
             signal=Implicit(Neumann(1, settings.lr)),
-            total_steps=settings.steps * settings.rounds,
+            total_steps=settings.steps * settings.episodes,
             seed=settings.seed,
         )
 
-    def round(self, number: int) -> Tensor:
-        """Take the steps of a round."""
+    def episode(self, number: int) -> Tensor:
+        """Take the steps of an episode."""
         first, losses = number * self.settings.steps, []
         batches = islice(_batches_from(self.train, first), self.settings.steps)
         for record in alternating(self.tutor, batches, map(self.held_out.draw, count(first))):
@@ -176,7 +176,7 @@ def build_teacher(settings: LearnSettings, examples: Data) -> nn.Module:
 def fresh_student(
     settings: LearnSettings, examples: Data, number: int
 ) -> tuple[nn.Module, Optimizer]:
-    """The student of a round and its optimiser."""
+    """The student of an episode and its optimiser."""
     seed = mixed_seed(settings.seed, 0, number)
     student = new_student(settings.study, examples, seed).to(device_of(settings.study))
     optimizer = {"adam": Adam, "sgd": SGD}[settings.optimizer]

@@ -11,7 +11,7 @@ from tutelage_cli.terminal import Output
 
 LEARN_HELP = """Learn a commentary with one student, to train others with it.
 
-A stopped run continues after its last round when the same command is given
+A stopped run continues after its last episode when the same command is given
 again.
 
 Examples:
@@ -73,7 +73,7 @@ class Learn:
     """Replace the commentary that is in OUT, once the new one is learnt."""
 
     log: Literal["tensorboard", "mlflow", "wandb"] | None = None
-    """Write the held-out loss of every round to OUT.curves; tensorboard --logdir shows it.
+    """Write the held-out loss of every episode to OUT.curves; tensorboard --logdir shows it.
     mlflow and wandb as for `tutelage train`."""
 
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)

@@ -53,16 +53,16 @@ def _learn(args: Learn) -> None:
         require_module(args.log, LOG_EXTRAS[args.log])
     say(output.progress(), "Reading the data ...")
     # imported after all checks that need no torch
-    from tutelage_cli.commentary.display import Rounds
+    from tutelage_cli.commentary.display import Episodes
     from tutelage_cli.commentary.learn import learn
 
-    with Rounds(output.progress(), settings.rounds) as rounds, _curves(args, out) as draw:
+    with Episodes(output.progress(), settings.episodes) as episodes, _curves(args, out) as draw:
 
-        def on_round(number: int, loss: float) -> None:
-            rounds.update(number, loss)
-            draw(number, {"round/held_out_loss": loss})
+        def on_episode(number: int, loss: float) -> None:
+            episodes.update(number, loss)
+            draw(number, {"episode/held_out_loss": loss})
 
-        learn(settings, out, on_round, overwrite=args.overwrite)
+        learn(settings, out, on_episode, overwrite=args.overwrite)
     use = ["tutelage", "train", settings.data, *_reading_flags(settings)]
     use = [*use, "--commentary", str(out)]
     result = output.result()
@@ -75,8 +75,8 @@ def _learn(args: Learn) -> None:
     output.document({
         "commentary": str(out),
         "teacher": settings.teacher,
-        "rounds": settings.rounds,
-        "held_out_loss": rounds.losses,
+        "episodes": settings.episodes,
+        "held_out_loss": episodes.losses,
         "use": shlex.join(use),
     })
 
@@ -89,7 +89,7 @@ def _curves(args: Learn, out: Path) -> Iterator[Callable[[int, Mapping[str, floa
     from tutelage_cli.runner.trackers import open_log
 
     curves = out.with_name(f"{out.name}.curves")
-    title = f"{args.settings.teacher}, rounds"
+    title = f"{args.settings.teacher}, episodes"
     log = open_log(args.log, curves, group=curves, title=title, step=None)
     try:
         yield log

@@ -10,31 +10,31 @@ from tutelage_cli.terminal import Pace, clock, listed, say
 MAX_LINES = 10
 """lines in a pipe, about"""
 REPORT_EVERY = 30.0
-"""seconds after which a finished round is printed in any case"""
+"""seconds after which a finished episode is printed in any case"""
 
 
-class Rounds:
-    """Context manager that shows the progress of rounds.
+class Episodes:
+    """Context manager that shows the progress of episodes.
 
     Args:
         console: The console to print to.
-        total: Number of rounds.
+        total: Number of episodes.
     """
 
     def __init__(self, console: Console, total: int) -> None:
         self.console = console
         self.total = total
         self.losses: list[float] = []
-        """held-out losses of the finished rounds"""
+        """held-out losses of the finished episodes"""
         self._pace = Pace()
         self._first: int | None = None
         self._reported = 0.0
-        columns = (TextColumn("rounds"), BarColumn(bar_width=20), MofNCompleteColumn())
+        columns = (TextColumn("episodes"), BarColumn(bar_width=20), MofNCompleteColumn())
         status = TextColumn("{task.description}", markup=False)
         self._bar = Progress(*columns, status, console=console)
         self._task = self._bar.add_task("", total=total)
 
-    def __enter__(self) -> "Rounds":
+    def __enter__(self) -> "Episodes":
         if self.console.is_terminal:
             self._bar.start()
         return self
@@ -49,7 +49,7 @@ class Rounds:
             self._bar.stop()
 
     def update(self, number: int, loss: float) -> None:
-        """Show a finished round."""
+        """Show a finished episode."""
         self.losses.append(loss)
         first = self._first = number if self._first is None else self._first
         left = self._pace.left(number - first + 1, self.total - first + 1)
@@ -62,5 +62,5 @@ class Rounds:
         late = self._pace.seconds - self._reported > REPORT_EVERY
         if late or number in (1, self.total) or number % every == 0:
             self._reported = self._pace.seconds
-            line = f"round {number} of {self.total}: held-out loss {loss:.4f}"
+            line = f"episode {number} of {self.total}: held-out loss {loss:.4f}"
             say(self.console, listed(line, progress))

@@ -1,4 +1,4 @@
-"""Learns a commentary: checks, checkpoints after each round, and the stored result."""
+"""Learns a commentary: checks, checkpoints after each episode, and the stored result."""
 
 import math
 import shlex
@@ -48,17 +48,17 @@ from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.texts import BAG, student_name
 
 STATE = "state.pt"
-"""the checkpoint after each round"""
+"""the checkpoint after each episode"""
 MISFIT_ERRORS = (RuntimeError, ValueError, AssertionError)
 """what a layer or a teacher raises that does not fit the examples"""
 STUDENTS: dict[Kind, str] = {"images": "cnn", "texts": BAG, "features": MLP}
 """the students where the settings name none"""
-OnRound = Callable[[int, float], None]
-"""is called with the number of a finished round, from 1, and its held-out loss"""
+OnEpisode = Callable[[int, float], None]
+"""is called with the number of a finished episode, from 1, and its held-out loss"""
 
 
 def learn(
-    settings: LearnSettings, out: Path, on_round: OnRound, *, overwrite: bool = False
+    settings: LearnSettings, out: Path, on_episode: OnEpisode, *, overwrite: bool = False
 ) -> Path:
     """Learn a commentary, from the checkpoint of an earlier attempt if there is one."""
     require_free(out, overwrite=overwrite)
@@ -68,38 +68,41 @@ def learn(
     work_folder = out.with_name(f"{out.name}.learning")
     _begin(work_folder, settings, source)
     try:
-        losses, seconds = _rounds(algorithm, settings, work_folder, on_round)
+        losses, seconds = _episodes(algorithm, settings, work_folder, on_episode)
         came = _provenance(settings, streams, algorithm, losses, seconds)
         save_commentary(algorithm.teacher, out, came, overwrite=overwrite)
         shutil.rmtree(work_folder)
     except OSError as error:
-        then = "then give the same command again: it goes on after the last whole round"
+        then = "then give the same command again: it goes on after the last whole episode"
         raise UsageError(write_error(error, error.filename or work_folder, then)) from error
     return out
 
 
-def _rounds(
-    algorithm: LearningAlgorithm, settings: LearnSettings, work_folder: Path, on_round: OnRound
+def _episodes(
+    algorithm: LearningAlgorithm,
+    settings: LearnSettings,
+    work_folder: Path,
+    on_episode: OnEpisode,
 ) -> tuple[list[float], float]:
     sweep(work_folder)
     file, losses, seconds = work_folder / STATE, [], 0.0
     if file.exists():
         with name_damaged_file(file, f"Delete {work_folder} to learn anew."):
             losses, seconds = _resume(file, algorithm)
-    for number in range(len(losses), settings.rounds):
+    for number in range(len(losses), settings.episodes):
         started = time.perf_counter()
-        # errors of fit occur in the first round
+        # errors of fit occur in the first episode
         with nullcontext() if number else _explain_misfit(settings):
-            losses.append(float(algorithm.round(number)))
+            losses.append(float(algorithm.episode(number)))
         seconds += time.perf_counter() - started
         if losses[-1] != losses[-1]:
             raise UsageError(
-                f"Learning diverged in round {number + 1}: the held-out loss is {losses[-1]}. "
-                f"Lower --lr (now {settings.lr:g}) or --teacher-lr."
+                f"Learning diverged in episode {number + 1}: the held-out loss is "
+                f"{losses[-1]}. Lower --lr (now {settings.lr:g}) or --teacher-lr."
             )
         state = with_checksum("algorithm", algorithm.state_dict())
         save_checkpoint(file, state | {"losses": losses, "seconds": seconds})
-        on_round(number + 1, losses[-1])
+        on_episode(number + 1, losses[-1])
     return losses, seconds
 
 
@@ -180,13 +183,13 @@ def _provenance(
         data=train.name,
         classes=train.classes,
         metrics=(
-            ("held_out_loss_first_round", losses[0]),
-            ("held_out_loss_last_round", losses[-1]),
+            ("held_out_loss_first_episode", losses[0]),
+            ("held_out_loss_last_episode", losses[-1]),
             ("skipped_teacher_steps", algorithm.skipped),
             ("seconds", seconds),
         ),
         command=command_line(settings),
-        runs=settings.rounds if settings.algorithm == "unroll" else 1,
+        runs=settings.episodes if settings.algorithm == "unroll" else 1,
         signal=algorithm.signal,
         seeds=(settings.seed,),
     )

@@ -50,10 +50,11 @@ class LearnSettings:
     each. implicit: one student, with a teacher step after each of its steps."""
 
     steps: int = 100
-    """Student steps in a round."""
+    """Student steps in an episode."""
 
-    rounds: int = 20
-    """unroll: students, and teacher steps. implicit: parts of the one student's run."""
+    episodes: int = 20
+    """unroll: students, with one teacher step after each. implicit: parts of the one student's
+    run."""
 
     batch_size: int = 50
     """Examples per student step."""
@@ -145,7 +146,7 @@ class LearnSettings:
             raise UsageError(
                 f"Unknown teacher '{self.teacher}'. {nearest(self.teacher, LEARNT)}"
             )
-        at_least_one(ByFlag(self), "--steps", "--rounds", "--held-out-batch")
+        at_least_one(ByFlag(self), "--steps", "--episodes", "--held-out-batch")
         above_zero(ByFlag(self), "--lr", "--teacher-lr", "--sigma")
         if self.sigma is not None and self.teacher != "mask":
             raise UsageError(f"--sigma is of masks; the teacher {self.teacher} has none.")

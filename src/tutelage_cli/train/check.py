@@ -17,9 +17,11 @@ from tutelage_cli.train.material import (
     Material,
     Source,
     Streams,
+    about_given_test_labels,
     open_streams,
     read_source,
     seed_material,
+    with_notes,
 )
 from tutelage_cli.train.names import CONTROLS, USED_BY
 from tutelage_cli.train.settings import TrainSettings
@@ -58,7 +60,10 @@ def check(
                 notify(line)
             if seconds is not None:
                 seconds[arm] = seconds_of_step(tutor, streams)
-    return source
+    if not (line := about_given_test_labels(source, settings)):
+        return source
+    notify(line)
+    return with_notes(source, line)
 
 
 def few_teacher_steps(arm: str, tutor: Tutor, steps: int) -> str:

@@ -85,9 +85,18 @@ def _concatenated(parts: Parts) -> Data:
 def _ids_and_names(train: Data, test: Data) -> tuple[Tensor, tuple[str, ...]]:
     # ids [N] of the examples of both parts and their names by id
     ids = torch.cat([train.ids, test.ids])
-    called = [of.called if isinstance(of, TextSet) else of.sources for of in (train, test)]
-    if called[0] == called[1] and len(ids.unique()) == len(ids):
-        return ids, called[0]  # of one source, part of which was split off
+    if split_off(train, test):
+        return ids, _called(train)
     parts = {"train": train, "test": test}
     names = [f"{which}/{name}" for which, part in parts.items() for name in part.names()]
     return torch.arange(len(names)), tuple(names)
+
+
+def split_off(train: Data, test: Data) -> bool:
+    """Whether the test examples are rows of the training source that were split off."""
+    ids = torch.cat([train.ids, test.ids])
+    return len(test) > 0 and _called(train) == _called(test) and len(ids.unique()) == len(ids)
+
+
+def _called(examples: Data) -> tuple[str, ...]:
+    return examples.called if isinstance(examples, TextSet) else examples.sources

@@ -19,6 +19,7 @@ from tutelage_cli.data.labels import read_labels
 from tutelage_cli.data.matching import Known
 from tutelage_cli.data.noise import HUMAN, Noise, corrupt, noise_matrix, require_noise
 from tutelage_cli.data.reading import Reading
+from tutelage_cli.data.sources import is_named
 from tutelage_cli.data.splits import balanced_rows, limit_rows
 from tutelage_cli.data.text.set_batches import SetBatches
 from tutelage_cli.data.text.text_set import TextParts, TextSet
@@ -30,7 +31,7 @@ from tutelage_cli.train.class_coverage import (
 )
 from tutelage_cli.train.duplicates import Contents, contents_of, without_copies
 from tutelage_cli.train.freeze import Notify, frozen_features
-from tutelage_cli.train.held_out import align_classes
+from tutelage_cli.train.held_out import align_classes, split_off
 from tutelage_cli.train.parts import Parts, check_kind, kind_of, read_data, read_other_source
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings, needs_label_file
 from tutelage_cli.train.texts import Data, kind, with_tokens
@@ -109,10 +110,14 @@ def read_source(settings: TrainSettings, notify: Notify = lambda _: None) -> Sou
         source = _frozen(source, settings, notify)
     held_out = seed_material(source, settings, 0).held_out
     if trusted is None:
-        more = missing_class_notes(train, None, held_out)
-        parts = source.splits
-        source = replace(source, splits=_parts(parts.train, parts.test, (*notes, *more)))
+        source = with_notes(source, *missing_class_notes(train, None, held_out))
     return source
+
+
+def with_notes(source: Source, *notes: str) -> Source:
+    """The same data, with more that is worth knowing of it."""
+    splits = source.splits
+    return replace(source, splits=_parts(splits.train, splits.test, (*splits.notes, *notes)))
 
 
 def _unused_test_note(source: str, test: Data) -> tuple[str, ...]:
@@ -172,6 +177,20 @@ def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
     assert settings.label_column is not None  # the settings see to that
     file, column = settings.labels_from, settings.label_column
     return read_labels(file, column, len(train), train.classes, examples=Known.of(train))
+
+
+def about_given_test_labels(source: Source, settings: TrainSettings) -> str:
+    """The warning that test labels are given ones, which may be wrong; empty where not."""
+    known = settings.labels_from is not None and not needs_label_file(settings)
+    known |= settings.noise_or_default != "none" or is_named(settings.data)
+    train, test = source.splits.train, source.splits.test
+    if known or settings.test_from is not None or not split_off(train, test):
+        return ""
+    return (
+        f"The {len(test)} test examples are a part of {train.name} with its own labels: where "
+        "these are wrong, so are the test accuracies. Name examples with checked labels by "
+        "--test-from."
+    )
 
 
 def seed_material(source: Source, settings: TrainSettings, seed: int) -> Material:

@@ -121,7 +121,8 @@ def _format_value(value: Any) -> str:
 
 def command_line(settings: TrainSettings) -> str:
     """The command that repeats a run."""
-    words = ["tutelage", "train", settings.data]
+    data = f"./{settings.data}" if settings.data.startswith("-") else settings.data
+    words = ["tutelage", "train", data]
     defaults = to_plain(TrainSettings())
     for name, value in to_plain(settings).items():
         if name == "data" or value == defaults[name]:

@@ -283,3 +283,11 @@ def test_labels_that_were_corrected_since_the_run_are_not_undone():
     table("t.csv", {"text": texts(), "label": [*corrected, *GIVEN[3:]]})
     one_line(run("inspect", "run", *LOOK, "--fix", "f"), "changed since the run", "train anew")
     assert not Path("f").exists()
+
+
+def test_a_folder_whose_name_begins_with_a_dash_is_written_and_trained_on():
+    trained(table("said.csv", {"text": texts(), "label": GIVEN}))
+    answer = run("inspect", "run", *LOOK, "--fix=-fixed", "--json")
+    assert answer.code == 0, answer
+    assert Path("./-fixed/fix.json").is_file()
+    trains(json.loads(answer.out)["fix"])

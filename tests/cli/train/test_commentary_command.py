@@ -16,7 +16,7 @@ from tutelage_cli.commentary.learn import command_line
 from tutelage_cli.commentary.settings import LEARNT, LearnSettings
 from tutelage_cli.commentary.show import stand_in
 
-SHORT = ["--steps", "2", "--rounds", "2", "--batch-size", "8", "--held-out", "9"]
+SHORT = ["--steps", "2", "--episodes", "2", "--batch-size", "8", "--held-out", "9"]
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def _inside(tmp_path, monkeypatch) -> None:
 def learnt(pets: Path, out: str, *words: object) -> dict[str, torch.Tensor]:
     answer = run("commentary", "learn", pets, *SHORT, *words, "--out", out)
     assert answer.code == 0, answer
-    assert "round 2 of 2: held-out loss" in answer.out
+    assert "episode 2 of 2: held-out loss" in answer.out
     return load_file(Path(out) / "weights.safetensors")
 
 
@@ -60,48 +60,48 @@ def test_learning_that_was_stopped_ends_as_if_it_had_not_been(pets, monkeypatch,
     words = ["--teacher", "blending", "--algorithm", algorithm]
     whole = learnt(pets, "whole", *words)
     kind = algorithms.ALGORITHMS[algorithm]
-    before = kind.round
+    before = kind.episode
 
     def stopped(self, number):
         if number == 1:
             raise KeyboardInterrupt
         return before(self, number)
 
-    monkeypatch.setattr(kind, "round", stopped)
+    monkeypatch.setattr(kind, "episode", stopped)
     answer = run("commentary", "learn", pets, *SHORT, *words, "--out", "other")
     assert answer.code == 130
     assert "goes on" in answer.out
     assert not Path("other").exists()
-    monkeypatch.setattr(kind, "round", before)
+    monkeypatch.setattr(kind, "episode", before)
     one_line(
         run("commentary", "learn", pets, *SHORT, "--teacher", "loss", "--out", "other"),
         "other.learning",
         "other settings",
     )
     answer = run("commentary", "learn", pets, *SHORT, *words, "--out", "other")
-    assert "round 1 of 2" not in answer.out
+    assert "episode 1 of 2" not in answer.out
     assert same(whole, load_file("other/weights.safetensors"))
     metrics = [content(Path(of) / "commentary.json")["learnt_on"] for of in ("whole", "other")]
-    losses = [of["metrics"]["held_out_loss_first_round"] for of in metrics]
+    losses = [of["metrics"]["held_out_loss_first_episode"] for of in metrics]
     assert losses[0] == losses[1]
 
 
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
-def test_an_error_in_a_resumed_round_is_shown_as_it_is(pets, monkeypatch, algorithm):
+def test_an_error_in_a_resumed_episode_is_shown_as_it_is(pets, monkeypatch, algorithm):
     words = ["--teacher", "loss", "--algorithm", algorithm, "--out", "it"]
-    kind, before = algorithms.ALGORITHMS[algorithm], algorithms.ALGORITHMS[algorithm].round
+    kind, before = algorithms.ALGORITHMS[algorithm], algorithms.ALGORITHMS[algorithm].episode
 
     def failing(self, number):
         if number == 1:
             raise RuntimeError("the student's own fault")
         return before(self, number)
 
-    monkeypatch.setattr(kind, "round", failing)
+    monkeypatch.setattr(kind, "episode", failing)
     for _ in range(2):  # in the run itself, and where it goes on
         with pytest.raises(RuntimeError, match=r"^the student's own fault$"):
             run("commentary", "learn", pets, *SHORT, *words)
     assert Path("it.learning/state.pt").exists()
-    monkeypatch.setattr(kind, "round", before)
+    monkeypatch.setattr(kind, "episode", before)
     assert run("commentary", "learn", pets, *SHORT, *words).code == 0
 
 
@@ -114,7 +114,7 @@ def test_a_seed_gives_the_same_commentary_and_another_seed_another(pets):
 
 WRONG = {
     "teacher": (["--teacher", "blend"], ["'blend'", "Did you mean 'blending'?"]),
-    "rounds": (["--rounds", 0], ["rounds", "at least 1"]),
+    "episodes": (["--episodes", 0], ["episodes", "at least 1"]),
     "rate": (["--teacher-lr", -1], ["--teacher-lr", "above 0"]),
     "a level of other weights": (["--level", "centred"], ["level", "curriculum"]),
     "sigma without masks": (["--sigma", 3], ["sigma", "curriculum"]),

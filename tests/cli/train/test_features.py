@@ -16,7 +16,7 @@ from tutelage_cli.data.features.feature_set import FeatureSet, feature_statistic
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.settings import TrainSettings
 
-LEARN = ["--steps", "2", "--rounds", "2", "--batch-size", "8"]
+LEARN = ["--steps", "2", "--episodes", "2", "--batch-size", "8"]
 TRAIN = [*QUICK, "--teacher", "margin-loss", "internal-state", "--teacher-every", "2"]
 CLASSES = ("cat", "dog", "emu")
 

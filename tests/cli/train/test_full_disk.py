@@ -24,7 +24,7 @@ from tutelage.commentaries import commentary
 from tutelage_cli import report
 from tutelage_cli.train import evaluation, study
 
-LEARN = ["--steps", "2", "--rounds", "2", "--batch-size", "8", "--held-out", "9"]
+LEARN = ["--steps", "2", "--episodes", "2", "--batch-size", "8", "--held-out", "9"]
 
 
 pytestmark = pytest.mark.usefixtures("report_in_a_word")
@@ -119,7 +119,7 @@ def test_learning_without_room_is_told_and_goes_on(pets, tmp_path, monkeypatch):
     assert not out.exists()
     answer = run(*words, out)
     assert answer.code == 0, answer
-    assert "round" not in answer.out  # both were kept
+    assert "episode" not in answer.out  # both were kept
     weights = [load_file(Path(of) / "weights.safetensors") for of in (tmp_path / "whole", out)]
     assert same(*weights)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["it", "whole"]

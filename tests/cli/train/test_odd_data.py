@@ -154,7 +154,7 @@ def test_labels_of_a_table_are_found_by_the_names_of_the_images(tmp_path):
 
 def test_what_is_learnt_on_an_odd_folder_is_shown_and_used_by_the_words_it_prints(odd):
     flags = ["--empty-classes", "keep", "--broken-images", "skip", "--image-size", "16"]
-    few = ["--steps", "2", "--rounds", "1", "--held-out", "9", "--batch-size", "8"]
+    few = ["--steps", "2", "--episodes", "1", "--held-out", "9", "--batch-size", "8"]
     learnt = run(*(
         "commentary",
         "learn",

@@ -9,7 +9,7 @@ from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.trained import QUICK, content, run
-from tutelage_cli.commentary.display import Rounds
+from tutelage_cli.commentary.display import Episodes
 from tutelage_cli.terminal import Pace, clock, listed, roughly
 from tutelage_cli.train import study
 from tutelage_cli.train.display import Display, figures
@@ -151,24 +151,24 @@ def test_a_terminal_is_told_of_every_student_and_left_as_it_was(copy, tmp_path) 
     assert text.rstrip().endswith("\x1b[?25h")  # the cursor is shown again
 
 
-def test_rounds_are_told_with_the_loss_and_some_are_left_out(tmp_path) -> None:
+def test_episodes_are_shown_with_the_loss_and_some_are_left_out(tmp_path) -> None:
     for terminal in (False, True):
         file = (tmp_path / "out").open("w", encoding="utf-8")
         console = Console(file=file, force_terminal=terminal, width=80)
-        with Rounds(console, 40) as rounds:
+        with Episodes(console, 40) as episodes:
             for number in range(1, 41):
-                rounds.update(number, 1 / number)
+                episodes.update(number, 1 / number)
         file.close()
         text = (tmp_path / "out").read_text(encoding="utf-8")
         assert "held-out loss 0.0250" in text
         assert bool(CONTROL.search(text)) == terminal
         if not terminal:
             assert len(text.splitlines()) == 11
-    assert rounds.losses[0] == 1
+    assert episodes.losses[0] == 1
 
 
 def test_a_commentary_and_the_names_are_told_as_json(pets, tmp_path) -> None:
-    words = ["--teacher", "loss", "--rounds", "2", "--steps", "2", "--held-out", "9"]
+    words = ["--teacher", "loss", "--episodes", "2", "--steps", "2", "--held-out", "9"]
     out = tmp_path / "kept"
     batch = QUICK[QUICK.index("--batch-size") :][:2]
     log = ["--log", "tensorboard"]
@@ -176,10 +176,10 @@ def test_a_commentary_and_the_names_are_told_as_json(pets, tmp_path) -> None:
     assert told.code == 0, told
     found = json.loads(told.out)
     assert found["commentary"] == str(out)
-    assert len(found["held_out_loss"]) == found["rounds"] == 2
-    assert "round 2 of 2" in told.err
+    assert len(found["held_out_loss"]) == found["episodes"] == 2
+    assert "episode 2 of 2" in told.err
     curves = EventAccumulator(str(tmp_path / "kept.curves" / "tensorboard")).Reload()
-    points = curves.Scalars("round/held_out_loss")
+    points = curves.Scalars("episode/held_out_loss")
     assert [point.step for point in points] == [1, 2]
     assert [point.value for point in points] == pytest.approx(found["held_out_loss"])
     shown = json.loads(run("commentary", "show", out, "--json").out)

@@ -98,7 +98,7 @@ def test_settings_of_texts_are_refused_for_images():
 def test_a_commentary_is_learnt_over_fresh_students(teacher, algorithm):
     rows = ["comment,class", *(f"{animal} {n},{animal}" for n in range(5) for animal in WORDS)]
     Path("checked.csv").write_text("\n".join(rows), encoding="utf-8")
-    words = ["--steps", "2", "--rounds", "2", "--batch-size", "8"]
+    words = ["--steps", "2", "--episodes", "2", "--batch-size", "8"]
     words += ["--held-out-from", "checked.csv"]
     words += ["--teacher", teacher, "--algorithm", algorithm, "--out", "c"]
     answer = run("commentary", "learn", "pets.csv", *words)

@@ -6,7 +6,11 @@ from tests.trained import QUICK, content, one_line, pictures, run
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import load
 from tutelage_cli.train.check import fingerprint
-from tutelage_cli.train.material import read_source, seed_material
+from tutelage_cli.train.material import (
+    about_given_test_labels,
+    read_source,
+    seed_material,
+)
 from tutelage_cli.train.settings import TrainSettings
 
 
@@ -60,3 +64,27 @@ def test_other_trusted_images_are_other_data(pets, tmp_path) -> None:
         return fingerprint(read_source(settings))
 
     assert digest(1) != digest(2)
+
+
+def test_test_labels_that_may_be_wrong_are_warned_of_once(pets, tmp_path) -> None:
+    """A test part, right labels beside the wrong ones, and --test-from need no warning."""
+    line = f"The 12 test examples are a part of {pets.name} with its own labels"
+    answer = run("train", pets, *QUICK, "--teacher", "loss", "--out", tmp_path / "run")
+    assert answer.out.count(line) == 1
+    assert answer.out.count("--test-from") == 1
+    assert line in content(tmp_path / "run" / "environment.json")["notes"]
+    beside = pictures(tmp_path / "beside", count=7, seed=1)
+    for part in ("train", "test"):
+        pictures(tmp_path / "parts" / part, count=7, seed=1)
+    (tmp_path / "labels.csv").write_text("label\n" + "\n".join(["cat", "dog", "emu"] * 16))
+    told = {
+        "none": TrainSettings(data=str(pets)),
+        "noise": TrainSettings(data=str(pets), noise="flip:0.2"),
+        "other labels": TrainSettings(
+            data=str(pets), labels_from=tmp_path / "labels.csv", label_column="label"
+        ),
+        "a source": TrainSettings(data=str(pets), test_from=str(beside)),
+        "a part": TrainSettings(data=str(tmp_path / "parts")),
+    }
+    warned = [name for name, of in told.items() if about_given_test_labels(read_source(of), of)]
+    assert warned == ["none"]
