@@ -7,6 +7,7 @@ import torch
 
 from tutelage.functional.portable_state import Rename, renamed
 from tutelage.functional.trees import moved_to
+from tutelage.training.window_buffer import WindowBuffer
 from tutelage.types import Batch, Params, Progress, Step, StudentState, Window
 
 
@@ -66,6 +67,28 @@ def _renamed_state(plain: Sequence[Any], rename: Rename) -> list[Any]:
 
 def _renamed_step(plain: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
     return {**plain, "settings": renamed(plain["settings"], rename)}
+
+
+def buffer_to_dict(window: WindowBuffer) -> dict[str, Any]:
+    """A window buffer as plain values."""
+    return {
+        "start": [] if window.start is None else list(window.start),
+        "entries": window.entries,
+        "velocity": window.velocity,
+        "buffers": window.buffers,
+        "window": [step_to_dict(step) for step in window.steps],
+    }
+
+
+def buffer_from_dict(state: Mapping[str, Any], device: torch.device) -> WindowBuffer:
+    """The inverse of ``buffer_to_dict``."""
+    start = state_from_list(state["start"], device) if state["start"] else None
+    # a state of an older version lacks some of these
+    samples = {k: state.get(k) for k in ("entries", "velocity", "buffers")}
+    own = {k: None if kept is None else moved_to(device, kept) for k, kept in samples.items()}
+    return WindowBuffer(
+        start, **own, steps=[step_from_dict(step, device) for step in state["window"]]
+    )
 
 
 def window_to_list(window: Window, teacher: Params) -> list[Any]:

@@ -14,10 +14,11 @@ from tutelage.functional.student import tapped
 from tutelage.losses.objectives import cross_entropy, logits_of, losses_of
 from tutelage.losses.reduction import counts_of
 from tutelage.losses.targets import correct_predictions
+from tutelage.signals.dots import gradient_alignments
 from tutelage.storage.json_files import write_json
 from tutelage.teacher import taps_of, uses_alignments
 from tutelage.teachers import GivenWeights, OutOfFoldTargets
-from tutelage.training.forward import gradient_alignments, prediction_lesson
+from tutelage.training.forward import prediction_lesson
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Step
 from tutelage_cli.data.batches import Batches
