@@ -113,13 +113,6 @@ def _cell(recipe: Recipe, arm: str, metric: str) -> tuple[str, str] | None:
     return recipe.printed.get((arm, metric)) or recipe.printed.get((arm, other))
 
 
-def affordable_seeds(content: Mapping[str, Any]) -> int | None:
-    """The seeds that decide all claims of a result that the scale ``hours`` can decide."""
-    needs = [deciding(claim)["needed"] for claim in open_claims(content)]
-    hours = [need for need in needs if need and need["seeds"]]
-    return max((n["seeds"] for n in hours if n["hours"] <= MOST_PLANNED), default=None)
-
-
 def open_claims(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The claims of a stored result that neither hold nor do not hold."""
     return [claim for claim in content["claims"] if claim["verdict"] not in (HOLDS, FAILS)]
