@@ -20,7 +20,7 @@ from tutelage.training.end_check import require_same_end
 from tutelage.training.forward import ForwardPass, Record, apply_weights, step_record
 from tutelage.training.step import StudentStep
 from tutelage.training.teacher_update import TeacherUpdater
-from tutelage.training.window_buffer import WindowBuffer
+from tutelage.training.window_buffer import Pending, WindowBuffer
 from tutelage.types import (
     Batch,
     HeldOutLoss,
@@ -31,9 +31,6 @@ from tutelage.types import (
     StudentState,
     Window,
 )
-
-Pending = tuple[Window, Params]
-"""a window whose held-out loss is that of the next step, and the teacher's parameters"""
 
 
 class OneStepTraining:

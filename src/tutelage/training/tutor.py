@@ -13,9 +13,7 @@ from tutelage.functional.optim import rule_for
 from tutelage.functional.portable_state import (
     load_optimizer_state,
     load_state,
-    names_in,
     optimizer_state_of,
-    plain_names,
     state_of,
 )
 from tutelage.functional.student import StudentView
@@ -25,13 +23,7 @@ from tutelage.teacher import uses_alignments, uses_progress
 from tutelage.training.forward import Record, step_record
 from tutelage.training.micro_batches import require_micro_batch
 from tutelage.training.one_step import OneStepTraining
-from tutelage.training.plain_state import (
-    buffer_from_dict,
-    buffer_to_dict,
-    renamed_steps,
-    window_from_list,
-    window_to_list,
-)
+from tutelage.training.plain_state import steps_from_dict, steps_to_dict
 from tutelage.training.replay_check import require_no_norm
 from tutelage.training.step import StudentStep
 from tutelage.training.step_strategy import PlainStep, StepStrategy
@@ -258,10 +250,7 @@ class Tutor:
             Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely,
             under the names that a student has before it is compiled or wrapped.
         """
-        updater, inner = self.teacher_updater, self.problem.student.module
-        pending = self._one_step and self._one_step.pending
-        steps = buffer_to_dict(self._window)
-        steps["pending"] = [] if pending is None else window_to_list(*pending)
+        updater, pending = self.teacher_updater, self._one_step and self._one_step.pending
         return {
             "student": state_of(self.student),
             "optimizer": optimizer_state_of(self.optimizer, self.student),
@@ -270,7 +259,7 @@ class Tutor:
             "steps": self.steps,
             "best_accuracy": self.best_accuracy,
             **self._student_step.running_loss.state_dict(),
-            **renamed_steps(steps, plain_names(inner)),
+            **steps_to_dict(self._window, pending, self.problem.student.module),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -287,11 +276,6 @@ class Tutor:
         self.steps = state["steps"]
         self.best_accuracy = state["best_accuracy"]
         self._student_step.running_loss.load_state_dict(state)
-        student = self.problem.student
-        steps = renamed_steps(state, names_in(student.module))
-        self._window = buffer_from_dict(steps, student.device)
+        self._window, pending = steps_from_dict(state, self.problem.student)
         if self._one_step is not None:
-            waiting = steps["pending"]
-            self._one_step.pending = (
-                window_from_list(waiting, student.state(), student.device) if waiting else None
-            )
+            self._one_step.pending = pending

@@ -8,6 +8,9 @@ from tutelage.signals import ReconstructsStart, Signal
 from tutelage.signals.drift import entries_of
 from tutelage.types import Params, Step, StudentState, Window
 
+Pending = tuple[Window, Params]
+"""a window whose held-out loss is that of the next step, and the teacher's parameters"""
+
 
 @dataclass
 class WindowBuffer:
