@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError, nearest
-from tutelage.functional.student import known_width, tap_width
+from tutelage.functional.taps import known_width, tap_width
 from tutelage.teacher import Teacher
 from tutelage.types import Lesson, Observation
 

@@ -19,7 +19,7 @@ from tutelage.functional.replay_context import (
     concatenate_observations,
     replay_context,
 )
-from tutelage.functional.student import tapped
+from tutelage.functional.taps import tapped
 from tutelage.functional.trees import detached
 from tutelage.losses.objectives import logits_of, losses_of
 from tutelage.teacher import acts_at_test, implements, is_deep, taps_of

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tutelage.commentaries import Provenance, save_commentary
-from tutelage.functional.student import tapped
+from tutelage.functional.taps import tapped
 from tutelage.losses.objectives import cross_entropy, logits_of, losses_of
 from tutelage.signals.dots import gradient_alignments
 from tutelage.storage.json_files import write_json
