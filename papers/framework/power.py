@@ -18,7 +18,6 @@ from tutelage_cli.intervals import POWER, spread_interval, values_needed
 
 MOST_SEEDS, MOST_HOURS = 1000, 72
 """beyond either a comparison cannot be decided here"""
-MOST_PLANNED = 3  # hours of a recipe at the scale ``hours``
 CORES = 2  # that hours are counted on, a job on each
 PAPERS, SEEN = "the paper's", "seen here"
 POWER_RULE = (

@@ -12,11 +12,13 @@ from papers.framework.args import HOURS, Reproduce
 from papers.framework.hours import Hours, planned_hours
 from papers.framework.paper_tables import package_data
 from papers.framework.plan import Plan, plan
-from papers.framework.power import MOST_PLANNED, deciding, open_claims, seconds_per_seed
+from papers.framework.power import deciding, open_claims, seconds_per_seed
 from papers.framework.results import stored
 from tests.papers.framework.tiny import RECIPE, Settings, recipe
 from tests.trained import one_line, run_papers
 
+MOST_PLANNED = 3
+"""hours of a recipe at the scale ``hours``"""
 ROOT = Path(__file__).parents[3]
 MINI = {c["recipe"]: c for c in stored(ROOT) if c["scale"] == "mini"}
 
