@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 import pytest
 
 from tutelage.errors import UsageError
-from tutelage_cli.config.settings_files import from_plain, load_settings, to_plain
+from tutelage_cli.config.settings_files import changed, from_plain, load_settings, to_plain
+from tutelage_cli.config.yaml_files import read_yaml
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ def load(tmp_path):
     def from_text(text, cls=Settings, base=None):
         file = tmp_path / "run.yaml"
         file.write_text(text, encoding="utf-8")
-        return load_settings(cls, file, base)
+        if base is not None:
+            return changed(base, read_yaml(file), str(file))
+        return load_settings(cls, file)
 
     return from_text
 

@@ -15,7 +15,7 @@ from tutelage.teachers import Copies, LossWeigher, Together, WorstCase, WorstCas
 from tutelage.training.forward import Record, apply_weights, prepare_lesson
 from tutelage.training.skip_rows import rows_above_share
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation
+from tutelage.types import Batch, Lesson, Observation, Step
 
 B, K, C, D = 6, 5, 3, 8
 
@@ -104,7 +104,7 @@ def _descended(tutor: Tutor, logits: Tensor) -> Tensor:
     lesson = _lesson(tutor)
     losses = cross_entropy(logits, lesson.targets)
     seen = Observation(losses, logits, {}, tutor.progress)
-    return apply_weights(tutor.problem, batch_of(), lesson, seen).loss
+    return apply_weights(tutor.problem, Step(batch_of(), seen.progress, {}), lesson, seen).loss
 
 
 def test_rows_of_least_mass_are_dropped_and_two_are_always_kept() -> None:

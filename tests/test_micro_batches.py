@@ -27,7 +27,7 @@ from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.signals.products import Alignment
 from tutelage.teachers import InternalState, Plain
-from tutelage.training import step as passes
+from tutelage.training import step_checks
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, Observation
 
@@ -244,7 +244,7 @@ def test_the_check_changes_no_training() -> None:
         own = Queue()
         with pytest.MonkeyPatch.context() as patch:
             if not checked:
-                patch.setattr(passes, "require_separate_rows", lambda *_: None)
+                patch.setattr(step_checks, "require_separate_rows", lambda *_: None)
             student = stepped(nn.Sequential(nn.Linear(D, C), nn.Dropout()).double(), 4, own)
         return [*student.parameters(), *own.buffers(), torch.rand(3)]
 

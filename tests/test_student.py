@@ -10,7 +10,8 @@ from torch.optim import SGD, Adam
 
 from tests.cases import C, D, Unused, build, stream
 from tutelage.errors import UnsupportedStudentError, UsageError
-from tutelage.functional.student import StudentView, find_tap, tap_width, tapped
+from tutelage.functional.student import StudentView
+from tutelage.functional.taps import find_tap, tap_width, tapped
 from tutelage.functional.trees import leaves, named_grad, reached_grad
 from tutelage.randomness import seeded
 

@@ -18,7 +18,7 @@ from papers.framework.settings import RecipeSettings, Share
 from papers.models.translator import Translator, marian
 from papers.students import endless, find_folder
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.functional.student import tapped
+from tutelage.functional.taps import tapped
 from tutelage.losses.objectives import TokenCrossEntropy
 from tutelage.randomness import seeded
 from tutelage.storage.json_files import environment

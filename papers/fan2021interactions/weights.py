@@ -30,7 +30,7 @@ from papers.framework.drawings import Drawing, scatter
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, expectation
 from papers.students import correlation
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.functional.student import tapped
+from tutelage.functional.taps import tapped
 from tutelage.losses.objectives import logits_of
 from tutelage.models import default_tap
 from tutelage.randomness import mixed_seed

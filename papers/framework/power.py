@@ -18,7 +18,6 @@ from tutelage_cli.intervals import POWER, spread_interval, values_needed
 
 MOST_SEEDS, MOST_HOURS = 1000, 72
 """beyond either a comparison cannot be decided here"""
-MOST_PLANNED = 3  # hours of a recipe at the scale ``hours``
 CORES = 2  # that hours are counted on, a job on each
 PAPERS, SEEN = "the paper's", "seen here"
 POWER_RULE = (
@@ -111,13 +110,6 @@ def printed_effect(recipe: Recipe, comparison: Comparison) -> float | None:
 def _cell(recipe: Recipe, arm: str, metric: str) -> tuple[str, str] | None:
     other = recipe.printed_as.get(metric, metric)
     return recipe.printed.get((arm, metric)) or recipe.printed.get((arm, other))
-
-
-def affordable_seeds(content: Mapping[str, Any]) -> int | None:
-    """The seeds that decide all claims of a result that the scale ``hours`` can decide."""
-    needs = [deciding(claim)["needed"] for claim in open_claims(content)]
-    hours = [need for need in needs if need and need["seeds"]]
-    return max((n["seeds"] for n in hours if n["hours"] <= MOST_PLANNED), default=None)
 
 
 def open_claims(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -63,29 +63,13 @@ class MissingExtraError(ImportError):
 
 
 def require_module(module: str, extra: str) -> None:
-    """Raise if an optional dependency is not installed; imports nothing.
-
-    Args:
-        module: Its name.
-        extra: What brings it.
-
-    Raises:
-        MissingExtraError: If it is not installed.
-    """
+    """Raise if an optional dependency of an extra is not installed; imports nothing."""
     if find_spec(module) is None:
         raise MissingExtraError(module, extra)
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the closest allowed name, then all names.
-
-    Args:
-        name: What came.
-        allowed: The names that exist.
-
-    Returns:
-        ``"Did you mean 'x'? Allowed: a, b, x."``; without the question where nothing is near.
-    """
+    """The end of a message about an unknown name: ``"Did you mean 'x'? Allowed: a, b, x."``."""
     names = [one_line(known) for known in allowed]
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     question = f"Did you mean '{close[0]}'? " if close else ""
@@ -93,33 +77,17 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 
 
 def one_line(name: str) -> str:
-    r"""A name as part of a message of one line: control characters are written as ``\n``.
-
-    Args:
-        name: Such as that of a class, which may be any text.
-    """
+    r"""A name, which may be any text, in one line: control characters are written as ``\n``."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], name)
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message; its type where it has none.
-
-    Args:
-        error: Of any kind.
-    """
+    """The first line of an error's message; its type where it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def first_few(items: Iterable[object], most: int = 5) -> str:
-    """The first items of a list for a message, and the number of the others.
-
-    Args:
-        items: What is named.
-        most: How many are named.
-
-    Returns:
-        ``"a, b, c and 4 more"``.
-    """
+    """The first items of a list for a message: ``"a, b, c and 4 more"``."""
     names = [one_line(str(item)) for item in items]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -81,8 +81,8 @@ def values_needed(effect: float, spread: float) -> int | None:
     return counts[place] if place < len(counts) else None
 
 
-def spread_interval(spread: float, n: int, level: float = LEVEL) -> tuple[float, float]:
+def spread_interval(spread: float, n: int) -> tuple[float, float]:
     """Confidence interval of the standard deviation of n normal values."""
-    sides = ((1 + level) / 2, (1 - level) / 2)
+    sides = ((1 + LEVEL) / 2, (1 - LEVEL) / 2)
     low, high = (spread * ((n - 1) / float(chi2.ppf(side, n - 1))) ** 0.5 for side in sides)
     return low, high

@@ -29,7 +29,7 @@ from tutelage.commentaries import (
 )
 from tutelage.errors import UsageError
 from tutelage.functional.replay_context import replay_context
-from tutelage.functional.student import tapped
+from tutelage.functional.taps import tapped
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
 from tutelage.teacher import acts_at_test, is_deep, normalise_of, taps_of, uses_progress
 from tutelage.teachers import (

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tutelage.errors import UsageError
-from tutelage.functional.student import tapped
+from tutelage.functional.taps import tapped
 from tutelage.models import build_student, internal_state
 
 SIZES = {"I0": 1, "I1": 8 * 8, "I2": 16 * 16, "I3": 32 * 32}

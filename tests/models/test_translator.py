@@ -7,7 +7,7 @@ from torch import nn
 from papers.data.text import PairBatches, Pairs
 from papers.models.translator import STATE, Translator, marian
 from tutelage.errors import UnsupportedStudentError
-from tutelage.functional.student import tapped
+from tutelage.functional.taps import tapped
 from tutelage.losses.objectives import TokenCrossEntropy
 from tutelage.signals import Reversible, Unrolled
 from tutelage.teachers import InternalState

@@ -20,8 +20,7 @@ from tutelage.teachers import (
     WorstCase,
     WorstCaseSoft,
 )
-from tutelage.teachers.within import softmax_within
-from tutelage.teachers.worst_case import worst_case_loss
+from tutelage.teachers.within import maximum_within, softmax_within, sum_within
 from tutelage.training.forward import prepare_lesson
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, Observation, Progress
@@ -41,6 +40,21 @@ def lesson_of(targets: Tensor, group: Tensor = GROUP) -> Lesson:
 def random_losses(seed: int = 0) -> Tensor:
     draws = torch.Generator().manual_seed(seed)
     return 3 * torch.rand(B * K, generator=draws, dtype=torch.float64)
+
+
+def worst_case_loss(losses: Tensor, group: Tensor, temperature: float) -> Tensor:
+    """The maximum over P of ``sum_z P_z l_z - temperature KL(P || uniform)`` for each example.
+
+    It equals ``temperature (logsumexp(l / temperature) - log n)``, lies between mean and
+    maximum of the losses, and its gradient weighs theirs as ``WorstCase`` does.
+
+    Source: Yi et al. 2021, eq. 4 with the maximiser of theorem 1 put in.
+    """
+    scaled = losses / temperature
+    high = maximum_within(scaled.detach(), group)
+    sums = sum_within((scaled - high[group]).exp(), group)
+    counts = sum_within(torch.ones_like(scaled), group)
+    return temperature * (high + sums.log() - counts.log())
 
 
 def penalised(z: Tensor, losses: Tensor, temperature: float) -> Tensor:

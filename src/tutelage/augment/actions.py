@@ -37,17 +37,7 @@ def with_signs(
     level: Int64[np.ndarray, "B S"],
     kept: Bool[np.ndarray, "B S"],
 ) -> Actions:
-    """Actions with random signs and cutout positions.
-
-    Args:
-        draws: Where from.
-        operation: Which operations.
-        level: How strong.
-        kept: Whether.
-
-    Returns:
-        The actions.
-    """
+    """Actions with random signs and cutout positions."""
     B, S = operation.shape
     negative = draws.uniform(SIGN, S) < 0.5
     return Actions(
@@ -59,18 +49,10 @@ def with_signs(
 def performed(
     images: Shaped[Tensor, "B ch H W"], space: Space, actions: Actions
 ) -> Shaped[Tensor, "B ch H W"]:
-    """Apply actions to images.
+    """Apply actions, one row per image, to images of one channel or three: uint8, or in 0..1.
 
-    Args:
-        images: uint8, or real numbers in 0..1; of one channel or three.
-        space: What the actions are of.
-        actions: One row per image.
-
-    Returns:
-        Images of the same shape, type and device. Real numbers are rounded to 255ths, except
-        of images that nothing but ``identity`` is done to.
-
-    Note: raises ``UsageError`` for other images.
+    Real numbers are rounded to 255ths, except of images that nothing but ``identity`` is done
+    to. Other images are a ``UsageError``.
     """
     require_images(images)
     values = space.values(*images.shape[2:])
@@ -89,22 +71,10 @@ def performed_on(
     mean: Sequence[float],
     std: Sequence[float],
 ) -> Shaped[Tensor, "B ch H W"]:
-    """Apply actions to normalised images.
+    """Apply actions to normalised images, ``(x - mean) / std`` of x in 0..1.
 
-    Args:
-        inputs: ``(x - mean) / std`` of images x in 0..1; x itself where there is no mean.
-        space: What the actions are of.
-        actions: One row per image.
-        mean: Of every channel; nothing where inputs are not normalised.
-        std: Of every channel.
-
-    Returns:
-        Normalised in the same way; to the bit as they were where nothing is done.
-
-    Raises:
-        UsageError: If the images have another number of channels.
-
-    Note: so do inputs that are not images once the two are undone.
+    Without a mean, inputs are x itself. Images come back normalised in the same way, to the bit
+    as they were where nothing is done. Inputs that are no such images are a ``UsageError``.
     """
     if not mean:
         return performed(inputs, space, actions)
@@ -122,19 +92,7 @@ def performed_on(
 def require_statistics(
     mean: Sequence[float], std: Sequence[float]
 ) -> tuple[list[float], list[float]]:
-    """Check a mean and a standard deviation per channel.
-
-    Args:
-        mean: Of every channel, in 0..1; nothing for images as they are.
-        std: Of every channel.
-
-    Returns:
-        Both.
-
-    Raises:
-        ValueError: If there is not one of each for every channel, or a deviation is not above
-            0.
-    """
+    """Check a mean in 0..1 and a standard deviation above 0 for each channel."""
     if len(mean) != len(std) or not all(0 < value < float("inf") for value in std):
         raise ValueError(f"mean {list(mean)} and std {list(std)} do not go together.")
     return [float(v) for v in mean], [float(v) for v in std]

@@ -142,10 +142,10 @@ def _of_side(share: float, axis: int) -> Strength:
     return Strength(at, signed=True)
 
 
-def _rounded_bits(most: int, least: int) -> Strength:
+def _rounded_bits(least: int) -> Strength:
     def at(levels: int, _height: int, _width: int) -> Values:
-        gone = torch.arange(levels) / ((levels - 1) / (most - least))
-        return (most - gone).round().double().numpy()
+        gone = torch.arange(levels) / ((levels - 1) / (8 - least))
+        return (8 - gone).round().double().numpy()
 
     return Strength(at)
 
@@ -191,7 +191,7 @@ def _torchvision(
         **move,
         "rotate": _even(turn, signed=True),
         **{name: _enhanced(factor) for name in enhanced},
-        "posterize": _rounded_bits(8, fewest),
+        "posterize": _rounded_bits(fewest),
         "solarize": Strength(lambda *place: 255 * _even(0.0, 1.0, signed=False).at(*place)),
         "auto_contrast": _NONE,
         "equalize": _NONE,

@@ -12,16 +12,7 @@ ROUNDING = 1e-2
 
 
 def require_probabilities(name: str, rows: Tensor) -> None:
-    """Refuse rows that are no probability distributions; waits for the device.
-
-    Args:
-        name: What they are called.
-        rows: Meant to be [N, C].
-
-    Raises:
-        UsageError: If they are of another shape or type, or a row is negative somewhere, not
-            finite, or misses a sum of one by more than ``ROUNDING``.
-    """
+    """Raise for rows [N, C] that are no probability distributions; waits for the device."""
     require_tensors("cross-fitting", **{name: rows})
     if not rows.is_floating_point() or rows.ndim != 2 or not rows.shape[1]:
         raise UsageError(
@@ -40,20 +31,7 @@ def require_probabilities(name: str, rows: Tensor) -> None:
 
 
 def require_labels(name: str, labels: Tensor, rows: int, classes: int) -> Tensor:
-    """Refuse labels other than one class for each row; waits for the device.
-
-    Args:
-        name: What they are called.
-        labels: Meant to be [rows], in whole numbers.
-        rows: N.
-        classes: C.
-
-    Returns:
-        The labels in int64.
-
-    Raises:
-        UsageError: If they are something else.
-    """
+    """Labels in int64; raises unless they are one class a row. Waits for the device."""
     require_tensors("cross-fitting", **{name: labels})
     integral = not (
         labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool

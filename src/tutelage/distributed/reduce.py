@@ -45,7 +45,7 @@ def sum_wrapper_grads(processes: Processes, parameters: Iterable[Tensor]) -> Non
                 p.grad *= processes.size
 
 
-def require_no_static_graph(student: nn.Module) -> None:
+def _require_no_static_graph(student: nn.Module) -> None:
     """Raise for ``DistributedDataParallel`` with ``static_graph=True``."""
     wrapper = data_parallel(student)
     if wrapper is not None and wrapper.static_graph:
@@ -57,9 +57,13 @@ def require_no_static_graph(student: nn.Module) -> None:
 
 
 def all_reduce_backward(
-    processes: Processes, loss: Tensor, parameters: Iterable[nn.Parameter]
+    processes: Processes, student: nn.Module, loss: Tensor, parameters: Iterable[nn.Parameter]
 ) -> None:
-    """Leave the gradient, summed over processes, in ``.grad``, and keep the graph."""
+    """Leave the gradient, summed over processes, in ``.grad``, and keep the graph.
+
+    Wrappers see one backward pass a step, and this is not it.
+    """
+    _require_no_static_graph(student)
     own = [p for p in parameters if p.requires_grad]
     if any(hasattr(p, "device_mesh") for p in own):
         raise UnsupportedStudentError(

@@ -120,11 +120,8 @@ class Checkpoint:
     def require_unchanged(self, buffers: Params, *, statistics: bool) -> None:
         """Raise if the part gives other numbers on the buffers at the forward pass's end.
 
-        These are what torch recomputes it on in training.
-
-        Args:
-            buffers: Those.
-            statistics: Whether to check where only batch statistics changed.
+        These are what torch recomputes it on in training. Without ``statistics`` a part is not
+        checked where only batch statistics changed.
         """
         ends = {name: buffers.get(name, was).detach() for name, was in self.after.items()}
         changed = [name for name, was in self.after.items() if not torch.equal(was, ends[name])]

@@ -118,12 +118,7 @@ class Replay:
 
 
 class CheckpointedPart(nn.Module):
-    """A checkpointed function that calls submodules of a module.
-
-    Args:
-        module: The module.
-        function: The function.
-    """
+    """A checkpointed function that calls submodules of a module."""
 
     def __init__(self, module: nn.Module, function: Callable[..., Any]) -> None:
         super().__init__()

@@ -1,7 +1,6 @@
 """``StudentView``: a student's module as a pure function of parameters and buffers."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -9,11 +8,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tutelage.distributed.fsdp import full_tensor, full_tensors, reshard
-from tutelage.errors import UnsupportedStudentError, UsageError, nearest
+from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.derivatives import require_second_derivatives
-from tutelage.functional.differentiable import eager, original, overwritten
+from tutelage.functional.differentiable import original, overwritten
 from tutelage.functional.optim import dense, settings_of, slots_of
 from tutelage.functional.replay import replay
+from tutelage.functional.taps import tapped
 from tutelage.functional.trees import cloned, detached
 from tutelage.precision import wide
 from tutelage.types import Params, StudentState
@@ -153,85 +153,3 @@ def _full(module: nn.Module, params: Params) -> Params:
     own = dict(module.named_parameters())
     same = all(p.dtype == own[name].dtype for name, p in params.items())
     return {} if same else {name: wide(p) for name, p in own.items()}
-
-
-@contextmanager
-def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
-    """Collect the outputs of named submodules during one forward pass, run eagerly."""
-    features: Params = {}
-
-    def keep(name: str) -> Callable[[nn.Module, object, object], None]:
-        def hook(_module: nn.Module, _args: object, output: object) -> None:
-            if not isinstance(output, Tensor):
-                raise UsageError(
-                    f"The student's module '{name}' gives a {type(output).__name__}, not a "
-                    "tensor. Tap a module that gives a tensor."
-                )
-            features[name] = output
-
-        return hook
-
-    parts = [(tap, find_tap(module, tap)) for tap in taps]
-    handles = [part.register_forward_hook(keep(tap)) for tap, part in parts]
-    try:
-        with eager(module) if taps else nullcontext():
-            yield features
-        for tap in taps:
-            if tap not in features:
-                raise UsageError(
-                    f"The student's forward pass does not reach its module '{tap}'. "
-                    "Tap one that it does."
-                )
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def find_tap(module: nn.Module, tap: str) -> nn.Module:
-    """The submodule of a name."""
-    modules, name = submodules(module), plain(tap)
-    if name not in modules or not name:
-        names = [name for name in modules if name]
-        raise UsageError(f"The student has no module '{tap}' to tap. {nearest(tap, names)}")
-    return modules[name]
-
-
-def submodules(module: nn.Module) -> dict[str, nn.Module]:
-    """The submodules by uncompiled name."""
-    return {plain(name): part for name, part in module.named_modules()}
-
-
-def plain(name: str) -> str:
-    """A submodule's name without the wrappers of ``torch.compile``."""
-    return ".".join(word for word in name.split(".") if word != "_orig_mod")
-
-
-def tap_width(module: nn.Module, tap: str) -> int:
-    """The number of features per example of a submodule's output."""
-    width = known_width(module, tap)
-    if width is None:
-        raise UsageError(
-            f"The width of tap '{tap}' cannot be read off the student. Give the width of the "
-            "flattened output of that module: tap_width=..."
-        )
-    return width
-
-
-def known_width(module: nn.Module, tap: str) -> int | None:
-    """The width of a submodule's output, if the layers around it tell.
-
-    That is so for a linear layer, and for a module whose output is what the last linear layer
-    takes.
-    """
-    tapped_module = find_tap(module, tap)
-    if isinstance(tapped_module, nn.Linear):
-        return tapped_module.out_features
-    parts = submodules(module)
-    names = [name for name, part in parts.items() if not list(part.children())]
-    linear = [name for name in names if isinstance(parts[name], nn.Linear)]
-    before, tap = names[: names.index(linear[-1])] if linear else [], plain(tap)
-    if before and (before[-1] == tap or before[-1].startswith(f"{tap}.")):
-        last = parts[linear[-1]]
-        assert isinstance(last, nn.Linear)
-        return last.in_features
-    return None

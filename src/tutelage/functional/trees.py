@@ -13,11 +13,9 @@ from tutelage.types import Batch, Lesson, Observation, Params
 Record = TypeVar("Record", bound=Batch | Lesson | Observation)
 
 
-def named_grad(
-    scalar: Tensor, params: Params, *, create_graph: bool = False, retain_graph: bool = False
-) -> Params:
+def named_grad(scalar: Tensor, params: Params, *, create_graph: bool = False) -> Params:
     """Gradient of a scalar, keyed like ``params``."""
-    reached = reached_grad(scalar, params, create_graph=create_graph, retain_graph=retain_graph)
+    reached = reached_grad(scalar, params, create_graph=create_graph)
     return {k: reached[k] if k in reached else torch.zeros_like(p) for k, p in params.items()}
 
 

@@ -198,25 +198,12 @@ def logits_of(outputs: Outputs) -> Tensor:
 
 
 def losses_of(objective: Objective, outputs: Outputs, rows: Lesson | Batch) -> Tensor:
-    """The loss of every row, auxiliary targets included where the lesson has them.
+    """The loss of every row [L], 0 for rows that do not count.
 
-    Every objective and metric is evaluated here, whoever asks.
-
-    Args:
-        objective: From outputs and targets, and auxiliary targets, to losses.
-        outputs: What the student gives.
-        rows: What it saw: a lesson, or held-out examples as they came.
-
-    Returns:
-        [L]; 0 for rows that do not count.
-
-    Raises:
-        UsageError: If the lesson has auxiliary targets, but the student only logits.
-        IndexError: What the objective raises, labels being classes.
-        RuntimeError: The same.
-
-    Note: rows that differ in number, losses other than one number for each row, and on the CPU
-    targets that are not finite are ``UsageError``, too.
+    Every objective and metric is evaluated here, with auxiliary targets where the lesson has
+    them. Rows that differ in number, losses other than one number for each row, auxiliary
+    targets without a prediction, and on the CPU targets that are not finite are a
+    ``UsageError``; what the objective itself raises goes on.
     """
     require_rows("the batch", rows)
     aux = rows.aux if isinstance(rows, Lesson) else None

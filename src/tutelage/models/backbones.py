@@ -126,32 +126,14 @@ class Pretrained(nn.Module):
 
 
 def prepared(backbone: Backbone, mean: Tensor, std: Tensor, size: int) -> nn.Module:
-    """What images pass before a backbone.
-
-    Args:
-        backbone: The network.
-        mean: [C] that was taken off the images' channels, in 0..1.
-        std: [C] by which they were divided, in 0..1.
-        size: Their longer side, in pixels.
-
-    Returns:
-        A module; it leaves images alone where the backbone expects nothing of them.
-    """
+    """What images pass before a backbone; nothing where it expects nothing of them."""
     return nn.Identity() if backbone.mean is None else Prepared(mean, std, backbone, size)
 
 
 def headless(network: nn.Module, name: str) -> tuple[nn.Module, int, str]:
     """Put an identity in the place of a network's last linear layer.
 
-    Args:
-        network: A classifier; it is changed.
-        name: What it is called, for the message.
-
-    Returns:
-        The network, the width of what that layer took, and the layer's name.
-
-    Raises:
-        UsageError: If it has no linear layer.
+    Returns the network, which is changed, the width of what that layer took, and its name.
     """
     linear = [
         (place, part) for place, part in network.named_modules() if isinstance(part, nn.Linear)
@@ -167,17 +149,10 @@ def headless(network: nn.Module, name: str) -> tuple[nn.Module, int, str]:
 
 
 def read_state(file: Path) -> Mapping[str, Tensor]:
-    """The weights that a file holds.
+    """The weights in a file, by name, without the prefix ``module.``.
 
-    Args:
-        file: A ``.safetensors`` file, or one that ``torch.save`` wrote of a state dict, alone
-            or below ``state_dict`` or ``model``.
-
-    Returns:
-        Tensors by name, without the prefix ``module.``.
-
-    Raises:
-        UsageError: If it holds none.
+    It is a ``.safetensors`` file, or one that ``torch.save`` wrote of a state dict, alone or
+    below ``state_dict`` or ``model``; else it is a ``UsageError``.
     """
     if not file.is_file():
         raise UsageError(
@@ -216,18 +191,10 @@ def load_weights(
     name: str,
     unused: Callable[[str], bool] = lambda _: False,
 ) -> None:
-    """Load weights into a network without its last layer.
+    """Load weights into a network whose last layer was taken off.
 
-    Args:
-        network: The network.
-        state: Weights by name.
-        last: The name of the layer that was taken off; its weights are left away.
-        file: Where they come from, for messages.
-        name: What the network is called, for messages.
-        unused: Which other weights are left away, by their names.
-
-    Raises:
-        UsageError: If weights are missing, are too many, or have other shapes.
+    The weights of that layer, and those that ``unused`` names, are left away. It is a
+    ``UsageError`` if others are missing, are too many, or have other shapes.
     """
     kept = {
         key: value

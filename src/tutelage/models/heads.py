@@ -49,19 +49,7 @@ HEADS: dict[str, Callable[[int, int], nn.Module]] = {MLP: mlp, LINEAR: linear}
 
 
 def head(name: str, features: int, classes: int) -> nn.Module:
-    """The student of feature vectors of that name, drawn from torch's global generator.
-
-    Args:
-        name: One of ``HEADS``.
-        features: Columns of the input.
-        classes: Columns of the output.
-
-    Returns:
-        The network.
-
-    Raises:
-        UsageError: If there is none of that name.
-    """
+    """The student of feature vectors of a name in ``HEADS``, drawn from torch's generator."""
     if name not in HEADS:
         raise UsageError(f"Unknown student '{name}' of feature vectors. {nearest(name, HEADS)}")
     return HEADS[name](features, classes)

@@ -8,7 +8,7 @@ from torch import nn
 
 from tutelage.errors import UsageError, nearest
 from tutelage.functional.module_state import modes_kept
-from tutelage.functional.student import find_tap, tapped
+from tutelage.functional.taps import find_tap, tapped
 from tutelage.models.catalogue import default_tap
 
 STAGES = {"I1": "stage3", "I2": "stage2", "I3": "stage1"}

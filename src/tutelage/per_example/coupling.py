@@ -49,8 +49,7 @@ class KnownGraphs:
 def couples_rows(student: nn.Module) -> bool:
     """Whether the student's rows are known to depend on one another.
 
-    Args:
-        student: Its layers that use batch statistics are found, and what earlier passes showed.
+    By layers that use batch statistics, and by what earlier passes showed.
     """
     found = KNOWN.get(student)
     return (found is not None and bool(found.coupled)) or any(

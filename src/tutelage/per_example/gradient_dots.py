@@ -121,17 +121,7 @@ def record_gradients(
 def dots_or_forward(
     recording: Recording, losses: Losses, params: Params, direction: Params
 ) -> Tensor:
-    """Products from a recording, by forward mode for parameters it does not cover.
-
-    Args:
-        recording: Of the sum of the losses.
-        losses: The losses as a function of the parameters.
-        params: Where to take the derivative.
-        direction: g.
-
-    Returns:
-        [B].
-    """
+    """Products [B] from a recording, by forward mode for parameters it does not cover."""
     unseen = {k: direction[k] for k in recording.uncovered if k in direction}
     seen = {k: v for k, v in direction.items() if k not in unseen}
     try:

@@ -31,11 +31,7 @@ class Direct(nn.Module):
 
 
 class ModuleSnapshot:
-    """A module's state before a call, so that the call can be repeated.
-
-    Args:
-        module: The module, about to be called.
-    """
+    """A module's state before a call, so that the call can be repeated."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module

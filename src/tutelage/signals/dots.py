@@ -8,10 +8,10 @@ from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.replay_context import detach
 from tutelage.functional.trees import detached
 from tutelage.per_example import forward_difference_dots, forward_dots
-from tutelage.precision import FULL, wide
+from tutelage.precision import FULL, autocast_to, wide
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.products.gradient_dots import CLOSE, losses_function
-from tutelage.types import Lesson, Params, Recorded, Step, StepObservation, StudentState
+from tutelage.types import Batch, Lesson, Params, Recorded, Step, StepObservation, StudentState
 
 
 def dots_of(
@@ -47,6 +47,18 @@ def exact_dots(
 ) -> Tensor:
     """``<d l_i / d theta, v>`` by forward mode."""
     return Alignment().dots(problem, start, lesson, step, v)
+
+
+def gradient_alignments(
+    problem: BilevelProblem, lesson: Lesson, step: Step, held_out: Batch
+) -> Tensor:
+    """Inner product [L] of each row's gradient with the held-out gradient."""
+    state, params = problem.student.state(), problem.student.params
+    device = problem.student.device
+    with torch.enable_grad(), autocast_to(FULL, device):
+        found = problem.evaluate(state, {}, held_out).student
+        towards = {k: g for k, g in found.items() if params[k].requires_grad}
+        return exact_dots(problem, state, lesson, step, towards)
 
 
 def one_sided(

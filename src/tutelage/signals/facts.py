@@ -42,22 +42,11 @@ def facts_of(
 ) -> dict[str, float]:
     """``weights_fixed`` and ``detached``, where an estimate has them.
 
-    Args:
-        problem: The student learning under the teacher.
-        teacher: Teacher parameters.
-        state: The student before or after the window.
-        step: A step of it.
-        held_out: The batch of the held-out loss.
-        several: Whether the student's gradient is differentiated in its parameters, as over
-            several steps.
-        product: The method of products.
-
-    Returns:
-        ``weights_fixed`` where later weights are taken not to depend on earlier steps,
-        ``detached`` where the held-out loss has another derivative than its values have, or the
-        training loss over several steps or under differences of values: the student, the
-        objective or the teacher's grades cut a path out of the graph. What does not run in
-        float64 is not checked.
+    ``weights_fixed`` where later weights are taken not to depend on earlier steps; only with
+    ``several`` is the student's gradient differentiated in its parameters. ``detached`` where
+    the held-out loss has another derivative than its values have, or the training loss over
+    several steps or under differences of values: the student, the objective or the teacher's
+    grades cut a path out of the graph. What does not run in float64 is not checked.
     """
     facts: dict[str, float] = {}
     if several and implements(problem.teacher, "weigh") and not weighs_deeply(problem.teacher):
@@ -144,16 +133,11 @@ def _double_batch(batch: Batch) -> Batch:
 def detaches(
     loss: Callable[[StudentState], Tensor], state: StudentState, theta: Params
 ) -> bool:
-    """Whether the derivative of a loss is not that of its values.
+    """Whether the derivative of a loss, in float64, is not that of its values.
 
     The derivative along the gradient is compared with central differences at three sizes, and
     with both one-sided differences at the smallest. A detached path makes the same gap in all
     of them. A kink does not: it lies beyond the smaller sizes, or to one side of the student.
-
-    Args:
-        loss: From a student to a scalar, in float64.
-        state: The student.
-        theta: Some of its parameters, requiring grad.
     """
 
     def at(params: Params) -> Tensor:

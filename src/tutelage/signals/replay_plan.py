@@ -46,16 +46,10 @@ def tree_plan(steps: int, arity: int) -> ReplayPlan:
 
 
 def plan_within(budget: int, steps: int, state_bytes: int, graph_bytes: int) -> ReplayPlan:
-    """The plan with the fewest passes whose states and graphs fit into a budget.
+    """The plan with the fewest passes whose states and graphs fit into a budget in bytes.
 
-    Args:
-        budget: Bytes.
-        steps: T.
-        state_bytes: Of a student's parameters, buffers and the optimiser's memory.
-        graph_bytes: Of one step's graph, with the state that it starts from.
-
-    Raises:
-        UsageError: If no plan fits; the least that one needs is named.
+    A state has the student's parameters, buffers and optimiser state; a graph is that of one
+    step. If no plan fits it is a ``UsageError`` with the least that one needs.
     """
     plans = [
         plan._replace(kept_bytes=plan.states * state_bytes + plan.width * graph_bytes)

@@ -9,17 +9,7 @@ from tutelage.validation.shapes import require_known_ids
 
 
 def order_of(ids: Tensor) -> Int64[Tensor, "N"]:
-    """The order in which ids rise; refuses what are none.
-
-    Args:
-        ids: Of N examples.
-
-    Returns:
-        Places in ``ids``.
-
-    Raises:
-        UsageError: If they are no whole numbers, negative, or one comes twice.
-    """
+    """The order of ids; a ``UsageError`` unless they are distinct whole numbers from 0."""
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         raise UsageError(f"ids are {ids.dtype}; give whole numbers, such as torch.int64.")
     order = ids.long().argsort()
@@ -37,17 +27,10 @@ def order_of(ids: Tensor) -> Int64[Tensor, "N"]:
 
 
 def rows_of(known: Tensor, ids: Tensor, lacking: str) -> Int64[Tensor, "L"]:
-    """Where the rows of some examples lie.
+    """The places [L] of examples among rising ids [N].
 
-    Args:
-        known: Rising ids of the kept rows [N].
-        ids: Of the examples [L].
-        lacking: What is not there where an example has no row, as the sentence begins.
-
-    Returns:
-        Their places in ``known``.
-
-    Note: raises ``UsageError`` where one has none; not on a GPU, which would wait.
+    ``lacking`` begins the message of the ``UsageError`` where one has none; on a GPU, which
+    would wait, there is none.
     """
     rows = torch.searchsorted(known, ids).clamp(max=len(known) - 1)
     require_known_ids(ids, known[rows] == ids, lacking)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError, nearest
-from tutelage.functional.student import known_width, tap_width
+from tutelage.functional.taps import known_width, tap_width
 from tutelage.teacher import Teacher
 from tutelage.types import Lesson, Observation
 
@@ -144,19 +144,7 @@ class InternalState(Teacher):
 
 
 def internal_of(observation: Observation, tap: str, width: int) -> Tensor:
-    """The student's internal state at a tap.
-
-    Args:
-        observation: What its forward pass revealed.
-        tap: The module.
-        width: How many features an example has there.
-
-    Returns:
-        [L, width].
-
-    Raises:
-        UsageError: If it has another number of them.
-    """
+    """The student's internal state [L, width] at a tap."""
     state = observation.features[tap].flatten(1)
     if state.shape[1] != width:
         raise UsageError(
@@ -167,19 +155,7 @@ def internal_of(observation: Observation, tap: str, width: int) -> Tensor:
 
 
 def width_of(student: nn.Module, tap: str, given: int | None) -> int:
-    """How many features an example has at a tap.
-
-    Args:
-        student: The student.
-        tap: The module.
-        given: What the user says; needed where it cannot be read off the student.
-
-    Returns:
-        Their number.
-
-    Raises:
-        UsageError: If the student has another one.
-    """
+    """The number of features at a tap: as given, or read off the student."""
     if given is None:
         return tap_width(student, tap)
     known = known_width(student, tap)

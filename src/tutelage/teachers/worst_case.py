@@ -1,13 +1,11 @@
 """Weights of copies by their losses: the maximal expected loss."""
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from tutelage.losses.objectives import Normalise
-from tutelage.precision import wide
 from tutelage.teacher import Teacher
-from tutelage.teachers.within import maximum_within, softmax_within, sum_within
+from tutelage.teachers.within import softmax_within
 from tutelage.types import Lesson, Observation
 
 
@@ -63,23 +61,6 @@ class UniformCopies(Teacher):
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
         """Weights [L] of the copies."""
         return torch.ones_like(observation.losses)
-
-
-def worst_case_loss(
-    losses: Float[Tensor, "L"], group: Int[Tensor, "L"], temperature: float
-) -> Float[Tensor, "B"]:
-    """The maximum over P of ``sum_z P_z l_z - temperature KL(P || uniform)`` for each example.
-
-    It equals ``temperature (logsumexp(l / temperature) - log n)``, lies between mean and
-    maximum of the losses, and its gradient weighs theirs as ``WorstCase`` does.
-
-    Source: Yi et al. 2021, eq. 4 with the maximiser of theorem 1 put in.
-    """
-    scaled = wide(losses) / temperature
-    high = maximum_within(scaled.detach(), group)
-    sums = sum_within((scaled - high[group]).exp(), group)
-    counts = sum_within(torch.ones_like(scaled), group)
-    return temperature * (high + sums.log() - counts.log())
 
 
 def require_positive(name: str, value: float) -> None:

@@ -146,7 +146,7 @@ def _run(
 
 
 @torch.no_grad()
-def held_out_accuracy(tutor: Tutor, held_out: Sequence[Batch]) -> float:
+def held_out_accuracy(tutor: Tutor, held_out: Iterable[Batch]) -> float:
     """Accuracy of the student in evaluation mode.
 
     Examples without a label are not counted; 0 where none has one.

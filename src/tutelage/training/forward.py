@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -18,18 +19,15 @@ from tutelage.functional.replay_context import (
     concatenate_observations,
     replay_context,
 )
-from tutelage.functional.student import tapped
+from tutelage.functional.taps import tapped
 from tutelage.functional.trees import detached
 from tutelage.losses.objectives import logits_of, losses_of
-from tutelage.precision import FULL, autocast_to
-from tutelage.signals.dots import exact_dots
 from tutelage.teacher import acts_at_test, implements, is_deep, taps_of
 from tutelage.teachers.hook_calls import prepare
 from tutelage.types import (
     Batch,
     Lesson,
     Observation,
-    Params,
     Progress,
     Step,
     as_lesson,
@@ -53,9 +51,21 @@ class Record(NamedTuple):
     """scalar: share of the rows' gradients that the step left out, where it may; else None"""
 
 
-class ForwardPass(NamedTuple):
-    """A lesson with the student's outputs, weights and loss, attached to the graph."""
+class PreparedStep(NamedTuple):
+    """A real step before its forward pass."""
 
+    step: Step
+    """its batch a copy, if it is kept"""
+    lesson: Lesson
+    """what the teacher has prepared; a copy, if it is kept"""
+    rows: Lesson
+    """the same in the memory that the student is given, and may write to"""
+
+
+class ForwardPass(NamedTuple):
+    """A real step with the student's outputs, weights and loss, attached to the graph."""
+
+    step: Step
     lesson: Lesson
     observation: Observation
     weights: Tensor
@@ -64,10 +74,22 @@ class ForwardPass(NamedTuple):
     """scalar: the weighted training loss"""
     left_out: Tensor | None = None
     """scalar, see ``Record``"""
-    teacher_buffers: Params | None = None
-    """those that ``weigh`` or ``grade`` wrote to"""
+    written: Mapping[str, Tensor] = MappingProxyType({})
+    """the teacher's buffers that ``weigh`` or ``grade`` wrote to"""
     before: ModuleState | None = None
     """the student before its pass, where micro-batches pass again"""
+
+    def with_settings(self, problem: BilevelProblem) -> "ForwardPass":
+        """After a backward pass: the optimiser's settings of all that has a gradient."""
+        params = problem.student.params
+        settings = settings_of(problem.student.optimizer, problem.student.names)
+        moved = {k: s for k, s in settings.items() if params[k].grad is not None}
+        if not moved:
+            raise UnsupportedStudentError(
+                "The loss reaches no parameter that the optimiser holds. It holds: "
+                f"{', '.join(params)}."
+            )
+        return self._replace(step=self.step._replace(settings=moved))
 
 
 def step_record(forward_pass: ForwardPass, held_out_loss: Tensor | None) -> Record:
@@ -86,21 +108,15 @@ def prepare_lesson(problem: BilevelProblem, batch: Batch) -> Lesson:
 
 def prepare_step(
     problem: BilevelProblem, batch: Batch, progress: Progress, *, keep: bool
-) -> tuple[Step, Lesson, Lesson]:
-    """Make the lesson of a real step.
-
-    Returns the step, its lesson, and the lesson whose memory the student is given: the student
-    may write to its inputs, so that with ``keep`` the first two hold copies.
-    """
-    if not keep:
-        lesson = prepare_lesson(problem, batch)
-        return Step(batch, progress, {}), lesson, lesson
-    step = Step(clone_rows(batch), progress, {})
-    lesson = prepare_lesson(problem, batch)
-    if implements(problem.teacher, "prepare"):
-        return step, clone_rows(lesson), lesson
-    kept = as_lesson(step.batch)._replace(teacher_buffers=lesson.teacher_buffers)
-    return step, kept, lesson
+) -> PreparedStep:
+    """Make the lesson of a real step, and with ``keep`` copies of what the student is given."""
+    step = Step(clone_rows(batch) if keep else batch, progress, {})
+    rows = lesson = prepare_lesson(problem, batch)
+    if keep and implements(problem.teacher, "prepare"):
+        lesson = clone_rows(rows)
+    elif keep:
+        lesson = as_lesson(step.batch)._replace(teacher_buffers=rows.teacher_buffers)
+    return PreparedStep(step, lesson, rows)
 
 
 def prediction_lesson(problem: BilevelProblem, batch: Batch) -> Lesson:
@@ -114,44 +130,29 @@ def prediction_lesson(problem: BilevelProblem, batch: Batch) -> Lesson:
 def run_forward(
     problem: BilevelProblem,
     student: nn.Module,
-    step: Step,
-    lesson: Lesson,
+    prepared: PreparedStep,
     alignments: Tensor | None = None,
-    student_lesson: Lesson | None = None,
 ) -> ForwardPass:
     """Run the student itself, with its hooks and wrappers, and weigh the rows."""
-    batch, taps = step.batch, taps_of(problem.teacher)
-    inner, parts = problem.student.module, []
+    step, lesson, rows = prepared
+    taps, inner, parts = taps_of(problem.teacher), problem.student.module, []
     student = uncompiled(student) if taps else student
-    rows = lesson if student_lesson is None else student_lesson
     for number, part in enumerate(problem.micro_batches(rows)):
-        seed = problem.local_seed(batch.seed + 1, number)
+        seed = problem.local_seed(step.batch.seed + 1, number)
         aside = eager(student) if taps else nullcontext()  # compiled code has no hooks
-        with aside, replay_context(batch, seed), tapped(inner, taps) as features:
+        with aside, replay_context(step.batch, seed), tapped(inner, taps) as features:
             outputs = student(part.inputs)
             losses = losses_of(problem.objective, outputs, part)
         parts.append(Observation(losses, logits_of(outputs), features, step.progress))
     observation = concatenate_observations(parts)._replace(alignments=alignments)
-    return apply_weights(problem, batch, lesson, observation)
-
-
-def gradient_alignments(
-    problem: BilevelProblem, lesson: Lesson, step: Step, held_out: Batch
-) -> Tensor:
-    """Inner product [L] of each row's gradient with the held-out gradient."""
-    state, params = problem.student.state(), problem.student.params
-    device = problem.student.device
-    with torch.enable_grad(), autocast_to(FULL, device):
-        found = problem.evaluate(state, {}, held_out).student
-        towards = {k: g for k, g in found.items() if params[k].requires_grad}
-        return exact_dots(problem, state, lesson, step, towards)
+    return apply_weights(problem, step, lesson, observation)
 
 
 def apply_weights(
-    problem: BilevelProblem, batch: Batch, lesson: Lesson, observation: Observation
+    problem: BilevelProblem, step: Step, lesson: Lesson, observation: Observation
 ) -> ForwardPass:
     """Weigh the rows by the teacher's present parameters and reduce their losses."""
-    seed, written = batch.seed, {}
+    seed, written = step.batch.seed, {}
     if is_deep(problem.teacher):  # the student's gradient goes through weights and grades, too
         params = detached(dict(problem.teacher.named_parameters()))
         weights = problem.weights(params, lesson, observation, seed, buffers_out=written)
@@ -161,17 +162,4 @@ def apply_weights(
             weights = problem.weights({}, lesson, observation, seed, buffers_out=written)
         losses = observation.losses
     loss = problem.reduce(losses, weights, lesson)
-    return ForwardPass(lesson, observation, weights, loss, teacher_buffers=written)
-
-
-def current_settings(problem: BilevelProblem) -> Mapping[str, Mapping[str, float | bool]]:
-    """The optimiser's settings for every parameter that has a gradient."""
-    params = problem.student.params
-    settings = settings_of(problem.student.optimizer, problem.student.names)
-    moved = {k: s for k, s in settings.items() if params[k].grad is not None}
-    if not moved:
-        raise UnsupportedStudentError(
-            "The loss reaches no parameter that the optimiser holds. It holds: "
-            f"{', '.join(params)}."
-        )
-    return moved
+    return ForwardPass(step, lesson, observation, weights, loss, written=written)

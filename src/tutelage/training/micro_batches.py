@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.fsdp import is_sharded
-from tutelage.distributed.groups import Processes
 from tutelage.distributed.reduce import all_reduce_grads
 from tutelage.distributed.wrappers import data_parallel
 from tutelage.errors import UnsupportedStudentError
@@ -30,7 +29,7 @@ from tutelage.precision import FULL
 from tutelage.randomness import seeded_generators
 from tutelage.signals.products import Alignment
 from tutelage.teacher import drop_below_of, is_deep
-from tutelage.training.forward import ForwardPass, run_forward
+from tutelage.training.forward import ForwardPass, PreparedStep, run_forward
 from tutelage.training.step_strategy import StepStrategy
 from tutelage.types import Lesson, Step
 
@@ -41,20 +40,18 @@ FAILURES = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
 def forward_without_graph(
     problem: BilevelProblem,
     student: nn.Module,
-    step: Step,
-    lesson: Lesson,
+    prepared: PreparedStep,
     alignments: Tensor | None = None,
-    student_lesson: Lesson | None = None,
 ) -> ForwardPass:
     """A forward pass without a graph, for all rows' losses and weights.
 
     A row's weight may depend on all other rows, so that no micro-batch's share of the loss is
     known before all have passed. ``micro_batch_losses`` gives the gradient.
     """
-    student_lesson = student_lesson or lesson
-    kept = clone_rows(lesson) if student_lesson is lesson else lesson
+    if prepared.rows is prepared.lesson:
+        prepared = prepared._replace(lesson=clone_rows(prepared.lesson))
     with torch.no_grad(), starting_state(problem, student) as states:
-        forward_pass = run_forward(problem, student, step, kept, alignments, student_lesson)
+        forward_pass = run_forward(problem, student, prepared, alignments)
     return forward_pass._replace(before=states[-1])
 
 
@@ -79,7 +76,7 @@ def starting_state(problem: BilevelProblem, student: nn.Module) -> Iterator[list
 
 
 def micro_batch_losses(
-    problem: BilevelProblem, student: nn.Module, step: Step, forward_pass: ForwardPass
+    problem: BilevelProblem, student: nn.Module, forward_pass: ForwardPass
 ) -> Iterator[Tensor]:
     """Each micro-batch's share of the loss, by a second pass with the same random numbers.
 
@@ -89,12 +86,12 @@ def micro_batch_losses(
     with torch.enable_grad():
         whole = problem.reduce(losses, forward_pass.weights, forward_pass.lesson)
     (counts,) = torch.autograd.grad(whole, losses)
-    done, state = 0, forward_pass.before
+    done, state, seed = 0, forward_pass.before, forward_pass.step.batch.seed
     assert state is not None
     for number, rows in enumerate(problem.micro_batches(forward_pass.lesson)):
-        part, seed = clone_rows(rows), problem.local_seed(step.batch.seed + 1, number)
+        part, own = clone_rows(rows), problem.local_seed(seed + 1, number)
         with (
-            replay_context(part, seed),
+            replay_context(part, own),
             on_state(problem.student.module, state),
             state_kept(problem.objective),  # the first pass has changed it
         ):
@@ -166,22 +163,20 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
 def backward_micro_batches(
     problem: BilevelProblem,
     student: nn.Module,
-    step: Step,
     forward_pass: ForwardPass,
     strategy: StepStrategy,
-    processes: Processes,
 ) -> None:
     """Leave the sum of all micro-batches' gradients in ``.grad``, summed over processes."""
     params, optimizer, total = problem.student.params, problem.student.optimizer, {}
     with no_gradient_sync(student):
-        for loss in micro_batch_losses(problem, student, step, forward_pass):
+        for loss in micro_batch_losses(problem, student, forward_pass):
             optimizer.zero_grad(set_to_none=True)
             strategy.backward(loss, optimizer, retain_graph=False)
             grads = {k: p.grad for k, p in params.items() if p.grad is not None}
             total = {**grads, **plus(total, grads)}
     for name, grad in total.items():
         params[name].grad = grad
-    all_reduce_grads(processes, params.values())
+    all_reduce_grads(problem.processes, params.values())
 
 
 @contextmanager

@@ -1,14 +1,177 @@
-"""Windows of a single real step, for signals that use its own forward and backward pass."""
+"""Teacher steps of signals that use the forward and backward pass of one real step."""
+
+from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
-from tutelage.distributed.fsdp import full_tensor
+from tutelage.distributed.fsdp import full_tensor, is_sharded
 from tutelage.functional.optim import dense
-from tutelage.functional.replay_context import detach
-from tutelage.functional.trees import leaves
+from tutelage.functional.replay_context import clone_rows, detach, write_back
+from tutelage.functional.trees import cloned, leaves
+from tutelage.losses.objectives import is_row_by_row
 from tutelage.per_example import Recorder
-from tutelage.types import Params, Step, StepObservation, StudentState, Window
+from tutelage.signals import OneStep
+from tutelage.signals.dots import observe_step
+from tutelage.teachers.plain import Plain
+from tutelage.training.end_check import require_same_end
+from tutelage.training.forward import ForwardPass, Record, apply_weights, step_record
+from tutelage.training.step import StudentStep
+from tutelage.training.teacher_update import TeacherUpdater
+from tutelage.training.window_buffer import Pending, WindowBuffer
+from tutelage.types import (
+    Batch,
+    HeldOutLoss,
+    Params,
+    Progress,
+    Step,
+    StepObservation,
+    StudentState,
+    Window,
+)
+
+
+class OneStepTraining:
+    """Student steps, and the teacher steps of a ``OneStep`` signal.
+
+    A step in the window is the real one, whose passes are recorded, or a tentative one before
+    it (``recomputes_step``). The held-out loss is a held-out batch's, or the next step's.
+
+    Args:
+        problem: The student learning under the teacher.
+        student_step: Takes the student's steps.
+        updater: Takes the teacher's.
+    """
+
+    def __init__(
+        self, problem: BilevelProblem, student_step: StudentStep, updater: TeacherUpdater
+    ) -> None:
+        self.problem = problem
+        self.student_step = student_step
+        self.updater = updater
+        self.recorder = Recorder(problem.student.module)
+        self.pending: Pending | None = None
+
+    def step(
+        self, signal: OneStep, batch: Batch, progress: Progress, held_out: Batch | None
+    ) -> Record:
+        """Take one student step, and a teacher step where one is due."""
+        if not self.updater.in_window(self.student_step.steps):
+            return self._step_outside_window(signal, batch, progress)
+        if not signal.recomputes_step:
+            return self._step_in_window(signal, batch, progress, held_out)
+        assert held_out is not None
+        return self._step_after_trial(signal, batch, progress, held_out)
+
+    def _step_outside_window(self, signal: OneStep, batch: Batch, progress: Progress) -> Record:
+        problem, student_step = self.problem, self.student_step
+        if signal.evaluate_on == "plain":
+            problem = replace(problem, teacher=Plain())
+        prepared = student_step.prepare(problem, batch, progress, in_window=False)
+        forward_pass = student_step.forward(problem, prepared)
+        forward_pass = student_step.backward(problem, forward_pass)
+        held_out_loss = self._finish_pending(signal, forward_pass)
+        student_step.move(problem, forward_pass)
+        return step_record(forward_pass, held_out_loss)
+
+    def _step_in_window(
+        self, signal: OneStep, batch: Batch, progress: Progress, held_out: Batch | None
+    ) -> Record:
+        problem, updater, buffer = self.problem, self.updater, WindowBuffer()
+        teacher = updater.params
+        if updater.uses_next_step_loss:  # the teacher is updated before the next step's loss
+            teacher = cloned(teacher)
+        buffer.begin(updater.signal, problem.student)
+        forward_pass, observed = self._observed_passes(signal, batch, progress)
+        buffer.extend_start(forward_pass.step, problem.student)
+        held_out_loss = self._finish_pending(signal, forward_pass)
+        if not self.student_step.move(problem, forward_pass):  # the scaled gradient overflowed
+            updater.skipped += 1
+            return step_record(forward_pass, held_out_loss)
+        buffer.steps.append(forward_pass.step)
+        window = replace(buffer.pop(problem.student), observed=observed)
+        if updater.uses_next_step_loss:
+            self.pending = window, teacher
+        else:
+            assert held_out is not None
+            held_out_loss = self._learn(window, held_out, teacher)
+        return step_record(forward_pass, held_out_loss)
+
+    def _step_after_trial(
+        self, signal: OneStep, batch: Batch, progress: Progress, held_out: Batch
+    ) -> Record:
+        # the teacher learns from a tentative step; the real one is taken with its new weights
+        problem, buffers = self.problem, cloned(self.problem.student.state().buffers)
+        forward_pass, observed = self._observed_passes(signal, batch, progress)
+        step, checked = forward_pass.step, self.updater.checks_by_pass
+        window = tentative_window(problem, step, observed, buffers)
+        held_out_loss = self._learn(window, held_out, self.updater.params)
+        forward_pass = apply_weights(
+            problem, step, forward_pass.lesson, forward_pass.observation
+        )
+        forward_pass = self.student_step.backward(problem, forward_pass)
+        again, student = None, problem.student
+        if checked:
+            before = cloned(student.state().params)
+            again = tentative_window(problem, step, observed, buffers)
+            again = replace(again, start=again.start and again.start._replace(params=before))
+        moved = self.student_step.move(problem, forward_pass)
+        if again is not None and moved:
+            require_same_end(replace(again, end=student.state()), again.end)
+        return step_record(forward_pass, held_out_loss)
+
+    def _observed_passes(
+        self, signal: OneStep, batch: Batch, progress: Progress
+    ) -> tuple[ForwardPass, StepObservation]:
+        problem, student_step = self.problem, self.student_step
+        prepared = student_step.prepare(problem, batch, progress, in_window=True)
+        lesson, original = prepared.lesson, prepared.rows
+        if self.updater.uses_next_step_loss:
+            # what is recorded until the next step must not lie in memory that a loader reuses
+            prepared = prepared._replace(rows=clone_rows(original))
+        recording = self.recorder.record(len(lesson.ids), verified=True)
+        with recording if self._records(signal) else nullcontext() as recorded:
+            forward_pass = student_step.forward(problem, prepared)
+            if prepared.rows is not original:
+                write_back(prepared.rows, original)
+            if recorded is not None:
+                known = is_row_by_row(problem.objective)
+                recorded.verify(forward_pass.observation.losses, row_by_row=known)
+            forward_pass = student_step.backward(
+                problem, forward_pass, retain_graph=signal.recomputes_step
+            )
+        forward_pass = forward_pass.with_settings(problem)
+        observation = detach(forward_pass.observation)
+        return forward_pass, StepObservation(lesson, observation, recorded)
+
+    def _records(self, signal: OneStep) -> bool:
+        # whether per-example gradients can be read off a real step's passes
+        problem = self.problem
+        whole = problem.micro_batch is None and not is_sharded(problem.student.module)
+        return whole and not self.student_step.step_strategy.scales and signal.records(problem)
+
+    def _finish_pending(self, signal: OneStep, forward_pass: ForwardPass) -> Tensor | None:
+        # the teacher step of an earlier window whose held-out loss is this step's own
+        if self.pending is None:
+            return None
+        problem, ((window, teacher), self.pending) = self.problem, (self.pending, None)
+        loss, gradient = forward_pass.loss.detach(), problem.student.gradient()
+        window = replace(window, held_out_loss=HeldOutLoss(loss, gradient, {}))
+        start, step = window.start, window.steps[-1]
+        if window.observed is None and start is not None:  # training was resumed in between
+            if self._records(signal):
+                observed = recompute_step(problem, self.recorder, teacher, start, step)
+            else:
+                observed = observe_step(problem, teacher, start, step)
+            window = replace(window, observed=observed)
+        return self._learn(window, forward_pass.step.batch, leaves(teacher))
+
+    def _learn(self, window: Window, held_out: Batch, teacher: Params) -> Tensor:
+        self.student_step.running_loss.warn_of_weightless_steps()
+        held_out = self.student_step.held_out(held_out)
+        return self.updater.learn(self.problem, window, held_out, teacher)
 
 
 def tentative_window(

@@ -1,16 +1,60 @@
-"""Steps and windows as plain values, for a checkpoint."""
+"""The steps that a signal needs as plain values, for a checkpoint."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
-from tutelage.functional.portable_state import Rename, renamed
+from tutelage.functional.portable_state import Rename, names_in, plain_names, renamed
+from tutelage.functional.student import StudentView
 from tutelage.functional.trees import moved_to
-from tutelage.types import Batch, Params, Progress, Step, StudentState, Window
+from tutelage.training.window_buffer import Pending, WindowBuffer
+from tutelage.types import Batch, Progress, Step, StudentState, Window
 
 
-def step_to_dict(step: Step) -> dict[str, Any]:
+def steps_to_dict(
+    buffer: WindowBuffer, pending: Pending | None, student: nn.Module
+) -> dict[str, Any]:
+    """The steps of a window and one that waits for its held-out loss, as plain values.
+
+    Under the names that the student's parameters have before it is compiled or wrapped.
+    """
+    waiting: list[Any] = []
+    if pending is not None:
+        window, teacher = pending
+        assert window.start is not None
+        waiting = [list(window.start), _step_to_dict(window.steps[-1]), teacher]
+    plain = {
+        "start": [] if buffer.start is None else list(buffer.start),
+        "entries": buffer.entries,
+        "velocity": buffer.velocity,
+        "buffers": buffer.buffers,
+        "window": [_step_to_dict(step) for step in buffer.steps],
+        "pending": waiting,
+    }
+    return _renamed_steps(plain, plain_names(student))
+
+
+def steps_from_dict(
+    state: Mapping[str, Any], student: StudentView
+) -> tuple[WindowBuffer, Pending | None]:
+    """The inverse of ``steps_to_dict``; the step that waits has lost its observation."""
+    plain, device = _renamed_steps(state, names_in(student.module)), student.device
+    start = _state_from_list(plain["start"], device) if plain["start"] else None
+    samples = {k: plain[k] for k in ("entries", "velocity", "buffers")}
+    own = {k: None if kept is None else moved_to(device, kept) for k, kept in samples.items()}
+    steps = [_step_from_dict(step, device) for step in plain["window"]]
+    buffer = WindowBuffer(start, **own, steps=steps)
+    if not plain["pending"]:
+        return buffer, None
+    before, step, teacher = plain["pending"]
+    step = _step_from_dict(step, device)
+    window = Window(_state_from_list(before, device), (step,), student.state())
+    return buffer, (window, moved_to(device, teacher))
+
+
+def _step_to_dict(step: Step) -> dict[str, Any]:
     """A step as plain values."""
     settings = {name: dict(own) for name, own in step.settings.items()}
     *numbers, memory = step.progress
@@ -20,8 +64,8 @@ def step_to_dict(step: Step) -> dict[str, Any]:
     return {"batch": [*rows, kept], "progress": progress, "settings": settings}
 
 
-def step_from_dict(plain: Mapping[str, Any], device: torch.device) -> Step:
-    """The inverse of ``step_to_dict``."""
+def _step_from_dict(plain: Mapping[str, Any], device: torch.device) -> Step:
+    """The inverse of ``_step_to_dict``."""
     inputs, targets, ids, *drawn = plain["batch"]
     batch = Batch(inputs.to(device), targets.to(device), ids.to(device), *drawn)
     if batch.teacher_buffers is not None:
@@ -32,14 +76,14 @@ def step_from_dict(plain: Mapping[str, Any], device: torch.device) -> Step:
     return Step(batch, progress, plain["settings"])
 
 
-def state_from_list(plain: Sequence[Any], device: torch.device) -> StudentState:
+def _state_from_list(plain: Sequence[Any], device: torch.device) -> StudentState:
     """A student state from a list."""
     params, buffers, slots = plain
     kept = {k: x if k == "step" else moved_to(device, x) for k, x in slots.items()}
     return StudentState(moved_to(device, params), moved_to(device, buffers), kept)
 
 
-def renamed_steps(state: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
+def _renamed_steps(state: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
     """The state of a window buffer under other parameter names."""
     start, waiting = state["start"], state["pending"]
     # a state of an older version lacks these
@@ -66,18 +110,3 @@ def _renamed_state(plain: Sequence[Any], rename: Rename) -> list[Any]:
 
 def _renamed_step(plain: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
     return {**plain, "settings": renamed(plain["settings"], rename)}
-
-
-def window_to_list(window: Window, teacher: Params) -> list[Any]:
-    """A pending window of one step as plain values."""
-    assert window.start is not None
-    return [list(window.start), step_to_dict(window.steps[-1]), teacher]
-
-
-def window_from_list(
-    plain: list[Any], end: StudentState, device: torch.device
-) -> tuple[Window, Params]:
-    """The inverse of ``window_to_list``, without the observation."""
-    start, step, teacher = plain
-    window = Window(state_from_list(start, device), (step_from_dict(step, device),), end)
-    return window, moved_to(device, teacher)

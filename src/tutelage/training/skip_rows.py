@@ -11,8 +11,8 @@ from tutelage.functional.module_state import on_state, state_of
 from tutelage.functional.replay_context import clone_rows, detach, replay_context
 from tutelage.losses.objectives import losses_of
 from tutelage.teacher import drop_below_of, taps_of, uses_alignments
-from tutelage.training.forward import ForwardPass, apply_weights, run_forward
-from tutelage.types import Lesson, Observation, Step
+from tutelage.training.forward import ForwardPass, PreparedStep, apply_weights, run_forward
+from tutelage.types import Observation
 
 _FEWEST = 2
 """rows of a pass: batch normalisation cannot treat a single one"""
@@ -21,10 +21,8 @@ _FEWEST = 2
 def forward_or_skip_rows(
     problem: BilevelProblem,
     student: nn.Module,
-    step: Step,
-    lesson: Lesson,
+    prepared: PreparedStep,
     alignments: Tensor | None = None,
-    student_lesson: Lesson | None = None,
 ) -> ForwardPass:
     """A forward pass; with ``drop_below``, a cheaper one with almost the same gradient.
 
@@ -44,12 +42,12 @@ def forward_or_skip_rows(
     teacher = problem.teacher
     share = drop_below_of(teacher)
     if not share or taps_of(teacher) or uses_alignments(teacher):
-        return run_forward(problem, student, step, lesson, alignments, student_lesson)
-    batch, student_lesson = step.batch, student_lesson or lesson
-    lesson = clone_rows(lesson) if student_lesson is lesson else lesson
+        return run_forward(problem, student, prepared, alignments)
+    (step, lesson, rows), batch = prepared, prepared.step.batch
+    lesson = clone_rows(lesson) if rows is lesson else lesson
     with replay_context(batch, problem.local_seed(batch.seed + 1)), torch.no_grad():
         before = state_of(problem.student.module)
-        outputs = student(student_lesson.inputs)
+        outputs = student(rows.inputs)
     if not isinstance(outputs, Tensor):
         raise UnsupportedStudentError(
             f"A student that gives a {type(outputs).__name__} has no single gradient of each "
@@ -59,17 +57,17 @@ def forward_or_skip_rows(
     with replay_context(batch, problem.local_seed(batch.seed + 1)):
         losses = losses_of(problem.objective, logits, lesson)
     forward_pass = apply_weights(
-        problem, batch, lesson, Observation(losses, logits, {}, step.progress)
+        problem, step, lesson, Observation(losses, logits, {}, step.progress)
     )
     (pull,) = torch.autograd.grad(forward_pass.loss, logits)
-    rows, left_out = rows_above_share(pull.flatten(1).norm(dim=1), share)
+    kept, left_out = rows_above_share(pull.flatten(1).norm(dim=1), share)
     with (
         replay_context(batch, problem.local_seed(batch.seed + 1)),
         on_state(problem.student.module, before),
     ):
-        again = student(lesson.inputs[rows])
-    _require_same(problem.student.module, again, outputs[rows])
-    moved = (again * pull[rows]).sum()
+        again = student(lesson.inputs[kept])
+    _require_same(problem.student.module, again, outputs[kept])
+    moved = (again * pull[kept]).sum()
     loss = forward_pass.loss.detach() + moved - moved.detach()
     return forward_pass._replace(
         observation=detach(forward_pass.observation), loss=loss, left_out=left_out

@@ -1,125 +1,119 @@
-"""Forward and backward pass of one training step, optionally in micro-batches."""
+"""``StudentStep``: the parts of a real step of the student."""
 
-from torch import Tensor, nn
+from torch import nn
 
 from tutelage.bilevel import BilevelProblem
-from tutelage.distributed.fsdp import is_sharded
-from tutelage.distributed.groups import Processes
-from tutelage.distributed.reduce import (
-    all_reduce_backward,
-    require_no_static_graph,
-    sum_wrapper_grads,
-)
-from tutelage.functional.student import StudentView
+from tutelage.distributed.reduce import all_reduce_backward, sum_wrapper_grads
+from tutelage.functional.replay_context import detach
 from tutelage.losses.reduction import counts_of
-from tutelage.losses.targets import require_distributions
-from tutelage.teacher import implements
-from tutelage.training.forward import ForwardPass
-from tutelage.training.micro_batches import (
-    backward_micro_batches,
-    forward_without_graph,
-    require_separate_rows,
-)
-from tutelage.training.replay_check import Start, require_reproducible
+from tutelage.losses.targets import counted_rows
+from tutelage.precision import autocast_now
+from tutelage.randomness import mixed_seed
+from tutelage.signals.dots import gradient_alignments
+from tutelage.teacher import drop_below_of, reads_rows, uses_alignments
+from tutelage.training.forward import ForwardPass, PreparedStep, prepare_step, run_forward
+from tutelage.training.micro_batches import backward_micro_batches, forward_without_graph
+from tutelage.training.running_loss import RunningLoss
 from tutelage.training.skip_rows import forward_or_skip_rows
+from tutelage.training.step_checks import StepChecks
 from tutelage.training.step_strategy import StepStrategy
-from tutelage.types import Lesson, Step
-from tutelage.validation.shapes import require_finite_weights, require_targets
+from tutelage.training.teacher_buffers import BufferCopies, has_memory, remember, update_buffers
+from tutelage.types import Batch, Progress
 
 
 class StudentStep:
-    """Runs the passes of real steps through the student as the user gave it.
+    """Takes real steps of the module as the user gave it: prepare, forward, backward, move.
 
     Args:
         student: The module as the user gave it, compiled or wrapped.
-        view: The same module, unwrapped.
+        problem: The same module, unwrapped, learning under the teacher.
         step_strategy: Runs the backward pass and the optimiser.
-        processes: Those that train the student together.
-        reproducible: Whether to leave out the check that the first step can be recomputed.
+        seed: Seed of lessons and of dropout.
+        recomputed: Whether a signal recomputes steps; the first is checked for that.
     """
 
     def __init__(
         self,
         student: nn.Module,
-        view: StudentView,
+        problem: BilevelProblem,
         step_strategy: StepStrategy,
-        processes: Processes,
+        seed: int,
         *,
-        reproducible: bool,
+        recomputed: bool,
     ) -> None:
         self.student = student
-        self.view = view
+        self.view = problem.student
+        self.processes = problem.processes
         self.step_strategy = step_strategy
-        self.processes = processes
-        self.reproducible = reproducible
-        self._before: Start | None = None
-        self._checked = False
-        self._rows_checked = False
+        self.seed = seed
+        self.steps = 0
+        self.running_loss = RunningLoss(self.view.device)
+        self.checks = StepChecks(recomputed=recomputed)
+        self._teacher_buffers = BufferCopies()
 
-    def records_rows(self, problem: BilevelProblem) -> bool:
-        """Whether a ``Recorder`` can read per-example gradients off these passes."""
-        whole = problem.micro_batch is None and not is_sharded(self.view.module)
-        return whole and not self.step_strategy.scales
+    def seeded(self, batch: Batch, *kind: int) -> Batch:
+        """A batch with the seed and the precision of the present step."""
+        seed, now = mixed_seed(self.seed, self.steps, *kind), autocast_now(batch.inputs.device)
+        return batch._replace(seed=seed, autocast=now)
 
-    def begin(self, objective: object) -> None:
-        """Copy the student before its first step, for the check that follows."""
-        self._before = None if self.reproducible else Start.of(self.view, objective)
+    def held_out(self, batch: Batch) -> Batch:
+        """``seeded`` for held-out examples."""
+        return self.seeded(batch, 1)
 
-    def run_forward(
-        self,
-        problem: BilevelProblem,
-        step: Step,
-        lesson: Lesson,
-        alignments: Tensor | None = None,
-        student_lesson: Lesson | None = None,
+    def prepare(
+        self, problem: BilevelProblem, batch: Batch, progress: Progress, *, in_window: bool
+    ) -> PreparedStep:
+        """Let the teacher prepare the lesson; of a step in a window, all is kept."""
+        teacher = problem.teacher
+        self.checks.copy_start(problem)
+        batch = self.seeded(batch)
+        if in_window:
+            batch = batch._replace(teacher_buffers=self._teacher_buffers.of(teacher))
+        read_later = reads_rows(teacher) or has_memory(teacher) or self.checks.recomputes_next
+        return prepare_step(problem, batch, progress, keep=in_window or read_later)
+
+    def forward(
+        self, problem: BilevelProblem, prepared: PreparedStep, held_out: Batch | None = None
     ) -> ForwardPass:
-        """Run the forward pass and weigh the rows."""
-        if problem.micro_batch is not None and not self._rows_checked:
-            self._rows_checked = require_separate_rows(problem, lesson, step)
-        forward = forward_or_skip_rows if problem.micro_batch is None else forward_without_graph
-        forward_pass = forward(problem, self.student, step, lesson, alignments, student_lesson)
-        self._require_finite(problem, forward_pass)
+        """Run the forward pass, weigh the rows and reduce their losses."""
+        alignments = None
+        if held_out is not None and uses_alignments(problem.teacher):
+            lesson, step = prepared.lesson, prepared.step
+            alignments = gradient_alignments(problem, lesson, step, self.held_out(held_out))
+        self.checks.require_separate_rows(problem, prepared)
+        forward = forward_or_skip_rows if drop_below_of(problem.teacher) else run_forward
+        if problem.micro_batch is not None:
+            forward = forward_without_graph
+        forward_pass = forward(problem, self.student, prepared, alignments)
+        self.checks.require_finite(problem, forward_pass)
         return forward_pass
 
-    def _require_finite(self, problem: BilevelProblem, found: ForwardPass) -> None:
-        lesson, losses, weights = found.lesson, found.observation.losses.detach(), found.weights
-        if self._checked and losses.device.type != "cpu":  # at the first step: a GPU waits
-            return
-        if not self._checked:  # on the CPU wherever losses are
-            known = counts_of(problem.objective, lesson.targets) is not None
-            require_targets(lesson, losses, problem.objective, known=known)
-            require_distributions(lesson.targets, problem.objective)
-        if implements(problem.teacher, "weigh") and weights.numel() == len(losses):
-            require_finite_weights(weights.detach(), losses, lesson.ids, problem.teacher)
-        self._checked = True
-
-    def run_backward(
-        self,
-        problem: BilevelProblem,
-        forward_pass: ForwardPass,
-        step: Step,
-        *,
-        retain_graph: bool = False,
+    def backward(
+        self, problem: BilevelProblem, forward_pass: ForwardPass, *, retain_graph: bool = False
     ) -> ForwardPass:
-        """Run the backward pass and leave the gradient, summed over processes, in ``.grad``."""
-        if self._before is not None:
-            require_reproducible(
-                problem, self._before, forward_pass.lesson, step, forward_pass.observation
-            )
-            self._before, self.reproducible = None, True
-        self.view.optimizer.zero_grad(set_to_none=True)
-        together = self.processes.size > 1
+        """Leave the gradient, summed over processes, in ``.grad``; the loss is summed, too."""
+        self.checks.require_reproducible(problem, forward_pass)
+        optimizer, loss = self.view.optimizer, forward_pass.loss
+        optimizer.zero_grad(set_to_none=True)
         if problem.micro_batch is not None:
-            backward_micro_batches(
-                problem, self.student, step, forward_pass, self.step_strategy, self.processes
-            )
-        elif retain_graph and together:  # wrappers see one backward pass a step
-            require_no_static_graph(self.student)
-            all_reduce_backward(self.processes, forward_pass.loss, self.view.params.values())
+            backward_micro_batches(problem, self.student, forward_pass, self.step_strategy)
+        elif retain_graph and self.processes.size > 1:
+            all_reduce_backward(self.processes, self.student, loss, self.view.params.values())
         else:
-            self.step_strategy.backward(
-                forward_pass.loss, self.view.optimizer, retain_graph=retain_graph
-            )
-            if together:  # naming the parameters is not free
+            self.step_strategy.backward(loss, optimizer, retain_graph=retain_graph)
+            if self.processes.size > 1:  # naming the parameters is not free
                 sum_wrapper_grads(self.processes, self.view.params.values())
-        return forward_pass._replace(loss=self.processes.all_reduce(forward_pass.loss.detach()))
+        return forward_pass._replace(loss=self.processes.all_reduce(loss.detach()))
+
+    def move(self, problem: BilevelProblem, forward_pass: ForwardPass) -> bool:
+        """Step the optimiser, which may refuse, and renew the teacher's buffers."""
+        moved = self.step_strategy.step(self.view.optimizer)
+        teacher, lesson, written = problem.teacher, forward_pass.lesson, forward_pass.written
+        update_buffers(teacher, forward_pass.step.batch, lesson, written)
+        if has_memory(teacher):
+            counts = counts_of(problem.objective, lesson.targets)
+            remember(teacher, *counted_rows(lesson, detach(forward_pass.observation), counts))
+        self.steps += 1
+        weight = self.processes.all_reduce(forward_pass.weights.detach().sum())
+        self.running_loss.add(forward_pass.loss, weight)
+        return moved

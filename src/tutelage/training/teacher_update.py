@@ -12,10 +12,10 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import InexactWindowError
 from tutelage.functional.student import in_full_precision
 from tutelage.functional.trees import is_finite, moved_to, plus
-from tutelage.precision import FULL, autocast_now, autocast_to, wide
+from tutelage.precision import FULL, autocast_to, wide
 from tutelage.signals import Combining, Implicit, OneStep, Signal
 from tutelage.teacher import drop_below_of
-from tutelage.training.end_check import recorded_end, require_same_end
+from tutelage.training.end_check import end_of_one_step, require_same_end
 from tutelage.training.not_finite import reason_of_skip
 from tutelage.types import Batch, Estimate, Params, Window
 
@@ -82,7 +82,7 @@ class TeacherUpdater:
         self.estimates: list[Estimate] = []
         self._has_estimated = self._warned = False
         self._windows = 0
-        if self.untaught_between and every < 2:
+        if self.one_step is not None and self.one_step.evaluate_on == "plain" and every < 2:
             raise ValueError(
                 "evaluate_on='plain' needs steps without the teacher between those with it: "
                 "give teacher_every=2 or more."
@@ -94,23 +94,9 @@ class TeacherUpdater:
         return self.signal if isinstance(self.signal, OneStep) else None
 
     @property
-    def recomputes_step(self) -> bool:
-        """Whether the real step is taken with the updated teacher's weights."""
-        return self.one_step is not None and self.one_step.recomputes_step
-
-    @property
     def uses_next_step_loss(self) -> bool:
         """Whether the held-out loss is the next training step's own."""
         return self.one_step is not None and self.one_step.evaluate_on != "held-out"
-
-    @property
-    def untaught_between(self) -> bool:
-        """Whether steps outside the window are taken without the teacher."""
-        return self.one_step is not None and self.one_step.evaluate_on == "plain"
-
-    def records(self, problem: BilevelProblem) -> bool:
-        """Whether to record the passes of the window's step."""
-        return self.one_step is not None and self.one_step.records(problem)
 
     @property
     def checks_by_pass(self) -> bool:
@@ -141,9 +127,7 @@ class TeacherUpdater:
         Returns:
             The held-out loss.
         """
-        device = held_out.inputs.device
-        held_out = held_out._replace(autocast=autocast_now(device))
-        with autocast_to(FULL, device):  # sums and products in full precision
+        with autocast_to(FULL, held_out.inputs.device):  # sums and products in full precision
             estimate = self._estimate(problem, window, held_out, phi)
             grad = problem.processes.all_reduce_params(estimate.grad)
             if not self._has_estimated:
@@ -165,8 +149,8 @@ class TeacherUpdater:
     def _estimate(
         self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
     ) -> Estimate:
-        first, by_pass = not self._has_estimated, self.checks_by_pass
-        window = replace(window, checks_by_pass=by_pass)
+        first = not self._has_estimated
+        window = replace(window, checks_by_pass=self.checks_by_pass)
         self._windows += 1
         try:
             found = self.signal(problem, phi, self._in_full_precision(window), held_out)
@@ -177,12 +161,7 @@ class TeacherUpdater:
                 self._warned = True
                 _LOG.warning("%s This teacher step is skipped.", error)
             return error.estimate
-        end = found.end
-        if self.one_step is not None and window.start is not None:
-            if by_pass:
-                end = problem.step(window.start, phi, window.steps[-1])
-            else:  # costs no pass
-                end = recorded_end(problem, window)
+        end = found.end if self.one_step is None else end_of_one_step(problem, window, phi)
         if end is not None:
             require_same_end(window, end)
         return found._replace(end=None)

@@ -1,11 +1,9 @@
 """``Tutor``: ordinary student steps, and a teacher step every few of them."""
 
 from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from tutelage.bilevel import BilevelProblem
@@ -15,51 +13,24 @@ from tutelage.functional.optim import rule_for
 from tutelage.functional.portable_state import (
     load_optimizer_state,
     load_state,
-    names_in,
     optimizer_state_of,
-    plain_names,
     state_of,
 )
-from tutelage.functional.replay_context import clone_rows, detach, write_back
 from tutelage.functional.student import StudentView
-from tutelage.functional.trees import cloned, leaves
-from tutelage.losses.objectives import Objective, cross_entropy, is_row_by_row
-from tutelage.losses.reduction import counts_of
-from tutelage.losses.targets import counted_rows
-from tutelage.per_example import Recorder
-from tutelage.precision import autocast_now
-from tutelage.randomness import mixed_seed
-from tutelage.signals import Signal
-from tutelage.signals.dots import observe_step
-from tutelage.teacher import reads_rows, uses_alignments, uses_progress
-from tutelage.teachers.plain import Plain
-from tutelage.training.end_check import require_same_end
-from tutelage.training.forward import (
-    ForwardPass,
-    Record,
-    apply_weights,
-    current_settings,
-    gradient_alignments,
-    prepare_step,
-    step_record,
-)
+from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.signals import OneStep, Signal
+from tutelage.teacher import uses_alignments, uses_progress
+from tutelage.training.forward import Record, step_record
 from tutelage.training.micro_batches import require_micro_batch
-from tutelage.training.one_step import recompute_step, tentative_window
-from tutelage.training.plain_state import renamed_steps
+from tutelage.training.one_step import OneStepTraining
+from tutelage.training.plain_state import steps_from_dict, steps_to_dict
 from tutelage.training.replay_check import require_no_norm
-from tutelage.training.running_loss import RunningLoss
 from tutelage.training.step import StudentStep
 from tutelage.training.step_strategy import PlainStep, StepStrategy
-from tutelage.training.teacher_buffers import (
-    BufferCopies,
-    has_memory,
-    memory_of,
-    remember,
-    update_buffers,
-)
+from tutelage.training.teacher_buffers import memory_of
 from tutelage.training.teacher_update import TeacherUpdater
 from tutelage.training.window_buffer import WindowBuffer
-from tutelage.types import Batch, Params, Progress, Step, StepObservation, Window
+from tutelage.types import Batch, Progress
 from tutelage.validation.shapes import require_batch
 
 PLAIN_STEP = PlainStep()
@@ -139,18 +110,19 @@ class Tutor:
                 f"{type(teacher).__name__} weighs by the held-out gradient of each real step, "
                 "which a signal cannot recompute: leave out signal."
             )
-        self.teacher_updater: TeacherUpdater | None = None
+        updater: TeacherUpdater | None = None
         if signal is not None and teacher_optimizer is not None:
-            self.teacher_updater = TeacherUpdater(
+            updater = TeacherUpdater(
                 teacher, signal, teacher_optimizer, teacher_every, aggregate
             )
             rule_for(optimizer)  # refuses optimisers that cannot be differentiated
+        self.teacher_updater = updater
         self.total_steps = total_steps
         self.seed = seed
         self.step_strategy = step_strategy
         self.processes = processes_of(student) if processes is None else processes
         view = StudentView(student, optimizer)
-        self.problem = BilevelProblem(
+        self.problem = problem = BilevelProblem(
             view,
             teacher,
             objective,
@@ -159,21 +131,27 @@ class Tutor:
             self.processes,
             micro_batch,
         )
-        tries = self.teacher_updater is not None and self.teacher_updater.recomputes_step
+        tries = isinstance(signal, OneStep) and signal.recomputes_step
         product = getattr(signal, "product", None)
-        require_micro_batch(self.problem, student, tries=tries, product=product)
+        require_micro_batch(problem, student, tries=tries, product=product)
         recomputed = signal is not None or uses_alignments(teacher)
         if recomputed:
             require_no_norm(view.module)
-        self.steps = 0
         self.best_accuracy = 0.0
-        self._running_loss = RunningLoss(view.device)
         self._student_step = StudentStep(
-            student, view, step_strategy, self.processes, reproducible=not recomputed
+            student, problem, step_strategy, seed, recomputed=recomputed
         )
-        self._recorder = Recorder(view.module)
         self._window = WindowBuffer()
-        self._buffers = BufferCopies()
+        self._one_step = updater and OneStepTraining(problem, self._student_step, updater)
+
+    @property
+    def steps(self) -> int:
+        """Student steps taken so far."""
+        return self._student_step.steps
+
+    @steps.setter
+    def steps(self, taken: int) -> None:
+        self._student_step.steps = taken
 
     @property
     def wants_held_out(self) -> bool:
@@ -191,7 +169,7 @@ class Tutor:
     @property
     def awaits_next_step(self) -> bool:
         """Whether a teacher step waits for the loss of the next student step."""
-        return self._window.pending is not None
+        return self._one_step is not None and self._one_step.pending is not None
 
     @property
     def progress(self) -> Progress:
@@ -199,7 +177,7 @@ class Tutor:
         fraction = 0.0 if self.total_steps is None else self.steps / self.total_steps
         mean = 0.0
         if uses_progress(self.teacher):  # reading the mean loss waits for the device
-            mean = self._running_loss.mean_loss(self.steps)
+            mean = self._student_step.running_loss.mean_loss(self.steps)
         return Progress(fraction, mean, self.best_accuracy, memory_of(self.teacher))
 
     def step(self, batch: Batch, held_out: Batch | None = None) -> Record:
@@ -222,158 +200,48 @@ class Tutor:
                 "Tutor.wants_held_out)."
             )
         batch = self._checked("batch", batch)
-        if self.wants_held_out and held_out is not None:
-            held_out = self._checked("held_out", held_out)
-        now = autocast_now(batch.inputs.device)
-        batch = batch._replace(seed=mixed_seed(self.seed, self.steps), autocast=now)
-        self._student_step.begin(self.problem.objective)
-        updater = self.teacher_updater
-        if updater is None or not updater.in_window(self.steps):
-            return self._step_outside_window(batch, held_out)
-        batch = batch._replace(teacher_buffers=self._buffers.of(self.teacher))
-        if updater.recomputes_step:
-            assert held_out is not None
-            return self._step_after_trial(updater, batch, held_out)
-        return self._step_in_window(updater, batch, held_out)
-
-    def _step_outside_window(self, batch: Batch, held_out: Batch | None) -> Record:
-        problem, student_step = self.problem, self._student_step
-        if self.teacher_updater is not None and self.teacher_updater.untaught_between:
-            problem = replace(problem, teacher=Plain())
-        teacher = problem.teacher
-        keep = reads_rows(teacher) or has_memory(teacher) or not student_step.reproducible
-        step, lesson, student_lesson = prepare_step(problem, batch, self.progress, keep=keep)
-        alignments = None
-        if uses_alignments(teacher) and held_out is not None:
-            alignments = gradient_alignments(problem, lesson, step, self._seeded(held_out))
-        forward_pass = student_step.run_forward(
-            problem, step, lesson, alignments, student_lesson
-        )
-        forward_pass = student_step.run_backward(problem, forward_pass, step)
-        held_out_loss = self._finish_pending(forward_pass.loss, batch)
-        self._optimizer_step(problem, forward_pass, step)
-        return step_record(forward_pass, held_out_loss)
+        held_out = self._checked("held_out", held_out) if self.wants_held_out else None
+        updater, student_step, problem = self.teacher_updater, self._student_step, self.problem
+        one_step = updater and updater.one_step
+        if self._one_step is not None and one_step is not None:
+            return self._one_step.step(one_step, batch, self.progress, held_out)
+        if updater is not None and updater.in_window(self.steps):
+            return self._step_in_window(updater, batch, held_out)
+        prepared = student_step.prepare(problem, batch, self.progress, in_window=False)
+        forward_pass = student_step.forward(problem, prepared, held_out)
+        forward_pass = student_step.backward(problem, forward_pass)
+        student_step.move(problem, forward_pass)
+        return step_record(forward_pass, None)
 
     def _step_in_window(
         self, updater: TeacherUpdater, batch: Batch, held_out: Batch | None
     ) -> Record:
-        window, student = self._window, self.problem.student
-        teacher = updater.params
-        if updater.uses_next_step_loss:  # the teacher is updated before the next step's loss
-            teacher = cloned(teacher)
+        problem, student_step, window = self.problem, self._student_step, self._window
         if not window.steps:
-            window.begin(updater.signal, student)
-        due = updater.due(self.steps)
-        forward_pass, step, observed = self._observed_passes(updater, batch, record=due)
-        window.extend_start(step, student)
-        held_out_loss = self._finish_pending(forward_pass.loss, batch)
-        moved = self._optimizer_step(self.problem, forward_pass, step)
+            window.begin(updater.signal, problem.student)
+        prepared = student_step.prepare(problem, batch, self.progress, in_window=True)
+        forward_pass = student_step.forward(problem, prepared)
+        forward_pass = student_step.backward(problem, forward_pass).with_settings(problem)
+        window.extend_start(forward_pass.step, problem.student)
+        due, moved = updater.due(self.steps), student_step.move(problem, forward_pass)
         if moved:
-            window.steps.append(step)
+            window.steps.append(forward_pass.step)
+        held_out_loss = None
         if due and not moved:  # the scaled gradient overflowed
             window.clear()
             updater.skipped += 1
         elif due:
-            steps = window.pop(student, observed if updater.one_step else None)
-            if updater.uses_next_step_loss:
-                window.pending = steps, teacher
-            else:
-                assert held_out is not None
-                held_out_loss = self._teacher_step(updater, steps, held_out, teacher)
+            assert held_out is not None
+            student_step.running_loss.warn_of_weightless_steps()
+            steps, held_out = window.pop(problem.student), student_step.held_out(held_out)
+            held_out_loss = updater.learn(problem, steps, held_out, updater.params)
         return step_record(forward_pass, held_out_loss)
 
-    def _step_after_trial(
-        self, updater: TeacherUpdater, batch: Batch, held_out: Batch
-    ) -> Record:
-        # the teacher learns from a tentative step; the real one is taken with its new weights
-        problem, buffers = self.problem, cloned(self.problem.student.state().buffers)
-        forward_pass, step, observed = self._observed_passes(updater, batch, record=True)
-        window = tentative_window(problem, step, observed, buffers)
-        checked = updater.checks_by_pass
-        held_out_loss = self._teacher_step(updater, window, held_out, updater.params)
-        forward_pass = apply_weights(
-            problem, step.batch, forward_pass.lesson, forward_pass.observation
-        )
-        forward_pass = self._student_step.run_backward(problem, forward_pass, step)
-        again, student = None, problem.student
-        if checked:
-            before = cloned(student.state().params)
-            again = tentative_window(problem, step, observed, buffers)
-            again = replace(again, start=again.start and again.start._replace(params=before))
-        moved = self._optimizer_step(problem, forward_pass, step)
-        if again is not None and moved:
-            require_same_end(replace(again, end=student.state()), again.end)
-        return step_record(forward_pass, held_out_loss)
-
-    def _observed_passes(
-        self, updater: TeacherUpdater, batch: Batch, *, record: bool
-    ) -> tuple[ForwardPass, Step, StepObservation]:
-        problem, student_step = self.problem, self._student_step
-        step, lesson, original = prepare_step(problem, batch, self.progress, keep=True)
-        # what is recorded until the next step must not lie in memory that a loader reuses
-        student_lesson = clone_rows(original) if updater.uses_next_step_loss else original
-        record = record and updater.records(problem) and student_step.records_rows(problem)
-        recording = self._recorder.record(len(lesson.ids), verified=True)
-        with recording if record else nullcontext() as recorded:
-            forward_pass = student_step.run_forward(
-                problem, step, lesson, student_lesson=student_lesson
-            )
-            if student_lesson is not original:
-                write_back(student_lesson, original)
-            if recorded is not None:
-                known = is_row_by_row(problem.objective)
-                recorded.verify(forward_pass.observation.losses, row_by_row=known)
-            forward_pass = student_step.run_backward(
-                problem, forward_pass, step, retain_graph=updater.recomputes_step
-            )
-        step = step._replace(settings=current_settings(problem))
-        observation = detach(forward_pass.observation)
-        return forward_pass, step, StepObservation(lesson, observation, recorded)
-
-    def _optimizer_step(
-        self, problem: BilevelProblem, forward_pass: ForwardPass, step: Step
-    ) -> bool:
-        moved = self.step_strategy.step(self.optimizer)
-        teacher, lesson = problem.teacher, forward_pass.lesson
-        update_buffers(teacher, step.batch, lesson, forward_pass.teacher_buffers or {})
-        if has_memory(teacher):
-            counts = counts_of(problem.objective, lesson.targets)
-            observation = detach(forward_pass.observation)
-            remember(teacher, *counted_rows(lesson, observation, counts))
-        self.steps += 1
-        weight = self.processes.all_reduce(forward_pass.weights.detach().sum())
-        self._running_loss.add(forward_pass.loss, weight)
-        return moved
-
-    def _finish_pending(self, loss: Tensor, batch: Batch) -> Tensor | None:
-        # the teacher step of an earlier window whose held-out loss is this step's own
-        updater, problem = self.teacher_updater, self.problem
-        if self._window.pending is None or updater is None:
-            return None
-        window, teacher = self._window.pop_pending(loss.detach(), problem.student.gradient())
-        start, step = window.start, window.steps[-1]
-        if window.observed is None and start is not None:  # training was resumed in between
-            if updater.records(problem) and self._student_step.records_rows(problem):
-                observed = recompute_step(problem, self._recorder, teacher, start, step)
-            else:
-                observed = observe_step(problem, teacher, start, step)
-            window = replace(window, observed=observed)
-        return self._teacher_step(updater, window, batch, leaves(teacher))
-
-    def _teacher_step(
-        self, updater: TeacherUpdater, window: Window, held_out: Batch, teacher: Params
-    ) -> Tensor:
-        self._running_loss.warn_of_weightless_steps()
-        return updater.learn(self.problem, window, self._seeded(held_out), teacher)
-
-    def _checked(self, name: str, batch: Batch) -> Batch:
+    def _checked(self, name: str, batch: Batch | None) -> Batch:
+        assert batch is not None
         batch = require_batch(name, batch, empty=self.processes.size > 1)
         require_learnable(name, batch)
         return batch
-
-    def _seeded(self, held_out: Batch) -> Batch:
-        seed, now = mixed_seed(self.seed, self.steps, 1), autocast_now(held_out.inputs.device)
-        return held_out._replace(seed=seed, autocast=now)
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the training run, for an exact resume.
@@ -382,7 +250,7 @@ class Tutor:
             Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely,
             under the names that a student has before it is compiled or wrapped.
         """
-        updater, inner = self.teacher_updater, self.problem.student.module
+        updater, pending = self.teacher_updater, self._one_step and self._one_step.pending
         return {
             "student": state_of(self.student),
             "optimizer": optimizer_state_of(self.optimizer, self.student),
@@ -390,8 +258,8 @@ class Tutor:
             "teacher_updater": {} if updater is None else updater.state_dict(),
             "steps": self.steps,
             "best_accuracy": self.best_accuracy,
-            **self._running_loss.state_dict(),
-            **renamed_steps(self._window.state_dict(), plain_names(inner)),
+            **self._student_step.running_loss.state_dict(),
+            **steps_to_dict(self._window, pending, self.problem.student.module),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -407,7 +275,7 @@ class Tutor:
             self.teacher_updater.load_state_dict(state["teacher_updater"])
         self.steps = state["steps"]
         self.best_accuracy = state["best_accuracy"]
-        self._running_loss.load_state_dict(state)
-        student = self.problem.student
-        steps = renamed_steps(state, names_in(student.module))
-        self._window.load_state_dict(steps, student.state(), student.device)
+        self._student_step.running_loss.load_state_dict(state)
+        self._window, pending = steps_from_dict(state, self.problem.student)
+        if self._one_step is not None:
+            self._one_step.pending = pending

@@ -25,10 +25,11 @@ from tutelage.teachers import (
 )
 from tutelage.teachers.internal_state import SURFACE
 from tutelage_cli.commentary.image_sections import SectionInputs, curriculum, masks
-from tutelage_cli.commentary.policy_section import augmentation
 from tutelage_cli.commentary.surfaces import margin_loss_chart
 from tutelage_cli.report import elements, formats, plots
+from tutelage_cli.report.augmentation import drawn
 from tutelage_cli.report.grid import Grid, grid
+from tutelage_cli.train.policies import policy_record
 
 Parts = dict[str, tuple[str, str]]
 """name and HTML of each section, by its anchor"""
@@ -65,6 +66,12 @@ def _sections(of: SectionInputs, note: str) -> Iterator[tuple[str, str]]:
             return
     nothing = f"There is no chart of the teacher {type(of.teacher).__name__}."
     yield type(of.teacher).__name__, note_html + elements.paragraph(nothing, style="note")
+
+
+def _augmentation(of: SectionInputs) -> tuple[str, str]:
+    assert isinstance(of.teacher, LearnedAugmentation)
+    html = drawn(policy_record("", [of.teacher]), mark="policy")
+    return "Which augmentations were kept", html
 
 
 def _blending(of: SectionInputs) -> tuple[str, str]:
@@ -184,7 +191,7 @@ DRAWINGS: dict[type[nn.Module], Callable[[SectionInputs], tuple[str, str]]] = {
     DynamicLoss: _dynamic_loss,
     RandomBlending: _blending,
     Shuffled: _blending,
-    LearnedAugmentation: augmentation,
+    LearnedAugmentation: _augmentation,
     LossWeigher: _loss,
     Curriculum: curriculum,
     AttentionMask: masks,

@@ -22,6 +22,13 @@ ON_IMAGES = ("curriculum", "blending", "mask")
 TEACHER_LR = {"blending": 0.1, "margin-loss": 0.02, "internal-state": 0.02}
 """default learning rates; ``OTHER_LR`` for the others"""
 OTHER_LR = 1e-3
+SHARED = (
+    *("data", "student", "student_weights", "level", "noise", "held_out", "held_out_from"),
+    *("limit", "labels_from", "text_column", "max_length", "feature_column", "batch_size"),
+    *("image_column", "label_column", "broken_images", "empty_classes", "missing_labels"),
+    *("ignore_labels", "image_size", "device"),
+)
+"""settings of the data, the student and the device, as those of ``tutelage train``"""
 UNROLL_HELD_OUT = 500
 """default size of the held-out batch after a whole run"""
 
@@ -158,30 +165,7 @@ class LearnSettings:
     @property
     def study(self) -> TrainSettings:
         """The settings of a study with the same data and student; without augmentation."""
-        return TrainSettings(
-            data=self.data,
-            student=self.student,
-            student_weights=self.student_weights,
-            level=self.level,
-            noise=self.noise,
-            held_out=self.held_out,
-            held_out_from=self.held_out_from,
-            limit=self.limit,
-            labels_from=self.labels_from,
-            text_column=self.text_column,
-            max_length=self.max_length,
-            feature_column=self.feature_column,
-            augment="none",
-            batch_size=self.batch_size,
-            image_column=self.image_column,
-            label_column=self.label_column,
-            broken_images=self.broken_images,
-            empty_classes=self.empty_classes,
-            missing_labels=self.missing_labels,
-            ignore_labels=self.ignore_labels,
-            image_size=self.image_size,
-            device=self.device,
-        )
+        return TrainSettings(**{name: getattr(self, name) for name in SHARED}, augment="none")
 
     @property
     def teacher_lr_or_default(self) -> float:

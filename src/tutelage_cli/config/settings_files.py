@@ -30,7 +30,7 @@ _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)e[+-]?\d+", re.ASCII | re.IGNOREC
 """a number that YAML 1.1 takes for text: it wants a point and a sign, as in 1.0e-4"""
 
 
-def load_settings(cls: type[T], file: Path, base: T | None = None) -> T:
+def load_settings(cls: type[T], file: Path) -> T:
     """The settings that a YAML file describes, or every mistake in it at once."""
     document = read_yaml(file)
     if not isinstance(document, Mapping):
@@ -38,7 +38,7 @@ def load_settings(cls: type[T], file: Path, base: T | None = None) -> T:
             f"{file}: {_shown(document)}, wanted a mapping of settings at the top level, such"
             " as 'lr: 0.1'"
         )
-    return _checked(cls, document, base, str(file))
+    return _checked(cls, document, None, str(file))
 
 
 def from_plain(cls: type[T], plain: Mapping[str, Any], source: str = "") -> T:

@@ -35,7 +35,17 @@ class Listed(NamedTuple):
 
 
 def list_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Listed, Listed | None]:
-    """What :func:`read_folders` reads, by its rules and in its order."""
+    """The images of the splits of a folder.
+
+    Where ``root`` holds a folder ``train``, the class folders lie in that and in ``test``
+    (or ``validation``, or ``val``); else they lie in ``root``. A class is named after its
+    folder and holds the images at any depth below. Classes and files come in sorted order.
+    Names that begin with a dot, files with other endings, links to folders, and files
+    beside the class folders are counted and named in the notes.
+
+    It is a UsageError if there are no class folders, one of them holds no image where
+    ``reading`` does not say otherwise, or the test split has a class that train lacks.
+    """
     train, test = _split_folders(root)
     classes = tuple(folder.name for folder in class_folders(train))
     first = _listed(train, classes, reading)
@@ -47,25 +57,8 @@ def list_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Listed, List
     return first, second
 
 
-def read_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Examples, Examples | None]:
-    """The splits of a folder of images.
-
-    Where ``root`` holds a folder ``train``, the class folders lie in that and in ``test``
-    (or ``validation``, or ``val``); else they lie in ``root``. A class is named after its
-    folder and holds the images at any depth below. Classes and files come in sorted order.
-    Names that begin with a dot, files with other endings, links to folders, and files
-    beside the class folders are counted and named in the notes.
-
-    It is a UsageError if there are no class folders, one of them holds no image, the test
-    split has a class that train lacks, or an image cannot be read, where ``reading`` does not
-    say otherwise.
-    """
-    train, test = list_folders(root, reading=reading)
-    return read_listed(train, reading), None if test is None else read_listed(test, reading)
-
-
 def folder_files(root: Path) -> list[Path]:
-    """What :func:`read_folders` takes images and labels from."""
+    """What :func:`list_folders` takes images and labels from."""
     return [
         path
         for split in _split_folders(root)

@@ -10,7 +10,7 @@ from tutelage_cli.data.by_name import read_columns, rows_of
 from tutelage_cli.data.classes import ClassLookup, encode
 from tutelage_cli.data.columns import pick
 from tutelage_cli.data.label_values import literal
-from tutelage_cli.data.matching import Known, places_of
+from tutelage_cli.data.matching import Known, match_of
 from tutelage_cli.data.parquet import open_parquet, parquet_splits, schema_classes
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.saved import refuse_saved
@@ -27,7 +27,7 @@ def read_labels(
     """The labels of a column, for the examples of the source's train split.
 
     They are found by the names or ids of the examples where the table has a column of such
-    (``matching.places_of``); row by row otherwise. A word is the name of a class. A number is
+    (``matching.match_of``); row by row otherwise. A word is the name of a class. A number is
     the class that it is the name of; where no class is named by a number, it is the place of
     one.
     """
@@ -42,13 +42,13 @@ def read_labels(
         values = literal(values)
     table_rows = rows_of(columns, str(table))
     examples = examples or Known(range(rows), (), rows)
-    places = places_of(columns, examples, table_rows, without=(label,))
-    if places is None and len(values) != rows:
+    match = match_of(columns, examples, table_rows, without=(label,))
+    if match is None and len(values) != rows:
         raise UsageError(
             f"{table} has {len(values)} rows, but the train split has {rows}; give one label "
             "for each of its rows, in their order, or a column id or name."
         )
-    places = range(rows) if places is None else places
+    places = range(rows) if match is None else match.places
     values = [values[place] for place in places]
     found = TableRows(((where, [table_rows.place(place)[1] for place in places]),))
     lookup = ClassLookup(classes, places=True, declared=declared)

@@ -92,18 +92,6 @@ def names_by_id(values: Iterable[Any]) -> list[str]:
     return names if "" not in names and len(set(names)) == len(names) else []
 
 
-def places_of(
-    columns: Mapping[str, Sequence[Any]],
-    examples: Known,
-    rows: TableRows,
-    *,
-    without: Collection[str] = (),
-) -> list[int] | None:
-    """For each example its row of a table, from 0; see ``match_of``."""
-    match = match_of(columns, examples, rows, without=without)
-    return None if match is None else match.places
-
-
 def match_of(
     columns: Mapping[str, Sequence[Any]],
     examples: Known,

@@ -56,7 +56,7 @@ def most_balanced(labels: Int64[Tensor, "N"], *, keep: int = 0) -> int:
 
 
 def require_balanced(
-    labels: Int64[Tensor, "N"], size: int, names: Sequence[str], *, flag: str, otherwise: str
+    labels: Int64[Tensor, "N"], size: int, names: Sequence[str], *, flag: str
 ) -> None:
     """Refuse to take more examples than leave one of each class to train on."""
     most = most_balanced(labels, keep=1)
@@ -69,7 +69,7 @@ def require_balanced(
     raise UsageError(
         f"{flag} takes {-(-size // present)} of each of {present} classes, but class "
         f"'{names[poorest]}' has {int(counts[poorest])} training examples, of which one has to "
-        f"stay: {smaller}{otherwise}."
+        f"stay: {smaller}add examples of it, or give --held-out-from."
     )
 
 

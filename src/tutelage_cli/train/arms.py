@@ -16,7 +16,7 @@ from tutelage.augment import (
 )
 from tutelage.commentaries import load_commentary
 from tutelage.errors import UsageError
-from tutelage.functional.student import known_width
+from tutelage.functional.taps import known_width
 from tutelage.losses.objectives import Objective, cross_entropy, expected_error
 from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
 from tutelage.models import TwoBlockCNN, default_tap

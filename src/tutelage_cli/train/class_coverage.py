@@ -42,7 +42,6 @@ def require_training_examples(train: Data, size: int, *, given: bool) -> None:
         size,
         train.classes,
         flag=f"--held-out {size}" if given else f"--held-out {size} (the default here)",
-        otherwise="add examples of it, or give --held-out-from",
     )
 
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from tutelage.commentaries import Provenance, save_commentary
-from tutelage.functional.student import tapped
+from tutelage.functional.taps import tapped
 from tutelage.losses.objectives import cross_entropy, logits_of, losses_of
-from tutelage.losses.reduction import counts_of
-from tutelage.losses.targets import correct_predictions
+from tutelage.signals.dots import gradient_alignments
 from tutelage.storage.json_files import write_json
 from tutelage.teacher import taps_of, uses_alignments
 from tutelage.teachers import GivenWeights, OutOfFoldTargets
-from tutelage.training.forward import gradient_alignments, prediction_lesson
+from tutelage.training.accuracy_reward import held_out_accuracy
+from tutelage.training.forward import prediction_lesson
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Step
 from tutelage_cli.data.batches import Batches
@@ -57,22 +57,9 @@ class Cost(NamedTuple):
     """bytes at the peak, see ``tutelage_cli.train.memory``; None where that is not known"""
 
 
-@torch.no_grad()
 def accuracy(tutor: Tutor, batches: InMemory) -> float:
     """Share of correct predictions, the student in evaluation mode."""
-    student, mode = tutor.student, tutor.student.training
-    student.eval()
-    parts = [
-        correct_predictions(
-            student(prediction_lesson(tutor.problem, batch).inputs),
-            batch.targets,
-            counts_of(tutor.problem.objective, batch.targets),
-        )
-        for batch in batches.whole(EVAL_BATCH_SIZE)
-    ]
-    student.train(mode)
-    correct = torch.cat(parts)
-    return int(correct.sum()) / max(len(correct), 1)
+    return held_out_accuracy(tutor, batches.whole(EVAL_BATCH_SIZE))
 
 
 @torch.no_grad()

@@ -30,9 +30,9 @@ def epochs_kept(epochs: int) -> list[int]:
     return [1 + round(place * (epochs - 1) / (MAX_EPOCHS - 1)) for place in range(MAX_EPOCHS)]
 
 
-def empty_history(rows: int, epochs: int, value: float = 0.0) -> Tensor:
+def empty_history(rows: int, epochs: int) -> Tensor:
     """A tensor [2, N, T] for losses and weights in the kept epochs."""
-    return torch.full((2, rows, len(epochs_kept(epochs))), value)
+    return torch.zeros(2, rows, len(epochs_kept(epochs)))
 
 
 class ExampleIndex(NamedTuple):

@@ -3,8 +3,8 @@
 import pytest
 from PIL import Image
 
+from tests.cli.data.folders import read_folders
 from tutelage.errors import UsageError
-from tutelage_cli.data.folders import read_folders
 
 
 def picture(path, value=0, size=(4, 4)):

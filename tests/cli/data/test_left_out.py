@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from papers.data.undecoded import open_folder
+from tests.cli.data.folders import read_folders
 from tutelage.errors import UsageError
-from tutelage_cli.data.folders import read_folders
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.text.own_tables import read_own_texts
 

@@ -7,11 +7,11 @@ import torch
 
 from papers.data.streamed import Making
 from papers.data.undecoded import open_folder
+from tests.cli.data.folders import read_folders
 from tests.cli.data.streams import ids, same, streamed
 from tests.trained import pictures
 from tutelage.errors import UsageError
 from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.folders import read_folders
 from tutelage_cli.data.stored import load_stored
 
 

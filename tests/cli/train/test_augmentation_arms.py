@@ -118,8 +118,8 @@ def test_the_learned_policy_alternates_at_the_paper_s_rate():
     settings = from_plain(TrainSettings, {"held_out": 3, "teacher": [OLA]})
     learner = build_tutor(OLA, 0, some_images(), settings, 10).teacher_updater
     assert learner is not None
-    assert (learner.every, learner.untaught_between) == (2, True)
     assert isinstance(learner.signal, GradientAlignment)
+    assert (learner.every, learner.signal.evaluate_on) == (2, "plain")
     assert [group["lr"] for group in learner.optimizer.param_groups] == [0.1]
 
 

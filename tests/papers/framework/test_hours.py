@@ -1,6 +1,8 @@
 """The scale hours runs mini with the seeds that its undecided claims need, if they are few."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,11 +12,13 @@ from papers.framework.args import HOURS, Reproduce
 from papers.framework.hours import Hours, planned_hours
 from papers.framework.paper_tables import package_data
 from papers.framework.plan import Plan, plan
-from papers.framework.power import MOST_PLANNED, affordable_seeds, open_claims, seconds_per_seed
+from papers.framework.power import deciding, open_claims, seconds_per_seed
 from papers.framework.results import stored
 from tests.papers.framework.tiny import RECIPE, Settings, recipe
 from tests.trained import one_line, run_papers
 
+MOST_PLANNED = 3
+"""hours of a recipe at the scale ``hours``"""
 ROOT = Path(__file__).parents[3]
 MINI = {c["recipe"]: c for c in stored(ROOT) if c["scale"] == "mini"}
 
@@ -32,6 +36,13 @@ def tiny_plan(monkeypatch):
 def asked(scale: str, **changes) -> Plan:
     fields = {"out": Path("out"), "device": "cpu"} | changes
     return plan(RECIPE, Reproduce("tiny", scale=scale, **fields))
+
+
+def affordable_seeds(content: Mapping[str, Any]) -> int | None:
+    """The seeds that decide all claims of a result that the scale ``hours`` can decide."""
+    needs = [deciding(claim)["needed"] for claim in open_claims(content)]
+    hours = [need for need in needs if need and need["seeds"]]
+    return max((n["seeds"] for n in hours if n["hours"] <= MOST_PLANNED), default=None)
 
 
 @pytest.mark.parametrize("name", RECIPES)
