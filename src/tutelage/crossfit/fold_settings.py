@@ -3,19 +3,19 @@
 from typing import NamedTuple
 
 FEWEST = 480
-"""steps of a run, of which students of folds take shares where the run has fewer"""
+"""steps of which students of folds take shares where their run has fewer"""
 
 
 class FoldSettings(NamedTuple):
     """How a student of a fold trains."""
 
     share: float
-    """of the run's steps"""
+    """of the steps of the run's epochs over the examples that the student trains on"""
     decay: float
     """times the run's weight decay"""
 
     def steps(self, total: int) -> int:
-        """The student's steps, of a run that has a total of steps."""
+        """The student's steps, where the run's epochs would be a total of steps."""
         return max(1, min(total, round(self.share * max(FEWEST, total))))
 
 
@@ -26,7 +26,7 @@ TRIED = tuple(
 STRONGER = FoldSettings(1 / 3, 100.0)
 """tried besides for ``regularised``; under soft targets students collapse with it"""
 LATER_SHARE = 1 / 6
-"""of the run's steps: how long students of folds go on under the corrected loss, and how long
+"""share: how long students of folds go on under the corrected loss, and how long
 fresh ones train on posteriors"""
 SHRINKAGE = 0.3
 """of transitions towards the identity, for students of folds, which go on from trained ones"""

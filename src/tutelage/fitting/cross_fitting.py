@@ -266,10 +266,8 @@ class CrossFitting:
             raise UsageError(OTHERS)
         rates = [group["lr"] for group in made.param_groups]
         scale_weight_decay(made, regime.decay)
-        steps = self.settings.epochs * batch_count(
-            len(self.parts.train), self.settings.batch_size
-        )
-        steps = regime.steps(steps)
+        epoch = batch_count(len(rows), self.settings.batch_size)
+        steps = regime.steps(self.settings.epochs * epoch)
         seed = mixed_seed(_FOLD, self.settings.seed, fold)
         tutor = Tutor(student, made, self.teacher, objective=objective, seed=seed)
         requests = _requests(rows, self.settings.batch_size, seed, steps)

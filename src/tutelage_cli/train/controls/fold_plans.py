@@ -56,12 +56,13 @@ def regularised(inputs: ControlInputs) -> TrainingPlan:
     return replace(plan, start=TrainState(seconds=seconds))
 
 
-def _untaught(inputs: ControlInputs) -> TrainingPlan:
+def _plain_of_fold(inputs: ControlInputs) -> TrainingPlan:
     rows = _others(inputs, inputs.job.fold)
     plan = _plain(inputs, rows, chosen_settings(inputs.job), fold_seed(inputs.job))
     if inputs.job.fold:
         return plan
-    return _continued(inputs, replace(plan, rates=()), chosen_trial(inputs.job))
+    trained = replace(plan, rates=())  # the chosen trial is this student: no epoch is left
+    return _continued(inputs, trained, chosen_trial(inputs.job))
 
 
 def _of_trial(inputs: ControlInputs) -> TrainingPlan:
@@ -173,7 +174,7 @@ def _continued(inputs: ControlInputs, plan: TrainingPlan, before: Job) -> Traini
 
 FOLD_PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
     TRIALS: _of_trial,
-    PLAIN: _untaught,
+    PLAIN: _plain_of_fold,
     TUNED: _tuned,
     CORRECTED: _corrected,
     DISTILLED: _distilled,

@@ -170,14 +170,14 @@ def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
     material, given = inputs.material, inputs.material.train.labels
     posterior = posteriors_of(selected.out_of_fold, material, selected.transitions)
     weights = posterior.gather(1, given[:, None])[:, 0]
-    inputs = replace(inputs, job=_regularised_job(inputs.job))
+    inputs = replace(inputs, job=_with_decay_of_folds(inputs.job))
     right = F.one_hot(material.held_out.labels, posterior.shape[1]).to(posterior)
     batches, index = with_checked(inputs)
     batches = Targeted(batches, torch.cat([posterior, right]))
     return budgeted(inputs, batches, index, selected.seconds, weights=weights)
 
 
-def _regularised_job(job: Job) -> Job:
+def _with_decay_of_folds(job: Job) -> Job:
     """With the weight decay of the students of folds."""
     decay = chosen_settings(job).decay * job.settings.weight_decay
     return replace(job, settings=replace(job.settings, weight_decay=decay))
@@ -190,7 +190,7 @@ def _as_untaught(inputs: ControlInputs) -> TrainingPlan:
 def _out_of_fold(inputs: ControlInputs) -> TrainingPlan:
     """Train under a teacher of out-of-fold predictions, which starts at their closed form."""
     _, out_of_fold, transitions, seconds = select(inputs)
-    train, job = inputs.material.train, _regularised_job(inputs.job)
+    train, job = inputs.material.train, _with_decay_of_folds(inputs.job)
     teacher = OutOfFoldTargets(
         train.ids, out_of_fold.train, train.labels, transitions=transitions
     )
