@@ -9,8 +9,8 @@ from torch import Tensor
 
 from tutelage.crossfit.likelihoods import calibrated, worse
 from tutelage_cli.train.controls import plans, selection
-from tutelage_cli.train.controls.folds import OutOfFold
-from tutelage_cli.train.controls.selection import METHODS, Selected, select
+from tutelage_cli.train.controls.folds import DISTILLED, OutOfFold
+from tutelage_cli.train.controls.selection import CANDIDATES, TWO_ROUNDS, Selected, select
 
 LABELS = torch.arange(24) % 3
 
@@ -30,7 +30,8 @@ def selected(monkeypatch, tmp_path, said: dict[str, Tensor], labels: Tensor = LA
         held_out=SimpleNamespace(labels=labels),
         train=SimpleNamespace(labels=torch.tensor([0, 1, 2] * 2)),
     )
-    by_arm = {METHODS[method]: OutOfFold(train, p, p, 1.0) for method, p in said.items()}
+    arms = {**CANDIDATES, TWO_ROUNDS: DISTILLED}
+    by_arm = {arms[method]: OutOfFold(train, p, p, 1.0) for method, p in said.items()}
     monkeypatch.setattr(selection, "read_out_of_fold", lambda _, arm, __: by_arm[arm])
     case: Any = SimpleNamespace(
         material=material,
@@ -43,7 +44,8 @@ def selected(monkeypatch, tmp_path, said: dict[str, Tensor], labels: Tensor = LA
 
 def of(*counts: int) -> dict[str, Tensor]:
     return {
-        method: predictions(list(range(n))) for method, n in zip(METHODS, counts, strict=True)
+        method: predictions(list(range(n)))
+        for method, n in zip((*CANDIDATES, TWO_ROUNDS), counts, strict=True)
     }
 
 
@@ -53,9 +55,9 @@ def of(*counts: int) -> dict[str, Tensor]:
         ((12, 12, 12, 12), "two rounds"),
         ((12, 14, 18, 20), "two rounds"),
         ((18, 18, 20, 19), "two rounds"),  # a label less is within two standard errors
-        ((12, 14, 20, 10), "one round"),
-        ((12, 20, 8, 8), "fine-tuned"),
-        ((20, 10, 8, 8), "untaught"),
+        ((12, 14, 20, 10), "two rounds"),  # whose students are no measure
+        ((12, 20, 8, 24), "fine-tuned"),
+        ((20, 10, 8, 24), "plain"),
     ],
 )
 def test_the_last_way_is_taken_that_is_not_shown_to_be_worse(
@@ -66,15 +68,15 @@ def test_the_last_way_is_taken_that_is_not_shown_to_be_worse(
 
 def test_how_sure_a_way_is_does_not_count(monkeypatch, tmp_path) -> None:
     said = of(18, 18, 18, 18)
-    said["two rounds"] = predictions(list(range(18)), sure=0.999)
+    said["one round"] = predictions(list(range(18)), sure=0.999)
     assert selected(monkeypatch, tmp_path, said) == "two rounds"
-    one, other = (calibrated(said[method], LABELS) for method in ("untaught", "two rounds"))
+    one, other = (calibrated(said[method], LABELS) for method in ("plain", "one round"))
     assert float(one.mean()) == pytest.approx(float(other.mean()), abs=5e-3)
 
 
 def test_a_single_checked_example_judges_nothing(monkeypatch, tmp_path) -> None:
-    said = {method: predictions([0, 1])[:1] for method in METHODS}
-    said["two rounds"] = predictions([])[:1]
+    said = {method: predictions([0, 1])[:1] for method in (*CANDIDATES, TWO_ROUNDS)}
+    said["one round"] = predictions([])[:1]
     assert selected(monkeypatch, tmp_path, said, LABELS[:1]) == "two rounds"
 
 
@@ -86,7 +88,7 @@ def test_worse_is_by_more_than_two_standard_errors_of_paired_differences() -> No
     assert worse(other + gains - 2.02 * error, other)
 
 
-@pytest.mark.parametrize("method", ["untaught", "fine-tuned"])
+@pytest.mark.parametrize("method", ["plain", "fine-tuned"])
 def test_what_is_fallen_back_on_is_trained_as_the_control_is(monkeypatch, method) -> None:
     start = SimpleNamespace(seconds=2.0)
     own = SimpleNamespace(start=start)

@@ -91,8 +91,11 @@ def write_trial_result(
     """Write how well a student predicts the given labels of the first fold."""
     own_fold = folds_of(material, job) == 0
     predictions = probabilities(tutor, streams.train)[own_fold]
-    likelihood = float(calibrated(predictions, material.train.labels[own_fold]).mean())
-    write_json(job.folder / "result.json", {KEY: likelihood, "seconds": seconds})
+    likelihood = None
+    if bool(predictions.isfinite().all()):
+        likelihood = float(calibrated(predictions, material.train.labels[own_fold]).mean())
+    result = {KEY: likelihood, "seconds": seconds, **tried_by(job)._asdict()}
+    write_json(job.folder / "result.json", result)
 
 
 def chosen_settings(job: Job, *, stronger: bool = False) -> FoldSettings:
@@ -219,8 +222,11 @@ def _trial(job: Job) -> tuple[float, float]:
             result = json.loads(file.read_text("utf-8"))
         except OSError as error:
             raise ValueError(str(error)) from error
-        likelihood = -math.inf if result[KEY] is None else float(result[KEY])
-        return likelihood, float(result["seconds"])
+        if result[KEY] is None:
+            return -math.inf, float(result["seconds"])
+        if any(result.get(name) != value for name, value in tried_by(job)._asdict().items()):
+            raise ValueError("it was trained with settings of another version")
+        return float(result[KEY]), float(result["seconds"])
 
 
 def _content_digest(material: Material) -> str:

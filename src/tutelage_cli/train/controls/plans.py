@@ -31,7 +31,7 @@ from tutelage_cli.train.controls.plan_parts import (
 )
 from tutelage_cli.train.controls.rates import RATES
 from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
-from tutelage_cli.train.controls.selection import select
+from tutelage_cli.train.controls.selection import PLAINLY, TUNED_ON_CHECKED, select
 from tutelage_cli.train.controls.tuning import Choice, ControlInputs, choose
 from tutelage_cli.train.example_history import empty_history, example_index
 from tutelage_cli.train.job import Job, learning_rate
@@ -164,7 +164,7 @@ def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
     selected = select(inputs)
     if selected.method in FALLBACKS:
         plan = FALLBACKS[selected.method](inputs)
-        own_seconds = plan.start.seconds if selected.method == "fine-tuned" else 0.0
+        own_seconds = plan.start.seconds if selected.method == TUNED_ON_CHECKED else 0.0
         plan.start.seconds = own_seconds + selected.seconds
         return plan
     material, given = inputs.material, inputs.material.train.labels
@@ -183,7 +183,8 @@ def _with_decay_of_folds(job: Job) -> Job:
     return replace(job, settings=replace(job.settings, weight_decay=decay))
 
 
-def _as_untaught(inputs: ControlInputs) -> TrainingPlan:
+def _as_plain_folds(inputs: ControlInputs) -> TrainingPlan:
+    inputs = replace(inputs, job=_with_decay_of_folds(inputs.job))
     return budgeted(inputs, inputs.streams.train, example_index(inputs.material.train, None))
 
 
@@ -207,8 +208,8 @@ def _of_rate(inputs: ControlInputs) -> TrainingPlan:
 
 
 FALLBACKS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
-    "untaught": _as_untaught,
-    "fine-tuned": _fine_tuned,
+    PLAINLY: _as_plain_folds,
+    TUNED_ON_CHECKED: _fine_tuned,
 }
 """what is trained where cross-fitting is shown to be worse"""
 PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {

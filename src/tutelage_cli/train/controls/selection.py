@@ -19,13 +19,9 @@ from tutelage_cli.train.controls.folds import (
 )
 from tutelage_cli.train.controls.tuning import ControlInputs
 
+PLAINLY, TUNED_ON_CHECKED = "plain", "fine-tuned"
 ONE_ROUND, TWO_ROUNDS = "one round", "two rounds"
-METHODS = {
-    "untaught": PLAIN,
-    "fine-tuned": TUNED,
-    ONE_ROUND: CORRECTED,
-    TWO_ROUNDS: DISTILLED,
-}
+CANDIDATES = {PLAINLY: PLAIN, TUNED_ON_CHECKED: TUNED, ONE_ROUND: CORRECTED}
 """the candidates, in the order in which they use the checked examples more, and the students of
 folds that each is evaluated by"""
 SELECTED = "selected.json"
@@ -35,7 +31,7 @@ class Selected(NamedTuple):
     """The selected method."""
 
     method: str
-    """one of ``METHODS``"""
+    """one of ``CANDIDATES``, or two rounds"""
     out_of_fold: OutOfFold
     """what its students of folds predict"""
     transitions: Float[Tensor, "C C"]
@@ -45,26 +41,32 @@ class Selected(NamedTuple):
 
 
 def select(inputs: ControlInputs) -> Selected:
-    """The last of ``METHODS`` that is not shown to be worse than one before it.
+    """The last of ``CANDIDATES`` that is not shown to be worse than one before it.
 
     One is worse than another where the log-likelihood of the checked examples, each under the
     student of a fold that was not trained on it, is lower by more than two standard errors of
     the paired differences. Probabilities are calibrated by a temperature first, so that what
     counts is which class is likelier, not how sure a student is. A single checked example can
     decide nothing: the last is taken then.
+
+    A second round follows the first where there is one. It is no candidate: its students are
+    trained on posteriors by students of other folds, which saw the checked examples of theirs.
     """
     material, checked = inputs.material, inputs.material.held_out.labels
-    predictions = {
-        method: read_out_of_fold(inputs.job, arm, material)
-        for method, arm in METHODS.items()
-        if method != TWO_ROUNDS or inputs.job.settings.rounds > 1
-    }
+
+    def read(arm: str) -> OutOfFold:
+        return read_out_of_fold(inputs.job, arm, material)
+
+    predictions = {method: read(arm) for method, arm in CANDIDATES.items()}
     likelihoods = {
         method: calibrated(out_of_fold.checked, checked)
         for method, out_of_fold in predictions.items()
     }
     chosen = list(likelihoods)[last_not_worse(list(likelihoods.values()))]
-    rough = transitions_of(predictions["untaught"], material)
+    rough = transitions_of(predictions[PLAINLY], material)
+    if inputs.job.settings.rounds > 1:
+        predictions[TWO_ROUNDS] = read(DISTILLED)
+        chosen = TWO_ROUNDS if chosen == ONE_ROUND else chosen
     means = {method: float(each.mean()) for method, each in likelihoods.items()}
     write_json(inputs.job.folder / SELECTED, {"method": chosen, "log_likelihood": means})
     return Selected(
