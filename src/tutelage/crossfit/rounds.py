@@ -83,9 +83,9 @@ def cross_fit(
     with their right labels and weight 1. So no checked example is predicted by a student that
     was trained on it, and their likelihood evaluates a round: it goes on until the likelihood
     falls by more than two standard errors, and the last round before that is kept. A smaller
-    fall may come of surer predictions alone, which sharper transitions make. From the third
-    round on it is too high: targets then come from students that saw checked examples of the
-    fold that is predicted.
+    fall may come of surer predictions alone, which sharper transitions make. From the second
+    of the later rounds on it is too high: targets then come from students that saw checked
+    examples of the fold that is predicted.
 
     Source: round 0 is the gold loss correction of Hendrycks et al. 2018 within folds, the rest
     is ours, the refinement after Dawid and Skene 1979.
