@@ -456,7 +456,7 @@ def test_a_window_of_one_step_is_named_as_one() -> None:
     student = Body().double()
     hook = student.get_parameter("first.weight").register_hook(lambda g: g / 2)
     tutor, batches = teaching(Unrolled(1), student=student), stream()
-    with pytest.raises(UnsupportedStudentError, match=r"^1 step of the student, recomputed"):
+    with pytest.raises(UnsupportedStudentError, match=r"^A step of the student, recomputed"):
         tutor.step(next(batches), next(batches))
     hook.remove()
 
@@ -496,7 +496,7 @@ def test_changes_that_begin_in_later_windows_are_refused(name, resumed) -> None:
         within = 1
     tutor.optimizer.register_step_pre_hook(clip)
     steps = within + (getattr(signal, "evaluate_on", "") == "next")
-    with pytest.raises(UnsupportedStudentError, match=r"changed between two of them"):
+    with pytest.raises(UnsupportedStudentError, match=r"changed (between two of them|before the teacher step)"):
         train(tutor, batches, steps)
 
 
