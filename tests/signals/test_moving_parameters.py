@@ -496,7 +496,9 @@ def test_changes_that_begin_in_later_windows_are_refused(name, resumed) -> None:
         within = 1
     tutor.optimizer.register_step_pre_hook(clip)
     steps = within + (getattr(signal, "evaluate_on", "") == "next")
-    with pytest.raises(UnsupportedStudentError, match=r"changed (between two of them|before the teacher step)"):
+    with pytest.raises(
+        UnsupportedStudentError, match=r"changed (between two of them|before the teacher step)"
+    ):
         train(tutor, batches, steps)
 
 

@@ -82,8 +82,8 @@ class CrossFitting:
     They train as those of the command line do: for a length, and with a weight decay, that
     predict given labels of the first fold best, then on under the loss that is corrected by the
     class transitions that the checked examples show, with the checked examples of other folds.
-    Fresh ones are then trained on the posteriors of the right classes by those. They are not
-    evaluated by checked examples: the students of other folds, whose posteriors they are
+    Fresh ones are then trained on the posteriors of the right classes by those. Their accuracy
+    on checked examples is not reported: the students of other folds, whose posteriors they are
     trained on, saw the checked examples of theirs.
     """
 
@@ -168,15 +168,15 @@ class CrossFitting:
             student = self._train(by_posteriors, others(fold), fold, later, name)
             return self._result(student, folds, fold)
 
+        stages = plain, corrected, self._stage("distilled", folds, distil)
         places = torch.arange(len(checked))
-        own = [stage.checked[checked_folds, places] for stage in (plain, corrected)]
+        own = [stage.checked[checked_folds, places] for stage in stages]
         kept = last_not_worse([calibrated(one, checked) for one in own])
-        last = self._stage("distilled", folds, distil) if kept else plain
-        posterior = posterior_of(last)
+        posterior = posterior_of(stages[kept])
         return CrossFittedLabels(
             torch.cat([posterior if kept else as_given, right]),
             posterior.gather(1, given[:, None])[:, 0],
-            float((own[kept].argmax(1) == checked).double().mean()),
+            float((own[min(kept, 1)].argmax(1) == checked).double().mean()),
             regime.decay,
             "" if kept else WORSE,
         )

@@ -21,7 +21,12 @@ from tutelage_cli.train.controls.tuning import ControlInputs
 
 PLAINLY, TUNED_ON_CHECKED = "plain", "fine-tuned"
 ONE_ROUND, TWO_ROUNDS = "one round", "two rounds"
-CANDIDATES = {PLAINLY: PLAIN, TUNED_ON_CHECKED: TUNED, ONE_ROUND: CORRECTED}
+CANDIDATES = {
+    PLAINLY: PLAIN,
+    TUNED_ON_CHECKED: TUNED,
+    ONE_ROUND: CORRECTED,
+    TWO_ROUNDS: DISTILLED,
+}
 """the candidates, in the order in which they use the checked examples more, and the students of
 folds that each is evaluated by"""
 SELECTED = "selected.json"
@@ -31,7 +36,7 @@ class Selected(NamedTuple):
     """The selected method."""
 
     method: str
-    """one of ``CANDIDATES``, or two rounds"""
+    """one of ``CANDIDATES``"""
     out_of_fold: OutOfFold
     """what its students of folds predict"""
     transitions: Float[Tensor, "C C"]
@@ -49,24 +54,23 @@ def select(inputs: ControlInputs) -> Selected:
     counts is which class is likelier, not how sure a student is. A single checked example can
     decide nothing: the last is taken then.
 
-    A second round follows the first where there is one. It is no candidate: its students are
-    trained on posteriors by students of other folds, which saw the checked examples of theirs.
+    The likelihoods of the second round are too high: its students are trained on posteriors by
+    students of other folds, which saw the checked examples of theirs. Those of the first are
+    no measure of it either: the second is often much better.
     """
     material, checked = inputs.material, inputs.material.held_out.labels
 
-    def read(arm: str) -> OutOfFold:
-        return read_out_of_fold(inputs.job, arm, material)
-
-    predictions = {method: read(arm) for method, arm in CANDIDATES.items()}
+    predictions = {
+        method: read_out_of_fold(inputs.job, arm, material)
+        for method, arm in CANDIDATES.items()
+        if method != TWO_ROUNDS or inputs.job.settings.rounds > 1
+    }
     likelihoods = {
         method: calibrated(out_of_fold.checked, checked)
         for method, out_of_fold in predictions.items()
     }
     chosen = list(likelihoods)[last_not_worse(list(likelihoods.values()))]
     rough = transitions_of(predictions[PLAINLY], material)
-    if inputs.job.settings.rounds > 1:
-        predictions[TWO_ROUNDS] = read(DISTILLED)
-        chosen = TWO_ROUNDS if chosen == ONE_ROUND else chosen
     means = {method: float(each.mean()) for method, each in likelihoods.items()}
     write_json(inputs.job.folder / SELECTED, {"method": chosen, "log_likelihood": means})
     return Selected(
