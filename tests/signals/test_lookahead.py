@@ -314,7 +314,12 @@ def test_a_change_before_the_next_step_is_refused_in_words_of_one_step() -> None
     batches = stream()
     tutor.step(next(batches))
     assert tutor.awaits_next_step
-    tutor.student.register_forward_hook(lambda _module, _inputs, output: 2 * output)
+
+    def doubled(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        del module, inputs
+        return 2 * output
+
+    tutor.student.register_forward_hook(doubled)
     with pytest.raises(
         UnsupportedStudentError,
         match=r"^A step .* ends elsewhere .*tutor.awaits_next_step is False",
