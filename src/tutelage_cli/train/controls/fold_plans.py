@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from tutelage.crossfit.fold_settings import (
     FoldSettings,
@@ -35,8 +34,8 @@ from tutelage_cli.train.controls.folds import (
     transitions_of,
     tried_by,
 )
-from tutelage_cli.train.controls.plan_parts import corrected, rates_of, with_checked
-from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
+from tutelage_cli.train.controls.plan_parts import corrected, on_posteriors, rates_of
+from tutelage_cli.train.controls.rows import Repeated, batches_like
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
 from tutelage_cli.train.job import Job
@@ -121,9 +120,7 @@ def _distilled(inputs: ControlInputs) -> TrainingPlan:
     unseen = read_out_of_fold(inputs.job, CORRECTED, material)
     transitions = refined_by(unseen, material, _transitions(inputs))
     posteriors = posteriors_of(unseen, material, transitions)
-    right = F.one_hot(material.held_out.labels, posteriors.shape[1]).to(posteriors)
-    batches, index = with_checked(inputs, rows, checked)
-    batches = Targeted(batches, torch.cat([posteriors[rows], right[checked]]))
+    batches, index = on_posteriors(inputs, posteriors, rows, checked)
     return _plan(inputs, batches, index, distilled_settings(chosen_settings(inputs.job)))
 
 

@@ -1,7 +1,9 @@
 """Parts of plans: rows, targets, correction, a budget of steps."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from tutelage.crossfit import ForwardCorrected
 from tutelage.crossfit.transitions import GoldLossCorrected
@@ -83,3 +85,17 @@ def corrected(
     batches, index = with_checked(inputs, rows, checked_rows)
     targets = torch.cat([given, len(transitions) + checked])
     return Targeted(batches, targets), index, GoldLossCorrected(ForwardCorrected(transitions))
+
+
+def on_posteriors(
+    inputs: ControlInputs,
+    posteriors: Float[Tensor, "N C"],
+    rows: Tensor | None = None,
+    checked_rows: Tensor | None = None,
+) -> tuple[BatchSource, ExampleIndex]:
+    """Prepare training and checked examples, all or some of either, under soft targets."""
+    right = F.one_hot(inputs.material.held_out.labels, posteriors.shape[1]).to(posteriors)
+    posteriors = posteriors if rows is None else posteriors[rows]
+    right = right if checked_rows is None else right[checked_rows]
+    batches, index = with_checked(inputs, rows, checked_rows)
+    return Targeted(batches, torch.cat([posteriors, right])), index

@@ -4,9 +4,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
-import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from tutelage.crossfit import label_issues
 from tutelage.functional.portable_state import load_state
@@ -25,12 +23,13 @@ from tutelage_cli.train.controls.folds import (
 from tutelage_cli.train.controls.plan_parts import (
     budgeted,
     corrected,
+    on_posteriors,
     rates_of,
     shares_of,
     with_checked,
 )
 from tutelage_cli.train.controls.rates import RATES
-from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
+from tutelage_cli.train.controls.rows import Repeated, batches_like
 from tutelage_cli.train.controls.selection import PLAINLY, TUNED_ON_CHECKED, select
 from tutelage_cli.train.controls.tuning import Choice, ControlInputs, choose
 from tutelage_cli.train.example_history import empty_history, example_index
@@ -171,9 +170,7 @@ def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
     posterior = posteriors_of(selected.out_of_fold, material, selected.transitions)
     weights = posterior.gather(1, given[:, None])[:, 0]
     inputs = replace(inputs, job=_with_decay_of_folds(inputs.job))
-    right = F.one_hot(material.held_out.labels, posterior.shape[1]).to(posterior)
-    batches, index = with_checked(inputs)
-    batches = Targeted(batches, torch.cat([posterior, right]))
+    batches, index = on_posteriors(inputs, posterior)
     return budgeted(inputs, batches, index, selected.seconds, weights=weights)
 
 

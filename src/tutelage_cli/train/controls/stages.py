@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tutelage.crossfit.fold_settings import LATER_SHARE, FoldSettings
+from tutelage.crossfit.fold_settings import corrected_settings, distilled_settings
 from tutelage_cli.runner.trackers import LogName
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
@@ -28,13 +28,14 @@ ON_TRIALS = ("regularised",)
 ON_FOLDS = ("pruned", "forward-corrected")
 """controls that go on from what untaught students of folds predict"""
 CROSS_FITTED = ("cross-fitted", OUT_OF_FOLD)
-"""go on from all students of folds, and may fall back on the untaught student"""
+"""go on from all students of folds, and may fall back on plain or fine-tuned ones"""
 
-SHARES = {
-    **dict.fromkeys((CORRECTED, DISTILLED), LATER_SHARE),
-    **dict.fromkeys((PLAIN, *ON_TRIALS), TRIED[1].share),
+EXPECTED = {
+    CORRECTED: corrected_settings(TRIED[1]),
+    DISTILLED: distilled_settings(TRIED[1]),
+    **dict.fromkeys((PLAIN, *ON_TRIALS), TRIED[1]),
 }
-"""of the run's steps, about, as how long untaught ones train is not chosen yet"""
+"""how students train, about, as the settings are not chosen yet"""
 
 
 def training_stages(
@@ -77,9 +78,8 @@ def steps_of(job: Job, length: int) -> int:
         return tried_by(job).steps(round(0.8 * length * job.settings.epochs))
     if job.arm == PLAIN and not job.fold:  # is a trial
         return 1
-    if job.arm in SHARES:
-        share = FoldSettings(SHARES[job.arm], 1)
-        return share.steps(round(0.8 * length * job.settings.epochs))
+    if job.arm in EXPECTED:
+        return EXPECTED[job.arm].steps(round(0.8 * length * job.settings.epochs))
     if job.arm in ON_UNTAUGHT or job.arm == TUNED:
         return max(1, length * job.settings.epochs // 10)
     return length * job.settings.epochs
