@@ -328,15 +328,15 @@ def test_a_fold_is_predicted_by_a_student_that_never_saw_it(data) -> None:
         torch.testing.assert_close(out_of_fold.train[ours], wanted, rtol=1e-3, atol=1e-4)
 
 
-def test_the_regime_of_folds_is_the_one_that_predicts_given_labels_best(data) -> None:
+def test_the_settings_of_folds_are_those_that_predict_given_labels_best(data) -> None:
     train, part, said = data.material.train, folds_of(data.material, data.job), []
     ours, others = (part == 0).nonzero()[:, 0], (part != 0).nonzero()[:, 0]
-    for place, regime in enumerate(TRIED):
+    for place, settings in enumerate(TRIED):
         seed = fold_seed(data.job.with_arm("fold-trials", place))
         model = build_student("cnn", classes=3, channels=1, size=16, seed=seed)
         feed = batches(data, train.rows(others))
         rates = rates_of_a_fold(feed)
-        labels, decay = train.labels[others], DECAY * regime.decay
+        labels, decay = train.labels[others], DECAY * settings.decay
         by_hand(model, feed, labels, F.cross_entropy, rates=rates, decay=decay)
         log_p = predicted(model, data, train.rows(ours)).double().clamp(min=1e-6).log()
         at_temperatures = [
@@ -354,8 +354,8 @@ def test_the_regime_of_folds_is_the_one_that_predicts_given_labels_best(data) ->
 def test_regularised_trains_on_all_given_labels_as_the_best_trial_does(
     controlled, data
 ) -> None:
-    train, regime = data.material.train, chosen_settings(data.job, stronger=True)
-    feed, decay = batches(data, train), DECAY * regime.decay
+    train, settings = data.material.train, chosen_settings(data.job, stronger=True)
+    feed, decay = batches(data, train), DECAY * settings.decay
     rates = rates_of_a_fold(feed)
     model = by_hand(new(), feed, train.labels, F.cross_entropy, rates=rates, decay=decay)
     assert_trained(controlled, "regularised", model)
@@ -584,7 +584,7 @@ def test_two_processes_train_the_same_controls_as_one(controlled, pets, tmp_path
     assert answer.out.count("trained distilled-folds, seed 0, fold") == FOLDS
 
 
-def test_a_regime_of_folds_that_diverges_is_not_chosen(pets, tmp_path, monkeypatch) -> None:
+def test_settings_of_folds_that_diverge_are_not_chosen(pets, tmp_path, monkeypatch) -> None:
     words = [*WORDS, "--controls", "pruned", "--out", tmp_path / "run"]
     monkeypatch.setattr(
         folds, "TRIED", (folds.FoldSettings(1, 1e9), folds.FoldSettings(1 / 3, 1))

@@ -56,7 +56,7 @@ def cross_fitting_of(material: Material, job: Job) -> CrossFitting:
 
 
 def trial_jobs(job: Job, *, stronger: bool = False) -> list[Job]:
-    """A student of the first fold for each regime to choose from."""
+    """A student of the first fold for each of the settings to choose from."""
     count = len(TRIED) + stronger
     return [job.with_arm(TRIALS, place) for place in range(count)]
 
